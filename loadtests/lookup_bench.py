@@ -19,12 +19,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deployments.models.sources import CODER_SMALL, parse_source
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import Job
 from deployments.tiers.mlx.warm_up import prepare_batch
+from deployments.tiers.stream_matchers import AnswerReader
 from loadtests.edit_tasks import PROSE, build_tasks
 from loadtests.mlx_thread import print_and_exit
 from loadtests.table import Figure

@@ -1,9 +1,12 @@
-"""Find stop strings and tool calls in text that arrives in pieces.
+"""Turn text that arrives in pieces into the events of an answer.
 
-Both matchers hold back the end of the text as long as it may be the beginning of a marker, so their output doesn't
-depend on where the text was cut. `CallSplit` holds text from a call's marker on until the call is closed. A complete
-call becomes a `CallDelta`; everything else leaves as text, unchanged, markers included. Repairing calls is the business
-of the tool checks behind it.
+    text ─▶ Thoughts ─▶ CallSplit ─▶ StopCut ─▶ events
+             reasoning    tool calls    stop strings
+
+Each machine holds back the end of the text as long as it may be the beginning of a marker, so the events don't depend
+on where the text was cut. A complete call becomes a `CallDelta`; all other text leaves unchanged, markers included.
+Repairing calls is the business of the tool checks behind it. Stop strings are looked for in the answer's text only, and
+the first to be complete ends the answer.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from reliability.answer.thoughts import Thoughts
+from reliability.tools.format_reasoning import Thought
 from reliability.types import CallDelta, Event, Text
 
-__all__ = ["CallFormat", "CallSplit", "StopCut", "strict_json_call"]
+__all__ = ["AnswerReader", "CallFormat", "CallSplit", "StopCut", "strict_json_call"]
 
 # Returns (name, JSON text of the arguments) of each call in the text between two markers; None where one is incomplete.
 ParseCalls = Callable[[str], list[tuple[str, str]] | None]
@@ -181,3 +186,80 @@ def _find_spelling(body: str, wanted: str) -> str:
 def _skip(text: str, at: int) -> int:
     found = _BETWEEN.match(text, at)
     return found.end() if found else at
+
+
+class AnswerReader:
+    """The three machines of one answer. `inside`: the prompt ends within reasoning of this row."""
+
+    def __init__(
+        self,
+        *,
+        stops: Iterable[str] = (),
+        think: Thought | None = None,
+        inside: Thought | None = None,
+        calls: CallFormat | None = None,
+        calls_max: int | None = None,
+        distinct: bool = False,
+    ) -> None:
+        self._thoughts = Thoughts(own=think, inside=inside, begun=think is None and inside is None)
+        self._calls = CallSplit(calls, calls_max=calls_max, distinct=distinct)
+        self._stop = StopCut(stops)
+
+    @property
+    def done(self) -> bool:
+        """A stop string or the last allowed call is complete, or a call came again: generate no more."""
+        return self._stop.found is not None or self._calls.full
+
+    @property
+    def stop(self) -> str | None:
+        """The stop string that is complete."""
+        return self._stop.found
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the model is in its reasoning."""
+        return self._thoughts.thinking
+
+    @property
+    def calls(self) -> int:
+        """How many calls have left."""
+        return self._calls.calls
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the answer was ended by a call that was there already."""
+        return self._calls.repeated
+
+    def feed(self, text: str) -> list[Event]:
+        """Return the events of one more piece of text."""
+        return self._split_calls(self._thoughts.feed(text))
+
+    def finish(self, *, truncated: bool) -> list[Event]:
+        """Return the events that were held back. `truncated`: the answer was cut at its token limit."""
+        events = self._split_calls(self._thoughts.end())
+        if self._stop.found is not None:
+            return events
+        events += self._cut_at_stop(self._calls.finish(truncated=truncated))
+        return events + self._flush_stop()
+
+    def _split_calls(self, pieces: list[Event]) -> list[Event]:
+        events: list[Event] = []
+        for piece in pieces:
+            events += self._cut_at_stop(self._calls.feed(piece.text)) if isinstance(piece, Text) else [piece]
+        return events
+
+    def _cut_at_stop(self, events: list[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if self._stop.found is not None:
+                break
+            if isinstance(event, Text):
+                text = self._stop.feed(event.text)
+                out += [Text(text)] if text else []
+            else:
+                out += [*self._flush_stop(), event]
+        return out
+
+    def _flush_stop(self) -> list[Event]:
+        rest = self._stop.flush()
+        return [Text(rest)] if rest else []

@@ -10,12 +10,12 @@ from typing import Any
 
 from deployments.models.cache_folder import Say
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.engine import Engine
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.memory_budget import Layout
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault, Finish, Text, TierState
 
 PATIENCE_S = 60.0

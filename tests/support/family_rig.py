@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.batch_check import choose_sharing
 from deployments.tiers.mlx.cache_size import MlxCaches
 from deployments.tiers.mlx.memory_budget import Layout, MemoryBudget
@@ -20,6 +19,7 @@ from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Finish, TokenLogprob
 
 __all__ = ["PLENTY_BYTES", "Asked", "Numbers", "add", "begin", "load", "measure", "run"]

@@ -20,13 +20,13 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from deployments.models.cache_folder import quiet
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.prefill_budget import PrefillBudget
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import Job
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Failed
 from tests.support.family_rig import Asked
 from tests.support.random_models import build_family

@@ -24,7 +24,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.cache_size import flatten
 from deployments.tiers.mlx.decoding.generators import Sharing
 from deployments.tiers.mlx.decoding.ragged_batch import Computer, normalise
@@ -32,6 +31,7 @@ from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import TokenLogprob
 
 __all__ = ["choose_sharing", "cuts_places_into_blocks"]

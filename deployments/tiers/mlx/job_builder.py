@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.answer_start import Resumed, forbid_silence, resume
 from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
 from deployments.tiers.mlx.grammar.lark import HERMES
@@ -23,7 +22,7 @@ from deployments.tiers.mlx.sampling import Processor, read_sampling
 from deployments.tiers.mlx.sequence import Job
 from deployments.tiers.prompt import Refused, find_checkpoints, render
 from deployments.tiers.session_prompts import SessionPrompts
-from deployments.tiers.stream_matchers import CallFormat
+from deployments.tiers.stream_matchers import AnswerReader, CallFormat
 from deployments.tiers.thinking import Thinking, encode_think_close, find_opened
 from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix

@@ -19,7 +19,6 @@ import psutil
 from deployments.models.cache_folder import default_cache_dir
 from deployments.models.provenance import file_sha256
 from deployments.models.sources import ModelUnavailable
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.batch_check import choose_sharing
 from deployments.tiers.mlx.cache_size import MlxCaches, measure_layout, scratch_bytes
 from deployments.tiers.mlx.decoding.generators import Sharing
@@ -41,6 +40,7 @@ from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder, cou
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed
 
 __all__ = ["PromptDisk", "prepare_batch"]

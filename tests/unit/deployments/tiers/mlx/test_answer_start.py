@@ -9,11 +9,11 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.answer_start import read_turn_start
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import Job, SequenceState
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Text
 from tests.support.mlx_rig import greedy
 from tests.support.tier_asking import answer

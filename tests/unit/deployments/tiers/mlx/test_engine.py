@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from deployments.tiers.mlx import engine as engine_module
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import find_opened
 from reliability.types import Failed, Fault, Finish, FinishReason, Reasoning, Text
 from tests.support import tiny_model as tiny

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.decoding.generators import Sharing
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.prefill_budget import PrefillBudget
@@ -20,6 +19,7 @@ from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import Job
 from deployments.tiers.mlx.warm_up import prepare_batch
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault, Finish
 from tests.support.engine_rig import text_of
 

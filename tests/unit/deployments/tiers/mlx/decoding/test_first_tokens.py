@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deployments.models import blas
 from deployments.tiers.mlx.cpu.step import build_step
-from deployments.tiers.mlx.decoding.generator import LookupGenerator
+from deployments.tiers.mlx.decoding.generators import LookupGenerator
 from deployments.tiers.mlx.decoding.ragged_batch import Drawn
 from tests.support.kernels import only_here
 from tests.support.random_models import build_model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import jsonschema
@@ -9,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.grammar.schema_relaxation import EXACT, narrow
-from tests.support.minds import KEYS, SCHEMAS
+from deployments.tiers.prompt import Refused
+from tests.support.minds import KEYS, SCHEMAS, must, tool
+from tests.support.tier_asking import ask
 
 
 class TestNarrowing:
@@ -50,3 +54,25 @@ class TestNarrowing:
         """Law: arguments are an object; one that declares nothing takes nothing."""
         _, closed = next(narrow({}, arguments=True))
         assert (closed["type"], closed["properties"], closed["additionalProperties"]) == ("object", {}, False)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            {"type": "string", "allOf": [{"pattern": f"a{{{i}}}.*b"} for i in range(1, 40)]},
+            {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"pattern": f"{i}.*b"} for i in range(40)]}}},
+            {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(9_000)}},
+        ],
+    )
+    def test_no_schema_takes_the_thread_that_compiles_for_all(self, constraints: Constraints, schema: Any) -> None:
+        """Law: what llguidance would compile for ever, or for long, is refused at once; of a tool, less is held."""
+        began_s = time.process_time()
+        asked = ask(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}})
+        with pytest.raises(Refused):
+            constraints.of(asked)
+        parameters = {"type": "object", "properties": {"a": schema}, "$defs": schema.get("$defs", {})}
+        (note,) = must(constraints, ask(tools=(tool("f", parameters),), tool_choice="required")).notes
+
+        assert "it is checked" in note
+        assert time.process_time() - began_s < 3.0

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.cache_size import MlxCaches
 from deployments.tiers.mlx.loading import load
 from deployments.tiers.mlx.mlx_tier import MlxTier
@@ -27,6 +26,7 @@ from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import Job
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import ChatRequest, Event, Finish, Usage
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import Rig, text_of
@@ -158,7 +158,7 @@ REPLICA = """
 import os, sys
 from pathlib import Path
 from deployments.tiers.mlx.prompt_cache import segment_file
-from tests.unit.deployments.tiers.mlx.test_prompt_store_restart import PROMPT, await_file, begin
+from tests.unit.deployments.tiers.mlx.prompt_cache.test_prompt_store_restart import PROMPT, await_file, begin
 
 stall, pieces = sys.argv[3] == "in the middle", 0
 cut = segment_file._list_pieces
