@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from deployments.tiers.lazy_mlx import mx
 from reliability.types import TokenLogprob
 
 __all__ = ["NEVER", "TOKENS_MAX", "LogprobReader", "read_logprobs"]
@@ -30,7 +31,6 @@ class LogprobReader:
 
     def read(self, token: int, logprobs: Any) -> TokenLogprob:
         """Read them out of `logprobs`, an evaluated MLX array over the vocabulary. Engine thread only."""
-        import mlx.core as mx
         import numpy as np
 
         # Within numpy: an operation of MLX would queue behind the next step, which is under way already.

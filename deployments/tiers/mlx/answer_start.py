@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.grammar.vocabulary import Speller
 from deployments.tiers.mlx.sampling import Processor
 from deployments.tiers.thinking import Thinking
@@ -52,8 +53,6 @@ def read_turn_start(tokenizer: Any) -> tuple[int, ...]:
 
 def forbid_silence(tokenizer: Any, turn_start: Sequence[int], prompt_tokens: int) -> Processor:
     """Build a processor under which an answer doesn't end, and doesn't open a turn, before there is a word of it."""
-    import mlx.core as mx
-
     # Forbidden the token, a model spells it: `<|`, `im`, `_start`, `|>`.
     words, special = tokenizer.get_vocab().items(), set(tokenizer.all_special_ids)
     spelled = [token for text, token in words if token not in special and _MARK_BEGUN.fullmatch(text)]

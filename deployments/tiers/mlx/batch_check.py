@@ -23,6 +23,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.cache_size import flatten
 from deployments.tiers.mlx.decoding.generators import Sharing
@@ -118,14 +119,12 @@ def _measure_all(loaded: Loaded, sharing: Sharing, prompts: Sequence[tuple[list[
 
 def _measure_states(model: Any, prompts: Sequence[Sequence[int]]) -> float:
     """Measure how far the padded prompt's recurrent states are from its own; 0 for a model without."""
-    import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache
-
-    alone = make_prompt_cache(model)
+    alone = mlx_caches.make_prompt_cache(model)
     if not any(hasattr(one, "cache") for one in flatten(alone)):
         return 0.0
     module: Any = importlib.import_module("mlx_lm.generate")
-    batch = module.PromptProcessingBatch(model, list(range(len(prompts))), [make_prompt_cache(model) for _ in prompts])
+    caches = [mlx_caches.make_prompt_cache(model) for _ in prompts]
+    batch = module.PromptProcessingBatch(model, list(range(len(prompts))), caches)
     batch.prompt([list(prompt) for prompt in prompts])
     model(mx.array([prompts[-1]]), cache=alone)
     pairs = zip(flatten(batch.extract_cache(len(prompts) - 1)), flatten(alone), strict=True)
@@ -136,8 +135,6 @@ def _measure_states(model: Any, prompts: Sequence[Sequence[int]]) -> float:
 
 
 def _measure_state(found: Any, right: Any) -> float:
-    import mlx.core as mx
-
     found, right = found.astype(mx.float32), right.astype(mx.float32)
     apart: Any = mx.linalg.norm(found - right) / mx.maximum(_STATE * mx.linalg.norm(right), mx.finfo(mx.float32).eps)
     return float(apart.item())
@@ -171,17 +168,12 @@ def _compute_together(
 
 def _compute_alone(model: Any, prompt: Sequence[int], tokens: Sequence[int]) -> list[Any]:
     """Compute the log-probabilities that each token was sampled from, by plain mlx-lm."""
-    import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache
-
-    logits = model(mx.array([[*prompt, *tokens[:-1]]]), cache=make_prompt_cache(model))[0, len(prompt) - 1 :]
+    logits = model(mx.array([[*prompt, *tokens[:-1]]]), cache=mlx_caches.make_prompt_cache(model))[0, len(prompt) - 1 :]
     return list(normalise(logits))
 
 
 def _measure(some: Sequence[Any], others: Sequence[Any], unit: float) -> float:
     """Measure how far log-probabilities are apart, as a share of what is no difference."""
-    import mlx.core as mx
-
     one, other = (mx.stack(list(those)).astype(mx.float32) for those in (some, others))
     apart = mx.where(one == other, 0.0, one - other)  # some models rule tokens out: -inf
     other = mx.maximum(other, _LEAST)
@@ -191,14 +183,11 @@ def _measure(some: Sequence[Any], others: Sequence[Any], unit: float) -> float:
 
 
 def _average(numbers: Any) -> Any:
-    import mlx.core as mx
-
     return mx.sqrt(mx.mean(numbers**2, axis=-1))
 
 
 def _find_unit(model: Any) -> float:
     """Find what one unit in the last place is of the coarsest numbers that the model computes with."""
-    import mlx.core as mx
     from mlx.utils import tree_flatten
 
     kinds = {array.dtype for _, array in tree_flatten(model.parameters()) if mx.issubdtype(array.dtype, mx.floating)}

@@ -19,6 +19,7 @@ from typing import Any
 from deployments.memory.prefill_scores import estimate_scores_bytes
 from deployments.memory.sensors.computing import find_computing
 from deployments.models.precision import find_held_dtype
+from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.memory_budget import Layer, Layout
 
 _FLOATS = ("float32", "bfloat16", "float16")
@@ -29,7 +30,6 @@ _SCRATCH_UNKNOWN_BYTES = 256 << 20  # where the model's configuration doesn't sa
 
 def build_unloaded(config: Mapping[str, Any]) -> Any:
     """Build mlx-lm's model of a config.json, with weights that aren't computed. Raises what mlx-lm raises."""
-    import mlx.core as mx
     from mlx_lm.utils import _get_classes
 
     model_class, args_class = _get_classes(dict(config))
@@ -59,10 +59,7 @@ def layout_of(cache: Any, tokens: int) -> Layout:
 
 
 def _read_tokens(model: Any, tokens: int) -> list[Any]:
-    import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache
-
-    cache: list[Any] = make_prompt_cache(model)
+    cache: list[Any] = mlx_caches.make_prompt_cache(model)
     model(mx.zeros((1, tokens), mx.int32), cache=cache)
     return cache
 
@@ -106,17 +103,13 @@ class MlxCaches:
 
     def cut(self, cache: Any, tokens: int) -> Any:
         """Copy the first tokens of plain caches; others hold more than tokens."""
-        from mlx_lm.models.cache import KVCache
-
-        if any(type(one) is not KVCache for one in flatten(cache)):
+        if any(type(one) is not mlx_caches.KVCache for one in flatten(cache)):
             return None
         return detach([_cut_layer(layer, tokens) for layer in cache])
 
 
 def detach(cache: Any) -> Any:
     """Compute the cache, and return it."""
-    import mlx.core as mx
-
     mx.eval([layer.state for layer in cache])
     return cache
 
@@ -128,12 +121,10 @@ def flatten(caches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _cut_layer(layer: Any, tokens: int) -> Any:
-    import mlx.core as mx
-    from mlx_lm.models.cache import CacheList, KVCache
-
     if hasattr(layer, "caches"):
-        return CacheList(*(_cut_layer(one, tokens) for one in layer.caches))
-    return KVCache.from_state((*(mx.contiguous(one[..., :tokens, :]) for one in (layer.keys, layer.values)), tokens))
+        return mlx_caches.CacheList(*(_cut_layer(one, tokens) for one in layer.caches))
+    keys, values = (mx.contiguous(one[..., :tokens, :]) for one in (layer.keys, layer.values))
+    return mlx_caches.KVCache.from_state((keys, values, tokens))
 
 
 def _measure_layer(one: Any, tokens: int) -> Layer:
@@ -180,8 +171,6 @@ def _read_args(args: Any) -> Callable[[str], int]:
 
 def main() -> None:
     """Print the bytes of `sys.argv[1]` tokens, at most the model's context, for a config.json on standard input."""
-    import mlx.core as mx
-
     numbers: Any = mx.array
     numbers.tolist = numbers.item = _make_zeros
     model = build_unloaded(json.load(sys.stdin))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from deployments.models.cache_folder import keep_text
+from deployments.tiers.lazy_mlx import mlx_caches, mx
 
 __all__ = ["CHUNKS", "STEP_TOKENS_MAX", "PrefillBudget", "choose_chunk", "measure_chunk"]
 
@@ -62,8 +63,6 @@ def choose_chunk(
 ) -> int:
     """Return the chunk for this model on this machine, measured where that was never done. `facts` name the model and
     the packages that compute it. `usual_tokens` stand where nothing can be measured."""
-    import mlx.core as mx
-
     if mx.default_device() == mx.Device(mx.cpu):
         return usual_tokens
     key = json.dumps({**facts, "gpu": mx.device_info().get("device_name")}, sort_keys=True)
@@ -98,10 +97,7 @@ def measure_chunk(read: Callable[[int], None], clock: Callable[[], float], budge
 
 
 def _read_zeros(model: Any, tokens: int) -> None:
-    import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache
-
-    cache = make_prompt_cache(model)
+    cache = mlx_caches.make_prompt_cache(model)
     model(mx.zeros((1, tokens), mx.int32), cache=cache)
     mx.eval([layer.state for layer in cache])
     mx.clear_cache()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.prompt import Refused
 from reliability.types import ChatRequest, Failed, Fault
 
@@ -125,8 +126,6 @@ class Guarded:
 
 def build_penalties(sampling: Sampling, prompt_tokens: int) -> list[Processor]:
     """Build the processors that the settings ask for."""
-    import mlx.core as mx
-
     made: list[Processor] = []
     if sampling.logit_bias:
         biased, bias = (mx.array(list(column)) for column in zip(*sampling.logit_bias, strict=True))
@@ -145,8 +144,6 @@ def build_penalties(sampling: Sampling, prompt_tokens: int) -> list[Processor]:
 
 
 def _build_count_penalty(presence: float, frequency: float, prompt_tokens: int) -> Processor:
-    import mlx.core as mx
-
     def process(tokens: Any, logits: Any) -> Any:
         answer = tokens[prompt_tokens:]
         if answer.size == 0:
@@ -163,7 +160,6 @@ def make_sampler(sampling: Sampling, drawn: int = 0) -> Callable[[Any], Any] | N
     were drawn before."""
     if sampling.temperature == 0:
         return None
-    import mlx.core as mx
     from mlx_lm.sample_utils import apply_min_p, apply_top_k, apply_top_p
 
     keys = None if sampling.seed is None else [mx.random.key(sampling.seed % 2**63)]

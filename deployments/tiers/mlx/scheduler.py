@@ -27,13 +27,13 @@ Invariants:
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
 import logging
 import time
 from collections import deque
 from typing import Any
 
+from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.cache_size import detach
 from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy
 from deployments.tiers.mlx.decoding.generators import Sharing, build_generator
@@ -108,7 +108,7 @@ class Scheduler:
         """Release the prompts that are kept for reuse, and the buffers that MLX keeps."""
         if self._prompts is not None:
             self._prompts.shrink(0)
-        importlib.import_module("mlx.core").clear_cache()
+        mx.clear_cache()
 
     def can_admit(self, job: Job) -> bool:
         """Return whether one more sequence may run: it fits alone at its longest, and next to the others now."""

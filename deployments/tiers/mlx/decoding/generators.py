@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy, Offer
 from deployments.tiers.mlx.decoding.lookup import Guess, Lookup
 from deployments.tiers.mlx.decoding.ragged import is_ragged
@@ -121,8 +122,6 @@ class SingleGenerator(Intake):
             self._rows.pop(uid, None)
 
     def _prefill(self, row: ActiveSequence, cache: Any) -> Progress:
-        import mlx.core as mx
-
         began_s, chunk = time.perf_counter(), row.cut_chunk(self.prefill_step_size)
         self._model(mx.array([chunk]), cache=cache)
         mx.eval([one.state for one in cache])
@@ -134,8 +133,6 @@ class SingleGenerator(Intake):
         return Progress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, False)
 
     def _decode(self, row: ActiveSequence, cache: Any) -> list[Drawn]:
-        import mlx.core as mx
-
         line = [row.pending]
         drawn = draw_lines([row], [line], self._model(mx.array([line]), cache=cache), self._stops)
         self._work.generation_tokens += len(drawn)
@@ -211,8 +208,6 @@ class LookupGenerator(Intake):
             self._keep(rows, [place for place, row in enumerate(rows.rows) if row.uid not in uids])
 
     def _keep(self, rows: RaggedBatch, places: list[int]) -> None:
-        import mlx.core as mx
-
         if len(places) == len(rows):
             return
         if rows is self._decoding and self._ahead is not None:
@@ -224,8 +219,6 @@ class LookupGenerator(Intake):
 
     def _prefill(self) -> tuple[list[Progress], list[Drawn]]:
         """Read a chunk of each prompt; return how far they are, and the first tokens of those that are read whole."""
-        import mlx.core as mx
-
         rows = self._filling
         began_s, done = time.perf_counter(), self._pass_on_filled()
         if not rows:
@@ -305,8 +298,6 @@ class LookupGenerator(Intake):
 
     def _begin_last(self) -> _Ahead:
         """Begin a step behind the tokens that were drawn last."""
-        import mlx.core as mx
-
         rows = self._decoding.rows
         ahead = self._begin(mx.array([row.pending for row in rows]))
         for row in rows:
@@ -347,8 +338,6 @@ class LookupGenerator(Intake):
 
     def _begin(self, tokens: Any) -> _Ahead:
         """Begin a step that reads one token in each row."""
-        import mlx.core as mx
-
         rows = self._decoding
         logits = rows.read(tokens[:, None])[:, -1, :]
         rows.advance([1] * len(rows))
@@ -359,7 +348,7 @@ class LookupGenerator(Intake):
             logits = mx.concatenate(lines)
         logprobs = normalise(logits)
         sampled = sample([row.sampler for row in rows.rows], logits, logprobs)
-        mx.async_eval(sampled, logits)  # type: ignore[no-untyped-call]
+        mx.async_eval(sampled, logits)
         return _Ahead(sampled, logprobs, frozenset(row.uid for row in rows.rows if row.failed))
 
     def _step_with(self, guesses: Sequence[Sequence[int]]) -> tuple[list[Drawn], list[int]]:

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.decoding.draft_policy import Record
 from deployments.tiers.mlx.decoding.lookup import Lookup
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
@@ -107,8 +108,6 @@ class Intake(abc.ABC):
         logits_processors: Sequence[Sequence[Processor]],
     ) -> list[int]:
         """Take one sequence; return its number. Raises ValueError where it can't sample anything."""
-        from mlx_lm.models.cache import make_prompt_cache
-
         (parts,), (held,) = segments, all_tokens
         prompt = [token for part in parts for token in part]
         if not prompt or max_tokens[0] < 1:
@@ -122,7 +121,7 @@ class Intake(abc.ABC):
             sampler=samplers[0],
             processors=logits_processors[0],
         )
-        self._put(row, make_prompt_cache(self._model) if caches is None else caches[0])
+        self._put(row, mlx_caches.make_prompt_cache(self._model) if caches is None else caches[0])
         return [row.uid]
 
     @abc.abstractmethod
@@ -241,9 +240,7 @@ def process(row: ActiveSequence, tokens: Any, logits: Any) -> Any:
     """Let the row's processors see these tokens behind those it has."""
     if row.processors:
         if row.context is None:
-            from mlx_lm.models.cache import TokenBuffer
-
-            row.context = TokenBuffer(row.tokens)
+            row.context = mlx_caches.TokenBuffer(row.tokens)
         context = row.context.update_and_fetch(tokens)
         for processor in row.processors:
             logits = processor(context, logits)
@@ -252,16 +249,12 @@ def process(row: ActiveSequence, tokens: Any, logits: Any) -> Any:
 
 def normalise(logits: Any) -> Any:
     """Return log-probabilities."""
-    import mlx.core as mx
-
     return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
 
 
 def sample(samplers: Sequence[Any], logits: Any, logprobs: Any) -> Any:
     """Draw one token a row; those that share a sampler's object are drawn in one call. Without a sampler it is the
     likeliest by the logits, so that nobody has to compute the probabilities of a whole vocabulary for it."""
-    import mlx.core as mx
-
     first = samplers[0]
     if all(one is first for one in samplers):
         return mx.argmax(logits, axis=-1) if first is None else first(logprobs)
@@ -275,8 +268,6 @@ def sample(samplers: Sequence[Any], logits: Any, logprobs: Any) -> Any:
 
 def pad_lines(lines: Sequence[Sequence[int]]) -> Any:
     """Build one array of lines of different lengths; what is behind a line is read and never kept."""
-    import mlx.core as mx
-
     longest = max(map(len, lines))
     return mx.array([[*line, *[0] * (longest - len(line))] for line in lines])
 
@@ -285,8 +276,6 @@ def draw_lines(
     rows: Sequence[ActiveSequence], lines: Sequence[Sequence[int]], logits: Any, stops: Container[int]
 ) -> list[Drawn]:
     """Sample behind the tokens of each row's line. `logits`: (rows, tokens, vocabulary)."""
-    import mlx.core as mx
-
     logprobs: Any = None
     likely: Any = None
     if any(row.plain for row in rows):
@@ -308,8 +297,6 @@ def _draw_line(
 
     `logits`: behind each; of a row that takes the `likely` ones, their log-probabilities.
     """
-    import mlx.core as mx
-
     out: list[Drawn] = []
     row.last = None
     for place, token in enumerate(line):

@@ -11,12 +11,15 @@ The answer's notes say so: valid is not right. Figures: `docs/decisions/050-mlx-
 
 from __future__ import annotations
 
-import importlib
 import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+
+from deployments.tiers.lazy_mlx import mx
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,9 +57,6 @@ class Masker:
         tokens_max: int = sys.maxsize,
         closing: bool = False,
     ) -> None:
-        import numpy as np
-
-        self._mx: Any = importlib.import_module("mlx.core")
         self._matcher, self._size = matcher, size
         self._words = np.zeros((size + 31) // 32, dtype=np.int32)
         self._started = False
@@ -67,7 +67,7 @@ class Masker:
 
     def __call__(self, tokens: Any, logits: Any) -> Any:
         """Return the logits with everything at -inf that the grammar doesn't allow. `tokens`: all so far."""
-        self._mx.async_eval(logits)  # the model works while the mask is made
+        mx.async_eval(logits)  # the model works while the mask is made
         if self._started:  # the last token of the prompt is none of the answer's
             self._move(tokens[-1].item())
         self._started = True
@@ -77,7 +77,7 @@ class Masker:
 
     def apply(self, allowed: Any, logits: Any) -> Any:
         """Set what isn't allowed to -inf."""
-        return self._mx.where(self._mx.array(allowed), logits, -float("inf"))
+        return mx.where(mx.array(allowed), logits, -float("inf"))
 
     def _move(self, token: int) -> None:
         self._tokens.append(token)
@@ -86,8 +86,6 @@ class Masker:
 
     def _compute_allowed(self, width: int) -> Any:
         """Return one truth value per output of the model."""
-        import numpy as np
-
         self._matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
         bits = np.unpackbits(self._words.view(np.uint8), count=min(width, self._size), bitorder="little")
         if (closers := self._closers) is not None:

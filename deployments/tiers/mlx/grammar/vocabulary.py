@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.grammar.masker import DELIMITERS
 
 __all__ = ["ForcedBytes", "NoVocabulary", "Speller", "Vocabulary"]
@@ -111,7 +112,6 @@ class ForcedBytes:
         if not rest:
             self._done_at = int(tokens.size)
             return logits
-        import mlx.core as mx
 
         allowed = self._speller.find(rest)
         if not allowed:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.prompt_cache.segment_file import DTYPES, Damaged, Segment, Tensor
 from deployments.tiers.mlx.prompt_cache.segment_folder import Part
 
@@ -88,13 +89,10 @@ class Restoring:
         return len(self.cache) == len(self._layers)
 
     def _restore(self, number: int, layer: Any) -> Any:
-        import mlx.core as mx
-        from mlx_lm.models.cache import CacheList
-
         if layer == _SLICED:
             made = self._restore_part(str(number))
         elif isinstance(layer, int) and layer > 0:
-            made = CacheList(*(self._restore_part(f"{number}.{part}") for part in range(layer)))
+            made = mlx_caches.CacheList(*(self._restore_part(f"{number}.{part}") for part in range(layer)))
         else:
             made = _find_class(layer[0]).from_state(self._rebuild(layer[1]))
         mx.eval([array for array in _flatten(made.state) if isinstance(array, mx.array)])
@@ -105,8 +103,6 @@ class Restoring:
         return _find_class(_SLICED).from_state((*pair, self._parts[-1].end))
 
     def _join(self, name: str) -> Any:
-        import mlx.core as mx
-
         pieces = []
         for segment, part in zip(self._segments, self._parts, strict=True):
             array, start = segment.arrays[name], segment.head.start
@@ -139,8 +135,6 @@ def _name_kind(one: Any) -> str:
 
 def _see(array: Any) -> tuple[str, Any]:
     """Return the type and a view of an array's memory."""
-    import mlx.core as mx
-
     kind = _KINDS[str(array.dtype).rpartition(".")[2].rstrip("_")]
     seen = array.view(mx.uint16) if kind == "BF16" else array
     mx.eval(seen)
@@ -148,16 +142,12 @@ def _see(array: Any) -> tuple[str, Any]:
 
 
 def _load(array: Any, kind: str) -> Any:
-    import mlx.core as mx
-
     made = mx.array(array)
     return made.view(mx.bfloat16) if kind == "BF16" else made
 
 
 def _describe(state: Any, tensors: list[Tensor]) -> Any:
     """Write a state as JSON, its arrays by the names of the tensors that they become."""
-    import mlx.core as mx
-
     if isinstance(state, mx.array):
         kind, seen = _see(state)
         tensors.append(Tensor(str(len(tensors)), kind, seen))
@@ -171,10 +161,8 @@ def _describe(state: Any, tensors: list[Tensor]) -> Any:
 
 def _find_class(kind: str) -> Any:
     """Find the class of mlx-lm's caches that has this name."""
-    from mlx_lm.models import cache
-
-    found = getattr(cache, kind)
-    if not (isinstance(found, type) and issubclass(found, cache._BaseCache)):
+    found = getattr(mlx_caches, kind)
+    if not (isinstance(found, type) and issubclass(found, mlx_caches._BaseCache)):
         raise Damaged("it has a cache of another kind")
     return found
 
