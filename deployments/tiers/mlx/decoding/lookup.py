@@ -65,7 +65,11 @@ class Lookup:
         if not agreed or count < 1:
             return None
         self._source = place
-        return Guess(self._copy(place + 1, count), agreed)
+        out = self._text[place + 1 : place + 1 + count]
+        period = len(self._text) - place - 1
+        while len(out) < count:  # a copy that reaches the end of the text continues with itself, as a loop does
+            out.append(out[len(out) - period])
+        return Guess(out, agreed)
 
     def _find_longest(self) -> tuple[int, int]:
         """Find the place that agrees longest: where the copy was going on, or one of the youngest in the table."""
@@ -101,11 +105,3 @@ class Lookup:
                 if agreed > 1:
                     break
         return best
-
-    def _copy(self, start: int, count: int) -> list[int]:
-        """Copy from `start`; a copy that reaches the end of the text goes on with itself, as what circles does."""
-        out = self._text[start : start + count]
-        period = len(self._text) - start
-        while len(out) < count:
-            out.append(out[len(out) - period])
-        return out

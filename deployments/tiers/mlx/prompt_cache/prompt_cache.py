@@ -46,27 +46,19 @@ class CacheOps(Protocol):
 
     def nbytes(self, cache: Any) -> int:
         """Return the memory that it holds."""
-        ...
 
     def is_trimmable(self, cache: Any) -> bool:
         """Return whether `copy_shortened` can cut it back by any number of tokens."""
-        ...
 
     def copy_shortened(self, cache: Any, tokens: int) -> Any:
         """Copy it without its last `tokens` tokens (0: a plain copy)."""
-        ...
 
     def cut(self, cache: Any, tokens: int) -> Any:
         """Copy its first `tokens` tokens into memory of their own; None for a kind of cache that can't be."""
-        ...
 
 
-# Hears of each entry that goes: its key, its cache, and the key of the entry that serves all that it served, if any.
+# Is told of each dropped entry: its key, its cache, and the key of the entry that serves all that it served, if any.
 OnDrop = Callable[[PromptKey, Any, PromptKey | None], None]
-
-
-def _ignore(*_: Any) -> None:
-    """Hear of an entry that goes, and do nothing."""
 
 
 class PromptCache:
@@ -79,7 +71,7 @@ class PromptCache:
         bytes_max: int,
         entries_max: int = ENTRIES_MAX,
         block_tokens: int = 1,
-        on_drop: OnDrop = _ignore,
+        on_drop: OnDrop = lambda *_: None,
     ) -> None:
         self._ops, self._block_tokens = ops, block_tokens
         self._bytes_max, self._entries_max, self._on_drop = bytes_max, entries_max, on_drop
@@ -119,7 +111,10 @@ class PromptCache:
         key = PromptKey(owner, pack(tokens))
         size_bytes = self._ops.nbytes(cache)
         if size_bytes > self._bytes_max:
-            return self._put_beginning(tokens, cache, len(tokens) * self._bytes_max // size_bytes, owner)
+            count = len(tokens) * self._bytes_max // size_bytes
+            cut = self._ops.cut(cache, count) if count and self._ops.is_trimmable(cache) else None
+            fits = cut is not None and self._ops.nbytes(cut) <= self._bytes_max
+            return self.put(tokens[:count], cut, owner) if fits else None
         if not key.tokens:
             return None
         known = next((old for old, held in self._entries.items() if self._covers(old, held, key)), None)
@@ -133,11 +128,6 @@ class PromptCache:
         self.nbytes += size_bytes
         self.shrink(self._bytes_max)
         return key
-
-    def _put_beginning(self, tokens: Sequence[int], cache: Any, count: int, owner: str) -> PromptKey | None:
-        cut = self._ops.cut(cache, count) if count and self._ops.is_trimmable(cache) else None
-        fits = cut is not None and self._ops.nbytes(cut) <= self._bytes_max
-        return self.put(tokens[:count], cut, owner) if fits else None
 
     def get(self, key: PromptKey) -> Any:
         """Return the cache of an entry; None where it is gone. Nobody may write to it."""

@@ -127,6 +127,10 @@ class PromptStore:
         """Return whether prompts that begin with `tokens` are served from memory with all of them already."""
         return self._memory.holds(tokens, self._own(owner))
 
+    def count_usable(self, tokens: Sequence[int], owner: str = "") -> int:
+        """Count the tokens that `take` would give, from memory."""
+        return self._memory.count_usable(tokens, self._own(owner))
+
     def put(self, tokens: Sequence[int], cache: Any, owner: str = "", *, keep: bool = True) -> None:
         """Keep `cache`, which holds exactly `tokens`. `keep`: they may go to disk."""
         self._used_s = self._clock()
@@ -140,8 +144,9 @@ class PromptStore:
     def shrink(self, bytes_max: int) -> None:
         """Hold no more than `bytes_max`, with what is being written and restored: the memory is needed elsewhere."""
         self._spare_bytes = bytes_max
-        for _ in range(2):  # what the first evicts may be with the writer, and takes as much as before
-            self._memory.shrink(self._limit_memory())
+        for _ in range(2):  # an entry that the first evicts may be with the writer, and takes as much as before
+            aside_bytes = self._count_written() + self._count_restored()
+            self._memory.shrink(max(0, min(self._bytes_max, bytes_max - aside_bytes)))
         if self._write is not None and self._count_written() > bytes_max:
             self._write.cancelled.set()
         if self._count_restored() > bytes_max:
@@ -205,10 +210,6 @@ class PromptStore:
         self._collect()
         self._writer.stop()
         self._reader.stop()
-
-    def _limit_memory(self) -> int:
-        beside = self._count_written() + self._count_restored()
-        return max(0, min(self._bytes_max, self._spare_bytes - beside))
 
     def _count_written(self) -> int:
         """Count the bytes that only the writer still holds."""
@@ -277,10 +278,6 @@ class PromptStore:
             bug = None if isinstance(error, OSError | ValueError) else error  # no disk, or a cache of another kind
             _LOG.warning("prompts can't be kept on disk, or read from it: %s", error, exc_info=bug)
         self._failing = True
-
-    def count_usable(self, tokens: Sequence[int], owner: str = "") -> int:
-        """Count the tokens that `take` would give, from memory."""
-        return self._memory.count_usable(tokens, self._own(owner))
 
     def _own(self, owner: str) -> str:
         """Return whose a prompt of this API key counts as."""

@@ -30,7 +30,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -202,7 +202,9 @@ class SegmentFolder:
                 remove_if_orphan(part)
         now_s = time.time()
         oldest_first = sorted(_list_segments(self._root))
-        _bring_back([path for used_s, _, path in oldest_first if used_s > now_s + _CLOCK_S], now_s)
+        # A time in the future, behind a clock that went back, would outlive all that is used from now on.
+        ahead = [path for used_s, _, path in oldest_first if used_s > now_s + _CLOCK_S]
+        _set_used(reversed(ahead), int(now_s * 1e9))
         total = sum(size for _, size, _ in oldest_first) + room_bytes
         for used_s, size, path in oldest_first:
             if total <= self._bytes_max and now_s - used_s <= self._age_s_max:
@@ -289,10 +291,7 @@ class SegmentFolder:
 
     def _touch(self, found: Found) -> None:
         """Note the use: the first part as the latest."""
-        now_ns = time.time_ns()
-        for number, part in enumerate(found.parts):
-            with contextlib.suppress(OSError):
-                os.utime(self._folder / part.file, ns=(now_ns, now_ns - number * 1_000_000))
+        _set_used([self._folder / part.file for part in found.parts], time.time_ns())
 
     def _measure(self, name: _Name) -> int:
         try:
@@ -345,10 +344,10 @@ def _list_folders(root: Path) -> list[Path]:
         return []
 
 
-def _bring_back(oldest_first: Sequence[Path], now_s: float) -> None:
-    """Give these the present as the time of their last use, in their order."""
-    for number, path in enumerate(reversed(oldest_first)):
-        used_ns = int(now_s * 1e9) - number * 1_000_000
+def _set_used(paths: Iterable[Path], now_ns: int) -> None:
+    """Set the time of their last use to the present, the first one's as the latest."""
+    for number, path in enumerate(paths):
+        used_ns = now_ns - number * 1_000_000
         with contextlib.suppress(OSError):
             os.utime(path, ns=(used_ns, used_ns), follow_symlinks=False)
 
