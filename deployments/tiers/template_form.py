@@ -20,28 +20,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from deployments.tiers.history_repair import (
-    begin_with_user,
-    fit_ids,
-    join_systems,
-    merge_turns,
-    move_system,
-    name_ids,
-    order_results,
-    pair_results,
-    say_results,
-    soften_systems,
-    split_calls,
-    take_turns,
-)
-from deployments.tiers.history_words import (
-    HERMES_FORM,
-    give_thoughts,
-    part_contents,
-    say_calls,
-    split_words,
-    strip_channels,
-)
+from deployments.tiers import history_repair as repair
+from deployments.tiers import history_words as words
+from deployments.tiers.history_words import HERMES_FORM
 
 __all__ = ["AS_WRITTEN", "PROBES", "Mend", "Render", "TemplateForm", "holds_words", "learn_form"]
 
@@ -57,23 +38,23 @@ class Mend(Enum):
     what moves words, then what writes calls and results as words. `place`: where it stands in the order in which mends
     are applied; `do`: how it changes the messages, of which `SAY_CALLS` needs to know how the model writes calls."""
 
-    FIT_IDS = 12, fit_ids
-    NAME_IDS = 13, name_ids
-    JOIN_SYSTEMS = 5, join_systems
-    MERGE_TURNS = 8, merge_turns
-    SPLIT_CALLS = 2, split_calls
-    SPLIT_WORDS = 9, split_words
-    PAIR_RESULTS = 1, pair_results
-    STRIP_CHANNELS = 0, strip_channels
-    SOFTEN_SYSTEMS = 6, soften_systems
-    BEGIN_WITH_USER = 10, begin_with_user
-    TAKE_TURNS = 11, take_turns
-    MOVE_SYSTEM = 7, move_system
-    SAY_CALLS = 3, say_calls
-    SAY_RESULTS = 4, say_results
+    FIT_IDS = 12, repair.fit_ids
+    NAME_IDS = 13, repair.name_ids
+    JOIN_SYSTEMS = 5, repair.join_systems
+    MERGE_TURNS = 8, repair.merge_turns
+    SPLIT_CALLS = 2, repair.split_calls
+    SPLIT_WORDS = 9, words.split_words
+    PAIR_RESULTS = 1, repair.pair_results
+    STRIP_CHANNELS = 0, words.strip_channels
+    SOFTEN_SYSTEMS = 6, repair.soften_systems
+    BEGIN_WITH_USER = 10, repair.begin_with_user
+    TAKE_TURNS = 11, repair.take_turns
+    MOVE_SYSTEM = 7, repair.move_system
+    SAY_CALLS = 3, words.say_calls
+    SAY_RESULTS = 4, repair.say_results
     # By themselves, since they change every message.
-    GIVE_THOUGHTS = 14, give_thoughts
-    PART_CONTENTS = 15, part_contents
+    GIVE_THOUGHTS = 14, words.give_thoughts
+    PART_CONTENTS = 15, words.part_contents
 
     def __init__(self, place: int, do: Callable[..., Messages]) -> None:
         self.place, self.do = place, do
@@ -100,7 +81,7 @@ class TemplateForm:
 
     def apply(self, messages: Sequence[Mapping[str, Any]]) -> Messages:
         """Return the conversation as the template takes it."""
-        out = order_results(messages)
+        out = repair.order_results(messages)
         for mend in sorted(self.mends, key=lambda mend: mend.place):
             out = mend.do(out, self.written) if mend is Mend.SAY_CALLS else mend.do(out)
         return out
@@ -196,21 +177,16 @@ def learn_form(render: Render, *, tools: bool, written: str = HERMES_FORM) -> Te
     whole = not _takes(render, PROBES[0], AS_WRITTEN, tools=tools) and _takes(render, PROBES[0], parts, tools=tools)
     mends = parts.mends if whole else AS_WRITTEN.mends
     for probe in PROBES:
-        mends |= _find_mends(render, probe, mends, tools=tools, written=written)
+        for more in _list_mends(probe, mends, written):
+            if _takes(render, probe, TemplateForm(mends=mends | more, written=written), tools=tools):
+                mends |= more
+                break
     form = TemplateForm(mends=mends, written=written)
     thoughts = replace(form, mends=mends | {Mend.GIVE_THOUGHTS})
     if not _keeps_prefix(render, form, tools=tools) and _keeps_prefix(render, thoughts, tools=tools):
         form = thoughts
     lost = tuple(probe.shape for probe in PROBES if not _takes(render, probe, form, tools=tools))
     return replace(form, lost=lost)
-
-
-def _find_mends(render: Render, probe: Probe, known: frozenset[Mend], *, tools: bool, written: str) -> frozenset[Mend]:
-    """Find the fewest and gentlest mends with which the template takes a probe; none where none help."""
-    for more in _list_mends(probe, known, written):
-        if _takes(render, probe, TemplateForm(mends=known | more, written=written), tools=tools):
-            return more
-    return frozenset()
 
 
 def _list_mends(probe: Probe, known: frozenset[Mend], written: str) -> Iterator[frozenset[Mend]]:
