@@ -68,10 +68,8 @@ def read(model: Any, tokens: Sequence[int], prompt: int, *, chunk: int = 0) -> A
 
 
 def compare(model: Any, prompt: Sequence[int], tokens: Sequence[int], logprobs: Sequence[Any]) -> float:
-    """Return by how much these log-probabilities differ at most from plain mlx-lm's for the same tokens.
-
-    Tokens that a grammar forbids, or a bias, are left out, and the others are compared among themselves.
-    """
+    """Return by how much these log-probabilities differ at most from plain mlx-lm's for the same tokens. Tokens that a
+    grammar forbids, or a bias, are left out, and the others are compared among themselves."""
     worst = 0.0
     for one, logits in zip(logprobs, read(model, [*prompt, *tokens[:-1]], len(prompt)), strict=True):
         row = np.array(one.astype(mx.float32))

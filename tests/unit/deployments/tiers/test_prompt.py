@@ -63,11 +63,7 @@ class Letters(Tokenizer):
 
 class TestUnsupported:
     @pytest.mark.parametrize(
-        ("param", "fields"),
-        [
-            ("audio", {"extra": {"audio": {"voice": "alloy"}}}),
-            ("n", {"extra": {"n": 2}}),
-        ],
+        ("param", "fields"), [("audio", {"extra": {"audio": {"voice": "alloy"}}}), ("n", {"extra": {"n": 2}})]
     )
     def test_it_is_refused_by_its_field(self, param: str, fields: dict[str, Any]) -> None:
         """Law: what can't be honoured is refused, with the name of the field."""

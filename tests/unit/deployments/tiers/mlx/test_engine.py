@@ -57,8 +57,7 @@ class TestRequests:
         assert isinstance(rig.answer(sampling=sampling)[-1], Finish)
 
     def test_a_deadline_ends_running_and_waiting(self, rig: Rig) -> None:
-        """Law: a request whose time is over is told so, whether it runs (its usage is told) or waits (it
-        has none)."""
+        """Law: a request whose time is over is told so, whether it runs (its usage is told) or waits (it has none)."""
         rig.model.moving.clear()
         deadline_s = time.monotonic() + 0.1
         outs = [rig.ask(deadline_s=deadline_s, max_tokens=200)[1] for _ in range(4)]

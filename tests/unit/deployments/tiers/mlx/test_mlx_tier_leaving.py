@@ -20,8 +20,7 @@ from tests.support.tier_asking import answer, eventually, text_of
 class TestLeaving:
     @pytest.mark.parametrize("how", ["close", "cancel"])
     def test_the_slot_is_free_and_the_neighbour_unharmed(self, tier: MlxTier, how: str) -> None:
-        """Law: closing or cancelling a stream frees its slot within a second; the neighbour's text doesn't
-        change."""
+        """Law: closing or cancelling a stream frees its slot within a second; the neighbour's text doesn't change."""
 
         async def scene() -> tuple[str, str, float]:
             alone = (await texts(tier, [QUESTIONS[1]]))[0]

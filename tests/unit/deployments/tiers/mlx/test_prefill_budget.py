@@ -12,8 +12,7 @@ from deployments.tiers.mlx.prefill_budget import PrefillBudget
 class TestPace:
     @given(st.lists(st.tuples(st.integers(1, 512), st.floats(1e-6, 10)), max_size=20))
     def test_it_stays_within_its_bounds(self, seen: list[tuple[int, float]]) -> None:
-        """Law: whatever is measured, the step is within bounds, grows at most fourfold and shrinks at most
-        to half."""
+        """Law: whatever is measured, the step is within bounds, grows at most fourfold and shrinks at most to half."""
         pace = PrefillBudget()
         for tokens, seconds in seen:
             before = pace.tokens

@@ -34,12 +34,7 @@ def build_generator(model: Any, *, at_once: bool, chunk: int = 64, stops: tuple[
 
 def insert(generator: LookupGenerator, parts: list[list[int]], max_tokens: int, processors: Any = ()) -> int:
     (uid,) = generator.insert_segments(
-        [parts],
-        max_tokens=[max_tokens],
-        caches=None,
-        all_tokens=[[]],
-        samplers=[None],
-        logits_processors=[processors],
+        [parts], max_tokens=[max_tokens], caches=None, all_tokens=[[]], samplers=[None], logits_processors=[processors]
     )
     return uid
 

@@ -19,19 +19,7 @@ from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, SPAN, Broken, is_r
 from reliability.types import Fault, Finish, FinishReason
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import PROMPT, Rig, fault_of, text_of, whole
-from tests.support.minds import (
-    CITY,
-    END,
-    TWICE,
-    WIDTH,
-    Chant,
-    Mind,
-    json_answer,
-    must,
-    says,
-    spoken,
-    tool,
-)
+from tests.support.minds import CITY, END, TWICE, WIDTH, Chant, Mind, json_answer, must, says, spoken, tool
 from tests.support.tier_asking import WEATHER_TOOL, ask
 
 

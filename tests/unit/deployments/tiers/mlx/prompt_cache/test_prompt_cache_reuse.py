@@ -7,15 +7,14 @@ import dataclasses
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from deployments.models.sources import DEFAULT_SOURCE
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from reliability.types import ChatRequest, Text, Usage
-from tests.support.mlx_rig import PATIENCE_S, ready, running
+from reliability.types import ChatRequest, Usage
+from tests.support.mlx_rig import PATIENCE_S, ready
 from tests.support.repository import ROOT
 from tests.support.tier_asking import WEATHER_TOOL, answer, ask, eventually, text_of, usage_of
 
@@ -85,40 +84,6 @@ def test_the_second_of_two_at_once_reuses_the_first_ones_system_prompt(tier: Mlx
     (_, first), (_, second) = asyncio.run(together())
     assert first.cached_tokens < first.prompt_tokens / 2
     assert second.cached_tokens > second.prompt_tokens - FEW_TOKENS
-
-
-def test_what_an_abandoned_request_computed_is_kept(tier: MlxTier) -> None:
-    """Law: a client that leaves in the middle of its answer, and asks again, finds its prompt computed."""
-    request = chat("Tell a very long story about a fox.", max_tokens=500)
-
-    async def leave_and_return() -> Usage:
-        async with aclosing(tier.stream(request)) as stream:
-            async for events in stream:
-                if any(isinstance(event, Text) for event in events):
-                    break
-        await eventually(lambda: running(tier) == 0, PATIENCE_S)
-        return (await said(tier, dataclasses.replace(request, max_tokens=2)))[1]
-
-    usage = asyncio.run(leave_and_return())
-    assert usage.cached_tokens == usage.prompt_tokens - 1
-
-
-def test_the_bytes_that_are_kept_are_bounded() -> None:
-    """Law: what is kept never exceeds the tier's `prompt_cache_bytes`, however many prompts pass."""
-    bound_bytes = 20 << 20
-    tier = ready(model=DEFAULT_SOURCE, prompt_cache_bytes=bound_bytes)
-
-    async def many() -> list[int]:
-        kept = []
-        for number in range(6):
-            await answer(tier, ask(f"{number} " * 150, temperature=0.0, max_tokens=2, timeout_s=PATIENCE_S))
-            kept.append(tier._engine._batch._prompts.nbytes)
-        await tier.close()
-        return kept
-
-    kept = asyncio.run(many())
-    assert 0 < max(kept) <= bound_bytes
-    assert len(set(kept)) < 6
 
 
 def test_peak_memory_stays_under_the_budget() -> None:

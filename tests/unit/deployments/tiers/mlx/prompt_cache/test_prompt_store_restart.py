@@ -21,7 +21,7 @@ from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.prefill_budget import PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import PART
-from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN, count_bytes
+from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import Job
@@ -34,7 +34,6 @@ from tests.support.mlx_rig import PATIENCE_S, ready
 from tests.support.repository import ROOT
 from tests.support.tier_asking import answer, ask, eventually, usage_of
 from tests.support.tier_asking import text_of as said_by
-from tests.unit.deployments.tiers.mlx.test_batch_windows import Windowed
 
 ANY_BYTES = 1 << 30
 DICE = random.Random(7)
@@ -85,20 +84,6 @@ def test_a_restart_finds_the_prompt_and_says_the_same(folder: Path, root: Path) 
     plain.engine.close()
 
 
-def test_a_window_is_found_behind_a_restart(folder: Path, root: Path) -> None:
-    """Law: what can't be cut back is found by what goes on behind it, and the text is the same."""
-    plain, first = Windowed(folder, prompt_cache_bytes=0), begin(folder, root, Windowed)
-    first.answer(prompt=PROMPT, checkpoints=[CHECKPOINT])
-    first.engine.close()
-    second = begin(folder, root, Windowed)
-    other = [*PROMPT[:CHECKPOINT], *range(60, 90)]
-    again = second.answer(prompt=other)
-    assert usage(again).cached_tokens == CHECKPOINT
-    assert text_of(again) == text_of(plain.answer(prompt=other))
-    for rig in (plain, second):
-        rig.engine.close()
-
-
 def test_another_replica_finds_it_while_the_first_lives(folder: Path, root: Path) -> None:
     """Law: two replicas on one folder: what the first has computed the second finds once the first is idle."""
     first, second = begin(folder, root), begin(folder, root)
@@ -131,29 +116,6 @@ def test_another_model_finds_nothing(folder: Path, root: Path, tmp_path: Path) -
     assert len({path.parent for path in root.glob("*/*")}) == 2
 
 
-def test_who_is_not_to_be_kept_leaves_no_file(folder: Path, root: Path) -> None:
-    """Law: a request that isn't to be kept leaves nothing on disk, though memory serves it; with a bound of 0 nobody
-    does."""
-    rig = begin(folder, root)
-    rig.answer(prompt=PROMPT, keep=False)
-    assert usage(rig.answer(prompt=PROMPT, keep=False)).cached_tokens == len(PROMPT) - 1
-    rig.engine.close()
-    off = begin(folder, root, bytes_max=0)
-    off.answer(prompt=PROMPT)
-    off.engine.close()
-    assert files(root) == []
-
-
-def test_the_bytes_on_disk_are_bounded(folder: Path, root: Path) -> None:
-    """Law: however many prompts pass, the folder holds no more than its bound."""
-    bound_bytes = 200_000
-    rig = begin(folder, root, bytes_max=bound_bytes, prompt_cache_bytes=100_000)
-    for number in range(6):
-        rig.answer(prompt=[4 + number, *PROMPT], max_tokens=2)
-    rig.engine.close()
-    assert 0 < count_bytes(root) <= bound_bytes
-
-
 REPLICA = """
 import os, sys
 from pathlib import Path
@@ -177,6 +139,19 @@ await_file(Path(sys.argv[2]))
 print("written", flush=True)
 sys.stdin.read()
 """
+
+
+def test_who_is_not_to_be_kept_leaves_no_file(folder: Path, root: Path) -> None:
+    """Law: a request that isn't to be kept leaves nothing on disk, though memory serves it; with a bound of 0 none
+    does."""
+    rig = begin(folder, root)
+    rig.answer(prompt=PROMPT, keep=False)
+    assert usage(rig.answer(prompt=PROMPT, keep=False)).cached_tokens == len(PROMPT) - 1
+    rig.engine.close()
+    off = begin(folder, root, bytes_max=0)
+    off.answer(prompt=PROMPT)
+    off.engine.close()
+    assert files(root) == []
 
 
 @pytest.mark.parametrize("when", ["in the middle", "afterwards"])
