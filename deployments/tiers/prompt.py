@@ -64,11 +64,16 @@ class Refused(Exception):
         self.failed = failed
 
 
+def refuse(param: str, message: str, fault: Fault = Fault.BAD_REQUEST) -> Refused:
+    """Build the refusal of a request by one of its fields."""
+    return Refused(Failed(fault=fault, message=message, param=param))
+
+
 def find_unsupported(request: ChatRequest) -> Failed | None:
     """Find a field of the request that this tier can't honor, or None."""
     for field, neutral in _NEUTRAL.items():
         if request.extra.get(field) not in neutral:
-            return _cannot(field, f"honour {field}")
+            return Failed(fault=Fault.UNSUPPORTED, message=f"this tier can't honour {field}", param=field)
     return None
 
 
@@ -112,14 +117,15 @@ def render(tokenizer: Any, request: ChatRequest, at: datetime | None = None, for
     `at`: the moment whose date a template writes; None for now.
     """
     if list_tools(request) and not _knows_tools(tokenizer):
-        raise Refused(_cannot("tools", "use tools: its model's chat template has no place for them"))
+        message = "this tier can't use tools: its model's chat template has no place for them"
+        raise refuse("tools", message, Fault.UNSUPPORTED)
     try:
         return _apply_gently(tokenizer, request, tidy_messages(request.messages), at, form, to_answer=True)
     except Refused:
         raise
     except Exception as error:  # the template is a program of the model's maker: anything may come out of it
         message = f"the model's chat template can't render these messages ({type(error).__name__}: {error})"
-        raise Refused(Failed(fault=Fault.UNSUPPORTED, message=message, param="messages")) from error
+        raise refuse("messages", message, Fault.UNSUPPORTED) from error
 
 
 def measure_opening(tokenizer: Any, request: ChatRequest) -> int:
@@ -207,7 +213,7 @@ def read_template_options(tokenizer: Any, request: ChatRequest) -> dict[str, Any
     options = request.extra.get("chat_template_kwargs") or {}
     if not isinstance(options, Mapping) or not _NOT_VARIABLES.isdisjoint(options):
         message = "chat_template_kwargs must be an object of template variables"
-        raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param="chat_template_kwargs"))
+        raise refuse("chat_template_kwargs", message)
     template = getattr(tokenizer, "chat_template", None)
     kept = {name: value for name, value in _KEEP_REASONING.items() if isinstance(template, str) and name in template}
     # The name that most makers of models have given the switch.
@@ -225,35 +231,27 @@ def _read_content(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, Sequence):
-        raise _bad_messages("content must be a string or a list of parts")
+        raise refuse("messages", "messages: content must be a string or a list of parts")
     return "".join(_read_part(part) for part in content)
 
 
 def _read_part(part: Any) -> str:
     if not isinstance(part, Mapping):
-        raise _bad_messages("every part of a content must be an object")
+        raise refuse("messages", "messages: every part of a content must be an object")
     kind = str(part.get("type", "text"))
     text = part.get(kind) if kind in ("text", "refusal") else None
     if isinstance(text, str):
         return text
     if kind in ("text", "refusal"):
-        raise _bad_messages(f"a part of type {kind!r} needs a string {kind!r}")
-    raise Refused(_cannot("messages", f"read a content part of type {kind!r}"))
+        raise refuse("messages", f"messages: a part of type {kind!r} needs a string {kind!r}")
+    raise refuse("messages", f"this tier can't read a content part of type {kind!r}", Fault.UNSUPPORTED)
 
 
 def _tidy_call(call: Any) -> Any:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
-        raise _bad_messages("every tool call needs a function")
+        raise refuse("messages", "messages: every tool call needs a function")
     return {**call, "function": {**function, "arguments": read_past_arguments(function.get("arguments"))}}
-
-
-def _bad_messages(message: str) -> Refused:
-    return Refused(Failed(fault=Fault.BAD_REQUEST, message=f"messages: {message}", param="messages"))
-
-
-def _cannot(param: str, what: str) -> Failed:
-    return Failed(fault=Fault.UNSUPPORTED, message=f"this tier can't {what}", param=param)
 
 
 def read_date(tokenizer: Any, at: datetime) -> str:

@@ -20,14 +20,14 @@ from deployments.tiers.mlx.grammar.vocabulary import ForcedBytes
 from deployments.tiers.mlx.loading import Loaded, call_format
 from deployments.tiers.mlx.sampling import Processor, read_sampling
 from deployments.tiers.mlx.sequence import Job
-from deployments.tiers.prompt import Refused, find_checkpoints, render
+from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
 from deployments.tiers.thinking import Thinking, encode_think_close, find_opened
 from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix
 from reliability.tools.format_reasoning import Thought
-from reliability.types import ChatRequest, Event, Failed, Fault
+from reliability.types import ChatRequest, Event, Fault
 
 __all__ = ["JobBuilder"]
 
@@ -59,7 +59,7 @@ class JobBuilder:
         if left_tokens < 1:
             count, most = figure(len(prompt) + len(resumed.tokens)), figure(loaded.context_tokens)
             message = f"the prompt has {count} tokens; this tier's context holds {most}"
-            raise Refused(Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages"))
+            raise refuse("messages", message, Fault.CONTEXT_LENGTH)
         constraint = constraints.of(request, opened=inside is not None)
         defaults = loaded.defaults
         if self._temperature is not None:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
-from deployments.tiers.prompt import Refused
-from reliability.types import ChatRequest, Failed, Fault
+from deployments.tiers.prompt import refuse
+from reliability.types import ChatRequest
 
 __all__ = ["Guarded", "Processor", "Sampling", "build_penalties", "make_sampler", "read_sampling"]
 
@@ -81,27 +81,23 @@ def _check_number(name: str, value: Any, least: float, most: float) -> float:
     if numeric and least <= value <= min(most, sys.float_info.max):
         return float(value)
     bounds = "that is not negative" if (least, most) == (0.0, math.inf) else f"from {least:g} to {most:g}"
-    raise _build_refusal(name, f"{name} must be a number {bounds}")
+    raise refuse(name, f"{name} must be a number {bounds}")
 
 
 def _read_logit_bias(given: Any, vocabulary: int) -> tuple[tuple[int, float], ...]:
     if given is None:
         return ()
     if not isinstance(given, Mapping) or len(given) > _BIAS_ENTRIES_MAX:
-        raise _build_refusal("logit_bias", f"logit_bias must be an object of at most {_BIAS_ENTRIES_MAX} tokens")
+        raise refuse("logit_bias", f"logit_bias must be an object of at most {_BIAS_ENTRIES_MAX} tokens")
     bias = []
     for key, value in given.items():
         text = str(key)
         # A short run of plain digits: `int` takes more than that, and very long ones raise.
         if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) < vocabulary):
             message = f"logit_bias: {text[:20]!r} is no token of this model (0 to {vocabulary - 1})"
-            raise _build_refusal("logit_bias", message)
+            raise refuse("logit_bias", message)
         bias.append((int(text), _check_number("logit_bias", value, -_BIAS_MAX, _BIAS_MAX)))
     return tuple(bias)
-
-
-def _build_refusal(name: str, message: str) -> Refused:
-    return Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param=name))
 
 
 class Guarded:

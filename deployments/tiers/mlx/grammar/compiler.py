@@ -24,11 +24,11 @@ from deployments.tiers.mlx.grammar.lark import Demand, ThinkTags, demand_of, lar
 from deployments.tiers.mlx.grammar.masker import Closers, Masker, count_owed_tokens
 from deployments.tiers.mlx.grammar.schema_relaxation import EXACT, find_excess, narrow, nodes_of
 from deployments.tiers.mlx.grammar.vocabulary import NoVocabulary, Speller, Vocabulary
-from deployments.tiers.prompt import Refused
+from deployments.tiers.prompt import refuse
 from deployments.tiers.thinking import Thinking, find_thinking
 from reliability.tools import Tool
 from reliability.tools.format_reasoning import MESSAGES
-from reliability.types import ChatRequest, Failed, Fault
+from reliability.types import ChatRequest, Fault
 
 __all__ = ["Constraint", "Constraints"]
 
@@ -95,8 +95,7 @@ class Constraints:
                 _LOG.warning("a constrained re-ask is decoded freely: %s", why)
                 return None
             param = "tool_choice" if demand.schema is None else "response_format"
-            message = f"this tier can't enforce {param}: {why}"
-            raise Refused(Failed(fault=Fault.UNSUPPORTED, message=message, param=param)) from why
+            raise refuse(param, f"this tier can't enforce {param}: {why}", Fault.UNSUPPORTED) from why
 
     def speller(self) -> Callable[[int], bytes]:
         """Return a function that gives the bytes of a token; where they aren't known, of what it looks like."""

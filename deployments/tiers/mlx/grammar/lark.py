@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.tiers.mlx.grammar.schema_relaxation import WHITE_MAX
-from deployments.tiers.prompt import Refused
+from deployments.tiers.prompt import refuse
 from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from reliability.steps import Steps
 from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, formats, parse_choice
-from reliability.types import ChatRequest, Failed, Fault
+from reliability.types import ChatRequest
 
 __all__ = ["CALLS_MAX", "HERMES", "Demand", "ThinkTags", "demand_of", "lark"]
 
@@ -65,10 +65,10 @@ def _choose_tools(request: ChatRequest) -> tuple[tuple[Tool, ...], bool]:
     """Return the tools that may be called, and whether one must be."""
     box = build_toolbox(request.tools)
     if isinstance(box, BadTools):
-        raise _bad("tools", box.message)
+        raise refuse("tools", f"tools: {box.message}")
     choice = parse_choice(request.tool_choice, box)
     if isinstance(choice, BadTools):
-        raise _bad("tool_choice", choice.message)
+        raise refuse("tool_choice", f"tool_choice: {choice.message}")
     tools = tuple(tool for tool in box.tools if choice.may is None or tool.name in choice.may)
     return tools, bool(tools) and (choice.must or request.constrained)
 
@@ -92,10 +92,11 @@ def _read_schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
     given = wanted.get("json_schema")
     schema = given.get("schema") if isinstance(given, Mapping) else None
     if kind != "json_schema" or not isinstance(schema, Mapping):
-        raise _bad("response_format", "type must be text, json_object, or json_schema with a schema")
+        raise refuse("response_format", "response_format: type must be text, json_object, or json_schema with a schema")
     found = compile_schema(schema, Steps(sys.maxsize), arguments=False)  # in draft 2020-12
     if isinstance(found, BadSchema):
-        raise _bad("response_format", f"json_schema.schema{found.path.replace('/', '.')}: {found.message}")
+        where = f"json_schema.schema{found.path.replace('/', '.')}"
+        raise refuse("response_format", f"response_format: {where}: {found.message}")
     return found.schema
 
 
@@ -147,7 +148,3 @@ def _build_call_rules(
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _bad(param: str, message: str) -> Refused:
-    return Refused(Failed(fault=Fault.BAD_REQUEST, message=f"{param}: {message}", param=param))
