@@ -32,6 +32,11 @@ _PLAIN = frozenset({"type", "properties", "required", "title", "description", "$
 _PLAIN_ROOT = _PLAIN | {"$defs", "definitions"}
 _OUTLINE = ("type", "required", "enum", "const", "minItems", "maxItems")
 
+NODES_MAX = 2_000  # schemas in one schema; `_WORDS_A_NODE` members of an enum count as one
+_WORDS_A_NODE = 20
+_PATTERNS_MAX = 8  # that must hold for one string together
+_VISITS_MAX = 20_000
+
 
 def narrow(schema: Mapping[str, Any], *, arguments: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (form, schema with llguidance's options), strictest first. `arguments`: of a tool, so an object."""
@@ -78,26 +83,20 @@ def _build_outline(node: Any) -> Any:
     return new
 
 
-NODES_MAX = 2_000  # schemas in one schema; `WORDS_A_NODE` members of an enum count as one
-WORDS_A_NODE = 20
-PATTERNS_MAX = 8  # that must hold for one string together
-VISITS_MAX = 20_000
-
-
 def find_excess(schema: Mapping[str, Any]) -> str:
     """Explain why a schema is not given to llguidance; empty where it may be."""
     if nodes_of(schema) > NODES_MAX:
         return f"it has more than {NODES_MAX} parts"
     anchors = anchors_of(schema)
-    visits = [VISITS_MAX]
-    if any(_count_patterns(node, schema, anchors, visits) > PATTERNS_MAX for node in _list_nodes(schema)):
-        return f"more than {PATTERNS_MAX} patterns must hold together"
+    visits = [_VISITS_MAX]
+    if any(_count_patterns(node, schema, anchors, visits) > _PATTERNS_MAX for node in _list_nodes(schema)):
+        return f"more than {_PATTERNS_MAX} patterns must hold together"
     return ""
 
 
 def nodes_of(schema: Any) -> int:
     """Count the nodes of a schema."""
-    return sum(1 + len(node.get("enum", ())) // WORDS_A_NODE for node in _list_nodes(schema))
+    return sum(1 + len(node.get("enum", ())) // _WORDS_A_NODE for node in _list_nodes(schema))
 
 
 def _list_nodes(schema: Any) -> list[Mapping[str, Any]]:
@@ -117,7 +116,7 @@ def _count_patterns(node: Any, root: Any, anchors: Mapping[str, Any], visits: li
     """Count the most patterns that one string must meet in this node; beyond `visits`, too many."""
     visits[0] -= 1
     if visits[0] < 0:
-        return PATTERNS_MAX + 1
+        return _PATTERNS_MAX + 1
     if not isinstance(node, Mapping):
         return 0
     count = int("pattern" in node or "format" in node)
