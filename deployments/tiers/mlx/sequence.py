@@ -32,7 +32,7 @@ class Job:
     answer must keep to. `checkpoints` are places in the prompt behind which its cache is worth keeping. After
     `reasoning_tokens_max` tokens of reasoning, `think_close` is written for the model. `turn_start`: the tokens that
     open the model's turn; an answer that begins with them again begins behind them. `written`: the tokens that its
-    answer has already (`resuming.py`), `begun` the text of it that stands before the client. `logprob_reader`: the
+    answer has already (`answer_start.py`), `begun` the text of it that stands before the client. `logprob_reader`: the
     probabilities of its tokens are wanted. `keep`: what is computed for it may go to disk. `owner`: the API key whose
     later prompts may use it."""
 

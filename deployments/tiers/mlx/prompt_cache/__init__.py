@@ -1,1 +1,1 @@
-"""Prompts' keys and values on disk, where they outlive the process that computed them."""
+"""Keep the keys and values of computed prompts: in memory, and on disk, where they outlive their process."""
