@@ -9,7 +9,7 @@ Pure; for messages of OpenAI's chat completions whose arguments are objects and 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any
 
@@ -92,8 +92,11 @@ def find_written(words: str, tokens: Collection[str] = ()) -> str:
 def _find_form(words: str) -> str | None:
     box = build_toolbox([{"type": "function", "function": {"name": _NAME, "parameters": {"type": "object"}}}])
     assert isinstance(box, ToolBox)
-    for opener, closer in _list_marks(words):
-        behind = words[words.find(opener) + len(opener) :].lstrip()[:2]
+    for opener in dict.fromkeys(found[0] for found in OPENER.finditer(words)):
+        at = words.find(opener) + len(opener)
+        mark = CLOSER.search(words, at)
+        closer = mark[0] if mark is not None and OPENER.search(words, at, mark.start()) is None else ""
+        behind = words[at:].lstrip()[:2]
         first = LIST if behind == "[{" else PYTHON if behind[:1] == "[" else JSON
         for payload in dict.fromkeys((first, JSON, LIST, PYTHON)):
             written = f"{opener}{payload}{closer}"
@@ -101,11 +104,3 @@ def _find_form(words: str) -> str | None:
             if not found.malformed and [(c.name, c.arguments) for c in found.calls] == [(_NAME, _ARGUMENTS)]:
                 return written
     return None
-
-
-def _list_marks(words: str) -> Iterator[tuple[str, str]]:
-    """List the marks that open calls, in the order in which they are named, each with the one that closes it."""
-    for opener in dict.fromkeys(found[0] for found in OPENER.finditer(words)):
-        at = words.find(opener) + len(opener)
-        closer = CLOSER.search(words, at)
-        yield opener, closer[0] if closer is not None and OPENER.search(words, at, closer.start()) is None else ""

@@ -6,7 +6,6 @@ import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +14,6 @@ from deployments.tiers.mlx.batch_check import choose_sharing
 from deployments.tiers.mlx.cache_size import MlxCaches
 from deployments.tiers.mlx.memory_budget import Layout, MemoryBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
-from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import Job
@@ -76,13 +74,12 @@ def load(model: Any) -> Any:
     return SimpleNamespace(model=model, tokenizer=Numbers(), artifact=SimpleNamespace(source="here"), step=None)
 
 
-def begin(model: Any, folder: Path | None = None) -> Scheduler:
-    """A batch as an engine makes it, which keeps prompts for reuse, in a folder where there is one."""
+def begin(model: Any) -> Scheduler:
+    """A batch as an engine makes it, which keeps prompts for reuse."""
     batch = Scheduler(model, Numbers(), running_max=4, label="t")
     batch.share(choose_sharing(load(model), 4))
-    stored = None if folder is None else SegmentFolder(folder, "a" * 64, bytes_max=PLENTY_BYTES)
     budget = MemoryBudget(budget_bytes=PLENTY_BYTES, weight_bytes=0, scratch_bytes=0, layout=Layout(()))
-    batch.set_budget(budget, PromptStore(MlxCaches(), bytes_max=PLENTY_BYTES, folder=stored))
+    batch.set_budget(budget, PromptStore(MlxCaches(), bytes_max=PLENTY_BYTES))
     return batch
 
 

@@ -108,7 +108,11 @@ class _Mute:
 
 def _measure_all(loaded: Loaded, sharing: Sharing, prompts: Sequence[tuple[list[int], int]]) -> list[float]:
     """Measure how far each answer is from what is right, as a share of what is no difference."""
-    model, unit = loaded.model, _find_unit(loaded.model)
+    from mlx.utils import tree_flatten
+
+    model, kinds = loaded.model, {array.dtype for _, array in tree_flatten(loaded.model.parameters())}
+    # One unit in the last place of the coarsest numbers that the model computes with.
+    unit = max(float(mx.finfo(kind).eps) for kind in kinds if mx.issubdtype(kind, mx.floating))
     found = _compute_together(model, loaded.step, sharing, prompts)
     right = [_compute_alone(model, prompt, one.tokens) for (prompt, _), one in zip(prompts, found, strict=True)]
     apart = [_measure(one.logprobs, by_itself, unit) for one, by_itself in zip(found, right, strict=True)]
@@ -128,16 +132,13 @@ def _measure_states(model: Any, prompts: Sequence[Sequence[int]]) -> float:
     batch.prompt([list(prompt) for prompt in prompts])
     model(mx.array([prompts[-1]]), cache=alone)
     pairs = zip(flatten(batch.extract_cache(len(prompts) - 1)), flatten(alone), strict=True)
-    states = [
-        both for one, other in pairs if hasattr(other, "cache") for both in zip(one.cache, other.cache, strict=True)
-    ]
-    return max(_measure_state(found, right) for found, right in states)
-
-
-def _measure_state(found: Any, right: Any) -> float:
-    found, right = found.astype(mx.float32), right.astype(mx.float32)
-    apart: Any = mx.linalg.norm(found - right) / mx.maximum(_STATE * mx.linalg.norm(right), mx.finfo(mx.float32).eps)
-    return float(apart.item())
+    worst = 0.0
+    for one, other in pairs:
+        for found, right in zip(one.cache, other.cache, strict=True) if hasattr(other, "cache") else ():
+            size = mx.maximum(_STATE * mx.linalg.norm(right.astype(mx.float32)), mx.finfo(mx.float32).eps)
+            apart = mx.linalg.norm(found.astype(mx.float32) - right.astype(mx.float32)) / size
+            worst = max(worst, float(mx.nan_to_num(apart, nan=mx.inf).item()))
+    return worst
 
 
 def _compute_together(
@@ -184,11 +185,3 @@ def _measure(some: Sequence[Any], others: Sequence[Any], unit: float) -> float:
 
 def _average(numbers: Any) -> Any:
     return mx.sqrt(mx.mean(numbers**2, axis=-1))
-
-
-def _find_unit(model: Any) -> float:
-    """Find what one unit in the last place is of the coarsest numbers that the model computes with."""
-    from mlx.utils import tree_flatten
-
-    kinds = {array.dtype for _, array in tree_flatten(model.parameters()) if mx.issubdtype(array.dtype, mx.floating)}
-    return max(float(mx.finfo(kind).eps) for kind in kinds)

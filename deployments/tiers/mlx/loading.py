@@ -88,7 +88,11 @@ def load(
     artifact = resolve(source, cache_dir=cache_dir, say=say)
     if adapter:
         artifact = dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + adapter.extra_bytes)
-    lack = _explain_too_little(artifact) if room is None else explain_lack(artifact.needed_bytes, room)
+    lack = "" if room is None else explain_lack(artifact.needed_bytes, room)
+    available_bytes = psutil.virtual_memory().available
+    if room is None and artifact.needed_bytes > available_bytes:
+        needed, available = artifact.needed_bytes / 2**30, available_bytes / 2**30
+        lack = f"too little memory: the model needs {needed:.1f} GiB and {available:.1f} GiB are available"
     if lack:
         raise ModelUnavailable(lack, again=True)
     say("loading the weights")
@@ -223,11 +227,3 @@ def _read_default_sampling(folder: Path) -> Sampling:
         top_p=float(config.get("top_p") or 1.0),
         top_k=int(config.get("top_k") or 0),
     )
-
-
-def _explain_too_little(artifact: Artifact) -> str:
-    available_bytes = psutil.virtual_memory().available
-    if artifact.needed_bytes <= available_bytes:
-        return ""
-    needed, available = artifact.needed_bytes / 2**30, available_bytes / 2**30
-    return f"too little memory: the model needs {needed:.1f} GiB and {available:.1f} GiB are available"

@@ -171,9 +171,15 @@ class MlxTier:
 
     async def _answer(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         loaded = self._require_loaded()
-        arrivals = _Arrivals(asyncio.get_running_loop())
+        loop, arrivals = asyncio.get_running_loop(), asyncio.Queue[list[Event]]()
+
+        def put(events: list[Event]) -> None:
+            """Take events, from any thread."""
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the reader has left
+                loop.call_soon_threadsafe(arrivals.put_nowait, events)
+
         with self._engine.expect_request():
-            job, lost = await self._render_job(loaded, request, arrivals.put)
+            job, lost = await self._render_job(loaded, request, put)
         ticket = self._engine.submit(job)
         try:
             yield [Started(lost)]
@@ -205,12 +211,19 @@ class MlxTier:
             raise closed
         return rendering.result()
 
-    async def _next(self, arrivals: _Arrivals) -> list[Event]:
+    async def _next(self, arrivals: asyncio.Queue[list[Event]]) -> list[Event]:
         """Return all events that have arrived, as one chunk. An engine that has died ends the wait."""
-        while not await arrivals.wait(_CHECK_S):
-            if not self._engine.healthy():
-                return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
-        return merge_events(arrivals.take())
+        while True:
+            try:
+                async with asyncio.timeout(_CHECK_S):
+                    events = list(await arrivals.get())
+                break
+            except TimeoutError:
+                if not self._engine.healthy():
+                    return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
+        while not arrivals.empty():
+            events += arrivals.get_nowait()
+        return merge_events(events)
 
     def _load(self, say: Say) -> Loaded:
         """Load the model. Runs on the engine thread."""
@@ -256,34 +269,3 @@ class MlxTier:
         retry_after_s = min(_RETRY_MAX_S, max(1.0, ahead * self._request_s))
         message = f"tier {self._name} is full: {figure(self._open)} requests run or wait (max_running, max_waiting)"
         return Failed(fault=Fault.OVERLOADED, message=message, retry_after_s=round(retry_after_s, 1))
-
-
-class _Arrivals:
-    """The events of one answer on their way from the engine's thread to the event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._events: list[Event] = []
-        self._news = asyncio.Event()
-
-    def put(self, events: list[Event]) -> None:
-        """Take events, from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the reader has left
-            self._loop.call_soon_threadsafe(self._arrive, events)
-
-    def _arrive(self, events: list[Event]) -> None:
-        self._events += events
-        self._news.set()
-
-    async def wait(self, seconds: float) -> bool:
-        """Wait so long for something to take."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
-        return bool(self._events)
-
-    def take(self) -> list[Event]:
-        """Take all that has arrived."""
-        events, self._events = self._events, []
-        self._news.clear()
-        return events

@@ -128,7 +128,7 @@ class SegmentFolder:
         complete = [one for one in names if one.complete and hashes.get(one.end) == one.after]
         if complete:
             best = max(complete, key=lambda one: one.end)
-            return Found((Part(best.file, 0, best.end),), best.end, self._measure(best))
+            return Found((Part(best.file, 0, best.end),), best.end, _read_use(self._folder / best.file)[1])
         return self._join([one for one in names if not one.complete and hashes.get(one.start) == one.before], tokens)
 
     def open(self, found: Found, tokens: bytes, *, cancelled: Callable[[], bool]) -> list[Segment] | None:
@@ -256,7 +256,7 @@ class SegmentFolder:
             if best is None or fits.get(best.file, 0) <= covered:
                 return Found(tuple(parts), covered, nbytes)
             reached = fits[best.file]
-            nbytes += self._measure(best) * (reached - covered) // (best.end - best.start)
+            nbytes += _read_use(self._folder / best.file)[1] * (reached - covered) // (best.end - best.start)
             parts.append(Part(best.file, covered, reached))
             covered = reached
 
@@ -265,7 +265,7 @@ class SegmentFolder:
         known = max((fits.get(one.file, 0) for one in ahead), default=0)
         unread = [one for one in ahead if one.file not in fits and one.end > known]
         if len(unread) > _LOOKED_INTO_MAX:
-            unread = sorted(unread, key=lambda one: _read_time(self._folder / one.file))[-_LOOKED_INTO_MAX:]
+            unread = sorted(unread, key=lambda one: _read_use(self._folder / one.file))[-_LOOKED_INTO_MAX:]
         return unread
 
     def _look_into(self, name: _Name, tokens: bytes) -> int:
@@ -292,12 +292,6 @@ class SegmentFolder:
     def _touch(self, found: Found) -> None:
         """Note the use: the first part as the latest."""
         _set_used([self._folder / part.file for part in found.parts], time.time_ns())
-
-    def _measure(self, name: _Name) -> int:
-        try:
-            return (self._folder / name.file).stat().st_size
-        except OSError:
-            return 0
 
     def _discard(self, file: str, error: Exception) -> None:
         outcome = "is removed"
@@ -352,8 +346,10 @@ def _set_used(paths: Iterable[Path], now_ns: int) -> None:
             os.utime(path, ns=(used_ns, used_ns), follow_symlinks=False)
 
 
-def _read_time(path: Path) -> float:
+def _read_use(path: Path) -> tuple[float, int]:
+    """Return when a file was last used, and its bytes; zeros where it is gone."""
     try:
-        return path.stat().st_mtime
+        found = path.stat()
     except OSError:
-        return 0.0
+        return 0.0, 0
+    return found.st_mtime, found.st_size
