@@ -10,14 +10,13 @@ median, 336 ms at most (`docs/decisions/050-mlx-engine.md`).
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import re
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from deployments.tiers.mlx.grammar.lark import Demand, ThinkTags, demand_of, lark
@@ -34,8 +33,8 @@ __all__ = ["Constraint", "Constraints"]
 
 _LOG = logging.getLogger(__name__)
 
-GRAMMARS_KEPT_MAX = 32
-SCHEMAS_KEPT_MAX = 512
+_GRAMMARS_KEPT_MAX = 32
+_SCHEMAS_KEPT_MAX = 512
 _INTERNALS = re.compile("<state>|<backtrace>")  # of llguidance, at the end of what it says
 # Of all tools in one grammar; those beyond are held to be objects only. Where llguidance finds that too much, which it
 # says of the whole only, the next is tried: with the last any tools compile.
@@ -69,11 +68,11 @@ class Constraints:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._vocabulary: Vocabulary | NoVocabulary | None = None
-        self._matchers: OrderedDict[str, Any] = OrderedDict()
-        self._accepted: OrderedDict[str, str] = OrderedDict()
+        self._matcher_of = functools.lru_cache(_GRAMMARS_KEPT_MAX)(self._build_matcher)
+        self._form_of = functools.lru_cache(_SCHEMAS_KEPT_MAX)(self._find_form)
         self._spelling: Speller | None = None
 
-    @cached_property
+    @functools.cached_property
     def thinking(self) -> Thinking | None:
         """The marks between which the model reasons."""
         return find_thinking(self._tokenizer)
@@ -128,26 +127,26 @@ class Constraints:
             if wrong := _explain_refusal(schema, words):
                 raise NoGrammar(wrong)
         for nodes_max in TOOLS_NODES_MAX:
-            tools, notes = self._narrow_tools(demand.tools, words, nodes_max)
+            tools, notes = self._narrow_tools(demand.tools, nodes_max)
             text = lark(tools, schema, calls_max=demand.calls_max, tags=tags, literal=words.literal)
-            try:
-                matcher = self._compile_matcher(text, words)
+            matcher = self._matcher_of(text)
+            if not isinstance(matcher, NoGrammar):
                 break
-            except NoGrammar as why:
-                if not tools or not nodes_max:
-                    raise
-                _LOG.warning("%d tools are too much for one grammar, and are held more loosely: %s", len(tools), why)
+            if not tools or not nodes_max:
+                raise matcher
+            _LOG.warning("%d tools are too much for one grammar, and are held more loosely: %s", len(tools), matcher)
         owed = max(map(count_owed_tokens, [options for _, options in tools] + ([schema] if schema else [])), default=0)
         closers = Closers(words.closers(), owed) if tags is None else None
         return Constraint(demand, notes, matcher, words.size, closers)
 
     def _narrow_tools(
-        self, tools: Sequence[Tool], words: Vocabulary, nodes_left: int
+        self, tools: Sequence[Tool], nodes_left: int
     ) -> tuple[list[tuple[str, Mapping[str, Any]]], tuple[str, ...]]:
         found: list[tuple[str, Mapping[str, Any]]] = []
         notes: list[str] = []
         for tool in tools:
-            form, options = self._narrow_tool(tool, words)
+            form = self._form_of(tool.name, json.dumps(tool.parameters))
+            options = next(held for name, held in narrow(tool.parameters, arguments=True) if name == form)
             if (size := nodes_of(options)) > nodes_left:
                 (*_, (form, options)) = narrow(tool.parameters, arguments=True)
             nodes_left -= min(size, nodes_left)
@@ -156,37 +155,23 @@ class Constraints:
                 notes.append(f"the grammar holds only part of the schema of tool {tool.name} ({form}); it is checked")
         return found, tuple(notes)
 
-    def _narrow_tool(self, tool: Tool, words: Vocabulary) -> tuple[str, Mapping[str, Any]]:
+    def _find_form(self, name: str, parameters: str) -> str:
         """Find the strictest form of a tool's schema that compiles."""
-        key = json.dumps(tool.parameters)
-        known = self._accepted.get(key)
-        for form, options in narrow(tool.parameters, arguments=True):
-            if known == form:
-                return form, options
-            if known is not None:
-                continue
-            wrong = _explain_refusal(options, words)
+        for form, options in narrow(json.loads(parameters), arguments=True):
+            wrong = _explain_refusal(options, self._load_vocabulary())
             if not wrong:
-                _keep(self._accepted, key, form, SCHEMAS_KEPT_MAX)
-                return form, options
-            _LOG.warning("tool %s: no %s grammar: %s", tool.name, form, wrong)
+                return form
+            _LOG.warning("tool %s: no %s grammar: %s", name, form, wrong)
         raise AssertionError("any object always compiles")
 
-    def _compile_matcher(self, text: str, words: Vocabulary) -> Any:
-        """Compile the grammar and its first mask, the slow one. A refusal is kept too: it takes as long."""
+    def _build_matcher(self, text: str) -> Any:
+        """Compile the grammar and its first mask, the slow one. A refusal is returned, since it takes as long."""
         from llguidance import LLMatcher
 
-        matcher = self._matchers.get(text)
-        if matcher is None:
-            matcher = LLMatcher(words.trie, LLMatcher.grammar_from_lark(text), log_level=0)
-            if not matcher.is_error():
-                matcher.compute_bitmask()
-            if matcher.is_error():
-                matcher = NoGrammar(_shorten(matcher.get_error()))
-        _keep(self._matchers, text, matcher, GRAMMARS_KEPT_MAX)
-        if isinstance(matcher, NoGrammar):
-            raise matcher
-        return matcher
+        matcher = LLMatcher(self._load_vocabulary().trie, LLMatcher.grammar_from_lark(text), log_level=0)
+        if not matcher.is_error():
+            matcher.compute_bitmask()
+        return NoGrammar(_shorten(matcher.get_error())) if matcher.is_error() else matcher
 
 
 def _explain_refusal(schema: Mapping[str, Any], words: Vocabulary) -> str:
@@ -205,10 +190,3 @@ def _explain_refusal(schema: Mapping[str, Any], words: Vocabulary) -> str:
 
 def _shorten(message: str) -> str:
     return " ".join(_INTERNALS.split(message)[0].split())[:300]
-
-
-def _keep(kept: OrderedDict[str, Any], key: str, value: Any, kept_max: int) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > kept_max:
-        kept.popitem(last=False)
