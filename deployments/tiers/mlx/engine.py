@@ -239,7 +239,8 @@ class Engine:
             self._gather(batch)
         self._busy_since_s = time.monotonic()
         try:
-            self._take_commands()
+            while self._idle(0):
+                pass
             self._end_overdue(batch)
             self._admit(batch)
             if not batch:
@@ -296,10 +297,6 @@ class Engine:
             if len(self._waiting) <= seen and not self._expected:
                 return
 
-    def _take_commands(self) -> None:
-        while self._idle(0):
-            pass
-
     def _obey(self, command: _Command) -> None:
         if command.trim and self._batch is not None:
             self._batch.trim()
@@ -319,7 +316,8 @@ class Engine:
             self._waiting.pop(ticket).sink([late])
 
     def _fail_everything(self, failed: Failed) -> None:
-        self._take_commands()
+        while self._idle(0):
+            pass
         if self._batch is not None:
             self._batch.fail_all(failed)
         for job in self._waiting.values():

@@ -109,7 +109,7 @@ class SequenceState:
             usage=self.usage(),
             model=model,
             notes=self.notes,
-            stop=self.job.reader.stop,
+            stop=self.job.reader.stop_cut.found,
             sampled=(sampling.temperature, sampling.top_p),
         )
 
@@ -137,7 +137,7 @@ class SequenceState:
         """What the answer's reader should know of the grammar."""
         known = self.job.constraint.notes if self.job.constraint is not None else ()
         closed = (CLOSED_NOTE,) if self.masker is not None and self.masker.closing else ()
-        return (*known, *closed, *((REPEATED_NOTE,) if self.job.reader.repeated else ()))
+        return (*known, *closed, *((REPEATED_NOTE,) if self.job.reader.call_split.repeated else ()))
 
     @property
     def error(self) -> Exception | None:
@@ -151,7 +151,7 @@ class SequenceState:
         return (
             most is not None
             and self.reasoning_tokens >= most
-            and self.job.reader.thinking
+            and self.job.reader.thoughts.thinking
             and bool(self.job.think_close)
             and not self.closed_thinking
         )
@@ -160,7 +160,7 @@ class SequenceState:
         """Turn one token into events; return the reason if the answer ends. `logprobs`: None for a written token."""
         self.tokens.append(token)
         reader = self.job.reader
-        was_reasoning = reader.thinking
+        was_reasoning = reader.thoughts.thinking
         self.reasoning_tokens += was_reasoning
         events = reader.feed(self._decode(token, finish))
         ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
@@ -169,14 +169,14 @@ class SequenceState:
         if self.unsaid:
             events = self._drop_said(events)
         if self.job.logprob_reader is not None and logprobs is not None and finish != "stop":
-            of_text = not was_reasoning and not reader.thinking and not self._opens_turn
+            of_text = not was_reasoning and not reader.thoughts.thinking and not self._opens_turn
             self.logprobs.add([self.job.logprob_reader.read(token, logprobs)] if of_text else [])
         self.pending += self._add_logprobs(events) if self.job.logprob_reader is not None else events
         if not ended:
             return None
         if truncated:
             return FinishReason.LENGTH
-        return FinishReason.TOOL_CALLS if reader.calls else FinishReason.STOP
+        return FinishReason.TOOL_CALLS if reader.call_split.calls else FinishReason.STOP
 
     def _drop_said(self, events: list[Event]) -> list[Event]:
         """Drop what stands before the client already. Raises ValueError where it isn't the same to the letter."""

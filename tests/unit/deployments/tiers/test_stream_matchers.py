@@ -158,7 +158,7 @@ class TestCallsOfAnswers:
         assert [call.index for call in calls] == [0, 1]
         assert all(call.id and call.id.startswith("call_") and len(call.id) == 29 for call in calls)
         assert calls[0].id != calls[1].id
-        assert reader.calls == 2
+        assert reader.call_split.calls == 2
 
     @pytest.mark.parametrize(
         "body",
