@@ -4,7 +4,6 @@ that was killed; and a prompt whose client left in the middle of it."""
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import random
 import signal
 import subprocess
@@ -14,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from deployments.models.sources import DEFAULT_SOURCE, parse_source
+from deployments.models.sources import parse_source
 from deployments.tiers.mlx.cache_size import MlxCaches
 from deployments.tiers.mlx.loading import load
-from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.prefill_budget import PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import PART
@@ -27,13 +25,12 @@ from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import Job
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from deployments.tiers.stream_matchers import AnswerReader
-from reliability.types import ChatRequest, Event, Finish, Usage
+from reliability.types import Event, Finish, Usage
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import Rig, text_of
-from tests.support.mlx_rig import PATIENCE_S, ready
+from tests.support.mlx_rig import PATIENCE_S
 from tests.support.repository import ROOT
-from tests.support.tier_asking import answer, ask, eventually, usage_of
-from tests.support.tier_asking import text_of as said_by
+from tests.support.tier_asking import eventually
 
 ANY_BYTES = 1 << 30
 DICE = random.Random(7)
@@ -222,33 +219,3 @@ def test_a_prompt_left_in_the_middle_goes_on_where_it_was(folder: Path, kept_tok
     assert left == []
     assert usage(again).cached_tokens == (3 * 32 if kept_tokens is None else kept_tokens)
     assert text_of(again) == text_of(complete)
-
-
-def chat(*turns: str) -> ChatRequest:
-    """A conversation under a system prompt of some length."""
-    rules = " ".join(f"Rule {n}: speak of the number {n} only when asked." for n in range(12))
-    said = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns)]
-    request = ask("", temperature=0.0, max_tokens=16, timeout_s=PATIENCE_S)
-    return dataclasses.replace(request, messages=({"role": "system", "content": rules}, *said))
-
-
-@pytest.mark.model
-def test_the_real_model_says_the_same_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: a conversation of the default model goes on after a restart as it does without one: the same greedy text,
-    computed but for its new words."""
-    monkeypatch.setattr("deployments.tiers.mlx.mlx_tier.default_cache_dir", lambda: tmp_path)
-    first, then = "What is the capital of France?", "And of Italy?"
-
-    async def talk(tier: MlxTier, *turns: str) -> tuple[str, Usage]:
-        events = await answer(tier, chat(*turns))
-        return said_by(events), usage_of(events)
-
-    tier = ready(model=DEFAULT_SOURCE, prompt_cache_disk_bytes=ANY_BYTES)
-    said, _ = asyncio.run(talk(tier, first))
-    without, _ = asyncio.run(talk(tier, first, said, then))
-    asyncio.run(tier.close())
-    tier = ready(model=DEFAULT_SOURCE, prompt_cache_disk_bytes=ANY_BYTES)
-    again, usage = asyncio.run(talk(tier, first, said, then))
-    asyncio.run(tier.close())
-    assert again == without
-    assert usage.cached_tokens > usage.prompt_tokens - 2 * TOKENS_MIN
