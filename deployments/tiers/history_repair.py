@@ -24,7 +24,7 @@ from reliability.surrogates import join_all, join_surrogates
 from reliability.tools.extract.text import read_arguments
 
 CONTINUE = "Continue."
-NO_RESULT = "There is no result of this call."
+_NO_RESULT = "There is no result of this call."
 UNREADABLE = "unreadable_arguments"  # the key under which arguments stay that are no object
 _SYSTEM = frozenset({"system", "developer"})
 _FITTING = re.compile(r"[A-Za-z0-9]{9}")
@@ -260,7 +260,7 @@ def pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     later: list[dict[str, Any]] = []  # what stands between calls and their results
 
     def close() -> None:
-        out.extend({"role": "tool", "tool_call_id": id, "content": NO_RESULT} for id in open_ids)
+        out.extend({"role": "tool", "tool_call_id": id, "content": _NO_RESULT} for id in open_ids)
         open_ids.clear()
         out.extend(later)
         later.clear()

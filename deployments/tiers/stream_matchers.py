@@ -25,7 +25,7 @@ from reliability.types import CallDelta, Event, Text
 __all__ = ["AnswerReader", "CallFormat", "CallSplit", "StopCut", "strict_json_call"]
 
 # Returns (name, JSON text of the arguments) of each call in the text between two markers; None where one is incomplete.
-ParseCalls = Callable[[str], list[tuple[str, str]] | None]
+_ParseCalls = Callable[[str], list[tuple[str, str]] | None]
 
 _BETWEEN = re.compile(r"[ \t\r\n,:]*")
 
@@ -36,7 +36,7 @@ class CallFormat:
 
     start: str
     end: str
-    parse: ParseCalls
+    parse: _ParseCalls
 
 
 def _find_partial_marker(text: str, marker: str) -> int:

@@ -33,7 +33,7 @@ _ARGUMENTS = {"city": "Bern", "seats": 2}
 _ASKED = {"role": "user", "content": "Find me a train to Bern."}
 _SAID_CHARS_MAX = 200
 
-FindFormat = Callable[[Any, Sequence[Mapping[str, Any]]], CallFormat | None]
+_FindFormat = Callable[[Any, Sequence[Mapping[str, Any]]], CallFormat | None]
 
 
 # What would write the call in the template's place, and a result behind it.
@@ -41,7 +41,7 @@ _NOT_ITS_OWN = frozenset({Mend.SAY_CALLS, Mend.PAIR_RESULTS})
 
 
 def check_call_template(
-    tokenizer: Any, find_format: FindFormat | None = None, form: TemplateForm = AS_WRITTEN
+    tokenizer: Any, find_format: _FindFormat | None = None, form: TemplateForm = AS_WRITTEN
 ) -> str | None:
     """Return what is wrong with the calls of this model, fit for operators and clients; None where they can be read.
     `find_format` says how mlx-lm reads its calls, `form` what its template needs. Never raises: the template is a

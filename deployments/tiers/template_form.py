@@ -26,7 +26,7 @@ from deployments.tiers.history_words import HERMES_FORM
 
 __all__ = ["AS_WRITTEN", "PROBES", "Mend", "Render", "TemplateForm", "holds_words", "learn_form"]
 
-MENDS_MAX = 4  # at once, for one shape
+_MENDS_MAX = 4  # at once, for one shape
 
 Messages = list[dict[str, Any]]
 Render = Callable[[Messages, bool], str]
@@ -100,7 +100,7 @@ AS_WRITTEN = TemplateForm()
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class _Probe:
     """A shape of conversations. Each message, call and result holds a word of its own."""
 
     shape: str
@@ -108,7 +108,7 @@ class Probe:
     words: tuple[str, ...]
 
 
-def _make_probe(shape: str, plan: str) -> Probe:
+def _make_probe(shape: str, plan: str) -> _Probe:
     """Make a probe of a plan: S, U and A are messages, C and D a call and two, R a result of the call that is open, H
     an answer with the marks of Harmony in it, W an answer with words beside its call, L a result of no call."""
     letters = iter("abcdefghijklmnopqrstuvwxyz")
@@ -138,7 +138,7 @@ def _make_probe(shape: str, plan: str) -> Probe:
         else:
             id = "call_of_nobody" if letter == "L" else ids.pop(0)
             messages.append({"role": "tool", "tool_call_id": id, "name": "look_0", "content": say()})
-    return Probe(shape, messages, tuple(words))
+    return _Probe(shape, messages, tuple(words))
 
 
 PROBES = tuple(
@@ -189,11 +189,11 @@ def learn_form(render: Render, *, tools: bool, written: str = HERMES_FORM) -> Te
     return replace(form, lost=lost)
 
 
-def _list_mends(probe: Probe, known: frozenset[Mend], written: str) -> Iterator[frozenset[Mend]]:
+def _list_mends(probe: _Probe, known: frozenset[Mend], written: str) -> Iterator[frozenset[Mend]]:
     """List the sets of mends that change a probe, each once: the gentlest first, and of those the fewest."""
     seen: list[Messages] = []
     candidates = [mend for mend in Mend if mend not in known | _BY_THEMSELVES]
-    sets = itertools.chain(*(itertools.combinations(candidates, count) for count in range(MENDS_MAX + 1)))
+    sets = itertools.chain(*(itertools.combinations(candidates, count) for count in range(_MENDS_MAX + 1)))
     for mends in sorted(sets, key=lambda mends: (candidates.index(mends[-1]) if mends else -1, len(mends))):
         changed = TemplateForm(mends=known.union(mends), written=written).apply(probe.messages)
         if changed not in seen:
@@ -201,7 +201,7 @@ def _list_mends(probe: Probe, known: frozenset[Mend], written: str) -> Iterator[
             yield frozenset(mends)
 
 
-def _takes(render: Render, probe: Probe, form: TemplateForm, *, tools: bool) -> bool:
+def _takes(render: Render, probe: _Probe, form: TemplateForm, *, tools: bool) -> bool:
     messages = form.apply(probe.messages)
     given = json.dumps(messages)
     try:
@@ -212,7 +212,7 @@ def _takes(render: Render, probe: Probe, form: TemplateForm, *, tools: bool) -> 
     return whole and _holds_names(text, probe)
 
 
-def _holds_names(text: str, probe: Probe) -> bool:
+def _holds_names(text: str, probe: _Probe) -> bool:
     """Return whether each call's name stands before its arguments, behind what was said before it."""
     places = sorted(text.find(word) for word in probe.words)
     for function in (call["function"] for message in probe.messages for call in message.get("tool_calls", ())):

@@ -38,10 +38,10 @@ _SCHEMAS_KEPT_MAX = 512
 _INTERNALS = re.compile("<state>|<backtrace>")  # of llguidance, at the end of what it says
 # Of all tools in one grammar; those beyond are held to be objects only. Where llguidance finds that too much, which it
 # says of the whole only, the next is tried: with the last any tools compile.
-TOOLS_NODES_MAX = (20_000, 2_500, 0)
+_TOOLS_NODES_MAX = (20_000, 2_500, 0)
 
 
-class NoGrammar(Exception):
+class _NoGrammar(Exception):
     """llguidance refuses this grammar. The message is fit for clients."""
 
 
@@ -88,7 +88,7 @@ class Constraints:
             free = thinking is None or thinking.row in MESSAGES
             tags = None if free or thinking is None else ThinkTags(thinking.start, thinking.end, opened)
             return self._compile(demand, self._load_vocabulary(), tags)
-        except (NoVocabulary, NoGrammar) as why:
+        except (NoVocabulary, _NoGrammar) as why:
             if demand.schema is None and request.tool_choice in (None, "auto"):
                 # The grammar was the server's own idea; what comes is checked as always.
                 _LOG.warning("a constrained re-ask is decoded freely: %s", why)
@@ -125,12 +125,12 @@ class Constraints:
         if demand.schema is not None:  # as it is or not at all: nothing checks it behind the model
             _, schema = next(narrow(demand.schema, arguments=False))
             if wrong := _explain_refusal(schema, words):
-                raise NoGrammar(wrong)
-        for nodes_max in TOOLS_NODES_MAX:
+                raise _NoGrammar(wrong)
+        for nodes_max in _TOOLS_NODES_MAX:
             tools, notes = self._narrow_tools(demand.tools, nodes_max)
             text = lark(tools, schema, calls_max=demand.calls_max, tags=tags, literal=words.literal)
             matcher = self._matcher_of(text)
-            if not isinstance(matcher, NoGrammar):
+            if not isinstance(matcher, _NoGrammar):
                 break
             if not tools or not nodes_max:
                 raise matcher
@@ -171,7 +171,7 @@ class Constraints:
         matcher = LLMatcher(self._load_vocabulary().trie, LLMatcher.grammar_from_lark(text), log_level=0)
         if not matcher.is_error():
             matcher.compute_bitmask()
-        return NoGrammar(_shorten(matcher.get_error())) if matcher.is_error() else matcher
+        return _NoGrammar(_shorten(matcher.get_error())) if matcher.is_error() else matcher
 
 
 def _explain_refusal(schema: Mapping[str, Any], words: Vocabulary) -> str:

@@ -19,12 +19,12 @@ from typing import Any
 
 from reliability.tools.schema.references import anchors_of, resolve
 
-__all__ = ["EXACT", "GUIDANCE", "NODES_MAX", "WHITE_MAX", "find_excess", "narrow", "nodes_of"]
+__all__ = ["EXACT", "NODES_MAX", "WHITE_MAX", "find_excess", "narrow", "nodes_of"]
 
 
 WHITE_MAX = 8
-GUIDANCE = {"whitespace_flexible": True, "whitespace_pattern": rf"[\x20\x0A\x0D\x09]{{1,{WHITE_MAX}}}"}
-_LENIENT = {**GUIDANCE, "lenient": True, "coerce_one_of": True}
+_GUIDANCE = {"whitespace_flexible": True, "whitespace_pattern": rf"[\x20\x0A\x0D\x09]{{1,{WHITE_MAX}}}"}
+_LENIENT = {**_GUIDANCE, "lenient": True, "coerce_one_of": True}
 EXACT = "exact"
 
 # An object that says nothing else than these can be closed without making it unsatisfiable.
@@ -42,7 +42,7 @@ def narrow(schema: Mapping[str, Any], *, arguments: bool) -> Iterator[tuple[str,
     """Yield (form, schema with llguidance's options), strictest first. `arguments`: of a tool, so an object."""
     root = _as_arguments(schema) if arguments else dict(schema)
     closed = _close_objects(root, root=True)
-    yield EXACT, {**closed, "x-guidance": GUIDANCE}
+    yield EXACT, {**closed, "x-guidance": _GUIDANCE}
     yield "lenient", {**closed, "x-guidance": _LENIENT}
     yield "outline", {**_build_outline(root), "x-guidance": _LENIENT}
     yield "any", {"type": "object", "x-guidance": _LENIENT}

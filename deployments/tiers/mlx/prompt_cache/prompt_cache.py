@@ -58,7 +58,7 @@ class CacheOps(Protocol):
 
 
 # Is told of each dropped entry: its key, its cache, and the key of the entry that serves all that it served, if any.
-OnDrop = Callable[[PromptKey, Any, PromptKey | None], None]
+_OnDrop = Callable[[PromptKey, Any, PromptKey | None], None]
 
 
 class PromptCache:
@@ -71,7 +71,7 @@ class PromptCache:
         bytes_max: int,
         entries_max: int = ENTRIES_MAX,
         block_tokens: int = 1,
-        on_drop: OnDrop = lambda *_: None,
+        on_drop: _OnDrop = lambda *_: None,
     ) -> None:
         self._ops, self._block_tokens = ops, block_tokens
         self._bytes_max, self._entries_max, self._on_drop = bytes_max, entries_max, on_drop

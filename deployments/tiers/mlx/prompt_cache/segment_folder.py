@@ -48,11 +48,11 @@ from deployments.tiers.mlx.prompt_cache.segment_file import (
 )
 from deployments.tiers.packed_tokens import WIDTH, count_common, count_tokens, hash_beginnings
 
-__all__ = ["AGE_MAX_S", "TOKENS_MIN", "Found", "Part", "SegmentFolder", "Stretch", "count_bytes"]
+__all__ = ["TOKENS_MIN", "Found", "Part", "SegmentFolder", "count_bytes"]
 
 _LOG = logging.getLogger(__name__)
 
-AGE_MAX_S = 14 * 86400.0
+_AGE_MAX_S = 14 * 86400.0
 TOKENS_MIN = 32  # fewer aren't worth a file
 _SPACING_TOKENS = 256  # of the segments that one prompt is cut into
 _LOOKED_INTO_MAX = 64  # segments that a prompt may leave in their middle: so many are read, the latest
@@ -64,7 +64,7 @@ _STUCK_MAX = 256  # files that can't be removed: where there are more, the folde
 _CLOCK_S = 60.0  # a time so far ahead is another clock's
 
 # Makes the tensors for the tokens from one place up to another.
-Stretch = Callable[[int, int], Sequence[Tensor]]
+_Stretch = Callable[[int, int], Sequence[Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Found:
 class SegmentFolder:
     """See the module. Any thread: all that it knows is on the disk, but for the files that can't be removed."""
 
-    def __init__(self, root: Path, key: str, *, bytes_max: int, age_s_max: float = AGE_MAX_S) -> None:
+    def __init__(self, root: Path, key: str, *, bytes_max: int, age_s_max: float = _AGE_MAX_S) -> None:
         self._root, self._key, self._folder = root, key, root / key[:32]
         self._bytes_max, self._age_s_max = bytes_max, age_s_max
         self._stuck: set[str] = set()
@@ -153,7 +153,7 @@ class SegmentFolder:
         self,
         tokens: bytes,
         form: str,
-        stretch: Stretch,
+        stretch: _Stretch,
         *,
         token_bytes: int,
         cuts: Sequence[int] | None,
