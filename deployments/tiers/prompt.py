@@ -56,7 +56,7 @@ _CLOCK = "strftime_now("
 _CLOCK_CALL = re.compile(r"""strftime_now\(\s*("[^"\\{}]*"|'[^'\\{}]*')\s*\)""")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The request can't be answered here; `failed` says why, in the words for the client."""
 
     def __init__(self, failed: Failed) -> None:
@@ -64,9 +64,9 @@ class Refused(Exception):
         self.failed = failed
 
 
-def refuse(param: str, message: str, fault: Fault = Fault.BAD_REQUEST) -> Refused:
+def refuse(param: str, message: str, fault: Fault = Fault.BAD_REQUEST) -> RequestRefused:
     """Build the refusal of a request by one of its fields."""
-    return Refused(Failed(fault=fault, message=message, param=param))
+    return RequestRefused(Failed(fault=fault, message=message, param=param))
 
 
 def find_unsupported(request: ChatRequest) -> Failed | None:
@@ -112,7 +112,7 @@ def learn_template(tokenizer: Any) -> TemplateForm:
 
 
 def render(tokenizer: Any, request: ChatRequest, at: datetime | None = None, form: TemplateForm = AS_WRITTEN) -> str:
-    """Render the prompt by the model's chat template, in the `form` that it needs. Raises `Refused`.
+    """Render the prompt by the model's chat template, in the `form` that it needs. Raises `RequestRefused`.
 
     `at`: the moment whose date a template writes; None for now.
     """
@@ -121,7 +121,7 @@ def render(tokenizer: Any, request: ChatRequest, at: datetime | None = None, for
         raise refuse("tools", message, Fault.UNSUPPORTED)
     try:
         return _apply_gently(tokenizer, request, tidy_messages(request.messages), at, form, to_answer=True)
-    except Refused:
+    except RequestRefused:
         raise
     except Exception as error:  # the template is a program of the model's maker: anything may come out of it
         message = f"the model's chat template can't render these messages ({type(error).__name__}: {error})"
@@ -180,7 +180,7 @@ def _apply_gently(
     known = form.apply(messages)
     try:
         return _apply(tokenizer, request, known, at, to_answer=to_answer)
-    except Refused:
+    except RequestRefused:
         raise
     except Exception as error:  # see `render`
         for softer in form.list_softer():
@@ -209,7 +209,7 @@ def list_tools(request: ChatRequest) -> list[dict[str, Any]]:
 
 
 def read_template_options(tokenizer: Any, request: ChatRequest) -> dict[str, Any]:
-    """Read the template's variables, never the template itself. Raises `Refused`."""
+    """Read the template's variables, never the template itself. Raises `RequestRefused`."""
     options = request.extra.get("chat_template_kwargs") or {}
     if not isinstance(options, Mapping) or not _NOT_VARIABLES.isdisjoint(options):
         message = "chat_template_kwargs must be an object of template variables"

@@ -16,7 +16,7 @@ from deployments.tiers.mlx.memory_budget import Layout, MemoryBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Finish, TokenLogprob
 
@@ -86,7 +86,7 @@ def begin(model: Any) -> Scheduler:
 def add(batch: Scheduler, prompt: Sequence[int], max_tokens: int, checkpoints: Sequence[int] = ()) -> Asked:
     """Let a request run."""
     asked = Asked(list(prompt))
-    job = Job(
+    job = EngineJob(
         prompt=asked.prompt,
         max_tokens=max_tokens,
         sampling=Sampling(),

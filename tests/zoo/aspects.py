@@ -127,7 +127,7 @@ def check_guesses(one: Specimen) -> None:
     prompts = [one.prompt(tokens, f"guess {tokens}") for tokens in (30, 9)]
     plain = [one.stage.answer(prompt, 24) for prompt in prompts]
     known = [[*answer.prompt, *answer.tokens] for answer in plain]
-    with mock.patch.object(generators, "Lookup", partial(Oracle, known)):
+    with mock.patch.object(generators, "PromptLookup", partial(Oracle, known)):
         stage = Stage(one.loaded)
         stage.batch._policy = stage.batch._generator._policy = Eager()
         drafted = [stage.ask(prompt, 24) for prompt in prompts]

@@ -24,7 +24,7 @@ from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.prefill_budget import PrefillBudget
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Failed
@@ -104,10 +104,10 @@ class Stage:
 
     def ask(self, prompt: Sequence[int], tokens: int = 8, **fields: Any) -> Asked:
         """Begin an answer."""
-        job = Job(prompt=list(prompt), max_tokens=tokens, sampling=Sampling(), reader=AnswerReader(), sink=print)
+        job = EngineJob(prompt=list(prompt), max_tokens=tokens, sampling=Sampling(), reader=AnswerReader(), sink=print)
         return self.add(dataclasses.replace(job, **fields))
 
-    def add(self, job: Job) -> Asked:
+    def add(self, job: EngineJob) -> Asked:
         """Begin a job's answer. Its `prompt` is what stands before its first sampled token."""
         made = Asked([*job.prompt, *job.written])
         self._asked.append(made)

@@ -25,7 +25,7 @@ from typing import Any
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.grammar.vocabulary import Speller
 from deployments.tiers.mlx.sampling import Processor
-from deployments.tiers.thinking import Thinking
+from deployments.tiers.thinking import ReasoningMarks
 
 __all__ = ["Resumed", "forbid_silence", "read_turn_start", "resume"]
 
@@ -83,7 +83,7 @@ class Resumed:
 
 
 def resume(
-    tokenizer: Any, speller: Speller | None, begun: str, reasoning: str, think: Thinking | None, *, opened: bool
+    tokenizer: Any, speller: Speller | None, begun: str, reasoning: str, think: ReasoningMarks | None, *, opened: bool
 ) -> Resumed:
     """Return the answer that begins with `reasoning` and then `begun`; both empty: one that begins at its beginning.
     Without a `speller` (a tokenizer whose bytes aren't known) its last word is encoded like the rest. `opened`: the

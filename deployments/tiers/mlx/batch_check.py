@@ -31,7 +31,7 @@ from deployments.tiers.mlx.decoding.ragged_batch import Computer, normalise
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import TokenLogprob
 
@@ -151,7 +151,7 @@ def _compute_together(
     for ticket, ((prompt, count), watch) in enumerate(zip(prompts, watches, strict=True)):
         while ticket == 2 and batch and len(watches[0].tokens) < 2:
             batch.step()
-        job = Job(
+        job = EngineJob(
             prompt=prompt,
             max_tokens=count,
             sampling=Sampling(),

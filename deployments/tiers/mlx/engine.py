@@ -6,7 +6,7 @@
     UNAVAILABLE (no package, no model, too little memory)
 
 Metal's streams belong to the thread that made them, so only plain Python values leave this thread. Others put commands
-into an inbox (`submit`, `abort`, `close`) and read the published `Phase`. Between two steps the thread empties the
+into an inbox (`submit`, `abort`, `close`) and read the published `phase`. Between two steps the thread empties the
 inbox, so an abort takes effect within one step. Up to `running_max` requests run in the scheduler; the others wait in
 order. Every request gets exactly one last event: `Finish` or `Failed` (none after `abort`).
 
@@ -34,12 +34,12 @@ from deployments.models.sources import ModelUnavailable
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.metal import end_process, is_gpu_lost, unwire
 from deployments.tiers.mlx.scheduler import AHEAD_TOKENS, Scheduler
-from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from reliability.escalation.wording import figure
 from reliability.types import Failed, Fault, TierState
 
-__all__ = ["RESTART_S", "Engine", "Phase"]
+__all__ = ["RESTART_S", "Engine", "EnginePhase"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ _GATHER_SHARE, _GATHER_MAX_S = 0.1, 0.06
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class EnginePhase:
     """Where the engine stands. `reason` is fit for clients, `detail` for operators; `again`: it will be retried."""
 
     state: TierState
@@ -70,7 +70,7 @@ class _Command:
     """`job` with `ticket`: submit; `ticket` alone: abort; `trim`: let go of what is kept for reuse; else close."""
 
     ticket: int | None = None
-    job: Job | None = None
+    job: EngineJob | None = None
     trim: bool = False
 
 
@@ -98,13 +98,13 @@ class Engine:
         self._hang_s = hang_s
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._tickets = itertools.count()
-        self._waiting: dict[int, Job] = {}  # in order of arrival
+        self._waiting: dict[int, EngineJob] = {}  # in order of arrival
         self._expected = 0  # requests that are being made ready to be submitted
         self._batch: Scheduler | None = None
         self._failures = 0
         self._busy_since_s: float | None = None  # when the step under way began; None while there is nothing to do
         self._closed, self._ended = threading.Event(), threading.Event()
-        self.phase = Phase(TierState.LOADING, "starting")
+        self.phase = EnginePhase(TierState.LOADING, "starting")
         self.load_attempted = threading.Event()  # set once the first attempt to load has ended, well or not
         atexit.register(self._at_exit)
         threading.Thread(target=self._run, name=f"mlx-{name}", daemon=True).start()
@@ -118,7 +118,7 @@ class Engine:
         finally:
             self._expected -= 1
 
-    def submit(self, job: Job) -> int:
+    def submit(self, job: EngineJob) -> int:
         """Hand over a request; its events come to `job.sink`. The ticket is for `abort`."""
         ticket = next(self._tickets)
         self._inbox.put(_Command(ticket, job))
@@ -181,7 +181,7 @@ class Engine:
             if self._batch is not None:
                 self._batch.close(_SAVE_S)
             self._batch = None
-            self.phase = Phase(TierState.UNAVAILABLE, "its engine has stopped")
+            self.phase = EnginePhase(TierState.UNAVAILABLE, "its engine has stopped")
             gc.collect()
             used_mlx = "mlx.core" in sys.modules
             if used_mlx:  # memory that a Mac has wired can outlive a killed process
@@ -220,13 +220,13 @@ class Engine:
             self._batch = None
             self.phase = _build_unavailable(error)
             return False
-        self.phase = Phase(TierState.READY, loaded=loaded)
+        self.phase = EnginePhase(TierState.READY, loaded=loaded)
         return True
 
     def _say(self, words: str) -> None:
         if self._closed.is_set():  # between two parts of loading is the place to give up
             raise ModelUnavailable("closed while loading")
-        self.phase = Phase(TierState.LOADING, words)
+        self.phase = EnginePhase(TierState.LOADING, words)
 
     def _turn(self) -> None:
         """Take commands, then make one step if anything runs."""
@@ -329,7 +329,7 @@ def _build_shut_down() -> Failed:
     return Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down", retry_after_s=RESTART_S)
 
 
-def _build_too_large(job: Job) -> Failed:
+def _build_too_large(job: EngineJob) -> Failed:
     message = (
         f"a prompt of {figure(len(job.prompt))} tokens and {figure(job.max_tokens)} of answer don't fit this tier's "
         "memory (memory_bytes): shorten it, or ask for fewer max_tokens"
@@ -337,12 +337,12 @@ def _build_too_large(job: Job) -> Failed:
     return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")
 
 
-def _build_unavailable(error: Exception) -> Phase:
+def _build_unavailable(error: Exception) -> EnginePhase:
     if isinstance(error, ModelUnavailable):
-        return Phase(TierState.UNAVAILABLE, str(error), again=error.again)
+        return EnginePhase(TierState.UNAVAILABLE, str(error), again=error.again)
     if isinstance(error, ImportError):
         reason = f"the package {error.name or error} can't be imported; install mlx-lm (`pip install mlx-lm`)"
-        return Phase(TierState.UNAVAILABLE, reason, detail=str(error))
+        return EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))
     _LOG.error("the model could not be loaded", exc_info=error)
     reason = f"the model could not be loaded ({type(error).__name__})"
-    return Phase(TierState.UNAVAILABLE, reason, detail=str(error))
+    return EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))

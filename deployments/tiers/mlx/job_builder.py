@@ -19,11 +19,11 @@ from deployments.tiers.mlx.grammar.lark import HERMES
 from deployments.tiers.mlx.grammar.vocabulary import ForcedBytes
 from deployments.tiers.mlx.loading import Loaded, call_format
 from deployments.tiers.mlx.sampling import Processor, read_sampling
-from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
-from deployments.tiers.thinking import Thinking, encode_think_close, find_opened
+from deployments.tiers.thinking import ReasoningMarks, encode_think_close, find_opened
 from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix
 from reliability.tools.format_reasoning import Thought
@@ -42,7 +42,7 @@ class JobBuilder:
 
     def build(
         self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
-    ) -> tuple[Job, LostPrefix | None]:
+    ) -> tuple[EngineJob, LostPrefix | None]:
         """Build the job, and find what of the session's last prompt it can't continue. Raises `Refused`."""
         tokenizer = loaded.tokenizer
         sessions = self._sessions = self._sessions or SessionPrompts(tokenizer)
@@ -64,7 +64,7 @@ class JobBuilder:
         defaults = loaded.defaults
         if self._temperature is not None:
             defaults = dataclasses.replace(defaults, temperature=self._temperature)
-        job = Job(
+        job = EngineJob(
             prompt=prompt,
             # What is written once more isn't taken off what the client may have.
             max_tokens=len(resumed.tokens) + max(1, min(request.max_tokens + resumed.again, left_tokens)),
@@ -108,7 +108,11 @@ class JobBuilder:
 
 
 def _open_reader(
-    request: ChatRequest, constraint: Constraint | None, tokenizer: Any, think: Thinking | None, inside: Thought | None
+    request: ChatRequest,
+    constraint: Constraint | None,
+    tokenizer: Any,
+    think: ReasoningMarks | None,
+    inside: Thought | None,
 ) -> AnswerReader:
     """Open the reader of the answer: its calls are written as the grammar has it, else as the model does."""
     calls: CallFormat | None

@@ -29,9 +29,9 @@ from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.engine import RESTART_S, Engine
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded, load
-from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk
-from deployments.tiers.prompt import Refused, find_unsupported, render
+from deployments.tiers.prompt import RequestRefused, find_unsupported, render
 from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
@@ -97,7 +97,7 @@ class MlxTier:
             async with contextlib.aclosing(self._answer(request)) as chunks:
                 async for events in chunks:
                     yield events
-        except Refused as refusal:
+        except RequestRefused as refusal:
             yield [refusal.failed]
         finally:
             self._open -= 1
@@ -116,7 +116,7 @@ class MlxTier:
         self._open += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._renderer, count)
-        except (Refused, RuntimeError):  # the helper thread takes no more
+        except (RequestRefused, RuntimeError):  # the helper thread takes no more
             return None
         finally:
             self._open -= 1
@@ -193,10 +193,10 @@ class MlxTier:
 
     async def _render_job(
         self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
-    ) -> tuple[Job, LostPrefix | None]:
-        """Make the job on the helper thread. Raises `Refused`, also where the tier is closed before its turn comes."""
+    ) -> tuple[EngineJob, LostPrefix | None]:
+        """Make the job on the helper thread. Raises `RequestRefused`, also where the tier is closed before that."""
         message = f"tier {self._name} is unavailable: it is closed"
-        closed = Refused(Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=RESTART_S))
+        closed = RequestRefused(Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=RESTART_S))
         loop = asyncio.get_running_loop()
         try:
             rendering = loop.run_in_executor(self._renderer, self._jobs.build, loaded, request, sink)
@@ -248,7 +248,7 @@ class MlxTier:
     def _require_loaded(self) -> Loaded:
         loaded = self._engine.phase.loaded
         if loaded is None:
-            raise Refused(self._build_not_ready())
+            raise RequestRefused(self._build_not_ready())
         return loaded
 
     def _refuse_if_not_ready(self) -> Failed | None:

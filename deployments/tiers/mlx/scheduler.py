@@ -42,7 +42,7 @@ from deployments.tiers.mlx.memory_budget import MemoryBudget
 from deployments.tiers.mlx.prefill_budget import STEP_TOKENS_MAX, PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import build_penalties, make_sampler
-from deployments.tiers.mlx.sequence import Job, SequenceState
+from deployments.tiers.mlx.sequence import EngineJob, SequenceState
 from reliability.types import Failed, Fault, FinishReason
 
 __all__ = ["AHEAD_TOKENS", "Scheduler"]
@@ -110,7 +110,7 @@ class Scheduler:
             self._prompts.shrink(0)
         mx.clear_cache()
 
-    def can_admit(self, job: Job) -> bool:
+    def can_admit(self, job: EngineJob) -> bool:
         """Return whether one more sequence may run: it fits alone at its longest, and next to the others now."""
         if len(self) >= self._running_max or self._preempted:
             return False
@@ -119,7 +119,7 @@ class Scheduler:
             budget.fits([job.tokens_max]) and budget.fits([*self._list_lengths(), job.tokens_kept(self._ahead)])
         )
 
-    def add(self, ticket: int, job: Job) -> None:
+    def add(self, ticket: int, job: EngineJob) -> None:
         """Let a request run. What was kept for reuse gives way to it."""
         sequence = SequenceState(ticket, job, self._tokenizer.detokenizer)
         self._sequences[ticket] = sequence
@@ -134,7 +134,7 @@ class Scheduler:
                 sequence.fail(failed)
             self._take_out(sequence)
 
-    def estimate_prefill_s(self, job: Job) -> float:
+    def estimate_prefill_s(self, job: EngineJob) -> float:
         """Estimate how long its prompt will take, less what of it is kept."""
         kept = 0 if self._prompts is None else self._prompts.count_usable(job.prompt, job.owner)
         return self._pace.estimate_s(len(job.prompt) - kept)

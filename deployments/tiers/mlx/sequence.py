@@ -20,13 +20,13 @@ from deployments.tiers.stream_matchers import AnswerReader
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
 
-__all__ = ["WINDOW_S", "Job", "SequenceState"]
+__all__ = ["WINDOW_S", "EngineJob", "SequenceState"]
 
 WINDOW_S = 0.03
 
 
 @dataclass(slots=True, kw_only=True)
-class Job:
+class EngineJob:
     """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
     has ended, on another. `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
     answer must keep to. `checkpoints` are places in the prompt behind which its cache is worth keeping. After
@@ -69,7 +69,7 @@ class SequenceState:
     """The state of one sequence. `suspected`: it may have caused a failed step, and was started again."""
 
     ticket: int
-    job: Job
+    job: EngineJob
     detokenizer: Any
     guards: list[Guarded] = field(default_factory=list)
     masker: Masker | None = None

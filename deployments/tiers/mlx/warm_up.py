@@ -39,7 +39,7 @@ from deployments.tiers.mlx.prompt_cache.segment_file import FORMAT
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder, count_bytes
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed
 
@@ -106,7 +106,7 @@ def prepare_batch(
 def _generate(batch: Scheduler, prompt: list[int]) -> None:
     """Generate two tokens."""
     out: list[Event] = []
-    batch.add(-1, Job(prompt=prompt, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=out.extend))
+    batch.add(-1, EngineJob(prompt=prompt, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=out.extend))
     while batch:
         batch.step()
     if not out or isinstance(out[-1], Failed):

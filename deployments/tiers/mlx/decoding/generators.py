@@ -32,14 +32,14 @@ from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy, Offer
-from deployments.tiers.mlx.decoding.lookup import Guess, Lookup
+from deployments.tiers.mlx.decoding.lookup import Guess, PromptLookup
 from deployments.tiers.mlx.decoding.ragged import is_ragged
 from deployments.tiers.mlx.decoding.ragged_batch import (
     ActiveSequence,
     Computer,
-    Drawn,
     Intake,
     RaggedBatch,
+    SampledToken,
     draw_lines,
     normalise,
     note_drawn,
@@ -48,7 +48,7 @@ from deployments.tiers.mlx.decoding.ragged_batch import (
     sample,
 )
 
-__all__ = ["LookupGenerator", "Progress", "Sharing", "SingleGenerator", "build_generator"]
+__all__ = ["LookupGenerator", "PrefillProgress", "Sharing", "SingleGenerator", "build_generator"]
 
 
 class Sharing(Enum):
@@ -98,7 +98,7 @@ class SingleGenerator(Intake):
     def _put(self, row: ActiveSequence, cache: Any) -> None:
         self._rows[row.uid] = row, cache
 
-    def next(self) -> tuple[list[Progress], list[Drawn]]:
+    def next(self) -> tuple[list[PrefillProgress], list[SampledToken]]:
         """Read a chunk of the first sequence's prompt, or draw its next token."""
         if not self._rows:
             return [], []
@@ -108,7 +108,7 @@ class SingleGenerator(Intake):
         done = []
         if row.last is None:
             row.last = row.prompt[-1]
-            done.append(Progress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
+            done.append(PrefillProgress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
         return done, self._decode(row, cache)
 
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[Any, list[int]]]:
@@ -121,7 +121,7 @@ class SingleGenerator(Intake):
         for uid in uids:
             self._rows.pop(uid, None)
 
-    def _prefill(self, row: ActiveSequence, cache: Any) -> Progress:
+    def _prefill(self, row: ActiveSequence, cache: Any) -> PrefillProgress:
         began_s, chunk = time.perf_counter(), row.cut_chunk(self.prefill_step_size)
         self._model(mx.array([chunk]), cache=cache)
         mx.eval([one.state for one in cache])
@@ -130,9 +130,9 @@ class SingleGenerator(Intake):
         row.tokens += chunk
         self._work.prompt_tokens += len(chunk)
         self._work.prompt_time += time.perf_counter() - began_s
-        return Progress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, False)
+        return PrefillProgress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, False)
 
-    def _decode(self, row: ActiveSequence, cache: Any) -> list[Drawn]:
+    def _decode(self, row: ActiveSequence, cache: Any) -> list[SampledToken]:
         line = [row.pending]
         drawn = draw_lines([row], [line], self._model(mx.array([line]), cache=cache), self._stops)
         self._work.generation_tokens += len(drawn)
@@ -143,7 +143,7 @@ class SingleGenerator(Intake):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PrefillProgress:
     """How far a prompt is: `progress` is (tokens read, tokens in all)."""
 
     uid: int
@@ -185,7 +185,7 @@ class LookupGenerator(Intake):
     def _put(self, row: ActiveSequence, cache: Any) -> None:
         self._filling.add(row, cache)
 
-    def next(self) -> tuple[list[Progress], list[Drawn]]:
+    def next(self) -> tuple[list[PrefillProgress], list[SampledToken]]:
         """Make a step for all that decode, and prefill a chunk of what waits."""
         drawn = self._decode()
         # Counted at the end of decoding: it says that what may raise from here on is a prompt's.
@@ -217,7 +217,7 @@ class LookupGenerator(Intake):
 
     # Prefill.
 
-    def _prefill(self) -> tuple[list[Progress], list[Drawn]]:
+    def _prefill(self) -> tuple[list[PrefillProgress], list[SampledToken]]:
         """Read a chunk of each prompt; return how far they are, and the first tokens of those that are read whole."""
         rows = self._filling
         began_s, done = time.perf_counter(), self._pass_on_filled()
@@ -234,7 +234,7 @@ class LookupGenerator(Intake):
         for place, (row, chunk) in enumerate(zip(rows.rows, chunks, strict=True)):
             row.read += len(chunk)
             row.tokens += chunk[:-1] if place in whole else chunk
-            done.append(Progress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, place in whole))
+            done.append(PrefillProgress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, place in whole))
         self._work.prompt_tokens += sum(map(len, chunks))
         self._work.prompt_time += time.perf_counter() - began_s
         self._undisturbed = False
@@ -243,7 +243,7 @@ class LookupGenerator(Intake):
         rows.move(whole, self._filled)
         return done + self._pass_on_filled(), self._let_go(self._filled, drawn)
 
-    def _pass_on_filled(self) -> list[Progress]:
+    def _pass_on_filled(self) -> list[PrefillProgress]:
         """Let those go on to decoding of which all is read but the last token: the first is drawn behind that."""
         rows = self._filling
         places = [place for place, row in enumerate(rows.rows) if not row.left]
@@ -251,7 +251,7 @@ class LookupGenerator(Intake):
         for place in places:
             row = rows.rows[place]
             row.last = row.prompt[-1]
-            done.append(Progress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
+            done.append(PrefillProgress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
         rows.move(places, self._filled)
         return done
 
@@ -269,7 +269,7 @@ class LookupGenerator(Intake):
 
     # Decoding.
 
-    def _decode(self) -> list[Drawn]:
+    def _decode(self) -> list[SampledToken]:
         if self._ahead is None:
             self._join()
         rows = self._decoding
@@ -311,14 +311,14 @@ class LookupGenerator(Intake):
         if not self._drafts or not row.given or most < 1:  # the first token isn't kept waiting for the table
             return None
         if row.lookup is None:
-            row.lookup = Lookup(row.tokens if row.last is None else [*row.tokens, row.last])
+            row.lookup = PromptLookup(row.tokens if row.last is None else [*row.tokens, row.last])
         guess = row.lookup.find(most)
         if guess is None:
             return None
         end = next((place for place, token in enumerate(guess.tokens) if token in self._stops), None)
         return guess if end is None else Guess(guess.tokens[:end], guess.agreed)
 
-    def _step_plainly(self) -> list[Drawn]:
+    def _step_plainly(self) -> list[SampledToken]:
         """Read one token in each row, the next step begun already where that helps."""
         rows = self._decoding
         ahead = self._ahead or self._begin_last()
@@ -351,7 +351,7 @@ class LookupGenerator(Intake):
         mx.async_eval(sampled, logits)
         return _Ahead(sampled, logprobs, frozenset(row.uid for row in rows.rows if row.failed))
 
-    def _step_with(self, guesses: Sequence[Sequence[int]]) -> tuple[list[Drawn], list[int]]:
+    def _step_with(self, guesses: Sequence[Sequence[int]]) -> tuple[list[SampledToken], list[int]]:
         """Read the last token of each row and its guesses; return what was drawn, and how many guesses were right."""
         rows = self._decoding
         lines = [[row.pending, *guess] for row, guess in zip(rows.rows, guesses, strict=True)]
@@ -365,7 +365,7 @@ class LookupGenerator(Intake):
         self.right_tokens += sum(right)
         return drawn, right
 
-    def _let_go(self, rows: RaggedBatch, drawn: list[Drawn]) -> list[Drawn]:
+    def _let_go(self, rows: RaggedBatch, drawn: list[SampledToken]) -> list[SampledToken]:
         """Let the rows go that are finished, each with its cache."""
         ended = {one.uid for one in drawn if one.finish_reason}
         if not ended:

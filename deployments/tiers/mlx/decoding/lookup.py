@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["AGREED_MAX", "Guess", "Lookup"]
+__all__ = ["AGREED_MAX", "Guess", "PromptLookup"]
 
 _GRAM = 3
 _CHAIN_MAX = 8
@@ -30,7 +30,7 @@ class Guess:
     agreed: int
 
 
-class Lookup:
+class PromptLookup:
     """The tokens of one sequence, prompt and answer, and where each three of them stood."""
 
     def __init__(self, tokens: Sequence[int]) -> None:

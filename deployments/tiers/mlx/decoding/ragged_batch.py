@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.decoding.draft_policy import Record
-from deployments.tiers.mlx.decoding.lookup import Lookup
+from deployments.tiers.mlx.decoding.lookup import PromptLookup
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
 
 
@@ -42,7 +42,7 @@ class ActiveSequence:
     read: int = 0
     given: int = 0
     last: int | None = None
-    lookup: Lookup | None = None
+    lookup: PromptLookup | None = None
     record: Record = field(default_factory=Record)
     context: Any = None  # its tokens as the processors want them, made where there are any
 
@@ -225,7 +225,7 @@ class RaggedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SampledToken:
     """One token of an answer; with the last one come the cache and the tokens that it holds."""
 
     uid: int
@@ -274,14 +274,14 @@ def pad_lines(lines: Sequence[Sequence[int]]) -> Any:
 
 def draw_lines(
     rows: Sequence[ActiveSequence], lines: Sequence[Sequence[int]], logits: Any, stops: Container[int]
-) -> list[Drawn]:
+) -> list[SampledToken]:
     """Sample behind the tokens of each row's line. `logits`: (rows, tokens, vocabulary)."""
     logprobs: Any = None
     likely: Any = None
     if any(row.plain for row in rows):
         likely = mx.argmax(logits, axis=-1).tolist()
         logprobs = normalise(logits)  # computed where they are asked for
-    drawn: list[Drawn] = []
+    drawn: list[SampledToken] = []
     for place, (row, line) in enumerate(zip(rows, lines, strict=True)):
         if row.plain:
             drawn += _draw_line(row, line, logprobs[place], likely[place], stops)
@@ -292,12 +292,12 @@ def draw_lines(
 
 def _draw_line(
     row: ActiveSequence, line: Sequence[int], logits: Any, likely: Sequence[int] | None, stops: Container[int]
-) -> list[Drawn]:
+) -> list[SampledToken]:
     """Sample behind each token of the line, up to the first draft that is wrong; the row holds what stands.
 
     `logits`: behind each; of a row that takes the `likely` ones, their log-probabilities.
     """
-    out: list[Drawn] = []
+    out: list[SampledToken] = []
     row.last = None
     for place, token in enumerate(line):
         if likely is None:
@@ -316,7 +316,7 @@ def _draw_line(
     return out
 
 
-def note_drawn(row: ActiveSequence, token: int, logprobs: Any, stops: Container[int]) -> Drawn:
+def note_drawn(row: ActiveSequence, token: int, logprobs: Any, stops: Container[int]) -> SampledToken:
     """Count a token as given; it is the last one where it is in `stops`, or there is no room for more."""
     row.given += 1
     if row.lookup is not None:
@@ -326,4 +326,4 @@ def note_drawn(row: ActiveSequence, token: int, logprobs: Any, stops: Container[
         reason = "stop"
     elif row.given >= row.max_tokens:
         reason = "length"
-    return Drawn(row.uid, token, logprobs, reason)
+    return SampledToken(row.uid, token, logprobs, reason)

@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.mlx.grammar.lark import Demand, ThinkTags, demand_of, lark
+from deployments.tiers.mlx.grammar.lark import GrammarDemand, ThinkTags, demand_of, lark
 from deployments.tiers.mlx.grammar.masker import Closers, Masker, count_owed_tokens
 from deployments.tiers.mlx.grammar.schema_relaxation import EXACT, find_excess, narrow, nodes_of
 from deployments.tiers.mlx.grammar.vocabulary import NoVocabulary, Speller, Vocabulary
 from deployments.tiers.prompt import refuse
-from deployments.tiers.thinking import Thinking, find_thinking
+from deployments.tiers.thinking import ReasoningMarks, find_thinking
 from reliability.tools import Tool
 from reliability.tools.format_reasoning import MESSAGES
 from reliability.types import ChatRequest, Fault
@@ -50,7 +50,7 @@ class Constraint:
     """A compiled grammar. `demand` is what it enforces; `notes` say what of it is only checked
     afterwards. `closers` close it (None: reasoning comes first, and has no delimiters)."""
 
-    demand: Demand
+    demand: GrammarDemand
     notes: tuple[str, ...]
     matcher: Any
     size: int
@@ -73,7 +73,7 @@ class Constraints:
         self._spelling: Speller | None = None
 
     @functools.cached_property
-    def thinking(self) -> Thinking | None:
+    def thinking(self) -> ReasoningMarks | None:
         """The marks between which the model reasons."""
         return find_thinking(self._tokenizer)
 
@@ -120,7 +120,7 @@ class Constraints:
             raise self._vocabulary
         return self._vocabulary
 
-    def _compile(self, demand: Demand, words: Vocabulary, tags: ThinkTags | None) -> Constraint:
+    def _compile(self, demand: GrammarDemand, words: Vocabulary, tags: ThinkTags | None) -> Constraint:
         schema = None
         if demand.schema is not None:  # as it is or not at all: nothing checks it behind the model
             _, schema = next(narrow(demand.schema, arguments=False))

@@ -28,14 +28,14 @@ from reliability.steps import Steps
 from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, formats, parse_choice
 from reliability.types import ChatRequest
 
-__all__ = ["CALLS_MAX", "HERMES", "Demand", "ThinkTags", "demand_of", "lark"]
+__all__ = ["CALLS_MAX", "HERMES", "GrammarDemand", "ThinkTags", "demand_of", "lark"]
 
 CALLS_MAX = 8
 HERMES = CallFormat(*formats.HERMES.writes, strict_json_call)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class GrammarDemand:
     """What the answer must be: calls of `tools` (at most `calls_max`), or JSON by `schema`; with both, either."""
 
     tools: tuple[Tool, ...] = ()
@@ -52,13 +52,13 @@ class ThinkTags:
     opened: bool
 
 
-def demand_of(request: ChatRequest) -> Demand | None:
+def demand_of(request: ChatRequest) -> GrammarDemand | None:
     """Return what the request demands, or None where it leaves the model free. Raises `Refused`."""
     tools, must = _choose_tools(request)
     schema = _read_schema(request.response_format or {})
     if must:
-        return Demand(tools=tools, calls_max=_calls_max(request))
-    return None if schema is None else Demand(tools=tools, calls_max=_calls_max(request), schema=schema)
+        return GrammarDemand(tools=tools, calls_max=_calls_max(request))
+    return None if schema is None else GrammarDemand(tools=tools, calls_max=_calls_max(request), schema=schema)
 
 
 def _choose_tools(request: ChatRequest) -> tuple[tuple[Tool, ...], bool]:

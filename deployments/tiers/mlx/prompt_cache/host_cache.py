@@ -19,7 +19,7 @@ import numpy as np
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.prompt_cache.segment_file import DTYPES, Damaged, Segment, Tensor
-from deployments.tiers.mlx.prompt_cache.segment_folder import Part
+from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentPart
 
 __all__ = ["HostCache", "Restoring", "to_host"]
 
@@ -67,7 +67,7 @@ def to_host(cache: Any, tokens: int) -> HostCache:
 class Restoring:
     """A cache in the making. `nbytes`: what has been made of it."""
 
-    def __init__(self, segments: Sequence[Segment], parts: Sequence[Part]) -> None:
+    def __init__(self, segments: Sequence[Segment], parts: Sequence[SegmentPart]) -> None:
         self._segments, self._parts = segments, parts
         try:
             self._layers: list[Any] = json.loads(segments[0].head.form)["layers"]

@@ -31,7 +31,7 @@ from typing import Any
 from deployments.tiers.mlx.prompt_cache.host_cache import HostCache, Restoring, to_host
 from deployments.tiers.mlx.prompt_cache.prompt_cache import CacheOps, PromptCache, PromptKey
 from deployments.tiers.mlx.prompt_cache.segment_file import Cancelled, Damaged, Segment
-from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN, Found, SegmentFolder
+from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN, FoundSegments, SegmentFolder
 from deployments.tiers.packed_tokens import WIDTH, pack
 
 __all__ = ["BLOCK_TOKENS", "PromptStore"]
@@ -79,7 +79,7 @@ class _Fetch:
     held: int
     bytes_max: int
     began_s: float
-    found: Found = field(default_factory=Found)
+    found: FoundSegments = field(default_factory=FoundSegments)
     segments: list[Segment] | None = None
     restoring: Restoring | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)

@@ -69,7 +69,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class SegmentHead:
     """What a file says of itself: whose it is (`key`), which `tokens` it is for, what precedes them (`before`, the name
     of that beginning, of `start` tokens), and the `form` of the cache that its tensors make."""
 
@@ -84,7 +84,7 @@ class Head:
 class Segment:
     """A file that has been checked, mapped."""
 
-    head: Head
+    head: SegmentHead
     arrays: Mapping[str, Any]
     dtypes: Mapping[str, str]
 
@@ -106,7 +106,7 @@ class _Layout:
     begin: int
 
 
-def write_segment(path: Path, head: Head, tensors: Sequence[Tensor], *, cancelled: Callable[[], bool]) -> int:
+def write_segment(path: Path, head: SegmentHead, tensors: Sequence[Tensor], *, cancelled: Callable[[], bool]) -> int:
     """Write the file, or nothing; return its bytes. Raises OSError and `Cancelled`."""
     tokens = Tensor(_TOKENS, "U32", np.frombuffer(head.tokens, np.uint32))
     everything = [tokens, *tensors]
@@ -136,7 +136,7 @@ def write_segment(path: Path, head: Head, tensors: Sequence[Tensor], *, cancelle
     return written
 
 
-def read_head(path: Path) -> Head:
+def read_head(path: Path) -> SegmentHead:
     """Read the head, and check that the file is complete. Raises OSError and `Damaged`."""
     with _open(path) as file:
         return _read_head(file, _read_layout(file))
@@ -171,7 +171,7 @@ def remove_if_orphan(path: Path) -> bool:
     return True
 
 
-def _build_header(head: Head, tensors: Sequence[Tensor]) -> bytes:
+def _build_header(head: SegmentHead, tensors: Sequence[Tensor]) -> bytes:
     metadata = {"format": FORMAT, "key": head.key, "start": str(head.start), "before": head.before, "form": head.form}
     fields: dict[str, Any] = {"__metadata__": metadata}
     at = 0
@@ -243,12 +243,12 @@ def _check_places(places: Mapping[str, _Place], data_bytes: int) -> None:
         raise Damaged("it isn't complete")
 
 
-def _read_head(file: BinaryIO, layout: _Layout) -> Head:
+def _read_head(file: BinaryIO, layout: _Layout) -> SegmentHead:
     at, said = layout.places[_TOKENS], layout.metadata
     file.seek(layout.begin + at.begin)
     tokens = file.read(at.end - at.begin)
     try:
-        return Head(said["key"], int(said["start"]), said["before"], tokens, said["form"])
+        return SegmentHead(said["key"], int(said["start"]), said["before"], tokens, said["form"])
     except _UNREADABLE as error:
         raise Damaged("its header can't be read") from error
 

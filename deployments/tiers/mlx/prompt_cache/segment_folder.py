@@ -38,8 +38,8 @@ from deployments.tiers.mlx.prompt_cache.segment_file import (
     PART,
     SUFFIX,
     Damaged,
-    Head,
     Segment,
+    SegmentHead,
     Tensor,
     open_segment,
     read_head,
@@ -48,7 +48,7 @@ from deployments.tiers.mlx.prompt_cache.segment_file import (
 )
 from deployments.tiers.packed_tokens import WIDTH, count_common, count_tokens, hash_beginnings
 
-__all__ = ["TOKENS_MIN", "Found", "Part", "SegmentFolder", "count_bytes"]
+__all__ = ["TOKENS_MIN", "FoundSegments", "SegmentFolder", "SegmentPart", "count_bytes"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class _Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SegmentPart:
     """What of a file is used: the tokens from `begin` to `end`, counted from the prompt's."""
 
     file: str
@@ -89,21 +89,23 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSegments:
     """Which files hold the beginning of a prompt, in order, and how many tokens and bytes that is."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SegmentPart, ...] = ()
     tokens: int = 0
     nbytes: int = 0
 
-    def shorten(self, tokens: int) -> Found:
+    def shorten(self, tokens: int) -> FoundSegments:
         """Return it with at most so many tokens; nothing where it can't be cut."""
         if tokens >= self.tokens:
             return self
-        parts = tuple(Part(one.file, one.begin, min(one.end, tokens)) for one in self.parts if one.begin < tokens)
+        parts = tuple(
+            SegmentPart(one.file, one.begin, min(one.end, tokens)) for one in self.parts if one.begin < tokens
+        )
         if tokens <= 0 or self.parts[0].file.startswith("w"):
-            return Found()
-        return Found(parts, tokens, self.nbytes * tokens // self.tokens)
+            return FoundSegments()
+        return FoundSegments(parts, tokens, self.nbytes * tokens // self.tokens)
 
 
 class SegmentFolder:
@@ -121,17 +123,19 @@ class SegmentFolder:
         key = hashlib.sha256(f"{self._key}\n{owner}".encode()).hexdigest()
         return SegmentFolder(self._root, key, bytes_max=self._bytes_max, age_s_max=self._age_s_max)
 
-    def find(self, tokens: bytes) -> Found:
+    def find(self, tokens: bytes) -> FoundSegments:
         """Find how much of the prompt is here. Opens few files, and reads the tensors of none."""
         names = list(self._list())
         hashes = hash_beginnings(tokens, (at for one in names for at in (one.start, one.end)))
         complete = [one for one in names if one.complete and hashes.get(one.end) == one.after]
         if complete:
             best = max(complete, key=lambda one: one.end)
-            return Found((Part(best.file, 0, best.end),), best.end, _read_use(self._folder / best.file)[1])
+            return FoundSegments(
+                (SegmentPart(best.file, 0, best.end),), best.end, _read_use(self._folder / best.file)[1]
+            )
         return self._join([one for one in names if not one.complete and hashes.get(one.start) == one.before], tokens)
 
-    def open(self, found: Found, tokens: bytes, *, cancelled: Callable[[], bool]) -> list[Segment] | None:
+    def open(self, found: FoundSegments, tokens: bytes, *, cancelled: Callable[[], bool]) -> list[Segment] | None:
         """Check and map the files; None where one of them can't be used, which is removed. Raises `Cancelled`."""
         segments: list[Segment] = []
         for part in found.parts:
@@ -173,16 +177,16 @@ class SegmentFolder:
         places = _space([here, *sorted(cut for cut in cuts or () if here < cut < count), count])
         names, written, parts = hash_beginnings(tokens, places), 0, list(found.parts)
         for begin, end in itertools.pairwise(places):
-            head = Head(self._key, begin, names[begin], tokens[begin * WIDTH : end * WIDTH], form)
+            head = SegmentHead(self._key, begin, names[begin], tokens[begin * WIDTH : end * WIDTH], form)
             kind = "w" if cuts is None else "s"
             file = f"{kind}{begin}-{end}-{names[begin]}-{names[end]}{SUFFIX}"
             written += write_segment(self._folder / file, head, stretch(begin, end), cancelled=cancelled)
-            parts.append(Part(file, begin, end))
-        self._touch(Found(tuple(parts)))
+            parts.append(SegmentPart(file, begin, end))
+        self._touch(FoundSegments(tuple(parts)))
         self.sweep()
         return written
 
-    def discard(self, found: Found, error: Exception) -> None:
+    def discard(self, found: FoundSegments, error: Exception) -> None:
         """Remove files that turned out to be of no use."""
         for part in found.parts:
             self._discard(part.file, error)
@@ -243,21 +247,21 @@ class SegmentFolder:
             elif file.endswith(SUFFIX):
                 self._discard(file, Damaged("its name isn't one of this server's"))
 
-    def _join(self, names: Sequence[_Name], tokens: bytes) -> Found:
+    def _join(self, names: Sequence[_Name], tokens: bytes) -> FoundSegments:
         """Go as far as the segments reach; a segment that fits in part ends where its tokens differ."""
         hashes = hash_beginnings(tokens, (one.end for one in names))
         fits = {one.file: one.end for one in names if hashes.get(one.end) == one.after}
-        parts: list[Part] = []
+        parts: list[SegmentPart] = []
         covered = nbytes = 0
         while True:
             ahead = [one for one in names if one.start <= covered < one.end]
             fits |= {one.file: self._look_into(one, tokens) for one in self._choose_unread(ahead, fits)}
             best = max(ahead, key=lambda one: fits.get(one.file, 0), default=None)
             if best is None or fits.get(best.file, 0) <= covered:
-                return Found(tuple(parts), covered, nbytes)
+                return FoundSegments(tuple(parts), covered, nbytes)
             reached = fits[best.file]
             nbytes += _read_use(self._folder / best.file)[1] * (reached - covered) // (best.end - best.start)
-            parts.append(Part(best.file, covered, reached))
+            parts.append(SegmentPart(best.file, covered, reached))
             covered = reached
 
     def _choose_unread(self, ahead: Sequence[_Name], fits: dict[str, int]) -> list[_Name]:
@@ -279,7 +283,7 @@ class SegmentFolder:
             return 0
         return name.start + count_common(head.tokens, tokens[name.start * WIDTH :])
 
-    def _check(self, head: Head, part: Part, tokens: bytes) -> None:
+    def _check(self, head: SegmentHead, part: SegmentPart, tokens: bytes) -> None:
         """Check that the file is for this model and these tokens."""
         if head.key != self._key:
             raise Damaged("it is another model's")
@@ -289,7 +293,7 @@ class SegmentFolder:
         if head.before != hash_beginnings(tokens, [head.start]).get(head.start):
             raise Damaged("it belongs behind another beginning")
 
-    def _touch(self, found: Found) -> None:
+    def _touch(self, found: FoundSegments) -> None:
         """Note the use: the first part as the latest."""
         _set_used([self._folder / part.file for part in found.parts], time.time_ns())
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from deployments.tiers.history_repair import UNREADABLE
 from deployments.tiers.mlx.sampling import Sampling, read_sampling
 from deployments.tiers.prompt import (
-    Refused,
+    RequestRefused,
     find_checkpoints,
     find_unsupported,
     hold_date,
@@ -106,7 +106,7 @@ class TestTidied:
     def test_a_picture_is_unsupported(self) -> None:
         """Law: a part that this tier can't read is refused, not skipped."""
         part = {"type": "image_url", "image_url": {"url": "data:,"}}
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             tidy_messages([{"role": "user", "content": [part]}])
         assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.UNSUPPORTED, "messages")
 
@@ -126,7 +126,7 @@ def refusal_of(content: Any) -> str | None:
     """The field that is refused, or None where the content becomes text."""
     try:
         (message,) = tidy_messages([{"role": "user", "content": content}])
-    except Refused as refused:
+    except RequestRefused as refused:
         return refused.failed.param
     return None if isinstance(message["content"], str) else "no text"
 
@@ -143,7 +143,7 @@ class TestSampling:
     @pytest.mark.parametrize("value", ["warm", -1, True, float("nan")])
     def test_nonsense_is_the_requests_fault(self, value: Any) -> None:
         """Law: a value that is no number is refused with its field."""
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             read_sampling(ask(extra={"top_k": value}), Sampling(), 100)
         assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.BAD_REQUEST, "top_k")
 
@@ -164,7 +164,7 @@ class TestSampling:
     )
     def test_a_value_out_of_bounds_never_reaches_the_model(self, field: str, value: Any) -> None:
         """Law: penalties and biases over OpenAI's bounds, and tokens that the model doesn't have, are refused."""
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             read_sampling(ask(extra={field: value}), Sampling(), 100)
         assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.BAD_REQUEST, field)
 
@@ -254,14 +254,14 @@ class TestTemplate:
     def test_a_template_without_tools_refuses_them(self) -> None:
         """Law: tools that the template would leave out are refused."""
         deaf = DeafTokenizer("{{ messages[0].content }}")
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             render(deaf, ask(tools=(WEATHER_TOOL,)))
         assert caught.value.failed.param == "tools"
 
     def test_a_template_that_raises_leaves_the_request_to_another_tier(self) -> None:
         """Law: what the template refuses is the request's fault, with the template's words."""
         strict = Tokenizer("{{ missing.field }}")
-        with pytest.raises(Refused, match=r"chat template can't render.*missing") as caught:
+        with pytest.raises(RequestRefused, match=r"chat template can't render.*missing") as caught:
             render(strict, ask())
         assert caught.value.failed.fault is Fault.UNSUPPORTED
 
@@ -320,7 +320,7 @@ class TestTemplate:
 
     def test_a_client_cant_bring_its_own_template(self) -> None:
         """Law: only template variables may be set, not the template."""
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             render(Tokenizer(), ask(extra={"chat_template_kwargs": {"chat_template": "{{ 1 }}"}}))
         assert caught.value.failed.param == "chat_template_kwargs"
 

@@ -12,7 +12,7 @@ import pytest
 from deployments.tiers.mlx.answer_start import read_turn_start
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.sequence import Job, SequenceState
+from deployments.tiers.mlx.sequence import EngineJob, SequenceState
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Text
 from tests.support.mlx_rig import greedy
@@ -32,7 +32,7 @@ def tokenizer(tier: MlxTier) -> Any:
 def said(tokenizer: Any, text: str) -> str:
     """What a sequence tells of the tokens of `text`."""
     tokens = tokenizer.encode(text, add_special_tokens=False)
-    job = Job(
+    job = EngineJob(
         prompt=[0],
         max_tokens=len(tokens),
         sampling=Sampling(),

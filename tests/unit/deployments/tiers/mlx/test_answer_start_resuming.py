@@ -19,7 +19,7 @@ from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.grammar.vocabulary import ForcedBytes, Speller, Vocabulary
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.stream_matchers import AnswerReader
-from deployments.tiers.thinking import Thinking
+from deployments.tiers.thinking import ReasoningMarks
 from reliability.tools.format_reasoning import Thought
 from reliability.types import Event, Failed, Finish
 from tests.support import tiny_model as tiny
@@ -114,7 +114,7 @@ def test_a_begun_answer_that_fills_the_context_is_refused(tier: MlxTier) -> None
     assert events[-1].fault == "context_length"
 
 
-THINKING = Thinking(Thought("tests", ("<think>",), ("</think>",)), "<think>", "</think>")
+THINKING = ReasoningMarks(Thought("tests", ("<think>",), ("</think>",)), "<think>", "</think>")
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,7 +145,7 @@ def test_tokens_and_rest_are_the_text(tier: MlxTier, speller: Speller, text: str
 COUNT = 12
 DRAWN = [tiny.TOKENS.index(text) for text in ("Ġ", "Ċ", *"0123456789")]
 HEADS = (" ", "\n", "  ", "\n\n", " \n", "\n ", "7", " 7", "\n7")
-THINK = Thinking(Thought("tests", ("<think>",), ("</think>",)), "<think>", "</think>")
+THINK = ReasoningMarks(Thought("tests", ("<think>",), ("</think>",)), "<think>", "</think>")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.prefill_budget import PrefillBudget
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault, Finish
@@ -67,7 +67,9 @@ def add(batch: Scheduler, prompts: Sequence[Sequence[int]]) -> list[list[Event]]
     outs: list[list[Event]] = [[] for _ in prompts]
     for prompt, out in zip(prompts, outs, strict=True):
         ticket = len(batch._sequences) + 1
-        job = Job(prompt=prompt, max_tokens=ANSWER_TOKENS, sampling=Sampling(), reader=AnswerReader(), sink=out.extend)
+        job = EngineJob(
+            prompt=prompt, max_tokens=ANSWER_TOKENS, sampling=Sampling(), reader=AnswerReader(), sink=out.extend
+        )
         batch.add(ticket, job)
     return outs
 

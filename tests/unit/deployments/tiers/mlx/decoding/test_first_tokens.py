@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deployments.models import blas
 from deployments.tiers.mlx.cpu.step import build_step
 from deployments.tiers.mlx.decoding.generators import LookupGenerator
-from deployments.tiers.mlx.decoding.ragged_batch import Drawn
+from deployments.tiers.mlx.decoding.ragged_batch import SampledToken
 from tests.support.kernels import only_here
 from tests.support.random_models import build_model
 
@@ -86,7 +86,7 @@ def test_a_prompt_of_one_chunk_is_answered_in_one_turn(model, parts, turns):
     """A turn reads a segment to its end, where its cache may be wanted; the last one gives the first token."""
     generator = build_generator(model, at_once=True)
     insert(generator, [[7] * size for size in parts], 9)
-    drawn: list[Drawn] = []
+    drawn: list[SampledToken] = []
     for _ in range(turns):
         assert not drawn
         drawn = generator.next()[1]

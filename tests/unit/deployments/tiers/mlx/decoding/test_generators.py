@@ -21,7 +21,7 @@ from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault, Finish
@@ -251,7 +251,7 @@ def add(batch: Scheduler, jobs: Sequence[dict[str, Any]]) -> list[tuple[list[Eve
     for number, fields in enumerate(jobs):
         out: list[Event] = []
         usual = {"sampling": Sampling(), "reader": AnswerReader(stops=fields.get("stops", ())), "max_tokens": 24}
-        batch.add(number, Job(sink=out.extend, **{**usual, **{k: v for k, v in fields.items() if k != "stops"}}))
+        batch.add(number, EngineJob(sink=out.extend, **{**usual, **{k: v for k, v in fields.items() if k != "stops"}}))
         outs.append((out, batch._sequences[number]))
     return outs
 
@@ -457,7 +457,7 @@ def test_guesses_are_taken_from_what_was_said(loaded):
     batch._generator = batch._new_generator()
     for number in range(PLACES):
         prompt = list(range(40 + number, 60 + number)) * (1 + number)
-        job = Job(prompt=prompt, max_tokens=12, sampling=Sampling(), reader=AnswerReader(), sink=lambda _: None)
+        job = EngineJob(prompt=prompt, max_tokens=12, sampling=Sampling(), reader=AnswerReader(), sink=lambda _: None)
         batch.add(number, job)
         batch.step()
     looked_up = 0

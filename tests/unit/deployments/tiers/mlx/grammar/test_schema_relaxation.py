@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.grammar.schema_relaxation import EXACT, narrow
-from deployments.tiers.prompt import Refused
+from deployments.tiers.prompt import RequestRefused
 from tests.support.minds import KEYS, SCHEMAS, must, tool
 from tests.support.tier_asking import ask
 
@@ -69,7 +69,7 @@ class TestRefusals:
         """Law: what llguidance would compile for ever, or for long, is refused at once; of a tool, less is held."""
         began_s = time.process_time()
         asked = ask(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}})
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             constraints.of(asked)
         parameters = {"type": "object", "properties": {"a": schema}, "$defs": schema.get("$defs", {})}
         (note,) = must(constraints, ask(tools=(tool("f", parameters),), tool_choice="required")).notes

@@ -15,8 +15,8 @@ from mlx_lm.models.deepseek_v41 import LayerCache
 
 from deployments.tiers.mlx.cache_size import flatten
 from deployments.tiers.mlx.prompt_cache.host_cache import HostCache, Restoring, to_host
-from deployments.tiers.mlx.prompt_cache.segment_file import Damaged, Head, Segment
-from deployments.tiers.mlx.prompt_cache.segment_folder import Part
+from deployments.tiers.mlx.prompt_cache.segment_file import Damaged, Segment, SegmentHead
+from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentPart
 from deployments.tiers.packed_tokens import pack
 
 TOKENS = 9
@@ -59,7 +59,7 @@ KINDS: dict[str, Callable[[], list[Any]]] = {
 def write(host: HostCache, begin: int = 0, end: int = TOKENS, form: str | None = None) -> Segment:
     """What a file of these tokens would be, read."""
     tensors = host.stretch(begin, end)
-    head = Head("", begin, "", pack(range(begin, end)), form or host.form)
+    head = SegmentHead("", begin, "", pack(range(begin, end)), form or host.form)
     arrays = {one.name: np.ascontiguousarray(one.array) for one in tensors}
     return Segment(head, arrays, {one.name: one.dtype for one in tensors})
 
@@ -86,7 +86,7 @@ def test_what_comes_back_is_what_went(kind: str) -> None:
     """Law: types, numbers and places are the same, whether the cache can be cut or not."""
     cache = KINDS[kind]()
     host = to_host(cache, TOKENS)
-    restoring = Restoring([write(host)], [Part("", 0, TOKENS)])
+    restoring = Restoring([write(host)], [SegmentPart("", 0, TOKENS)])
     assert restoring.advance(ALL)
     assert read(restoring.cache) == read(cache)
     assert restoring.nbytes == sum(one.nbytes for one in restoring.cache)
@@ -109,7 +109,7 @@ def test_stretches_join(kind: str) -> None:
     cache = KINDS[kind]()
     host = to_host(cache, TOKENS)
     segments = [write(host, 0, 5), write(host, 3, TOKENS)]
-    restoring = Restoring(segments, [Part("", 0, 4), Part("", 4, 8)])
+    restoring = Restoring(segments, [SegmentPart("", 0, 4), SegmentPart("", 4, 8)])
     assert restoring.advance(ALL)
     for one in cache:
         one.trim(1)
@@ -119,7 +119,7 @@ def test_stretches_join(kind: str) -> None:
 def test_it_is_made_a_layer_at_a_time() -> None:
     """Law: a step makes about as many bytes as it may, and says when it is the last."""
     host = to_host([fill(KVCache()) for _ in range(3)], TOKENS)
-    restoring = Restoring([write(host)], [Part("", 0, TOKENS)])
+    restoring = Restoring([write(host)], [SegmentPart("", 0, TOKENS)])
     assert [(restoring.advance(1), len(restoring.cache)) for _ in range(3)] == [(False, 1), (False, 2), (True, 3)]
 
 
@@ -141,15 +141,15 @@ def test_a_form_that_fits_nothing_is_damage(form: str) -> None:
     """Law: whatever a file says it is, a cache comes of it or `Damaged`."""
     host = to_host([fill(KVCache())], TOKENS)
     with pytest.raises(Damaged):
-        Restoring([write(host, form=form or "{")], [Part("", 0, TOKENS)]).advance(ALL)
+        Restoring([write(host, form=form or "{")], [SegmentPart("", 0, TOKENS)]).advance(ALL)
 
 
 def test_tensors_of_other_tokens_are_damage() -> None:
     """Law: a tensor that isn't as long as the tokens of its file is not used."""
     segment = write(to_host([fill(KVCache())], TOKENS))
-    wrong = Segment(Head("", 0, "", pack(range(4)), segment.head.form), segment.arrays, segment.dtypes)
+    wrong = Segment(SegmentHead("", 0, "", pack(range(4)), segment.head.form), segment.arrays, segment.dtypes)
     with pytest.raises(Damaged):
-        Restoring([wrong], [Part("", 0, 4)]).advance(ALL)
+        Restoring([wrong], [SegmentPart("", 0, 4)]).advance(ALL)
 
 
 def test_an_unknown_state_is_refused() -> None:

@@ -22,7 +22,7 @@ from deployments.tiers.mlx.prompt_cache.segment_file import PART
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import Job
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Finish, Usage
@@ -183,7 +183,9 @@ def make_batch(folder: Path) -> Scheduler:
 
 def add(batch: Scheduler, ticket: int) -> list[Event]:
     out: list[Event] = []
-    batch.add(ticket, Job(prompt=PROMPT, max_tokens=4, sampling=Sampling(), reader=AnswerReader(), sink=out.extend))
+    batch.add(
+        ticket, EngineJob(prompt=PROMPT, max_tokens=4, sampling=Sampling(), reader=AnswerReader(), sink=out.extend)
+    )
     return out
 
 

@@ -23,7 +23,7 @@ from deployments.tiers.mlx.prompt_cache.segment_file import (
     PART,
     Cancelled,
     Damaged,
-    Head,
+    SegmentHead,
     Tensor,
     open_segment,
     read_head,
@@ -34,7 +34,7 @@ from deployments.tiers.packed_tokens import pack
 from tests.support.repository import ROOT
 
 TOKENS = list(range(7))
-HEAD = Head(key="k" * 64, start=3, before="ab", tokens=pack(TOKENS), form='{"layers": ["KVCache"]}')
+HEAD = SegmentHead(key="k" * 64, start=3, before="ab", tokens=pack(TOKENS), form='{"layers": ["KVCache"]}')
 PATIENCE_S = 60.0
 
 

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from deployments.tiers.mlx.prompt_cache import segment_folder
 from deployments.tiers.mlx.prompt_cache.segment_file import PART, Tensor
-from deployments.tiers.mlx.prompt_cache.segment_folder import Found, SegmentFolder, count_bytes
+from deployments.tiers.mlx.prompt_cache.segment_folder import FoundSegments, SegmentFolder, count_bytes
 from deployments.tiers.packed_tokens import pack
 
 FORM, ANY_BYTES = '{"layers": ["KVCache"]}', 1 << 40
@@ -57,7 +57,7 @@ def save(folder: SegmentFolder, tokens: Sequence[int], cuts: Sequence[int] | Non
     return folder.save(pack(tokens), FORM, stretch, token_bytes=TOKEN_BYTES, cuts=cuts, cancelled=never)
 
 
-def load(folder: SegmentFolder, tokens: Sequence[int], found: Found | None = None) -> list[Any] | None:
+def load(folder: SegmentFolder, tokens: Sequence[int], found: FoundSegments | None = None) -> list[Any] | None:
     """The keys of what is found, put together; None where a file could not be used."""
     found = folder.find(pack(tokens)) if found is None else found
     segments = folder.open(found, pack(tokens), cancelled=never)
