@@ -43,7 +43,7 @@ class JobBuilder:
     def build(
         self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
     ) -> tuple[EngineJob, LostPrefix | None]:
-        """Build the job, and find what of the session's last prompt it can't continue. Raises `Refused`."""
+        """Build the job, and find what of the session's last prompt it can't continue. Raises `RequestRefused`."""
         tokenizer = loaded.tokenizer
         sessions = self._sessions = self._sessions or SessionPrompts(tokenizer)
         prepared = sessions.prepare(request, datetime.now())

@@ -56,7 +56,7 @@ class Sampling:
 
 
 def read_sampling(request: ChatRequest, defaults: Sampling, vocabulary: int) -> Sampling:
-    """Read the settings of `request` over `defaults`. `vocabulary`: how many tokens the model has. Raises `Refused`."""
+    """Read the settings of `request` over `defaults`. `vocabulary`: the number of tokens. Raises `RequestRefused`."""
     given = {**request.extra, "temperature": request.temperature, "top_p": request.top_p}
     values: dict[str, float] = {}
     for name, least, most in _BOUNDS:

@@ -78,7 +78,7 @@ class Constraints:
         return find_thinking(self._tokenizer)
 
     def of(self, request: ChatRequest, *, opened: bool = False) -> Constraint | None:
-        """Return the constraint that the request demands, or None. `opened`: within reasoning. Raises `Refused`."""
+        """Return the constraint that is demanded, or None. `opened`: within reasoning. Raises `RequestRefused`."""
         demand = demand_of(request)
         if demand is None:
             return None

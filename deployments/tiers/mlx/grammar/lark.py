@@ -1,6 +1,6 @@
 """Write what an answer must look like as a grammar in llguidance's Lark form. Pure.
 
-    request ─▶ Demand: which calls, which schema ─▶ lark: [reasoning] (calls | JSON)
+    request ─▶ GrammarDemand: which calls, which schema ─▶ lark: [reasoning] (calls | JSON)
 
 A demand comes from a required or named `tool_choice`, from `response_format`, and from a constrained re-ask. Calls are
 written in the Hermes form, `<tool_call>{"name": …, "arguments": …}</tool_call>`, which most open models are trained on.
@@ -53,7 +53,7 @@ class ThinkTags:
 
 
 def demand_of(request: ChatRequest) -> GrammarDemand | None:
-    """Return what the request demands, or None where it leaves the model free. Raises `Refused`."""
+    """Return what the request demands, or None where it leaves the model free. Raises `RequestRefused`."""
     tools, must = _choose_tools(request)
     schema = _read_schema(request.response_format or {})
     if must:
