@@ -81,10 +81,10 @@ class SequenceState:
     reasoning_tokens: int = 0
     suspected: bool = False
     closed_thinking: bool = False
-    unsaid: str = field(init=False)  # what stands before the client and wasn't written again yet
+    unmatched: str = field(init=False)  # the delivered text that was not written again yet
 
     def __post_init__(self) -> None:
-        self.unsaid = self.job.begun
+        self.unmatched = self.job.begun
         if hasattr(self.detokenizer, "_maybe_trim_space"):
             # mlx-lm's takes a space off the head of an answer, which encoding the answer again doesn't bring back.
             self.detokenizer._maybe_trim_space = str
@@ -166,8 +166,8 @@ class SequenceState:
         ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
         if ended:
             events += reader.finish(truncated=truncated)
-        if self.unsaid:
-            events = self._drop_said(events)
+        if self.unmatched:
+            events = self._drop_delivered(events)
         if self.job.logprob_reader is not None and logprobs is not None and finish != "stop":
             of_text = not was_reasoning and not reader.thoughts.thinking and not self._opens_turn
             self.logprobs.add([self.job.logprob_reader.read(token, logprobs)] if of_text else [])
@@ -178,26 +178,26 @@ class SequenceState:
             return FinishReason.LENGTH
         return FinishReason.TOOL_CALLS if reader.call_split.calls else FinishReason.STOP
 
-    def _drop_said(self, events: list[Event]) -> list[Event]:
-        """Drop what stands before the client already. Raises ValueError where it isn't the same to the letter."""
+    def _drop_delivered(self, events: list[Event]) -> list[Event]:
+        """Drop text that was delivered already. Raises ValueError where it isn't the same to the letter."""
         out: list[Event] = []
         for event in events:
             if isinstance(event, Text):
-                text = self._drop_said_text(event.text)
+                text = self._drop_delivered_text(event.text)
                 out += [Text(text)] if text else []
-            elif not (self.unsaid and isinstance(event, Reasoning)):
+            elif not (self.unmatched and isinstance(event, Reasoning)):
                 out.append(event)
         return out
 
-    def _drop_said_text(self, text: str) -> str:
-        shared = min(len(text), len(self.unsaid))
-        if text[:shared] != self.unsaid[:shared] and not self.job.begun[: -len(self.unsaid)].strip():
+    def _drop_delivered_text(self, text: str) -> str:
+        shared = min(len(text), len(self.unmatched))
+        if text[:shared] != self.unmatched[:shared] and not self.job.begun[: -len(self.unmatched)].strip():
             # Another model wrote it: of the white space at its head, tokenizers and the end of reasoning take some off.
-            text, self.unsaid = text.lstrip(), self.unsaid.lstrip()
-            shared = min(len(text), len(self.unsaid))
-        if text[:shared] != self.unsaid[:shared]:
+            text, self.unmatched = text.lstrip(), self.unmatched.lstrip()
+            shared = min(len(text), len(self.unmatched))
+        if text[:shared] != self.unmatched[:shared]:
             raise ValueError("the text that is gone on with came out otherwise")
-        self.unsaid = self.unsaid[shared:]
+        self.unmatched = self.unmatched[shared:]
         return text[shared:]
 
     def _add_logprobs(self, events: list[Event]) -> list[Event]:
