@@ -45,7 +45,9 @@ class JobBuilder:
     ) -> tuple[EngineJob, LostPrefix | None]:
         """Build the job, and find what of the session's last prompt it can't continue. Raises `RequestRefused`."""
         tokenizer = loaded.tokenizer
-        sessions = self._sessions = self._sessions or SessionPrompts(tokenizer)
+        if self._sessions is None:
+            self._sessions = SessionPrompts(tokenizer)
+        sessions = self._sessions
         prepared = sessions.prepare(request, datetime.now())
         request = prepared.request
         text = render(tokenizer, request, prepared.at, loaded.form)
