@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import Any
 
 from deployments.memory.prefill_scores import FORCED_SIZES, SCORES_BYTES_MAX
-from deployments.tiers.lazy_mlx import mx
 
 __all__ = ["FusedAttention", "end_process", "install_fused", "is_forced", "is_gpu_lost", "unwire", "wire"]
 
@@ -61,6 +60,8 @@ class FusedAttention:
 
 def install_fused() -> None:
     """Wrap MLX's attention where it computes on Metal and has the kernels. Again, it does nothing."""
+    import mlx.core as mx
+
     plain = mx.fast.scaled_dot_product_attention
     if not mx.metal.is_available() or isinstance(plain, FusedAttention):
         return
@@ -78,12 +79,16 @@ def install_fused() -> None:
 
 def is_forced() -> bool:
     """Return whether the wrapper is in its place."""
+    import mlx.core as mx
+
     return isinstance(mx.fast.scaled_dot_product_attention, FusedAttention)
 
 
 def wire(part_bytes: int) -> int:
     """Wire this process's memory up to so many bytes; return how many were wired. 0 without Metal, and where macOS
     refuses (before macOS 15 it can't)."""
+    import mlx.core as mx
+
     if not mx.metal.is_available():
         return 0
     most_bytes = int(mx.device_info().get("max_recommended_working_set_size", 0))

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from deployments.models.cache_folder import keep_text
-from deployments.tiers.lazy_mlx import mlx_caches, mx
 
 __all__ = ["CHUNKS", "STEP_TOKENS_MAX", "PrefillBudget", "choose_chunk", "measure_chunk"]
 
@@ -63,6 +62,8 @@ def choose_chunk(
 ) -> int:
     """Return the chunk for this model on this machine, measured where that was never done. `facts` name the model and
     the packages that compute it. `usual_tokens` stand where nothing can be measured."""
+    import mlx.core as mx
+
     if mx.default_device() == mx.Device(mx.cpu):
         return usual_tokens
     key = json.dumps({**facts, "gpu": mx.device_info().get("device_name")}, sort_keys=True)
@@ -97,7 +98,10 @@ def measure_chunk(read: Callable[[int], None], clock: Callable[[], float], budge
 
 
 def _read_zeros(model: Any, tokens: int) -> None:
-    cache = mlx_caches.make_prompt_cache(model)
+    import mlx.core as mx
+    from mlx_lm.models.cache import make_prompt_cache
+
+    cache = make_prompt_cache(model)
     model(mx.zeros((1, tokens), mx.int32), cache=cache)
     mx.eval([layer.state for layer in cache])
     mx.clear_cache()
