@@ -5,7 +5,7 @@ On a CPU none is fused. On CUDA heads of at most 128, a multiple of 8, are, in 1
 Metal's default prefill is fused for a few sizes of a head only. For the others each layer in turn holds a number of 32
 bits for each head, token of the chunk and token of the context: 3.3 GB for Qwen3.6-35B-A3B behind 100,000 tokens. The
 kernels for 192 and 256 are there since MLX 0.32.4, slower and to be asked for: the engine asks where the scores would
-take more than `SCORES_BYTES_MAX` (`tiers/mlx/metal/fused.py`), so that is what is set aside.
+take more than `SCORES_BYTES_MAX` (`tiers/mlx/metal.py`), so that is what is set aside.
 """
 
 from __future__ import annotations
