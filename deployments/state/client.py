@@ -22,6 +22,7 @@ from deployments import __version__
 from deployments.config import ConfigError, StateConfig
 from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
+from deployments.state.file_permissions import ForeignStateError, secure_folder
 from deployments.state.history import RequestQuery, SessionQuery, Span
 from deployments.state.journal import SCHEMA_VERSION, Bounds
 from deployments.state.kept_answers import KeptItem, KeptQuestion, KeptReply
@@ -325,6 +326,10 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
         ConfigError: the folder can't be the state's.
     """
     folder, bounds = folder_of(app, config), bounds_of(config)
+    try:
+        secure_folder(folder)
+    except ForeignStateError as error:
+        raise ConfigError(f"state.path: {error.strerror}") from None
     refuse_parts(folder / JOURNAL)
 
     def find_or_make() -> Actor:

@@ -34,8 +34,8 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter
 
+from deployments.state.file_permissions import make_private_file, make_private_folder
 from deployments.state.history import HISTORY_SCHEMA, read_incidents
-from deployments.state.private import make_private_file, make_private_folder
 from deployments.state.records import Query
 from deployments.state.report_facts import FACTS_SCHEMA, build_facts, trim_facts, write_facts
 from deployments.state.response_shelf import SHELF_SCHEMA, ResponseShelf

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from deployments.config import ConfigError, StateConfig
+from deployments.state.client import ray_finder
 from tests.support.incarnations import Driver, ask, life, unpack
 
 
@@ -60,6 +62,51 @@ def test_a_folder_that_holds_other_things_stays_as_it_is(tmp_path, caplog):
     assert mode(tmp_path) == 0o755
     assert mode(tmp_path / "ledger.sqlite") == 0o600
     assert any("is open to others" in record.getMessage() for record in caplog.records)
+
+
+def test_a_folder_that_others_can_write_into_is_refused(tmp_path):
+    """Law: nobody else can put a journal in the place of ours. Where the folder holds nothing else, it is closed."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    folder.chmod(0o777)
+    life(folder)
+    assert mode(folder) == 0o700
+
+    (folder / "notes.txt").write_text("mine")
+    for open_mode in (0o777, 0o1777, 0o770, 0o702):
+        folder.chmod(open_mode)
+        with pytest.raises(PermissionError, match=r"others can write into .*: chmod go-w it"):
+            life(folder)
+        assert mode(folder) == open_mode
+        with pytest.raises(ConfigError, match=r"^state\.path: others can write into"):
+            ray_finder("app", StateConfig(path=str(folder)))
+
+
+@pytest.mark.parametrize("parent_mode", [0o1777, 0o755])
+def test_a_shared_folder_above_is_an_ordinary_one(tmp_path, parent_mode):
+    """As /tmp is, which belongs to the system and is sticky."""
+    tmp_path.chmod(parent_mode)
+    assert Driver(life(tmp_path / "state")).granted(ask())
+    assert mode(tmp_path / "state") == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_of_another_user_is_refused(tmp_path, linked):
+    """Law: its owner could read the journal, and put another one in its place."""
+    folder = tmp_path / "state"
+    if linked:
+        (tmp_path / "mine").mkdir()
+        folder.symlink_to(tmp_path / "mine")
+    else:
+        folder.mkdir(mode=0o700)
+    os.chown(folder, 4001, 4001, follow_symlinks=False)
+
+    with pytest.raises(PermissionError, match="belongs to user 4001"):
+        life(folder)
+    with pytest.raises(ConfigError, match=r"^state\.path: .* belongs to user 4001"):
+        ray_finder("app", StateConfig(path=str(folder)))
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
