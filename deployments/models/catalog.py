@@ -38,8 +38,8 @@ __all__ = ["ROLES", "Choice", "Fetch", "Role", "choose", "choose_here", "mac_mod
 Role = Literal["fast", "standard", "longctx"]
 ROLES: tuple[Role, ...] = ("fast", "standard", "longctx")
 # When a model is fetched: when its tier loads it, behind a server that can answer, or when a person asks for it.
-Fetch = Literal["load", "behind", "pull"]
-_FETCH: dict[str, Fetch] = {"fast": "load", "standard": "behind", "longctx": "pull"}
+Fetch = Literal["load", "background", "pull"]
+_FETCH: dict[str, Fetch] = {"fast": "load", "standard": "background", "longctx": "pull"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class _CpuModel:
 _GIB = 1 << 30
 _CPU: dict[str, _CpuModel] = {
     "fast": _CpuModel(DEFAULT_SOURCE, "SmolLM2-135M", "load", 538, 0, 8_192),
-    "standard": _CpuModel(CODER_SMALL, "Qwen2.5-Coder 0.5B", "behind", 2_521, 6, 32_768),
+    "standard": _CpuModel(CODER_SMALL, "Qwen2.5-Coder 0.5B", "background", 2_521, 6, 32_768),
     "longctx": _CpuModel(CODER_LARGE, "Qwen2.5-Coder 1.5B", "pull", 7_110, 14, 32_768),
 }
 

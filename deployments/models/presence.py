@@ -81,7 +81,7 @@ def _is_here(source: ModelSource, cache_dir: Path) -> bool:
 
 def _explain_missing(role: str, choice: Choice, source: ModelSource) -> str:
     size = format_size(source.size_bytes or weight_bytes_of(choice.source) or 0)
-    if choice.fetch == "behind":
+    if choice.fetch == "background":
         how = f"`mlx-stack-serve serve` fetches it once it can answer, or run `mlx-stack-serve pull {role}`"
         return f"not on this machine yet ({size}): {how}"
     return f"not on this machine: `mlx-stack-serve pull {role}` fetches it ({size})"

@@ -12,7 +12,7 @@ record stands in `deployments/state/incident_record.py`.
 `attempts`); `generation` is what the client asked for. `at` is the moment at which the record was made.
 
 What must never happen: a word of the conversation in a record without `keep_text`
-(`deployments.evidence` says what may be shown), a record or a number of records without a bound, an
+(`deployments.state.incident_evidence` says what may be shown), a record or a number of records without a bound, an
 exception: half an incident is better than none.
 
 It costs 40 µs of CPU a record, and 4 µs for a request without any (2026-11-22, 2 vCPU AMD EPYC Linux: `incidents_of`
@@ -26,8 +26,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.evidence import Shown, cut, fit_evidence
 from deployments.request.run_record import Run
+from deployments.state.incident_evidence import Shown, cut, fit_evidence
 from deployments.state.incident_record import IncidentKind, record, shorten
 from reliability.answer.judgement import Judged
 from reliability.escalation.policies import reason_of

@@ -34,8 +34,8 @@ from typing import Any, TypeVar, cast
 from deployments.collector import settle_collector
 from deployments.config import ConfigError
 from deployments.ports import Clock
+from deployments.state.idempotent_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
 from deployments.state.journal import Bounds, Superseded
-from deployments.state.kept_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
 from deployments.state.records import (
     AnswerItem,
     Health,
@@ -48,7 +48,7 @@ from deployments.state.records import (
     StepRequest,
 )
 from deployments.state.recovery import JOURNAL, open_journal
-from deployments.state.transaction import Batch
+from deployments.state.transaction import Transaction
 from deployments.state.unix_socket import StepListener, find_socket_folder
 from deployments.state.watching import Watchable
 from deployments.state.windows import Windows
@@ -122,7 +122,7 @@ class SessionState(Watchable):
         self._steps = 0
         self._tidied_ns = self._now_ns()
         self._last_call_s = time.monotonic()
-        self._transit(lambda batch: batch.begin(self._incarnation, restored.put_aside))
+        self._transit(lambda transaction: transaction.begin(self._incarnation, restored.put_aside))
         if idle_exit_s is not None:
             settle_collector()
             threading.Thread(target=self._leave_when_idle, args=(idle_exit_s,), daemon=True).start()
@@ -157,40 +157,40 @@ class SessionState(Watchable):
         answers: list[StepAnswer] = []
         requests: list[StepRequest] = []
 
-        def transition(batch: Batch) -> None:
+        def transition(transaction: Transaction) -> None:
             number, attempt, grants = self._journal.last_step(step.client)
             if (step.number, step.attempt) <= (number, attempt):
                 return  # an older attempt, come late: whoever sent it waits for a newer one
             if step.number > number:
-                batch.apply_items(step.items)
+                transaction.apply_items(step.items)
                 self._hear_answers(step.client, step.items)
             else:
-                batch.settle_unused(grants)
+                transaction.settle_unused(grants)
             requests.extend(map(self._find_session, step.requests))
-            answers.extend(batch.admit(requests))
+            answers.extend(transaction.admit(requests))
             grants = [a.decision.id for a in answers if isinstance(a.decision, Grant)]
-            self._journal.write_step(step.client, step.number, step.attempt, grants, batch.now_s)
+            self._journal.write_step(step.client, step.number, step.attempt, grants, transaction.now_s)
 
         self._steps += 1
         for item in self._transit(transition).turns:
             self._windows.take(item, self._loops)
         return [self._complete(answer, request) for answer, request in zip(answers, requests, strict=True)]
 
-    def _transit(self, transition: Callable[[Batch], Any]) -> Batch:
+    def _transit(self, transition: Callable[[Transaction], Any]) -> Transaction:
         """Go from a complete state to a complete state, or nowhere. What has expired is closed first."""
         try:
             with self._journal.step() as journal:
-                batch = Batch(self._state, self._config, journal, self._now_ns())
-                batch.expire()
-                transition(batch)
+                transaction = Transaction(self._state, self._config, journal, self._now_ns())
+                transaction.expire()
+                transition(transaction)
         except Superseded as error:
             if not self._superseded:
                 LOG.warning("the state actor is superseded: %s", error)
             self._superseded = True
             raise
-        self._state = batch.state
-        self._events += batch.events
-        return batch
+        self._state = transaction.state
+        self._events += transaction.events
+        return transaction
 
     def _find_session(self, request: StepRequest) -> StepRequest:
         """Find the session of a request that names none. A step that comes again finds the same one, by its ticket."""
@@ -337,9 +337,9 @@ class SessionState(Watchable):
     def _by_hand(
         self, event: replay.Event, order: str, *, tier: str | None = None, session: str = "", key: str = ""
     ) -> None:
-        def transition(batch: Batch) -> None:
-            batch.apply(event)
-            batch.note_operator(order, tier=tier, session=session, key=key)
+        def transition(transaction: Transaction) -> None:
+            transaction.apply(event)
+            transaction.note_operator(order, tier=tier, session=session, key=key)
             if session:
                 self._journal.forget_session(key, session)
 
@@ -354,7 +354,7 @@ class SessionState(Watchable):
         if now_ns - self._tidied_ns < TIDY_EVERY_NS and self._events < SNAPSHOT_EVENTS:
             return
         self._tidied_ns = now_ns
-        self._transit(lambda batch: batch.apply(Sweep()))
+        self._transit(lambda transaction: transaction.apply(Sweep()))
         if self._events >= SNAPSHOT_EVENTS:
             self._write_snapshot(self._digest, self._config)
         self._journal.trim(now_ns / NS_PER_S)

@@ -24,8 +24,8 @@ from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
 from deployments.state.file_permissions import ForeignStateError, secure_folder
 from deployments.state.history import RequestQuery, SessionQuery, Span
+from deployments.state.idempotent_answers import KeptItem, KeptQuestion, KeptReply
 from deployments.state.journal import SCHEMA_VERSION, Bounds
-from deployments.state.kept_answers import KeptItem, KeptQuestion, KeptReply
 from deployments.state.link import Actor, Link
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
@@ -94,7 +94,7 @@ class State:
         """Hand over an incident that belongs to no request."""
         self.link.put(IncidentItem(incident=incident), flush=True)
 
-    # -- questions and orders: each raises StateSilent ---------------------------------------------------------
+    # -- questions and orders: each raises StateUnavailable ---------------------------------------------------------
 
     async def find_keys(self, kind: Literal["request", "session"], name: str) -> list[str]:
         """Return the API keys that have a request or a session of this name."""
@@ -234,7 +234,7 @@ class RequestState:
         self._ticket = "" if trail is None else uuid.uuid4().hex
 
     async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
-        """Admit as the protocol says. Raises `StateSilent` at once where the actor is away and the tier is local."""
+        """Admit as the protocol says. Raises `StateUnavailable` at once where the actor is away and the tier is local."""
         answer = await self._link.admit(
             StepRequest(
                 admission=request if self._trail is None else replace(request, session=self.session),

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from deployments.evidence import cut, fit_evidence, to_plain_json
+from deployments.state.incident_evidence import cut, fit_evidence, to_plain_json
 
 __all__ = ["RECORD_BYTES_MAX", "IncidentKind", "record", "shorten"]
 

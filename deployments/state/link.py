@@ -7,7 +7,7 @@ At most one step is on its way; what comes up meanwhile goes with the next one. 
 admission request, and its settlement together with its report; a busy server far fewer.
 
 UP      steps are answered. A request waits for its step.
-DOWN    the last step failed. Requests of local tiers fail at once (`StateSilent`): the call runs without a grant.
+DOWN    the last step failed. Requests of local tiers fail at once (`StateUnavailable`): the call runs without a grant.
         Those of paid tiers wait for the actor to come back, as long as their caller has patience. Items wait. The same
         items are sent again under the same number, every `RETRY_S`, until they are answered; see
         `deployments.state.records`.
@@ -45,7 +45,7 @@ from reliability.admission.admit import Grant
 from reliability.admission.events import Progress, Settlement
 from reliability.types import Usage, Verdict
 
-__all__ = ["Actor", "Link", "StateSilent"]
+__all__ = ["Actor", "Link", "StateUnavailable"]
 
 ITEMS_PER_STEP = 512
 REQUESTS_PER_STEP = 256
@@ -56,7 +56,7 @@ LOST_PER_LINE = 1000
 AWAY = "the state actor is away"
 
 
-class StateSilent(RuntimeError):
+class StateUnavailable(RuntimeError):
     """The state actor can't be asked."""
 
 
@@ -139,7 +139,7 @@ class Link:
             self._finding.cancel()
         for _, future in self._requests:
             if not future.done():
-                future.set_exception(StateSilent("the link to the state actor is closed"))
+                future.set_exception(StateUnavailable("the link to the state actor is closed"))
         self._requests.clear()
 
     def put(self, item: Item, *, flush: bool) -> None:
@@ -161,10 +161,10 @@ class Link:
         """Have one call admitted.
 
         Raises:
-            StateSilent: the actor is away, and the tier costs nothing; or the link is closed.
+            StateUnavailable: the actor is away, and the tier costs nothing; or the link is closed.
         """
         if self._closed or (not self._up and request.admission.local):
-            raise StateSilent(AWAY)
+            raise StateUnavailable(AWAY)
         future: asyncio.Future[StepAnswer] = asyncio.get_running_loop().create_future()
         self._requests.append((request, future))
         self._wake.set()
@@ -180,7 +180,7 @@ class Link:
         """Ask one question, beside the steps.
 
         Raises:
-            StateSilent: no answer.
+            StateUnavailable: no answer.
         """
         try:
             actor = await self._find_actor()
@@ -188,7 +188,7 @@ class Link:
                 return await actor.call(method, *args)
         except Exception as error:
             self._forget()
-            raise StateSilent(f"the state actor doesn't answer ({type(error).__name__})") from error
+            raise StateUnavailable(f"the state actor doesn't answer ({type(error).__name__})") from error
 
     async def hear(self) -> None:
         """Hear from the actor what the tiers' health is after all that it was told before; not for longer than a call
@@ -265,7 +265,7 @@ class Link:
             if reply is None:  # it decides by other limits
                 reply = await actor.call("step", step, limits)
         if not isinstance(reply, Reply) or len(reply.answers) != len(requests):
-            raise StateSilent("the state actor didn't answer what it was asked")
+            raise StateUnavailable("the state actor didn't answer what it was asked")
         self._number += step.works
         return reply
 
@@ -288,7 +288,7 @@ class Link:
             if future.done():
                 continue
             if request.admission.local:
-                future.set_exception(StateSilent(AWAY))
+                future.set_exception(StateUnavailable(AWAY))
             else:
                 self._requests.appendleft((request, future))
 
@@ -301,7 +301,7 @@ class Link:
     def _note_lost(self, item: Item) -> None:
         """Count it, and log the first of many: a line for each would fill the disk that the actor may wait for."""
         if self._lost % LOST_PER_LINE == 0:
-            too_many = StateSilent(f"over {ITEMS_MAX} items wait")
+            too_many = StateUnavailable(f"over {ITEMS_MAX} items wait")
             log_error("state_item_lost", too_many, item=type(item).__name__, lost_before=self._lost)
         self._lost += 1
 

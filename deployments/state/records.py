@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployments.state.kept_answers import KeptItem
+from deployments.state.idempotent_answers import KeptItem
 from reliability.admission.admit import AdmissionConfig, AdmissionRequest, Grant, Rejection
 from reliability.admission.breaker import Phase
 from reliability.admission.events import Charge, Progress, Settlement

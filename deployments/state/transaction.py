@@ -2,7 +2,7 @@
 
     state before ──items──▶ ──requests──▶ state after    (and every event that changed something in the journal)
 
-The batch holds the state on its way; the actor takes it over only after the commit, so a disk that fails changes
+The transaction holds the state on its way; the actor takes it over only after the commit, so a disk that fails changes
 nothing, neither on it nor in memory.
 
 Three things from outside are bounded here, since a step that can't be written would be sent again for ever: a count of
@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from deployments.state.idempotent_answers import KeptItem
 from deployments.state.incident_record import IncidentKind, record
 from deployments.state.journal import UNWRITABLE, Journal
-from deployments.state.kept_answers import KeptItem
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
     AnswerItem,
@@ -38,7 +38,7 @@ from reliability.admission.breaker import Change
 from reliability.admission.events import Admit, Begin, Charge, Event, Progress, Settlement
 from reliability.types import Usage, Verdict
 
-__all__ = ["Batch"]
+__all__ = ["Transaction"]
 
 LOG = logging.getLogger("ray.serve")
 NS_PER_S = 1_000_000_000
@@ -46,7 +46,7 @@ NOTHING_SPENT = Usage()
 TOKENS_MAX = 10**12  # of one call: beyond it a tier's count is nonsense, and SQLite's integers end
 
 
-class Batch:
+class Transaction:
     """The transition of one step. `turns` collects what goes into the windows of sessions, which aren't journalled."""
 
     def __init__(self, state: AdmissionState, config: AdmissionConfig, journal: Journal, now_ns: int) -> None:

@@ -39,7 +39,7 @@ from typing import Any
 
 from deployments.running.folder import base_folder
 from deployments.running.own_folder import make_own
-from deployments.state.link import Actor, StateSilent
+from deployments.state.link import Actor, StateUnavailable
 from deployments.state.peer import Foreigner, refuse_foreigner
 from deployments.state.records import Reply, StateLimits, Step
 from deployments.telemetry import log_error
@@ -146,7 +146,7 @@ class SocketActor:
         """Call as the protocol says.
 
         Raises:
-            StateSilent: the step failed; the message says by what.
+            StateUnavailable: the step failed; the message says by what.
             OSError, EOFError: the actor is gone, or another user's process is in its place.
         """
         if method != "step":
@@ -159,7 +159,7 @@ class SocketActor:
         if answer.refused:
             return await self._call_through_ray(ValueError(answer.refused), args)
         if answer.failed:
-            raise StateSilent(answer.failed)
+            raise StateUnavailable(answer.failed)
         return answer.reply
 
     async def _call_through_ray(self, error: Exception, args: tuple[Any, ...]) -> Any:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 
-from deployments.state.kept_answers import KeptItem
+from deployments.state.idempotent_answers import KeptItem
 from deployments.state.records import AnswerItem, Item, ReportItem, SettlementItem, TurnItem
 
 __all__ = ["ITEMS_MAX", "WaitingItems"]

@@ -12,7 +12,7 @@ import pytest
 from deployments.config import AppConfig
 from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State
-from deployments.state.link import StateSilent
+from deployments.state.link import StateUnavailable
 from deployments.state.records import Query, StateLimits, TurnItem
 from reliability.admission.admit import AdmissionRequest, Grant, RejectedBy, Rejection
 from reliability.loops import Turn
@@ -168,7 +168,7 @@ def test_charges_reach_hour_and_session(tmp_path):
         near.away = True
         await asyncio.sleep(5)
         port = request(state)
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await port.admit(ask())
         port.charge(Usage(prompt_tokens=40, completion_tokens=2))
         port.finish(done().report, (), None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deployments.state import link as links
-from deployments.state.link import CALL_S, Link, StateSilent
+from deployments.state.link import CALL_S, Link, StateUnavailable
 from deployments.state.records import Query, TurnItem
 from reliability.admission.admit import Grant
 from reliability.admission.events import Charge
@@ -148,12 +148,12 @@ def test_a_wait_is_no_longer_than_a_call(tmp_path):
         await near.link.admit(ask())
         near.open.clear()
         began_s = loop.time()
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await near.link.admit(ask())
         assert loop.time() - began_s <= CALL_S + 0.1
         assert not near.link.up
         began_s = loop.time()
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await near.link.admit(ask())
         assert loop.time() == began_s
         near.open.set()
@@ -213,7 +213,7 @@ def test_one_search_at_a_time(tmp_path):
 
         link = Link(find, LIMITS)
         await link.start(0.1)
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await link.admit(ask())
         assert asyncio.get_running_loop().time() <= CALL_S + 1
         paid = asyncio.create_task(link.admit(ask(local=False)))
@@ -293,7 +293,7 @@ def test_closing_hands_over_what_is_left(tmp_path):
             assert near.actor.report(None, name) is not None
         assert near.actor.session("k", "s")["requests"] == 2
         for local in (True, False):
-            with pytest.raises(StateSilent):
+            with pytest.raises(StateUnavailable):
                 await near.link.admit(ask(local=local))
 
     run(main())
@@ -329,7 +329,7 @@ def test_closing_a_link_that_is_down_ends(tmp_path, caplog):
         paid = asyncio.create_task(near.link.admit(ask(local=False)))
         await asyncio.sleep(10)
         await near.link.close()
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await paid
         assert asyncio.get_running_loop().time() < 10 + 2 * CALL_S
 
@@ -386,7 +386,7 @@ def test_an_actor_that_answers_nonsense_is_no_actor(tmp_path):
         near = Mad(tmp_path)
         await near.link.start(1.0)
         near.link.put(Charge(key="k", session="s", tokens=3), flush=True)
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await near.link.admit(ask())
         near.mad = False
         await asyncio.sleep(1)
