@@ -5,37 +5,30 @@
     - autoscaling_policy: {policy_function: deployments.memory.autoscaling:MemoryCappedPolicy}
 
 Serve makes one instance in its controller and calls it ten times a second with the state of all deployments that have
-an `autoscaling_config`. It must never block there (the controller stands still meanwhile) and never raise (Serve then
-stops updating the application). So a daemon thread asks the monitors, once a second, and leaves their reports in a
-cell; a call reads the cell and computes. An error of the computation is logged and leaves every tier as it is.
+an `autoscaling_config`. A call must never block (the controller stands still) and never raise (Serve then stops
+updating the application). So a daemon thread asks the monitors once a second and leaves their reports in a cell; a call
+reads the cell and computes, in 0.1 ms. An error of the computation is logged and leaves every tier as it is.
 
     demand     Serve's default policy, times its scaling factors; the highest of the last `hold_s`, so that a lull
-               doesn't throw away a model that took a minute to load. That is the hysteresis of the
-               demand: the `downscale_delay_s` of the deployments is short (`deployments/app.py`),
-               so that a cap takes effect fast. The last replica of a tier that may scale to zero is
-               let go by `tiers.NAME.idle_s` alone
-    cap        `reliability.memory.replicas.replicas_that_fit`: bytes x replicas of all tiers in the sum of the nodes'
-               budgets, minimums first, then priority; and no more of a tier than the nodes hold one by one, since half
-               a model on each of two nodes is none
-    level      that of the nodes where the tier has replicas, the worst of them; of all nodes where it has none.
-               At warn it doesn't grow, at critical it shrinks to its minimum, and without a fresh reading from every
-               one of those nodes it doesn't grow
+               doesn't throw away a model that took a minute to load. The `downscale_delay_s` of the deployments is
+               short (`deployments/app.py`), so that a cap takes effect fast. The last replica of a tier that may scale
+               to zero goes by `tiers.NAME.idle_s` alone
+    cap        `replica_caps.py`: bytes x replicas of all tiers in the sum of the nodes' budgets, minimums first, then
+               priority; and no more of a tier than the nodes hold one by one
+    level      the worst of the nodes where the tier has replicas, or of all nodes where it has none. At warn the tier
+               doesn't grow, at critical it shrinks to its minimum, and without a fresh reading from each of those
+               nodes it doesn't grow
 
-Tiers that run elsewhere (`hosted`) get Serve's demand, as does a deployment that is no tier. What
-is refused is logged with the reason, at most twice a minute and tier, by the controller, and given
-to the monitors for `/ready`.
+Tiers that run elsewhere (`hosted`) get Serve's demand, as does a deployment that is no tier. What is refused is logged
+with the reason, at most twice a minute and tier, and given to the monitors for `/ready`.
 
-Serve turns what a policy returns into `current + factor * (returned - current)`. A cap must come
-out of that unchanged, so the policy applies the factor to the demand itself and then returns what
-the factor turns into the cap.
+Serve turns what a policy returns into `current + factor * (returned - current)`. A cap must come out of that unchanged,
+so the policy applies the factor to the demand itself and returns what the factor turns into the cap.
 
-A call takes 0.1 ms of CPU with three nodes and four tiers (2026-11-22, 2 vCPU AMD EPYC Linux).
+The leases hold what this policy can't: Serve bypasses it when it starts a tier that is scaled to zero, waits
+`downscale_delay_s` before a cut, and never goes below `min_replicas`.
 
-What this policy can't hold, the leases do: Serve passes it by when it starts a tier that is scaled
-to zero, waits `downscale_delay_s` before a cut, and never goes below `min_replicas`.
-
-Serve pickles this module by value and what it imports by name: `deployments` must be importable in the controller, as
-it must for the application itself.
+Serve pickles this module by value and what it imports by name: `deployments` must be importable in the controller.
 """
 
 from __future__ import annotations
@@ -82,8 +75,10 @@ class Seen:
 
 @dataclass
 class Cell:
-    """What the thread and the policy share; each field is written by one of them. The thread holds no reference to the
-    policy, so that a policy that Serve drops is collected and ends its thread."""
+    """What the thread and the policy share; each field is written by one of them.
+
+    The thread holds no reference to the policy, so that a policy that Serve drops is collected and ends its thread.
+    """
 
     app: str
     stop: threading.Event = field(default_factory=threading.Event)
@@ -102,8 +97,7 @@ class MemoryCappedPolicy:
         self._failed = ""
 
     def __call__(self, contexts: Mapping[Any, Any]) -> tuple[dict[Any, float], dict[Any, dict[str, Any]]]:
-        """Return the number of replicas of each deployment. Takes well under a millisecond, never
-        raises."""
+        """Return the number of replicas of each deployment. Never raises."""
         try:
             return self._decide(contexts), {}
         except Exception as error:
@@ -178,8 +172,7 @@ class HeldDemand:
 
 
 def apply_factors(context: Any, demand: float) -> int:
-    """Return what Serve would make of this demand, before its bounds. `context`: Serve's
-    AutoscalingContext."""
+    """Return what Serve would make of this demand, before its bounds. `context`: Serve's AutoscalingContext."""
     current = int(context.current_num_replicas)
     if current == 0:
         return math.ceil(demand)
@@ -208,8 +201,7 @@ def keep_newest(reports: list[NodeReport]) -> tuple[NodeReport, ...]:
 
 
 def _poll(cell: Cell) -> None:
-    """Poll the monitors, on the thread: all that waits is here. It survives everything but its
-    stop; what it can't see grows old."""
+    """Poll the monitors, on the thread, until it is stopped. What it can't see grows old."""
     troubled = ""
     while not cell.stop.is_set():
         try:

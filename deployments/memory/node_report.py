@@ -9,7 +9,7 @@ from typing import Any
 from deployments.memory.plan import TierNeed
 from reliability.memory.pressure import Level
 
-__all__ = ["Holder", "NodeReport", "Transition"]
+__all__ = ["Holder", "NodeReport", "NodeState", "Transition"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,21 +25,27 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
-    """A node's move between levels, with what was known at that moment. `id` is unique for ever: whoever writes
-    transitions down drops one that it has. `age_s`: how long ago it was, when the report was made."""
+class NodeState:
+    """What a reading says of a node, and who holds its memory. `source`: what decided its level."""
 
-    id: str
     node: str
     host: str
-    before: Level
-    after: Level
     source: str
     values: Mapping[str, float]
     total_bytes: int | None
     available_bytes: int | None
     budget_bytes: int | None
     held: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition(NodeState):
+    """A node's move between levels. `id` is unique for ever, so a reader can drop one that it has; `age_s` is as of the
+    report."""
+
+    id: str
+    before: Level
+    after: Level
     age_s: float = 0.0
 
     def snapshot(self) -> dict[str, Any]:
@@ -61,26 +67,17 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReport:
-    """All of it. `fresh_s`: for how long from now the level may be believed; 0: it is unknown.
-    `pid`: the monitor's own process. `epoch` names one incarnation of the monitor, `started_unix_s`
-    tells which of two monitors of a node is the newer one. `needs` and `caps` are what was last
-    brought by a view and by the policy; `caps` says per tier why it doesn't get what it wants."""
+class NodeReport(NodeState):
+    """What a monitor knows. `fresh_s`: for how long from now the level may be believed; 0: it is unknown. `epoch` names
+    one incarnation of the monitor, `started_unix_s` tells which of two monitors of a node is newer. `needs` and `caps`
+    are the last that a view and the policy brought; `caps` says per tier why it doesn't get what it wants."""
 
-    node: str
-    host: str
     pid: int
     epoch: str
     started_unix_s: float
     level: Level
-    source: str
     sustained_s: float
     fresh_s: float
-    values: Mapping[str, float]
-    total_bytes: int | None
-    available_bytes: int | None
-    budget_bytes: int | None
-    held: tuple[Holder, ...]
     waiting: tuple[Holder, ...]
     needs: tuple[TierNeed, ...]
     caps: Mapping[str, str]

@@ -2,7 +2,7 @@
 
 `build` makes one `MemoryPlan` of the configuration and binds it to every deployment, so that all replicas name the same
 actor. The digest of the settings stands in the name: after a redeploy with other settings a new monitor is started, and
-the old one goes when nobody asks it any more. The needs of the tiers don't: whoever calls a monitor brings them along.
+the old one ends when it isn't called any more. Callers bring the needs of the tiers along.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SHARE = MemoryPressureConfig.model_fields["budget_share"].default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorSettings:
-    """As `reliability.config.MemoryPressureConfig`; `budget_share` is None where it isn't set; `linger_s`: a monitor
-    that isn't asked for this long ends."""
+    """As `reliability.config.MemoryPressureConfig`; `budget_share` None: not set; `linger_s`: a monitor that isn't
+    called for so long ends."""
 
     sensor: str = "auto"
     budget_bytes: int | None = None
@@ -46,8 +46,8 @@ class MonitorSettings:
     linger_s: float = LINGER_S
 
     def budget_of(self, total_bytes: int | None, working_set_bytes: int | None = None) -> int | None:
-        """Return what all replicas of a node may hold together: the GPU's working set, where nothing is set. None:
-        nothing is known of the node."""
+        """Return what all replicas of a node may hold together; None: unknown. The GPU's working set, where nothing is
+        set."""
         if self.budget_bytes is not None:
             return self.budget_bytes
         if self.budget_share is None and working_set_bytes is not None:
@@ -86,15 +86,11 @@ def settings_of(config: MemoryPressureConfig) -> MonitorSettings | None:
     """Return the settings, or None where memory pressure is switched off."""
     if not config.enabled:
         return None
-    return MonitorSettings(
-        sensor=config.sensor,
-        budget_bytes=config.budget_bytes,
-        budget_share=config.budget_share if "budget_share" in config.model_fields_set else None,
-        poll_s=config.poll_s,
-        calm_s=config.calm_s,
-        stale_s=config.stale_s,
-        lease_s=config.lease_s,
-    )
+    share = config.budget_share if "budget_share" in config.model_fields_set else None
+    same = {
+        name: getattr(config, name) for name in ("sensor", "budget_bytes", "poll_s", "calm_s", "stale_s", "lease_s")
+    }
+    return MonitorSettings(budget_share=share, **same)
 
 
 def check_live(base: MemoryPressureConfig, changed: MemoryPressureConfig) -> None:

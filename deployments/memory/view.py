@@ -1,18 +1,16 @@
-"""MemoryView: what a Router replica knows of all nodes' memory, without asking anybody on the way of a request.
+"""MemoryView: what a Router replica knows of all nodes' memory, without asking on the way of a request.
 
-A background task polls the monitors every `poll_s` of theirs, all at once, each with a timeout;
-which monitors there are is looked up every few seconds. What comes back is turned into moments of
-this process's clock, so a reading ages by itself: a monitor that is dead, hung or on a node that is
-gone simply reports no more, and its node becomes unknown. Nobody ever waits for it.
+A background task polls the monitors every `poll_s`, all at once, each with a timeout; it looks up every few seconds
+which monitors there are. Reports are turned into moments of this process's clock, so a reading ages by itself: a
+monitor that is dead, hung or gone reports no more, and its node becomes unknown.
 
     level("fast")   the worst level of the nodes on which tier `fast` has replicas; of all nodes where it has none (a
                     tier that is scaled to zero may start anywhere) or where the tier isn't named
     transitions()   those that were not handed over before; each view hands each over once, so with several Router
-                    replicas the same `id` comes several times, and whoever writes them down keeps the first
+                    replicas the same `id` comes several times, and the journal keeps the first
     summary()       per node and tier, for `/ready`: levels, who waits for memory and why, which tiers are capped
 
-`ObservedLevel.decided_by` is the source that decided and the machine that it stands on. `level`
-takes 4 microseconds of CPU with three nodes (2026-11-22, 2 vCPU AMD EPYC Linux).
+`ObservedLevel.decided_by` is the source that decided and its machine.
 """
 
 from __future__ import annotations
@@ -74,12 +72,7 @@ class NodeView:
 class MemoryView:
     """One per Router replica. `app` is the Serve application's name. All methods belong to one event loop."""
 
-    def __init__(
-        self,
-        plan: MemoryPlan,
-        app: str,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
+    def __init__(self, plan: MemoryPlan, app: str, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._settings = plan.settings
         self._app = app
         self._needs = plan.needs
@@ -106,8 +99,7 @@ class MemoryView:
     # -- what is known: dictionary look-ups, nothing else --------------------------------------------------------
 
     def level(self, tier: str | None = None, now_ns: int | None = None) -> ObservedLevel:
-        """Return the level that counts for a tier, or for the whole cluster. Must be called in the
-        event loop."""
+        """Return the level that counts for a tier, or for the whole cluster. Must be called in the event loop."""
         self.start()
         now_ns = self._now_ns() if now_ns is None else now_ns
         homes = [view for view in self._nodes.values() if tier in {h.tier for h in view.report.held}]
@@ -125,7 +117,6 @@ class MemoryView:
         now_ns = self._now_ns()
         worst = self.level(now_ns=now_ns)
         reports = [view.report for view in self._nodes.values()]
-        waiting = {h.tier: h.why for report in reports for h in report.waiting}
         capped = find_refused_replicas(self._needs, [report.budget_bytes for report in reports])
         return {
             "level": worst.level.value,
@@ -134,7 +125,7 @@ class MemoryView:
             "nodes": {
                 f"{view.report.host} {view.report.node[:8]}": _show_node(view, now_ns) for view in self._nodes.values()
             },
-            "waiting": waiting,
+            "waiting": {holder.tier: holder.why for report in reports for holder in report.waiting},
             "capped": capped | {tier: why for report in reports for tier, why in report.caps.items()},
         }
 
@@ -170,8 +161,9 @@ class MemoryView:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 seen, report = await call_actor(handle.report.remote, epoch, seen, self._needs)
         except Exception as error:  # dead, restarting or hung: its node's reading ages to unknown, which `level` shows
-            starting = isinstance(error, TimeoutError) and name not in self._asked
-            if not starting:  # a process takes longer to start than a monitor to answer
+            if (
+                not isinstance(error, TimeoutError) or name in self._asked
+            ):  # a process takes longer to start than a monitor to answer
                 self._handles.pop(name, None)
             return
         self._take(name, seen, report)

@@ -33,9 +33,8 @@ _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "model_max_length", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A complete mlx-lm model folder and where it came from. `sha256` is that of the GGUF
-    file that it was converted from, else None. `weight_bytes`: in memory (`precision.py`).
-    """
+    """A complete mlx-lm model folder and where it came from. `sha256` is that of the GGUF file that it was converted
+    from, else None. `weight_bytes`: in memory (`precision.py`)."""
 
     path: Path
     source: str
@@ -52,8 +51,7 @@ class Artifact:
 
 
 def resolve(source: ModelSource, *, cache_dir: Path | None = None, progress: bool = True, say: Say = quiet) -> Artifact:
-    """Return the model folder of `source`, prepared if need be. Blocks; raises only
-    `ModelUnavailable`."""
+    """Return the model folder of `source`, prepared if need be. Blocks; raises only `ModelUnavailable`."""
     try:
         cache_dir = cache_dir or store.default_cache_dir()
         if source.is_gguf:

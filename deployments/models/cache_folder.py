@@ -38,8 +38,7 @@ def quiet(_: str) -> None:
 
 
 def default_cache_dir() -> Path:
-    """Return where prepared things live when nobody says otherwise: the platform's folder for
-    caches."""
+    """Return where prepared things live when nobody says otherwise: the platform's folder for caches."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "mlx-stack-serve"
     # An empty XDG_CACHE_HOME counts as unset, as the XDG base directory specification asks.

@@ -40,8 +40,7 @@ _DISK_TIMES = 9
 
 
 def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
-    """Return the folder of the converted model, fetched and converted if need be; raises
-    `ModelUnavailable`."""
+    """Return the folder of the converted model, fetched and converted if need be; raises `ModelUnavailable`."""
     name = _name_folder(source)
     refuse_strangers(cache_dir / "models" / name)
     if (cache_dir / "models" / name).is_dir():

@@ -73,8 +73,7 @@ _BLOCK = re.compile(r"blk\.(\d+)\.([a-z_]+)\.(weight|bias)")
 @dataclass(frozen=True, slots=True)
 class _Architecture:
     """What differs between the architectures. `permuted`: rotary pairs are interleaved in the file. `biased`: the
-    tensors of a block that have a bias.
-    """
+    tensors of a block that have a bias."""
 
     model_class: str
     permuted: bool
@@ -247,8 +246,7 @@ def _dequantize(tensor: Any, heads: int) -> Iterator[Any]:
 
 
 def _rename_tensor(name: str, config: Mapping[str, Any]) -> tuple[str, int]:
-    """Return mlx-lm's name, and the number of heads whose rows must be put back in order (0:
-    none)."""
+    """Return mlx-lm's name, and the number of heads whose rows must be put back in order (0: none)."""
     if name in _TOP:
         return _TOP[name], 0
     architecture = _ARCHITECTURES[config["model_type"]]

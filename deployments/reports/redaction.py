@@ -19,8 +19,7 @@ _SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 def secret_headers(headers: Mapping[str, str]) -> list[str]:
-    """Return the values of headers whose names suggest credentials, each also without its scheme
-    (`Bearer`)."""
+    """Return the values of headers whose names suggest credentials, each also without its scheme (`Bearer`)."""
     values = [value for name, value in headers.items() if _SECRET_NAME.search(name)]
     return values + [value.rpartition(" ")[2] for value in values]
 

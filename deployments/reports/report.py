@@ -66,9 +66,8 @@ def _build_pressure_headers(run: Run) -> dict[str, str]:
 
 
 def loop_mark(run: Run) -> str:
-    """Say what was done about a loop: `broken` where the circuit broke, or an answer that repeated
-    itself was stopped; `nudged` where the model was shown a nudge; `detected` where it was too late
-    for either, since the text had left."""
+    """Say what was done about a loop: `broken` where the circuit broke, or an answer that repeated itself was stopped;
+    `nudged` where the model was shown a nudge; `detected` where it was too late for either, since the text had left."""
     if any(reason_of(a) is Reason.LOOP_DETECTED and a.flaw is not Flaw.LOOP for a in run.attempts):
         return "broken"
     if run.finish is None and run.refusal is None:
@@ -192,8 +191,7 @@ def _describe_usage(tier: str, reported: Usage, booked: Usage) -> str:
 
 
 def _describe_judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Describe why the auxiliary judge was asked, and by whom the advice came: None is the firm
-    note."""
+    """Describe why the auxiliary judge was asked, and by whom the advice came: None is the firm note."""
     case = advice.case
     return {
         "trouble": case.trouble.value,

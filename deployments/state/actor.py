@@ -1,21 +1,17 @@
 """SessionState: the one writer of what the Router replicas share. Budgets, breakers, retry budget, windows, incidents.
 
-The actor is plain and synchronous: each method is one transition from a complete state to a complete state. Ray calls
-them on one thread, and Routers on the actor's own node have a thread each (`unix_socket.py`); a lock lets in one at a
-time, so nothing here waits and nothing interleaves. The journal is the truth and the actor its cache: a step is
-committed before it is answered, and a new incarnation of the actor begins with a replay.
+Each method is one transition from a complete state to a complete state. Ray calls the actor on one thread, and each
+Router on its node has a thread of its own (`unix_socket.py`); a lock lets in one call at a time. The journal is the
+truth and the actor its cache: a step is committed before it is answered, and a new incarnation begins with a replay.
 
-Why a detached actor and not one of Serve's `deployment_actors`: recovery. Killed with -9, a deployment actor came back
-after 9 seconds (Serve looks every 10), a detached one with `max_restarts=-1` after 1 to 2; as long as it is away no
-call that costs money is let through. The price is that nobody else ends it, so it ends itself: a Router replica sends
-a heartbeat every second, and an actor that has heard nothing for `idle_exit_s` leaves (`_leave_when_idle`). A detached
-actor also keeps its old code when an app is deployed anew: its name carries the version, and the journal has one owner.
+The actor is detached and ends itself: a Router sends a heartbeat every second, and an actor that has heard nothing for
+`idle_exit_s` leaves. (Why it is detached: docs/decisions/060-detached-state-actor.md.) Its name carries the version,
+since it keeps its old code when an app is deployed anew.
 
-Limits come from the Router, since a `user_config` may change them while the server runs: a step names the digest of
-the limits that it means, and an actor that has others answers None, which asks for the same step with its limits. A
-step that does no work, a Router's heartbeat, is answered under whatever limits there are: during a roll-out Routers
-differ, and every change is written down. A new incarnation has none by name, since the journal holds what a replay
-needs and not the limits of loops, so its first step brings them, heartbeat or not.
+Limits come from the Router, since a `user_config` may change them while the server runs. A step names the digest of its
+limits; an actor that has others answers None, which asks for the same step with its limits. A step that does no work is
+answered under any limits: during a roll-out Routers differ, and every change is written down. A new incarnation has
+none by name, so its first step brings them.
 """
 
 from __future__ import annotations
@@ -71,13 +67,11 @@ TIDY_EVERY_NS = 10 * NS_PER_S
 SNAPSHOT_EVENTS = 4_000
 IDLE_EXIT_S = 60.0
 
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _one_at_a_time(method: F) -> F:
-    """Let in one call at a time: Ray calls on one thread, and each Router on this node has a thread of its own
-    (`unix_socket.py`)."""
+    """Let in one call at a time."""
 
     @functools.wraps(method)
     def call_alone(self: SessionState, *args: Any, **kwargs: Any) -> Any:
@@ -88,10 +82,8 @@ def _one_at_a_time(method: F) -> F:
 
 
 class SessionState(Watchable):
-    """The actor. `folder` holds the journal; `bounds` are those of the journal, `windows_max` of the loop windows.
-
-    `idle_exit_s` None: it stays, whoever speaks. `clock` is monotonic.
-    """
+    """The actor. `folder` holds the journal; `windows_max` bounds the loop windows; `clock` is monotonic. With
+    `idle_exit_s` None it stays."""
 
     def __init__(
         self,
@@ -111,7 +103,6 @@ class SessionState(Watchable):
         self._kept = KeptAnswers()
         self._conversations = Conversations(windows_max, int(bounds.session_ttl_s * NS_PER_S))
         self._journal, restored = open_journal(Path(folder) / JOURNAL, self._incarnation, bounds)
-        # What was replayed by holds until the first step brings limits; until then they have no name.
         self._digest, self._config, self._loops = "", restored.config, LoopConfig()
         # Wall time where this incarnation began, monotonic time from there on; never before the journal's last
         # moment. Where the machine sleeps, monotonic time stands still and wall time doesn't (`_now_ns`).
@@ -137,11 +128,11 @@ class SessionState(Watchable):
 
     @_one_at_a_time
     def step(self, step: Step, limits: StateLimits | None = None) -> Reply | None:
-        """Do one step; None where the limits aren't known that it means: it should come again with them.
+        """Do one step; None where its limits aren't known: it should come again with them.
 
         Raises:
-            Superseded: this actor is no longer the journal's owner, and will leave when it has been idle for a while.
-            sqlite3.Error: the disk; nothing was done.
+            Superseded: this actor no longer owns the journal, and will leave when it has been idle.
+            sqlite3.Error: the disk failed; nothing was done.
         """
         if step.config != self._digest and (step.works or not self._digest):
             if limits is None or limits.digest != step.config:
@@ -157,7 +148,7 @@ class SessionState(Watchable):
         answers: list[StepAnswer] = []
         requests: list[StepRequest] = []
 
-        def transition(transaction: Transaction) -> None:
+        def apply_step(transaction: Transaction) -> None:
             number, attempt, grants = self._journal.last_step(step.client)
             if (step.number, step.attempt) <= (number, attempt):
                 return  # an older attempt, come late: whoever sent it waits for a newer one
@@ -172,7 +163,7 @@ class SessionState(Watchable):
             self._journal.write_step(step.client, step.number, step.attempt, grants, transaction.now_s)
 
         self._steps += 1
-        for item in self._transit(transition).turns:
+        for item in self._transit(apply_step).turns:
             self._windows.take(item, self._loops)
         return [self._complete(answer, request) for answer, request in zip(answers, requests, strict=True)]
 
@@ -193,7 +184,7 @@ class SessionState(Watchable):
         return transaction
 
     def _find_session(self, request: StepRequest) -> StepRequest:
-        """Find the session of a request that names none. A step that comes again finds the same one, by its ticket."""
+        """Find the session of a request that names none. A step that comes again finds the same one."""
         if request.trail is None:
             return request
         asked = request.admission
@@ -201,7 +192,7 @@ class SessionState(Watchable):
         return replace(request, admission=replace(asked, session=session))
 
     def _hear_answers(self, client: str, items: Sequence[Item]) -> None:
-        """Hear what became of requests, before others are asked about: they may go on from there."""
+        """Note how requests ended, before later ones are asked about that may continue from there."""
         now_ns = self._now_ns()
         for item in items:
             if isinstance(item, KeptItem):
@@ -213,7 +204,7 @@ class SessionState(Watchable):
                 self._conversations.answer(item.key, session, item.ticket, item.answered, now_ns)
 
     def _complete(self, answer: StepAnswer, request: StepRequest) -> StepAnswer:
-        """Add what the request asks for beside the decision."""
+        """Add the window and the session where the request asks for them."""
         asked = request.admission
         window = self._windows.find(asked.key, asked.session, request.complete) if request.window else None
         session = None if request.trail is None else asked.session
@@ -237,7 +228,7 @@ class SessionState(Watchable):
 
     @_one_at_a_time
     def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
-        """Return the report of one request, or None. `key` None: whatever key it came with."""
+        """Return the report of one request, or None. `key` None: of any key."""
         self._last_call_s = time.monotonic()
         return self._journal.report(key, request_id)
 
@@ -249,8 +240,10 @@ class SessionState(Watchable):
 
     @_one_at_a_time
     def budget(self, key: str, session: str) -> dict[str, Any]:
-        """Return what one session has spent and reserved, and how full its windows are. What its open calls have
-        reported as used counts as spent: also those of a Router that has died, which stay open until they expire."""
+        """Return what one session has spent and reserved, and how full its windows are.
+
+        What its open calls have reported as used counts as spent, also where their Router has died.
+        """
         now_ns, ledger = self._now_ns(), self._state.budget
         known = session_of(ledger, self._config.budget.bounds, key, session, now_ns)
         full = loads(ledger, self._config.budget, key, session, now_ns)
@@ -269,7 +262,7 @@ class SessionState(Watchable):
 
     @_one_at_a_time
     def ask_kept(self, question: KeptQuestion) -> KeptReply:
-        """Say what has become of a request that is repeated, and hand it over where nobody answers it any more."""
+        """Say what has become of a repeated request; hand it over where no Router answers it any more."""
         self._last_call_s = time.monotonic()
         return self._kept.ask(question, self._now_ns())
 
@@ -297,7 +290,7 @@ class SessionState(Watchable):
 
     @_one_at_a_time
     def stats(self) -> dict[str, Any]:
-        """Describe what this actor holds: for tests, soaks and whoever wonders."""
+        """Describe what this actor holds: for tests and soaks."""
         return {
             "life": self._incarnation,
             "steps": self._steps,
@@ -337,13 +330,13 @@ class SessionState(Watchable):
     def _by_hand(
         self, event: replay.Event, order: str, *, tier: str | None = None, session: str = "", key: str = ""
     ) -> None:
-        def transition(transaction: Transaction) -> None:
+        def apply_order(transaction: Transaction) -> None:
             transaction.apply(event)
             transaction.note_operator(order, tier=tier, session=session, key=key)
             if session:
                 self._journal.forget_session(key, session)
 
-        self._transit(transition)
+        self._transit(apply_order)
         self._last_call_s = time.monotonic()
 
     # -- house -------------------------------------------------------------------------------------------------
@@ -365,13 +358,12 @@ class SessionState(Watchable):
         self._events = 0
 
     def _health(self) -> Mapping[str, Health]:
-        now_ns = self._now_ns()
-        return {tier: self._health_of(tier, now_ns) for tier in self._state.breakers}
-
-    def _health_of(self, tier: str, now_ns: int) -> Health:
-        breaker, phase = self._state.breakers[tier], admission.phase_of(self._state, tier, now_ns)
-        left_s = max(0, breaker.until_ns - now_ns) / NS_PER_S if phase is Phase.OPEN else 0.0
-        return Health(phase=phase, isolated=breaker.isolated, until_s=left_s)
+        now_ns, health = self._now_ns(), {}
+        for tier, breaker in self._state.breakers.items():
+            phase = admission.phase_of(self._state, tier, now_ns)
+            left_s = max(0, breaker.until_ns - now_ns) / NS_PER_S if phase is Phase.OPEN else 0.0
+            health[tier] = Health(phase=phase, isolated=breaker.isolated, until_s=left_s)
+        return health
 
     def _now_ns(self) -> int:
         now_ns = self._clock.now_ns()
@@ -380,7 +372,7 @@ class SessionState(Watchable):
         return self._start_ns + now_ns
 
     def _leave_when_idle(self, idle_exit_s: float) -> None:
-        """On a thread of its own: it reads one number and touches nothing of the state."""
+        """End the actor when no Router has spoken for so long. Runs on a thread that reads one number."""
         while True:
             idle_s = time.monotonic() - self._last_call_s
             if idle_s >= idle_exit_s:

@@ -44,8 +44,7 @@ OWN_PARTS = frozenset({"arguments", "name", "tool_choice", "parallel_tool_calls"
 
 
 def cut(text: str, bytes_max: int) -> str:
-    """Return the beginning of `text` that fits into so many bytes of JSON, with a mark where
-    something is missing."""
+    """Return the beginning of `text` that fits into so many bytes of JSON, with a mark where something is missing."""
     start = join_surrogates(text[:bytes_max])
     if len(text) <= bytes_max and _count_bytes(start) <= bytes_max:
         return start
@@ -117,8 +116,7 @@ class Shown:
         return f"undeclared ({len(name)} characters)"
 
     def path(self, path: str) -> str:
-        """Show a JSON pointer; parts that neither this server nor the client's schemas wrote are
-        `*`."""
+        """Show a JSON pointer; parts that neither this server nor the client's schemas wrote are `*`."""
         if self.keep_text:
             return cut(path, PATH_BYTES_MAX)
         parts = path.split("/", PATH_PARTS_MAX)

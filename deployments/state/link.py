@@ -3,49 +3,51 @@
     items (what has happened) ────┐
     requests (what wants to run) ─┴▶ one step at a time ──▶ actor ──▶ answers
 
-At most one step is on its way; what comes up meanwhile goes with the next one. A lone call makes two steps: its
-admission request, and its settlement together with its report; a busy server far fewer.
+At most one step is on its way; what comes up meanwhile goes with the next one.
 
 UP      steps are answered. A request waits for its step.
 DOWN    the last step failed. Requests of local tiers fail at once (`StateUnavailable`): the call runs without a grant.
-        Those of paid tiers wait for the actor to come back, as long as their caller has patience. Items wait. The same
-        items are sent again under the same number, every `RETRY_S`, until they are answered; see
-        `deployments.state.records`.
+        Those of paid tiers wait for the actor, until their caller gives up. Items wait. The same items are sent again
+        under the same number, every `RETRY_S`, until they are answered (`records.py`).
 CLOSED  what was left has been sent once more; every request fails.
 
-Who owns it: the Router replica's event loop. The actor is found by its name and made where it is missing.
+The Router's event loop owns the link. The actor is found by its name and made where it is missing. Where more than
+`ITEMS_MAX` items wait, kept answers go first, then reports and turns, then settlements (a grant that isn't settled
+expires at its last reported use), then charges and incidents; of each kind the oldest.
 
-What must never happen: an item that is applied twice, one that is lost while this process lives (beyond
-`ITEMS_MAX`, which the log reports: `deployments.state.waiting_items`), a request that waits for an actor that is known
-to be away although its tier costs nothing.
+Invariants: no item is applied twice, overtakes another, or is lost while this process lives, except beyond `ITEMS_MAX`,
+which the log reports; no request of a local tier waits for an actor that is known to be away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
+from deployments.state.idempotent_answers import KeptItem
 from deployments.state.records import (
+    AnswerItem,
     Health,
     Item,
     Reply,
+    ReportItem,
     SettlementItem,
     StateLimits,
     Step,
     StepAnswer,
     StepRequest,
+    TurnItem,
 )
-from deployments.state.waiting_items import ITEMS_MAX, WaitingItems
 from deployments.telemetry import log_error, log_info
 from reliability.admission.admit import Grant
 from reliability.admission.events import Progress, Settlement
 from reliability.types import Usage, Verdict
 
-__all__ = ["Actor", "Link", "StateUnavailable"]
+__all__ = ["Actor", "Link", "StateUnavailable", "WaitingItems"]
 
 ITEMS_PER_STEP = 512
 REQUESTS_PER_STEP = 256
@@ -54,6 +56,10 @@ RETRY_S = 0.25
 HEARTBEAT_S = 1.0
 LOST_PER_LINE = 1000
 AWAY = "the state actor is away"
+ITEMS_MAX = 20_000
+# Who gives way, first to last; what is in no group gives way last.
+GROUPS: tuple[tuple[type, ...], ...] = ((KeptItem,), (ReportItem, TurnItem, AnswerItem), (SettlementItem,))
+GROUP_OF = {kind: at for at, kinds in enumerate(GROUPS) for kind in kinds}
 
 
 class StateUnavailable(RuntimeError):
@@ -61,7 +67,7 @@ class StateUnavailable(RuntimeError):
 
 
 class Actor(Protocol):
-    """The actor's methods as the link calls them: a Ray handle in the server, something nearer in tests."""
+    """The actor's methods as the link calls them: a Ray handle in the server, a local object in tests."""
 
     def call(self, method: str, *args: Any) -> Awaitable[Any]:
         """Call one method."""
@@ -70,6 +76,38 @@ class Actor(Protocol):
     def close(self) -> None:
         """Let go of it: nothing more will be asked of it."""
         ...
+
+
+class WaitingItems:
+    """What waits for the actor, in the order in which it came. Each kind has a queue of numbers of its own, so that no
+    search is needed for what gives way, however long the actor is away."""
+
+    def __init__(self, most: int = ITEMS_MAX) -> None:
+        self._most = most
+        self._items: OrderedDict[int, Item] = OrderedDict()
+        self._groups: tuple[deque[int], ...] = tuple(deque() for _ in range(len(GROUPS) + 1))
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: Item) -> Item | None:
+        """Put an item behind all others; return what gave way to it, which may be itself."""
+        self._number += 1
+        self._items[self._number] = item
+        self._groups[GROUP_OF.get(type(item), -1)].append(self._number)
+        if len(self._items) <= self._most:
+            return None
+        return self._items.pop(next(group for group in self._groups if group).popleft())
+
+    def take(self, count: int) -> tuple[Item, ...]:
+        """Take out the `count` oldest, or all where there are fewer."""
+        return tuple(self._take_oldest() for _ in range(min(count, len(self._items))))
+
+    def _take_oldest(self) -> Item:
+        _, item = self._items.popitem(last=False)
+        self._groups[GROUP_OF.get(type(item), -1)].popleft()  # the oldest of all is the oldest of its group
+        return item
 
 
 class Link:
@@ -113,8 +151,7 @@ class Link:
         return len(self._items) + len(self._progress) + len(self._in_flight)
 
     async def start(self, wait_s: float) -> None:
-        """Begin, and wait for the first answered step, `wait_s` at most: to make an actor takes longer than any call to
-        it may. Must run on the Router's event loop."""
+        """Begin, and wait `wait_s` at most for the first answered step. Must run on the event loop of the Router."""
         if self._pump is None:
             self._pump = asyncio.create_task(self._run())
         self._wake.set()
@@ -152,17 +189,13 @@ class Link:
             self._wake.set()
 
     def progress(self, item: Progress) -> None:
-        """Hand over what a running call has used so far, soon. Only the newest of each grant is kept, so that an
-        actor that is away for long costs no more memory than there are calls."""
+        """Hand over what a running call has used so far. Only the newest of each grant is kept."""
         self._progress[item.grant_id] = item
         self._wake.set()
 
     async def admit(self, request: StepRequest) -> StepAnswer:
-        """Have one call admitted.
-
-        Raises:
-            StateUnavailable: the actor is away, and the tier costs nothing; or the link is closed.
-        """
+        """Have one call admitted. Raises StateUnavailable: the actor is away and the tier is local, or the link is
+        closed."""
         if self._closed or (not self._up and request.admission.local):
             raise StateUnavailable(AWAY)
         future: asyncio.Future[StepAnswer] = asyncio.get_running_loop().create_future()
@@ -177,11 +210,7 @@ class Link:
             raise
 
     async def call(self, method: str, *args: Any) -> Any:
-        """Ask one question, beside the steps.
-
-        Raises:
-            StateUnavailable: no answer.
-        """
+        """Ask one question, outside of the steps. Raises StateUnavailable: no answer."""
         try:
             actor = await self._find_actor()
             async with asyncio.timeout(CALL_S):
@@ -191,8 +220,7 @@ class Link:
             raise StateUnavailable(f"the state actor doesn't answer ({type(error).__name__})") from error
 
     async def hear(self) -> None:
-        """Hear from the actor what the tiers' health is after all that it was told before; not for longer than a call
-        may take."""
+        """Wait, for one call's time at most, until the tiers' health covers all that was sent before."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CALL_S):
                 for _ in range(2):  # the first answer may have been on its way already
@@ -215,7 +243,7 @@ class Link:
                 self._wake.set()
 
     async def _send(self) -> None:
-        """Send one step, or several while more has come up that is not to wait."""
+        """Send one step, or several while more has come up that can't wait."""
         while True:
             self._wake.clear()
             if not self._attempt:
@@ -277,7 +305,7 @@ class Link:
                 self._settle_unused(request, answer)
 
     def _settle_unused(self, request: StepRequest, answer: StepAnswer) -> None:
-        """Settle a grant that nobody will use."""
+        """Settle a grant that will never be used."""
         if isinstance(answer.decision, Grant):
             unused = Settlement(answer.decision.id, Verdict.IGNORED, Usage())
             self.put(SettlementItem(settlement=unused, key=request.admission.key), flush=True)
@@ -321,7 +349,7 @@ class Link:
         self._hand_back(waiting)
 
     async def _find_actor(self) -> Actor:
-        """Return the actor. A search that takes too long goes on, and whoever asks next waits for the same one."""
+        """Return the actor. A search that takes too long goes on, and the next caller waits for the same one."""
         if self._actor is None:
             finding = self._finding = self._finding or asyncio.ensure_future(self._find())
             try:

@@ -114,8 +114,7 @@ class StepRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAnswer:
-    """What was decided on one request, the window where it was asked for, and the session where it was searched
-    for."""
+    """What was decided on one request, the window where it was asked for, and the session where it was searched for."""
 
     decision: Grant | Rejection
     window: Window | None = None

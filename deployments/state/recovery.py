@@ -40,8 +40,7 @@ def refuse_parts(path: Path) -> None:
 
 
 def _layout(path: Path) -> str:
-    """Read what an older version has written about its journals; of what can't be read, nothing: see
-    `open_journal`."""
+    """Read what an older version has written about its journals; of what can't be read, nothing: see `open_journal`."""
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             row = db.execute("SELECT value FROM meta WHERE name = 'layout'").fetchone()

@@ -1,15 +1,12 @@
-"""The sensor for macOS, from the kernel's own calls. Not run here: written from Apple's headers, tested with fakes.
+"""The sensor for macOS, from the kernel's own calls. Written from Apple's headers and tested with fakes, not run.
 
-    macos_level     sysctl `kern.memorystatus_vm_pressure_level`: 1 normal, 2 warn, 4 critical (readable by anybody;
-                    hidden from `sysctl -a`). `vm.memory_pressure_level`, which is often quoted, does not exist.
+    macos_level     sysctl `kern.memorystatus_vm_pressure_level`: 1 normal, 2 warn, 4 critical (hidden from `sysctl -a`;
+                    the often quoted `vm.memory_pressure_level` does not exist)
     swap_out_mb     MB per second, from `swapouts` of `host_statistics64(HOST_VM_INFO64)`
 
-How much memory is free is no source here: a healthy Mac keeps little of it free, and the kernel's own level knows what
-its compressor can still do. The level has the kernel's hysteresis in it.
-
-`wake_by` opens libdispatch's memory-pressure source. It fires on transitions only and may come later than the level
-itself, so it only wakes the poll loop early; the level is polled all the same. Its handler runs on a thread of
-libdispatch's and must stay referenced for as long as the process lives, as must the source.
+Free memory is no source: a healthy Mac keeps little of it, and the kernel's level, which has its own hysteresis, knows
+what the compressor can still do. `wake_by` opens libdispatch's memory-pressure source, which fires on transitions and
+may come later than the level; so it only wakes the poll loop early. Handler and source must stay referenced.
 """
 
 from __future__ import annotations
@@ -48,7 +45,7 @@ class Kernel(Protocol):
         """Read the total, and what is available."""
         ...
 
-    def on_pressure(self, handler: Callable[[], None]) -> bool:
+    def on_pressure(self, handler: Callable[[], object]) -> bool:
         """Call `handler` at each transition of the pressure. False: that can't be had."""
         ...
 
@@ -80,7 +77,7 @@ class MacosSensor:
             problem="" if known is not None else f"sysctl {LEVEL} says {level}",
         )
 
-    def wake_by(self, wake: Callable[[], None]) -> bool:
+    def wake_by(self, wake: Callable[[], object]) -> bool:
         """Implement the protocol."""
         return self._kernel.on_pressure(wake)
 
@@ -90,10 +87,8 @@ class _VmStatistics64(ctypes.Structure):
 
     _fields_ = (
         ("pages", ctypes.c_uint32 * 4),  # free, active, inactive, wire
-        (
-            "events",
-            ctypes.c_uint64 * 9,
-        ),  # zero_fill, reactivations, pageins, pageouts, faults, cow, lookups, hits, purges
+        # zero_fill, reactivations, pageins, pageouts, faults, cow, lookups, hits, purges
+        ("events", ctypes.c_uint64 * 9),
         ("more_pages", ctypes.c_uint32 * 2),  # purgeable, speculative
         ("decompressions", ctypes.c_uint64),
         ("compressions", ctypes.c_uint64),
@@ -135,7 +130,7 @@ class SystemKernel:
         memory = psutil.virtual_memory()
         return memory.total, memory.available
 
-    def on_pressure(self, handler: Callable[[], None]) -> bool:
+    def on_pressure(self, handler: Callable[[], object]) -> bool:
         """Implement the protocol."""
         lib = self._lib
         kind = ctypes.c_char.in_dll(lib, "_dispatch_source_type_memorypressure")
