@@ -87,9 +87,7 @@ def settings_of(config: MemoryPressureConfig) -> MonitorSettings | None:
     if not config.enabled:
         return None
     share = config.budget_share if "budget_share" in config.model_fields_set else None
-    same = {
-        name: getattr(config, name) for name in ("sensor", "budget_bytes", "poll_s", "calm_s", "stale_s", "lease_s")
-    }
+    same = config.model_dump(include={"sensor", "budget_bytes", "poll_s", "calm_s", "stale_s", "lease_s"})
     return MonitorSettings(budget_share=share, **same)
 
 

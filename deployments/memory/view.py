@@ -161,9 +161,8 @@ class MemoryView:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 seen, report = await call_actor(handle.report.remote, epoch, seen, self._needs)
         except Exception as error:  # dead, restarting or hung: its node's reading ages to unknown, which `level` shows
-            if (
-                not isinstance(error, TimeoutError) or name in self._asked
-            ):  # a process takes longer to start than a monitor to answer
+            # A process takes longer to start than a monitor to answer.
+            if not isinstance(error, TimeoutError) or name in self._asked:
                 self._handles.pop(name, None)
             return
         self._take(name, seen, report)

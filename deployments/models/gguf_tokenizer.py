@@ -1,11 +1,9 @@
 """The tokenizer of a GGUF file, rebuilt with the `tokenizers` library.
 
-A GGUF's metadata holds the vocabulary, the merges, the kind of every token and the *name* of the
-pre-tokenizer; the rules behind that name are written out below. Only byte-level BPE is taken, and only
-pre-tokenizers that are known here: a wrong split gives a model that works a little worse and never says so.
-
-The class is written as `PreTrainedTokenizerFast`: under other names transformers rebuilds the tokenizer by
-rules of its own and ignores part of `tokenizer.json`.
+A GGUF's metadata holds the vocabulary, the merges, the kind of every token and the *name* of the pre-tokenizer, whose
+rules are written out below. Only byte-level BPE with a known pre-tokenizer is taken: a wrong split gives a model that
+works a little worse and never says so. The class is written as `PreTrainedTokenizerFast`: under other names
+transformers rebuilds the tokenizer by rules of its own and ignores part of `tokenizer.json`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Models of the Hugging Face hub: listed by its own client, and kept in its own cache.
 
-A hub that doesn't answer is no reason to refuse a model that was fetched before: the download then
-looks in the cache alone. The large files are fetched by ranges (`hub_files.py`), so that what has arrived is kept.
+Where the hub doesn't answer, a model that was fetched before still serves: the cache alone is searched. The large files
+are fetched by ranges (`hub_files.py`), so that what has arrived is kept.
 """
 
 from __future__ import annotations
@@ -25,29 +25,18 @@ from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavail
 
 __all__ = ["fetch_file", "fetch_snapshot", "find_complete", "find_progress", "find_snapshot"]
 
-# What mlx-lm itself fetches of a repository: weights and what describes them, not every format that
-# one offers.
-_HF_FILES = [
-    "*.json",
-    "model*.safetensors",
-    "*.py",
-    "tokenizer.model",
-    "*.tiktoken",
-    "*.txt",
-    "*.jsonl",
-    "*.jinja",
-]
+# What mlx-lm itself fetches of a repository: weights and what describes them, not every format.
+_HF_FILES = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "*.tiktoken", "*.txt", "*.jsonl", "*.jinja"]
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HF_ANSWER_S = 10.0  # for the hub's first answer; then its client's own timeouts per read apply
 
 
 def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
-    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be. Other processes can read
-    how far it is (`find_progress`). Of a commit that was fetched to its end the hub isn't asked again: a tier that
-    wakes waits for no network. `progress`: with a bar, on a terminal.
+    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be.
 
-    Raises:
-        ModelUnavailable: it can't be had.
+    Other processes can read how far it is (`find_progress`). The hub isn't asked again about a commit that is complete:
+    a
+    tier that wakes waits for no network. `progress`: with a bar, on a terminal. Raises ModelUnavailable.
     """
     name = _name_fetch(source)
     done = cache_dir / "models" / f".{name}.complete"
@@ -69,11 +58,7 @@ def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say:
 
 
 def fetch_file(source: ModelSource, *, progress: bool, say: Say) -> Path:
-    """Return one file of a repository, in the hub's cache, downloaded if need be.
-
-    Raises:
-        ModelUnavailable: it can't be had.
-    """
+    """Return one file of a repository, in the hub's cache, downloaded if need be. Raises ModelUnavailable."""
     silence = _fetch_large(source, progress=progress, say=say)
     client = _import_client()
     try:
@@ -86,7 +71,7 @@ def fetch_file(source: ModelSource, *, progress: bool, say: Say) -> Path:
 
 
 def find_progress(source: ModelSource, cache_dir: Path) -> downloads.Progress | None:
-    """Find how far some process of this machine is with a snapshot; None where none fetches it and none has failed."""
+    """Find how far a process of this machine is with a snapshot; None where none runs and none has failed."""
     return downloads.read_progress(cache_dir, _name_fetch(source))
 
 
@@ -151,7 +136,7 @@ def _check_disk(source: ModelSource, folder: Path, needed_bytes: int) -> None:
 
 
 def _list_large(source: ModelSource, info: Any) -> Iterator[HubFile]:
-    """List the files of the source with a sha256 that the hub names; the client's own fetch has the others."""
+    """List the files of the source with a sha256; the client's own fetch has the others."""
     client = _import_client()
     for one in info.siblings or ():
         fits = any(fnmatch.fnmatchcase(one.rfilename, pattern) for pattern in _HF_FILES)
@@ -161,11 +146,7 @@ def _list_large(source: ModelSource, info: Any) -> Iterator[HubFile]:
 
 
 def find_snapshot(source: ModelSource) -> Path:
-    """Return the folder of a repository's snapshot in the hub's cache. Asks nobody.
-
-    Raises:
-        ModelUnavailable: it isn't there.
-    """
+    """Return the folder of a snapshot in the hub's cache, without asking the hub. Raises ModelUnavailable."""
     return _load_snapshot(source, FileNotFoundError(source.name))
 
 
@@ -178,15 +159,11 @@ def _import_client() -> ModuleType:
 
 
 def _load_snapshot(source: ModelSource, silence: Exception | None) -> Path:
-    """Let the hub's client find or fetch a snapshot. `silence`: why the hub isn't asked; what was
-    fetched before still serves."""
+    """Let the hub's client find or fetch a snapshot. `silence`: why the hub isn't asked."""
     client = _import_client()
     try:
         folder = client.snapshot_download(
-            source.name,
-            revision=source.revision,
-            allow_patterns=_HF_FILES,
-            local_files_only=silence is not None,
+            source.name, revision=source.revision, allow_patterns=_HF_FILES, local_files_only=silence is not None
         )
     except Exception as error:
         raise ModelUnavailable(_explain_unreachable(source, silence or error), again=True) from error
@@ -194,11 +171,10 @@ def _load_snapshot(source: ModelSource, silence: Exception | None) -> Path:
 
 
 def _ask_hub(source: ModelSource) -> Any:
-    """Ask the hub what the repository has: its answer, or the error where it doesn't answer. What it answers may be a
-    refusal.
+    """Ask the hub what the repository has: its answer, or the error where it doesn't answer.
 
-    Done before the download, since the download's own first request waits without end for a silent
-    hub.
+    Done before the download, whose own first request waits without end for a silent hub. Raises ModelUnavailable where
+    the hub refuses.
     """
     client = _import_client()
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError

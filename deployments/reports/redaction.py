@@ -1,8 +1,8 @@
 """Secrets never leave in a message: not even when an upstream sends them back to us in its own error.
 
-`Redactor` knows the secrets of one tier exactly and the common forms of keys roughly (an upstream may echo
-another key than ours, or half of it behind asterisks). It works on whole texts, before they are cut to a
-length: a cut through a key would leave a piece that no longer looks like one.
+`Redactor` knows the secrets of one tier exactly and the common forms of keys roughly (an upstream may echo another key,
+or half of it behind asterisks). It works on whole texts, before they are cut to a length: a cut through a key would
+leave a piece that no longer looks like one.
 """
 
 from __future__ import annotations

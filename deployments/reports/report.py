@@ -1,7 +1,8 @@
-"""What a request's journey looks like to the client: headers before the body, the same facts after it.
+"""What a request's journey looks like to others: headers before the body, the report after it, and how it stands now.
 
 The headers go out before the outcome of a stream is known, so the last chunk of a stream carries the whole report as
-the extension field `mlx_stack`, and `GET /v1/reliability/requests/{id}` serves it later.
+the extension field `mlx_stack`, and `GET /v1/reliability/requests/{id}` serves it later. `describe_running` is for a
+page that is looked at: the request itself does nothing for it. None of them has a word of the conversation.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from reliability.memory.pressure import Level
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import Attempt, Flaw, Reason, Usage
 
-__all__ = ["report_headers", "report_of", "session_header", "usage_json"]
+__all__ = ["describe_running", "report_headers", "report_of", "session_header", "usage_json"]
 
-NS_PER_MS = 1_000_000
+NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
+BYTES_A_TOKEN = 4
 UNCHECKED_MAX = 8
 NOTE_CHARS_MAX = 300
 # The header names the threshold that is passed; how full each window is stands in the report.
@@ -34,12 +36,12 @@ LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 
 def report_headers(run: Run) -> dict[str, str]:
-    """Build the `X-MLX-Stack-*` headers as far as the request has come. `Retries` counts every call
-    beyond the first."""
-    retries = _count_retries(run)
+    """Build the `X-MLX-Stack-*` headers as far as the request has come. `Retries` counts every call beyond the
+    first."""
+    attempts = sum(1 for a in run.attempts if a.ran) + _is_running(run)
     headers = session_header(run) | {
-        "X-MLX-Stack-Retries": str(retries),
-        "X-MLX-Stack-Attempts": str(_count_attempts(run)),
+        "X-MLX-Stack-Retries": str(_count_retries(run)),
+        "X-MLX-Stack-Attempts": str(attempts),
     }
     if run.tier is not None:
         headers["X-MLX-Stack-Tier"] = run.tier
@@ -52,12 +54,6 @@ def report_headers(run: Run) -> dict[str, str]:
     repaired = repairs_of(run)
     if repaired:
         headers["X-MLX-Stack-Repaired"] = ", ".join(repaired)
-    return headers | _build_pressure_headers(run)
-
-
-def _build_pressure_headers(run: Run) -> dict[str, str]:
-    """Build the headers of what is running short: the budget, the memory."""
-    headers: dict[str, str] = {}
     if run.warnings:
         headers["X-MLX-Stack-Budget-Warning"] = f"{WARN_PERCENT}%"
     if run.level in LEVEL_WORDS:
@@ -66,24 +62,27 @@ def _build_pressure_headers(run: Run) -> dict[str, str]:
 
 
 def loop_mark(run: Run) -> str:
-    """Say what was done about a loop: `broken` where the circuit broke, or an answer that repeated itself was stopped;
-    `nudged` where the model was shown a nudge; `detected` where it was too late for either, since the text had left."""
+    """Return what was done about a loop: `broken`, `nudged` or `detected`.
+
+    `broken`: the circuit broke, or an answer that repeated itself was stopped. `nudged`: the model was shown a nudge.
+    `detected`: it was too late for either, since the text had left.
+    """
     if any(reason_of(a) is Reason.LOOP_DETECTED and a.flaw is not Flaw.LOOP for a in run.attempts):
         return "broken"
-    if run.finish is None and run.refusal is None:
+    if _is_running(run):
         return "nudged"  # by the attempt that is running
     first = next((i for i, a in enumerate(run.attempts) if a.flaw is Flaw.LOOP), len(run.attempts))
     return "nudged" if any(a.ran for a in run.attempts[first + 1 :]) else "detected"
 
 
 def repairs_of(run: Run) -> list[str]:
-    """List the kinds of repairs on the calls that were delivered, each once."""
+    """List the kinds of repairs on the delivered calls, each once."""
     delivered = run.judged if run.finish is not None else None
     return sorted({repair.kind.value for repair in delivered.repairs}) if delivered else []
 
 
 def is_continued(run: Run) -> bool:
-    """Tell whether the answer's text is of more than one attempt."""
+    """Return whether the text of the answer comes from more than one attempt."""
     return any(attempt.seam is not None and attempt.text_out for attempt in run.attempts)
 
 
@@ -92,18 +91,15 @@ def session_header(run: Run) -> dict[str, str]:
     return {"X-MLX-Stack-Session": run.request.session_id}
 
 
+def _is_running(run: Run) -> bool:
+    return run.finish is None and run.refusal is None
+
+
 def _count_retries(run: Run) -> int:
-    """Count the retries so far: while an attempt runs it isn't in the record yet, so the ones
-    before it are all extra calls."""
-    if run.finish is None and run.refusal is None:
+    """Count the retries so far. A running attempt isn't in the record yet, so those before it are extra calls."""
+    if _is_running(run):
         return sum(1 for a in run.attempts if a.ran)
     return run.retries
-
-
-def _count_attempts(run: Run) -> int:
-    """Count the calls to tiers that really ran, the one that is running included."""
-    running = run.finish is None and run.refusal is None
-    return sum(1 for a in run.attempts if a.ran) + running
 
 
 def report_of(
@@ -114,10 +110,11 @@ def report_of(
     total_ns: int = 0,
     prices: Mapping[str, Price] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Build the whole report, JSON-ready. No prompt and no secret; a detail may quote some words of
-    a bad call, for the request's own client. `started_ns`: when its first byte came; `total_ns`: from there to its end.
+    """Build the whole report, JSON-ready. No prompt and no secret; a detail may quote some words of a bad call.
 
-    `overhead_ms` is what this server took beside its attempts on tiers: parsing, admission, waits between attempts.
+    `started_ns`: when its first byte came; `total_ns`: from there to its end. `overhead_ms` is what this server took
+    next
+    to its attempts on tiers: parsing, admission, waits between attempts.
     """
     escalation = run.escalation
     attempts = [_describe_attempt(a, prices, started_ns) for a in run.attempts]
@@ -150,8 +147,7 @@ def report_of(
 
 
 def _write_notes(run: Run) -> list[str]:
-    """Write what had no effect, what was done less strictly than it was asked for, what of the
-    arguments was not checked, which tiers' counts were not believed, and what was computed anew."""
+    """Write what had no effect, was done less strictly, wasn't checked, wasn't believed, or was computed anew."""
     finish = [*run.finish.notes, *_list_unchecked(run)] if run.finish is not None else []
     return [
         *run.notes,
@@ -168,8 +164,7 @@ def _write_lost(tier: str, lost: LostPrefix) -> str:
 
 
 def _list_unchecked(run: Run) -> list[str]:
-    """List what the schemas of the called tools, and of the text, demand and the server has not checked; and why the
-    text has another form than `response_format` asks for."""
+    """List what the schemas demand that was not checked, and why the text has another form than `response_format`."""
     called = {call.name for call in run.judged.calls} if run.judged is not None else set()
     found: list[str] = []
     for tool in run.expected.toolbox.tools:
@@ -191,7 +186,7 @@ def _describe_usage(tier: str, reported: Usage, booked: Usage) -> str:
 
 
 def _describe_judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Describe why the auxiliary judge was asked, and by whom the advice came: None is the firm note."""
+    """Describe why the auxiliary judge was asked, and who gave the advice: None is the firm note."""
     case = advice.case
     return {
         "trouble": case.trouble.value,
@@ -244,3 +239,38 @@ def usage_json(usage: Usage) -> dict[str, Any]:
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
+
+
+def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
+    """Describe one running request; `now_ns` is of its deadline's clock.
+
+    `writing`: the first token is there. `tokens`: the tier's count of its answer so far, or an estimate where it counts
+    at
+    the end.
+    """
+    last = run.attempts[-1] if run.attempts else None
+    met = (last.fault or last.flaw) if last is not None else None
+    reading = run.reading
+    started_ns = run.deadline_ns - int(run.request.timeout_s * NS_PER_S)
+    elapsed_ns = max(0, now_ns - started_ns)
+    return {
+        "request_id": run.request.request_id,
+        "session": run.request.session_id,
+        "key": run.key,
+        "tier": run.tier,
+        "started_at": run.chain[0],
+        "at": now_s - elapsed_ns / NS_PER_S,
+        "elapsed_ms": elapsed_ns // NS_PER_MS,
+        "attempts": len(run.attempts),
+        "met": met.value if met is not None else None,
+        "writing": reading is not None and reading.ttft_ns is not None and reading.end is None,
+        "tokens": _count_tokens(run),
+    }
+
+
+def _count_tokens(run: Run) -> int:
+    reading = run.reading
+    if reading is None or reading.ttft_ns is None:
+        return 0
+    counted = reading.spending.counted
+    return counted.completion_tokens if counted is not None else reading.spending.written_bytes // BYTES_A_TOKEN

@@ -1,14 +1,11 @@
 """What an incident may show: every size has a bound, and the conversation's texts are left out.
 
-The texts that explain a failure are full of the conversation. A violation quotes the value that was
-refused, a loop its last result, an upstream's error the message that it choked on, and even a path
-or a tool's name may be the model's own words: a key that it made up, a sentence where a name
-belongs. So nothing is cut out of texts here; texts are left out, and what stays is made of closed
-sets: enum values, numbers, digests, and names that the client declared in its tools. The rest of a
-path becomes `*`, and of a name that nobody declared only its length is shown: it tells whether a
-model missed a name by a letter or wrote a paragraph there, and a length gives nothing away.
+The texts that explain a failure are full of the conversation: a violation quotes the refused value, a loop its last
+result, an upstream's error the message, and even a path or a tool's name may be the model's own words. So nothing is
+cut out of texts; texts are left out, and what stays are closed sets: enum values, numbers, digests, and names that the
+client declared in its tools. The rest of a path becomes `*`, and of an undeclared name only the length is shown.
 
-Sizes are bytes of JSON. A record is read by people and kept on disk, so it is cut, with a mark, and never refused.
+Sizes are bytes of JSON. A record is cut, with a mark, and never refused.
 """
 
 from __future__ import annotations
@@ -57,8 +54,7 @@ def _count_bytes(text: str) -> int:
 
 
 def to_plain_json(value: Any, depth: int = DEPTH_MAX) -> Any:
-    """Return `value` as bounded JSON: whatever can't be said in JSON becomes None, and what is too
-    long or too deep is cut."""
+    """Return `value` as bounded JSON: what JSON can't express becomes None, what is too long or too deep is cut."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -78,8 +74,8 @@ def to_plain_json(value: Any, depth: int = DEPTH_MAX) -> Any:
 
 
 def fit_evidence(evidence: Mapping[str, Any], bytes_max: int = EVIDENCE_BYTES_MAX) -> dict[str, Any]:
-    """Return `evidence` as bounded JSON. What doesn't fit any more is left out, the first entries
-    first in, and `cut` is set; entries that say nothing (None) are left out without a word."""
+    """Return `evidence` as bounded JSON. Entries that don't fit are left out, and `cut` is set; None is left out
+    silently."""
     out: dict[str, Any] = {}
     room = bytes_max - len(b'{"cut":true}')
     for name, value in evidence.items():
@@ -103,8 +99,7 @@ class Shown:
     keep_text: bool
 
     def text(self, text: str, bytes_max: int = TEXT_BYTES_MAX) -> str | None:
-        """Show a text of the conversation, or anything that may quote it; None where it may not be
-        shown or is empty."""
+        """Show a text that may quote the conversation; None where it may not be shown or is empty."""
         return cut(text, bytes_max) if self.keep_text and text else None
 
     def tool(self, name: str | None) -> str | None:

@@ -1,10 +1,7 @@
-"""The record of an incident: one flat JSON object of one shape, whoever made it; what doesn't apply is None.
+"""The record of an incident: one flat, bounded JSON object of one shape; None where a field doesn't apply.
 
-Breaker changes, memory transitions, an operator's acts, grants that nobody settled and a journal that was put aside are
-no part of a request: those who see them call `record`. What becomes of a request is reported by
-`deployments/reports/incidents.py`.
-
-What must never happen: a record without a bound.
+Breaker changes, memory transitions, an operator's orders, expired grants and a journal that was put aside belong to no
+request: their writers call `record`. What becomes of a request is reported by `deployments/reports/incidents.py`.
 """
 
 from __future__ import annotations
@@ -56,13 +53,11 @@ def record(
     evidence: Mapping[str, Any] | None = None,
     **facts: Any,
 ) -> dict[str, Any]:
-    """Build one record, bounded and JSON-ready. `at_s`: seconds since the epoch. `key`: the name of the API key, never
-    the key. `facts`: more of the fields that `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...).
+    """Build one record, bounded and JSON-ready. `evidence` is cut here; the caller decides whether it may be shown at
+    all.
 
-    `evidence` is cut to its bound here; whether it may be shown at all is the caller's to say.
-
-    Raises:
-        TypeError: a fact that no record has.
+    `at_s`: seconds since the epoch. `key`: the name of the API key, never the key. `facts`: more of the fields that
+    `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...). Raises TypeError for a fact that no record has.
     """
     unknown = facts.keys() - FACTS.keys()
     if unknown:

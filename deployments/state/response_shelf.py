@@ -1,15 +1,12 @@
-"""The shelf of the journal: responses that clients may go on from (`previous_response_id`), read again, or delete.
+"""The shelf of the journal: responses that clients may continue (`previous_response_id`), read again, or delete.
 
-    responses   one row each: its key, its session, the response that it goes on from, its input and itself, compressed
-
-Each row holds its own input and output only, so a conversation of n turns takes n rows and not their sum of sums; who
-needs all of it walks back along `previous`, a bounded piece at a time, since the state actor has others to answer.
+Each row holds its own input and output only, so a conversation of n turns takes n rows and not their sum of sums; all
+of it is read by walking back along `previous`, a bounded piece at a time.
 
 Bounds: `bytes_max` of all rows, `ttl_s` of each. Above `bytes_max`, the API key that holds the most loses its oldest
-rows, in the same transaction. What each key holds is known without a look at the rows: the state actor has one thread,
-and a write that reads 64 MiB of rows would hold up every request of every key.
-
-Invariant: no key sees a row of another, or pushes it out while it holds more.
+rows, in the same transaction. The bytes of each key are known without a look at the rows: a write that reads 64 MiB of
+rows would hold up every request of every key. Invariant: no key sees a row of another, or pushes it out while it holds
+more.
 """
 
 from __future__ import annotations
@@ -38,15 +35,14 @@ TRIM_SHARE = 4
 
 
 class ResponseShelf:
-    """The rows in the journal's file. Whoever writes does it inside of a step of the journal."""
+    """The rows in the journal's file. Writes happen inside of a step of the journal."""
 
     def __init__(self, db: sqlite3.Connection, *, bytes_max: int, ttl_s: float) -> None:
         self._db, self._bytes_max, self._ttl_s = db, bytes_max, ttl_s
         self._held: Counter[str] | None = None  # by key; None: to be counted, a transaction may have been taken back
 
     def write(self, response: KeptResponse) -> None:
-        """Keep one, and let the oldest go for it; the same one again replaces itself. One that alone is over the
-        bound isn't kept."""
+        """Keep one, and drop the oldest for it; the same one again replaces itself. One over the bound isn't kept."""
         held, self._held = self._count_bytes(), None
         old = self._db.execute(
             "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)", (response.key, response.id)
@@ -66,7 +62,7 @@ class ResponseShelf:
         return None if row is None else KeptResponse(*row)
 
     def walk(self, key: str, response_id: str) -> list[KeptResponse]:
-        """Walk back from one along `previous`, the newest first, until the beginning or as far as one call may."""
+        """Walk back from one along `previous`, the newest first, to the beginning or as far as one call may."""
         found: list[KeptResponse] = []
         name: str | None = response_id
         while name is not None and len(found) < WALK_ROWS:
@@ -90,12 +86,12 @@ class ResponseShelf:
         return done is not None
 
     def trim(self, now_s: float) -> None:
-        """Let go what is too old."""
+        """Delete what is too old."""
         self._held = None
         self._db.execute("DELETE FROM responses WHERE at_s < ?", (now_s - self._ttl_s,))
 
     def drop_share(self) -> bool:
-        """Let a share of the rows go, the oldest; return False where there are none."""
+        """Delete a share of the rows, the oldest; return False where there are none."""
         held, self._held = self._count_bytes(), None
         used = held.total()
         self._drop_oldest(held, used - -(-used // TRIM_SHARE))

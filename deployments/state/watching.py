@@ -1,15 +1,12 @@
-"""What is going on at this moment, for whoever looks: the part of the state actor that the journal doesn't hold.
+"""What is going on at this moment: the part of the state actor that the journal doesn't hold.
 
-    a page is open on Router A ──look──▶ actor ◀──share_running── Router B        while somebody looks, and only then
+    a page is open on Router A ──look──▶ actor ◀──share_running── Router B        while a page is open, and only then
                                            │
                    every step's reply says `watched`, so that B knows
 
-Somebody looks as long as the last `look` is less than `LOOK_S` ago. Until then no Router writes down what it runs, and
-the actor holds nothing: closed, it costs one comparison of two numbers a step.
-
-It is mixed into the actor (`actor.py`), whose journal it reads beside the lock (`history.py`).
-
-What must never happen: a row that outlives its Router: it is forgotten after `SHARE_S`.
+A page counts as open when the last `look` is less than `LOOK_S` ago. Otherwise no Router writes down what it runs, and
+a step costs one comparison of two numbers. It is mixed into the actor (`actor.py`), whose journal it reads outside of
+the lock (`history.py`). Invariant: a Router's rows are forgotten `SHARE_S` after it spoke last.
 """
 
 from __future__ import annotations
@@ -46,12 +43,11 @@ class Watchable:
 
     @property
     def watched(self) -> bool:
-        """Whether somebody looks."""
+        """Whether a page is open."""
         return time.monotonic() - self._looked_s < LOOK_S
 
     def look(self, client: str, after: int | None) -> dict[str, Any]:
-        """Return what the other Routers run, and the reports that came after the one of this id; None: no reports,
-        but the newest id."""
+        """Return what the other Routers run, and the reports after this id; None: no reports, but the newest id."""
         now_s = self._looked_s = self._last_call_s = time.monotonic()
         fresh = {name: rows for name, (at_s, rows) in self._shared.items() if now_s - at_s < SHARE_S}
         newest = self._open_history().ask(RequestQuery(after=after, limit=1 if after is None else 50))
@@ -88,8 +84,8 @@ class Watchable:
         return self._open_history().count_incidents(span)
 
     def find_keys(self, kind: str, name: str) -> list[str]:
-        """Return the API keys that have a "request" or a "session" of this name: both are named by clients. A session
-        may be in the ledger alone, where none of its requests has ended."""
+        """Return the API keys that have a "request" or a "session" of this name. A session whose requests are all
+        running is in the ledger alone."""
         self._last_call_s = time.monotonic()
         with self._lock:
             found = self._journal.find_keys(kind, name)
@@ -108,8 +104,7 @@ class Watchable:
             return self._journal.sign_outs.has(nonce, expires_s)
 
     def get_page_secret(self) -> str:
-        """Return what the control room's cookies are sealed with: made once, kept in the journal, which is its owner's
-        alone to read."""
+        """Return what the control room's cookies are sealed with: made once, and kept in the journal."""
         self._last_call_s = time.monotonic()
         with self._lock:
             return self._journal.read_page_secret()
