@@ -120,7 +120,12 @@ class MemoryCappedPolicy:
         wanted = {name: self._find_wanted(name, contexts[key], now_s) for name, key in keys.items()}
         now = {name: int(contexts[key].target_num_replicas) for name, key in keys.items()}
         fits = cap_replicas(needs, reports, wanted, now)
-        cell.caps = self._log_caps({name: fit.why for name, fit in fits.items() if fit.why})
+        cell.caps = {name: fit.why for name, fit in fits.items() if fit.why}
+        for name, why in cell.caps.items():
+            # The numbers in it change with the load: the monitors have the newest, the log has one in a while.
+            if now_s - self._logged_s.get(name, -math.inf) >= LOG_EVERY_S:
+                self._logged_s[name] = now_s
+                LOG.warning("memory_caps tier=%s why=%s", name, why)
         return {key: undo_factors(contexts[key], fits[name].replicas) for name, key in keys.items()}
 
     def _find_wanted(self, name: str, context: Any, now_s: float) -> int:
@@ -140,15 +145,6 @@ class MemoryCappedPolicy:
             threading.Thread(target=_poll, args=(self._cell,), name="memory-policy", daemon=True).start()
             weakref.finalize(self, self._cell.stop.set)
         return self._cell
-
-    def _log_caps(self, caps: dict[str, str]) -> dict[str, str]:
-        now_s = time.monotonic()
-        for name, why in caps.items():
-            # The numbers in it change with the load: the monitors have the newest, the log has one in a while.
-            if now_s - self._logged_s.get(name, -math.inf) >= LOG_EVERY_S:
-                self._logged_s[name] = now_s
-                LOG.warning("memory_caps tier=%s why=%s", name, why)
-        return caps
 
 
 class HeldDemand:

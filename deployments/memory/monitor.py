@@ -47,7 +47,6 @@ from reliability.memory import leases as ledger
 from reliability.memory.leases import Answer, Lease, Leases
 from reliability.memory.pressure import (
     Level,
-    LevelChange,
     Pressure,
     PressureConfig,
     level_at,
@@ -189,17 +188,14 @@ class MemoryPressure:
         # That a monitor has begun to know that all is well is no event.
         begun = change is not None and change.before is Level.UNKNOWN and not self._transitions
         if change is not None and not (begun and change.after is Level.NORMAL):
-            self._record(change, now_ns)
-
-    def _record(self, change: LevelChange, now_ns: int) -> None:
-        self._seen += 1
-        transition = Transition(
-            id=f"{self._epoch}:{self._seen}",
-            before=change.before,
-            after=change.after,
-            **self._describe_node(change.source, now_ns),
-        )
-        self._transitions.append((now_ns, transition))
+            self._seen += 1
+            transition = Transition(
+                id=f"{self._epoch}:{self._seen}",
+                before=change.before,
+                after=change.after,
+                **self._describe_node(change.source, now_ns),
+            )
+            self._transitions.append((now_ns, transition))
 
     def _budget_bytes(self) -> int | None:
         return self._settings.budget_of(self._sample.total_bytes, self._sample.working_set_bytes)

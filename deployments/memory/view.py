@@ -144,16 +144,15 @@ class MemoryView:
                 if looked_up_ns is None or self._now_ns() - looked_up_ns > LOOK_UP_EVERY_S * NS_PER_S:
                     looked_up_ns = self._now_ns()
                     async with asyncio.timeout(LOOK_UP_TIMEOUT_S):
-                        self._handles = await asyncio.to_thread(self._look_up)
+                        await asyncio.to_thread(nodes.here, self._app, self._settings)
+                        self._handles = await asyncio.to_thread(nodes.find, self._app, self._settings)
                 await asyncio.gather(*(self._ask(name, handle) for name, handle in list(self._handles.items())))
             except Exception as error:  # Ray's control service is away: what is known ages, and it is tried again
                 log_error("memory_view_blind", error)
-            self._forget_the_gone()
+            long_ago_ns = self._now_ns() - int(GONE_S * NS_PER_S)
+            self._nodes = {name: view for name, view in self._nodes.items() if view.fresh_until_ns > long_ago_ns}
+            self._asked = {name: asked for name, asked in self._asked.items() if name in self._nodes}
             await asyncio.sleep(self._settings.poll_s)
-
-    def _look_up(self) -> dict[str, Any]:
-        nodes.here(self._app, self._settings)
-        return nodes.find(self._app, self._settings)
 
     async def _ask(self, name: str, handle: Any) -> None:
         epoch, seen = self._asked.get(name, ("", 0))
@@ -179,11 +178,6 @@ class MemoryView:
             words = {"before": transition.before.value, "after": transition.after.value, "source": transition.source}
             log_info("memory_level", node=transition.host, **words)
         self._new.extend(report.transitions)
-
-    def _forget_the_gone(self) -> None:
-        long_ago_ns = self._now_ns() - int(GONE_S * NS_PER_S)
-        self._nodes = {name: view for name, view in self._nodes.items() if view.fresh_until_ns > long_ago_ns}
-        self._asked = {name: asked for name, asked in self._asked.items() if name in self._nodes}
 
 
 def _show_holder(report: NodeReport, holder: Holder, *, held: bool) -> dict[str, Any]:

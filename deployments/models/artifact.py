@@ -100,7 +100,7 @@ def _describe(folder: Path, source: ModelSource, *, revision: str | None = None,
         sha256=sha256,
         weight_bytes=grow_to_held(sum(file.stat().st_size for file in weights), config),
         quantization=_describe_quantization(config, folder),
-        context_tokens=_read_context(config) or _read_context(_text_config(config)),
+        context_tokens=_read_context(config) or _read_context(config.get("text_config")),
     )
 
 
@@ -114,7 +114,10 @@ def _read_config(folder: Path, source: ModelSource) -> Mapping[str, Any]:
     return config
 
 
-def _read_context(config: Mapping[str, Any]) -> int | None:
+def _read_context(config: Any) -> int | None:
+    """Read it from a config, or from the language model's part of one that describes other modalities too."""
+    if not isinstance(config, Mapping):
+        return None
     found = (config.get(name) for name in _CONTEXT_NAMES)
     return next((tokens for tokens in found if type(tokens) is int and tokens > 0), None)
 
@@ -128,9 +131,3 @@ def _describe_quantization(config: Mapping[str, Any], folder: Path) -> str | Non
     if facts.exists():
         return f"{stored} (from {json.loads(facts.read_text(encoding='utf-8'))['converted_from']})"
     return stored if held == stored else f"{stored}, held as {held}"
-
-
-def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the language model's part of a config that also describes other modalities."""
-    inner = config.get("text_config")
-    return inner if isinstance(inner, Mapping) else {}

@@ -57,7 +57,9 @@ def make_once(parent: Path, name: str, build: Callable[[Path], None], *, say: Sa
     refuse_strangers(final)  # who was there first?
     with _lock(parent / f".{name}.lock", say):
         if not final.is_dir():
-            _sweep(parent, name)
+            # What killed builders left: the lock is held, so no process is writing there.
+            for left in parent.glob(f".{glob.escape(name)}.part-*"):
+                shutil.rmtree(left, ignore_errors=True)
             _build(final, build)
     return final
 
@@ -104,12 +106,6 @@ def _build(final: Path, build: Callable[[Path], None]) -> None:
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-
-
-def _sweep(parent: Path, name: str) -> None:
-    """Remove what killed builders left. The lock is held, so no process is writing there."""
-    for left in parent.glob(f".{glob.escape(name)}.part-*"):
-        shutil.rmtree(left, ignore_errors=True)
 
 
 def _settle(folder: Path) -> None:

@@ -38,10 +38,11 @@ LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 def report_headers(run: Run) -> dict[str, str]:
     """Build the `X-MLX-Stack-*` headers as far as the request has come. `Retries` counts every call beyond the
     first."""
-    attempts = sum(1 for a in run.attempts if a.ran) + _is_running(run)
+    ran, running = sum(1 for a in run.attempts if a.ran), _is_running(run)
     headers = session_header(run) | {
-        "X-MLX-Stack-Retries": str(_count_retries(run)),
-        "X-MLX-Stack-Attempts": str(attempts),
+        # A running attempt isn't in the record yet, so those before it are extra calls.
+        "X-MLX-Stack-Retries": str(ran if running else run.retries),
+        "X-MLX-Stack-Attempts": str(ran + running),
     }
     if run.tier is not None:
         headers["X-MLX-Stack-Tier"] = run.tier
@@ -93,13 +94,6 @@ def session_header(run: Run) -> dict[str, str]:
 
 def _is_running(run: Run) -> bool:
     return run.finish is None and run.refusal is None
-
-
-def _count_retries(run: Run) -> int:
-    """Count the retries so far. A running attempt isn't in the record yet, so those before it are extra calls."""
-    if _is_running(run):
-        return sum(1 for a in run.attempts if a.ran)
-    return run.retries
 
 
 def report_of(

@@ -16,7 +16,6 @@ none by name, so its first step brings them.
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import threading
@@ -25,7 +24,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from deployments.collector import settle_collector
 from deployments.config import ConfigError
@@ -46,7 +45,7 @@ from deployments.state.records import (
 from deployments.state.recovery import JOURNAL, open_journal
 from deployments.state.transaction import Transaction
 from deployments.state.unix_socket import StepListener, find_socket_folder
-from deployments.state.watching import Watchable
+from deployments.state.watching import Watchable, one_at_a_time
 from deployments.state.windows import Windows
 from deployments.telemetry import MonotonicClock
 from reliability.admission import admit as admission
@@ -66,19 +65,6 @@ NS_PER_S = 1_000_000_000
 TIDY_EVERY_NS = 10 * NS_PER_S
 SNAPSHOT_EVENTS = 4_000
 IDLE_EXIT_S = 60.0
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _one_at_a_time(method: F) -> F:
-    """Let in one call at a time."""
-
-    @functools.wraps(method)
-    def call_alone(self: SessionState, *args: Any, **kwargs: Any) -> Any:
-        with self._lock:
-            return method(self, *args, **kwargs)
-
-    return cast(F, call_alone)
 
 
 class SessionState(Watchable):
@@ -120,13 +106,13 @@ class SessionState(Watchable):
 
     # -- steps -------------------------------------------------------------------------------------------------
 
-    @_one_at_a_time
+    @one_at_a_time
     def configure(self, limits: StateLimits) -> None:
         """Take these limits. They are written down with the state that they begin at."""
         self._write_snapshot(limits.digest, limits.admission)
         self._digest, self._config, self._loops = limits.digest, limits.admission, limits.loops
 
-    @_one_at_a_time
+    @one_at_a_time
     def step(self, step: Step, limits: StateLimits | None = None) -> Reply | None:
         """Do one step; None where its limits aren't known: it should come again with them.
 
@@ -141,7 +127,6 @@ class SessionState(Watchable):
         self._tidy()
         self._kept.hear(step.client, self._now_ns())
         answers = self._do(step) if step.works else []
-        self._last_call_s = time.monotonic()
         return Reply(answers=tuple(answers), health=self._health(), watched=self.watched)
 
     def _do(self, step: Step) -> list[StepAnswer]:
@@ -226,19 +211,17 @@ class SessionState(Watchable):
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    @_one_at_a_time
+    @one_at_a_time
     def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
         """Return the report of one request, or None. `key` None: of any key."""
-        self._last_call_s = time.monotonic()
         return self._journal.report(key, request_id)
 
-    @_one_at_a_time
+    @one_at_a_time
     def session(self, key: str | None, session: str) -> dict[str, Any] | None:
         """Return what one session has done, or None."""
-        self._last_call_s = time.monotonic()
         return self._journal.session(key, session)
 
-    @_one_at_a_time
+    @one_at_a_time
     def budget(self, key: str, session: str) -> dict[str, Any]:
         """Return what one session has spent and reserved, and how full its windows are.
 
@@ -255,40 +238,36 @@ class SessionState(Watchable):
             "windows": {each.window.value: {"tokens": each.tokens, "tokens_max": each.tokens_max} for each in full},
         }
 
-    @_one_at_a_time
+    @one_at_a_time
     def books(self, key: str, session: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
         """Return what one session has done, and its budget, both of the same moment."""
         return self.session(key, session), self.budget(key, session)
 
-    @_one_at_a_time
+    @one_at_a_time
     def ask_kept(self, question: KeptQuestion) -> KeptReply:
         """Say what has become of a repeated request; hand it over where no Router answers it any more."""
-        self._last_call_s = time.monotonic()
         return self._kept.ask(question, self._now_ns())
 
     # -- responses that clients go on from ---------------------------------------------------------------------
 
-    @_one_at_a_time
+    @one_at_a_time
     def keep_response(self, response: KeptResponse) -> None:
         """Keep a response. Sent again it changes nothing. Raises as `step`."""
         with self._journal.step() as journal:
             journal.shelf.write(response)
-        self._last_call_s = time.monotonic()
 
-    @_one_at_a_time
+    @one_at_a_time
     def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
         """Return a response and those that it goes on from, the newest first, as far as one call may."""
-        self._last_call_s = time.monotonic()
         return self._journal.shelf.walk(key, response_id)
 
-    @_one_at_a_time
+    @one_at_a_time
     def forget_response(self, key: str, response_id: str) -> bool:
         """Forget a response; False where there is none. Raises as `step`."""
-        self._last_call_s = time.monotonic()
         with self._journal.step() as journal:
             return journal.shelf.delete(key, response_id)
 
-    @_one_at_a_time
+    @one_at_a_time
     def stats(self) -> dict[str, Any]:
         """Describe what this actor holds: for tests and soaks."""
         return {
@@ -306,22 +285,22 @@ class SessionState(Watchable):
 
     # -- by hand -----------------------------------------------------------------------------------------------
 
-    @_one_at_a_time
+    @one_at_a_time
     def isolate(self, tier: str) -> None:
         """Keep all calls off a tier."""
         self._by_hand(Isolate(tier), "isolate", tier=tier)
 
-    @_one_at_a_time
+    @one_at_a_time
     def restore(self, tier: str) -> None:
         """Lift the hold."""
         self._by_hand(Restore(tier), "restore", tier=tier)
 
-    @_one_at_a_time
+    @one_at_a_time
     def close_breaker(self, tier: str) -> None:
         """Let calls to a tier through again at once."""
         self._by_hand(Close(tier), "close", tier=tier)
 
-    @_one_at_a_time
+    @one_at_a_time
     def reset(self, key: str, session: str) -> None:
         """Forget what a session has spent, and what it was answered."""
         self._by_hand(Reset(key, session), "reset", session=session, key=key)
@@ -337,7 +316,6 @@ class SessionState(Watchable):
                 self._journal.forget_session(key, session)
 
         self._transit(apply_order)
-        self._last_call_s = time.monotonic()
 
     # -- house -------------------------------------------------------------------------------------------------
 

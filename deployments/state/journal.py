@@ -167,7 +167,9 @@ class Journal:
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute(f"PRAGMA journal_size_limit={WAL_BYTES_MAX}")
         self._db.executescript(SCHEMA + SHELF_SCHEMA + HISTORY_SCHEMA + SIGN_OUT_SCHEMA)
-        self._check_pages()
+        # A damaged page would fail every later step that meets it: 1 ms for a MiB.
+        if (found := self._row("PRAGMA quick_check(1)")) != ("ok",):
+            raise sqlite3.DatabaseError(f"{self.path} is damaged: {found[0] if found else 'no answer'}")
         self._check_version()
         with self._transaction():
             self._set("owner", self.owner)
@@ -341,11 +343,6 @@ class Journal:
         ).rowcount
 
     # -- the file ----------------------------------------------------------------------------------------------
-
-    def _check_pages(self) -> None:
-        """Find a damaged page now, before a later step meets it. 1 ms for a MiB."""
-        if (found := self._row("PRAGMA quick_check(1)")) != ("ok",):
-            raise sqlite3.DatabaseError(f"{self.path} is damaged: {found[0] if found else 'no answer'}")
 
     def _check_version(self) -> None:
         version = self._meta("schema")

@@ -102,12 +102,12 @@ class WaitingItems:
 
     def take(self, count: int) -> tuple[Item, ...]:
         """Take out the `count` oldest, or all where there are fewer."""
-        return tuple(self._take_oldest() for _ in range(min(count, len(self._items))))
-
-    def _take_oldest(self) -> Item:
-        _, item = self._items.popitem(last=False)
-        self._groups[GROUP_OF.get(type(item), -1)].popleft()  # the oldest of all is the oldest of its group
-        return item
+        taken: list[Item] = []
+        while self._items and len(taken) < count:
+            _, item = self._items.popitem(last=False)
+            self._groups[GROUP_OF.get(type(item), -1)].popleft()  # the oldest of all is the oldest of its group
+            taken.append(item)
+        return tuple(taken)
 
 
 class Link:
@@ -247,7 +247,8 @@ class Link:
         while True:
             self._wake.clear()
             if not self._attempt:
-                self._in_flight = self._take_items()
+                progress, self._progress = tuple(self._progress.values()), {}
+                self._in_flight = (*progress, *self._items.take(ITEMS_PER_STEP))
             requests = self._take_requests()
             if self._requests or self._items or self._progress:
                 self._wake.set()  # more than this step may hold, or what came after the one that is sent again
@@ -258,17 +259,16 @@ class Link:
                 self._hand_back(requests)
                 raise
             self._in_flight, self._attempt = (), 0
-            self._mark_up()
+            if not self._up:
+                self._up = True
+                log_info("state_back", items_lost=self._lost)
+                self._lost = 0
             self._first_reply.set()
             self.health, self.watched = reply.health, reply.watched
             self._heard.set()
             self._deliver(requests, reply)
             if not self._wake.is_set():
                 return
-
-    def _take_items(self) -> tuple[Item, ...]:
-        progress, self._progress = tuple(self._progress.values()), {}
-        return (*progress, *self._items.take(ITEMS_PER_STEP))
 
     def _take_requests(self) -> list[tuple[StepRequest, asyncio.Future[StepAnswer]]]:
         taken: list[tuple[StepRequest, asyncio.Future[StepAnswer]]] = []
@@ -319,12 +319,6 @@ class Link:
                 future.set_exception(StateUnavailable(AWAY))
             else:
                 self._requests.appendleft((request, future))
-
-    def _mark_up(self) -> None:
-        if not self._up:
-            self._up = True
-            log_info("state_back", items_lost=self._lost)
-            self._lost = 0
 
     def _note_lost(self, item: Item) -> None:
         """Count it, and log the first of many: a line for each would fill the disk that the actor may wait for."""

@@ -62,7 +62,8 @@ class LinuxSensor:
 
     def read(self, now_ns: int) -> Sample:
         """Implement the protocol."""
-        total, available = _parse_meminfo(_read_text(self._proc / "meminfo"))
+        meminfo = _read_text(self._proc / "meminfo")
+        total, available = _find_bytes(meminfo, "MemTotal:"), _find_bytes(meminfo, "MemAvailable:")
         share = None if not total or available is None else 1 - available / total
         swapped = _find_number(_read_text(self._proc / "vmstat"), "pswpout")
         group_used = self._read_group_used()
@@ -134,18 +135,15 @@ def _find_limits(folders: list[Path], names: tuple[str, str, str]) -> list[_Cgro
     return found
 
 
-def _parse_meminfo(text: str) -> tuple[int | None, int | None]:
-    total, available = _find_number(text, "MemTotal:"), _find_number(text, "MemAvailable:")
-    return (None if total is None else total * 1024), (None if available is None else available * 1024)
+def _find_bytes(text: str, name: str) -> int | None:
+    return None if (kib := _find_number(text, name)) is None else kib * 1024
 
 
 def _find_number(text: str, name: str) -> int | None:
     """Find the number after `name` at the beginning of a line."""
-    at = 0 if text.startswith(f"{name} ") else text.find(f"\n{name} ") + 1
-    if at == 0 and not text.startswith(f"{name} "):
-        return None
-    words = text[at + len(name) : at + len(name) + 32].split(None, 1)
-    return int(words[0]) if words and words[0].isdigit() else None
+    _, found, rest = f"\n{text}".partition(f"\n{name} ")
+    words = rest[:32].split(None, 1)
+    return int(words[0]) if found and words and words[0].isdigit() else None
 
 
 def _parse_avg10(text: str) -> float | None:

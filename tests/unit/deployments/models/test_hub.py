@@ -78,7 +78,7 @@ from deployments.models import hub
 from deployments.models.presence import look
 from deployments.models.catalog import Choice
 source = parse_source(SOURCE)
-choice = Choice(source.text, '', 'behind')
+choice = Choice(source.text, '', 'background')
 print(look('standard', choice, cache_dir=Path(CACHE)).state)
 found = resolve(source, cache_dir=Path(CACHE), progress=False, say=lambda words: print(words, flush=True))
 print(found.revision, found.weight_bytes, look('standard', choice, cache_dir=Path(CACHE)).state)
