@@ -9,7 +9,7 @@ and the server runs without it. `pull` wants the model, so there it is one. With
 nothing is fetched behind the server.
 
 Before a fetch its size is said, and the time that it takes on a line of 10 MB/s. One that was cut off, by Ctrl-C too,
-continues where it was: what has arrived of a file of the hub is kept (`models/hub_files.py`), parts that have arrived
+continues where it was: what has arrived of a file of the hub is kept (`models/hub.py`), parts that have arrived
 are kept, and pip keeps a wheel that has arrived complete and, from version 25.1 on, takes up a broken connection where
 it broke.
 """

@@ -47,8 +47,7 @@ import ray
 from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy
 
 from deployments.memory import nodes
-from deployments.memory.node_report import NodeReport
-from deployments.memory.plan import TierNeed
+from deployments.memory.plan import NodeReport, TierNeed
 from deployments.memory.replica_caps import cap_replicas
 from deployments.running.actor_calls import call_actor
 

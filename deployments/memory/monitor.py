@@ -34,8 +34,7 @@ from typing import Any
 
 import ray
 
-from deployments.memory.node_report import Holder, NodeReport, Transition
-from deployments.memory.plan import MonitorSettings, TierNeed
+from deployments.memory.plan import Holder, MonitorSettings, NodeReport, TierNeed, Transition
 from deployments.memory.sensors.linux import LinuxSensor
 from deployments.memory.sensors.macos import MacosSensor
 from deployments.memory.sensors.process_footprint import count_held_bytes

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from deployments.memory.node_report import NodeReport
-from deployments.memory.plan import TierNeed
+from deployments.memory.plan import NodeReport, TierNeed
 from reliability.memory.pressure import Level
 from reliability.memory.replicas import Demand, Fit, replicas_that_fit
 

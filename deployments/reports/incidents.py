@@ -53,8 +53,7 @@ def incidents_of(
     """Write the records of one finished request, at most `RECORDS_MAX` of `RECORD_BYTES_MAX` bytes of JSON each.
 
     Where there are more, the first ones and the last one are kept, and the last one's evidence says how many were left
-    out.
-    `statuses`: of the tiers, by name, as far as they are known. `key`: the name of the API key.
+    out. `statuses`: of the tiers, by name, as far as they are known. `key`: the name of the API key.
     """
     writer = _Writer(run, at_s, key, statuses, Shown(run.expected.toolbox, keep_text))
     found = list(writer.write_all())

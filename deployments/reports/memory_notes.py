@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from deployments.memory.node_report import Transition
+from deployments.memory.plan import Transition
 from deployments.memory.view import MemoryView
 from deployments.state.incident_record import IncidentKind, record
 

@@ -107,8 +107,7 @@ def report_of(
     """Build the whole report, JSON-ready. No prompt and no secret; a detail may quote some words of a bad call.
 
     `started_ns`: when its first byte came; `total_ns`: from there to its end. `overhead_ms` is what this server took
-    next
-    to its attempts on tiers: parsing, admission, waits between attempts.
+    next to its attempts on tiers: parsing, admission, waits between attempts.
     """
     escalation = run.escalation
     attempts = [_describe_attempt(a, prices, started_ns) for a in run.attempts]
@@ -239,8 +238,7 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
     """Describe one running request; `now_ns` is of its deadline's clock.
 
     `writing`: the first token is there. `tokens`: the tier's count of its answer so far, or an estimate where it counts
-    at
-    the end.
+    at the end.
     """
     last = run.attempts[-1] if run.attempts else None
     met = (last.fault or last.flaw) if last is not None else None

@@ -112,8 +112,7 @@ class Restored:
     """What a journal holds: the state, and what it was decided by.
 
     `events`: how many were replayed on the snapshot. `at_ns`: the latest moment that is written. `put_aside`: the name
-    of
-    an unreadable journal that was in its place.
+    of an unreadable journal that was in its place.
     """
 
     digest: str = ""
