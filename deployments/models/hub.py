@@ -56,9 +56,8 @@ _HF_ANSWER_S = 10.0  # for the hub's first answer; then its client's own timeout
 def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
     """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be.
 
-    Other processes can read how far it is (`find_progress`). The hub isn't asked again about a commit that is complete:
-    a
-    tier that wakes waits for no network. `progress`: with a bar, on a terminal. Raises ModelUnavailable.
+    Other processes can read how far it is (`find_progress`). The hub isn't asked again about a commit that is complete,
+    so a tier that wakes waits for no network. `progress`: with a bar, on a terminal. Raises ModelUnavailable.
     """
     name = _name_fetch(source)
     done = cache_dir / "models" / f".{name}.complete"
