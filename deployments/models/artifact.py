@@ -70,8 +70,8 @@ def find_on_disk(source: ModelSource, *, cache_dir: Path | None = None) -> Artif
     try:
         if source.kind == "path":
             return _describe(_find_folder(source), source)
-        folder = hub.find_snapshot(source)
-        return _describe(folder, source, revision=folder.name)
+        snapshot = hub.find_complete(source)
+        return None if snapshot is None else _describe(snapshot, source, revision=snapshot.name)
     except ModelUnavailable:
         return None
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import cache_folder as store
-from deployments.models import downloads, gguf, gguf_tokenizer, hub
+from deployments.models import downloads, gguf, hub
 from deployments.models.cache_folder import Say
 from deployments.models.provenance import file_sha256
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable, parse_source
@@ -52,7 +52,7 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: 
 
     try:
         made = store.make_once(cache_dir / "models", name, build, say=say)
-    except (ModelUnavailable, FetchFailed, gguf.UnknownModel, gguf_tokenizer.UnknownTokenizer, OSError) as error:
+    except (ModelUnavailable, FetchFailed, gguf.UnknownModel, OSError) as error:
         downloads.note_failure(cache_dir, name, str(error))
         if isinstance(error, ModelUnavailable | OSError):
             raise

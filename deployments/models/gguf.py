@@ -33,7 +33,7 @@ from typing import Any
 from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, quiet
-from deployments.models.gguf_tokenizer import UnknownTokenizer, write_tokenizer
+from deployments.models.gguf_tokenizer import UnknownModel, write_tokenizer
 
 __all__ = [
     "CONVERTER",
@@ -86,10 +86,6 @@ _ARCHITECTURES = {
     "llama": _Architecture("LlamaForCausalLM", permuted=True, biased=()),
     "qwen2": _Architecture("Qwen2ForCausalLM", permuted=False, biased=_BIASED),
 }
-
-
-class UnknownModel(Exception):
-    """The GGUF holds something that this converter can't carry over faithfully."""
 
 
 def open_gguf(path: Path) -> Any:
@@ -185,7 +181,7 @@ def _refuse_malformed() -> Iterator[None]:
     """Make one error of all that the libraries raise for a file that isn't sound."""
     try:
         yield
-    except (UnknownModel, UnknownTokenizer, OSError):
+    except (UnknownModel, OSError):
         raise
     except Exception as error:  # they check little: a number or a text that is wrong raises where it is used
         why = " ".join(f"{type(error).__name__}: {error}".split())[:_REASON_CHARS_MAX]

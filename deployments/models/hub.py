@@ -44,7 +44,6 @@ __all__ = [
     "fetch_snapshot",
     "find_complete",
     "find_progress",
-    "find_snapshot",
 ]
 
 # What mlx-lm itself fetches of a repository: weights and what describes them, not every format.
@@ -98,14 +97,14 @@ def find_progress(source: ModelSource, cache_dir: Path) -> downloads.Progress | 
 
 def find_complete(source: ModelSource) -> Path | None:
     """Find the folder of a snapshot that has all its weights. Reads three small files, and asks no hub."""
-    repository = _locate_repository(source)
     try:
+        repository = _locate_repository(source)
         commit = source.revision or ""
         if not _COMMIT.fullmatch(commit):
             commit = (repository / "refs" / commit).read_text(encoding="ascii").strip()
         folder = repository / "snapshots" / commit
         return folder if (folder / "config.json").is_file() and _has_weights(folder) else None
-    except (OSError, ValueError):
+    except (ImportError, OSError, ValueError, KeyError, AttributeError):  # no client, no such file, or no index
         return None
 
 
@@ -164,11 +163,6 @@ def _list_large(source: ModelSource, info: Any) -> Iterator[HubFile]:
         if one.lfs is not None and (one.rfilename == source.file if source.file else fits):
             url = client.hf_hub_url(source.name, one.rfilename, revision=info.sha)
             yield HubFile(url=url, sha256=one.lfs.sha256, size_bytes=one.lfs.size)
-
-
-def find_snapshot(source: ModelSource) -> Path:
-    """Return the folder of a snapshot in the hub's cache, without asking the hub. Raises ModelUnavailable."""
-    return _load_snapshot(source, FileNotFoundError(source.name))
 
 
 def _import_client() -> ModuleType:
