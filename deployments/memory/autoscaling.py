@@ -58,10 +58,10 @@ ASK_EVERY_S = 1.0
 ASK_TIMEOUT_S = 2.0
 # A report of the monitors counts this long: a hung thread must not let anything grow.
 FRESH_S = 5.0
-HOLD_S = 300.0
-LOG_EVERY_S = 30.0
+_HOLD_S = 300.0
+_LOG_EVERY_S = 30.0
 # Serve rounds up: a cap of 2 that arithmetic makes 2.0000000001 would be 3.
-EPSILON = 1e-6
+_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Cell:
 class MemoryCappedPolicy:
     """An application-level policy of Ray Serve. `hold_s`: for how long a demand is remembered."""
 
-    def __init__(self, hold_s: float = HOLD_S) -> None:
+    def __init__(self, hold_s: float = _HOLD_S) -> None:
         self._hold = HeldDemand(hold_s)
         self._cell: Cell | None = None
         self._needs: tuple[TierNeed, ...] = ()
@@ -122,7 +122,7 @@ class MemoryCappedPolicy:
         cell.caps = {name: fit.why for name, fit in fits.items() if fit.why}
         for name, why in cell.caps.items():
             # The numbers in it change with the load: the monitors have the newest, the log has one in a while.
-            if now_s - self._logged_s.get(name, -math.inf) >= LOG_EVERY_S:
+            if now_s - self._logged_s.get(name, -math.inf) >= _LOG_EVERY_S:
                 self._logged_s[name] = now_s
                 LOG.warning("memory_caps tier=%s why=%s", name, why)
         return {key: undo_factors(contexts[key], fits[name].replicas) for name, key in keys.items()}
@@ -171,7 +171,7 @@ def apply_factors(context: Any, demand: float) -> int:
     current = int(context.current_num_replicas)
     if current == 0:
         return math.ceil(demand)
-    return math.ceil(current + _find_factor(context, demand - current) * (demand - current) - EPSILON)
+    return math.ceil(current + _find_factor(context, demand - current) * (demand - current) - _EPSILON)
 
 
 def undo_factors(context: Any, replicas: int) -> float:
@@ -179,7 +179,7 @@ def undo_factors(context: Any, replicas: int) -> float:
     current = int(context.current_num_replicas)
     if current in (0, replicas):
         return replicas
-    return float(current + (replicas - current - EPSILON) / _find_factor(context, replicas - current))
+    return float(current + (replicas - current - _EPSILON) / _find_factor(context, replicas - current))
 
 
 def _find_factor(context: Any, delta: float) -> float:

@@ -5,7 +5,7 @@
                       ─▶ not now: asked again, for as long as it takes
 
 A replica waits here in its constructor, where it must not raise (three times, and Serve gives the deployment up). After
-`BLIND_S` without an answer from any monitor the replica goes on without a grant, logs it, and its renewals tell the
+`_BLIND_S` without an answer from any monitor the replica goes on without a grant, logs it, and its renewals tell the
 next monitor.
 """
 
@@ -29,7 +29,7 @@ __all__ = ["ReplicaLease"]
 
 ASK_TIMEOUT_S = 5.0
 ASK_EVERY_S = 0.5
-BLIND_S = 30.0
+_BLIND_S = 30.0
 
 
 class ReplicaLease:
@@ -79,7 +79,7 @@ class ReplicaLease:
             try:
                 answer: Answer = await self._call("acquire", wanted_bytes)
             except Exception as error:
-                if time.monotonic() - answered_s > BLIND_S:
+                if time.monotonic() - answered_s > _BLIND_S:
                     log_error("memory_lease_blind", error, tier=self._tier, bytes=wanted_bytes)
                     return ""
             else:

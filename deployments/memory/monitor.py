@@ -57,7 +57,7 @@ __all__ = ["MemoryPressure", "make_sensor"]
 
 TRANSITIONS_MAX = 64
 # Every latch times out: a level that is only held, and not called for, is left after this.
-LATCH_S = 300.0
+_LATCH_S = 300.0
 
 
 class MemoryPressure:
@@ -69,7 +69,7 @@ class MemoryPressure:
         self._config = PressureConfig(
             sources=self._sensor.sources,
             calm_ns=_ns(settings.calm_s),
-            latch_ns=_ns(max(LATCH_S, settings.calm_s)),
+            latch_ns=_ns(max(_LATCH_S, settings.calm_s)),
             stale_ns=_ns(settings.stale_s),
         )
         self._node, restarted = _find_identity()

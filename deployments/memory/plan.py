@@ -34,7 +34,7 @@ __all__ = [
 
 NAMESPACE = "mlx-stack-serve"
 # Counts up whenever the actor's methods or its reports change, so that old and new code never meet in one actor.
-SCHEMA = 1
+SCHEMA = 2
 LINGER_S = 60.0
 SHARE = MemoryPressureConfig.model_fields["budget_share"].default
 

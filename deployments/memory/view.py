@@ -35,8 +35,8 @@ from reliability.memory.pressure import Level
 __all__ = ["MemoryView", "NodeView", "ObservedLevel"]
 
 ASK_TIMEOUT_S = 1.0
-LOOK_UP_EVERY_S = 5.0
-LOOK_UP_TIMEOUT_S = 10.0
+_LOOK_UP_EVERY_S = 5.0
+_LOOK_UP_TIMEOUT_S = 10.0
 # A node that has not reported for this long isn't mentioned any more.
 GONE_S = 60.0
 
@@ -140,9 +140,9 @@ class MemoryView:
         looked_up_ns = None
         while True:
             try:
-                if looked_up_ns is None or self._now_ns() - looked_up_ns > LOOK_UP_EVERY_S * NS_PER_S:
+                if looked_up_ns is None or self._now_ns() - looked_up_ns > _LOOK_UP_EVERY_S * NS_PER_S:
                     looked_up_ns = self._now_ns()
-                    async with asyncio.timeout(LOOK_UP_TIMEOUT_S):
+                    async with asyncio.timeout(_LOOK_UP_TIMEOUT_S):
                         await asyncio.to_thread(nodes.here, self._app, self._settings)
                         self._handles = await asyncio.to_thread(nodes.find, self._app, self._settings)
                 await asyncio.gather(*(self._ask(name, handle) for name, handle in list(self._handles.items())))

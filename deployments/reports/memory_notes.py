@@ -19,7 +19,7 @@ from deployments.state.incident_record import IncidentKind, record
 
 __all__ = ["ReplicaNotes", "note_memory"]
 
-NOTE_EVERY_S = 1.0
+_NOTE_EVERY_S = 1.0
 GONE_S = 20.0
 
 Holder = Mapping[str, Any]  # as `MemoryView.list_holders` has it
@@ -34,7 +34,7 @@ async def note_memory(view: MemoryView | None, note: Callable[[Mapping[str, Any]
             note(_write_transition(transition, time.time()))
         for change in replicas.look(view.list_holders(), time.time()):
             note(change)
-        await asyncio.sleep(NOTE_EVERY_S)
+        await asyncio.sleep(_NOTE_EVERY_S)
 
 
 class ReplicaNotes:

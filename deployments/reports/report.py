@@ -25,14 +25,14 @@ __all__ = ["describe_running", "report_headers", "report_of", "session_header", 
 
 NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
 BYTES_A_TOKEN = 4
-UNCHECKED_MAX = 8
+_UNCHECKED_MAX = 8
 NOTE_CHARS_MAX = 300
 # The header names the threshold that is passed; how full each window is stands in the report.
-WARN_PERCENT = BudgetConfig().warn_percent
+_WARN_PERCENT = BudgetConfig().warn_percent
 # A conversation that begins has nothing to lose: no note.
 ANEW = (PrefixChange.NEW_CONVERSATION,)
-SEAM_WORDS = "went on with the text that stood before the client, at character"
-LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
+_SEAM_WORDS = "went on with the text that stood before the client, at character"
+_LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 
 def report_headers(run: Run) -> dict[str, str]:
@@ -50,19 +50,19 @@ def report_headers(run: Run) -> dict[str, str]:
         tier, reason = run.escalation
         headers["X-MLX-Stack-Escalated-From"] = tier
         headers["X-MLX-Stack-Escalation-Reason"] = reason.value
-    if run.loop is not None and (mark := loop_mark(run)) != "detected":
+    if run.loop is not None and (mark := _loop_mark(run)) != "detected":
         headers["X-MLX-Stack-Loop"] = mark
-    repaired = repairs_of(run)
+    repaired = _repairs_of(run)
     if repaired:
         headers["X-MLX-Stack-Repaired"] = ", ".join(repaired)
     if run.warnings:
-        headers["X-MLX-Stack-Budget-Warning"] = f"{WARN_PERCENT}%"
-    if run.level in LEVEL_WORDS:
-        headers["X-MLX-Stack-Memory-Pressure"] = LEVEL_WORDS[run.level]
+        headers["X-MLX-Stack-Budget-Warning"] = f"{_WARN_PERCENT}%"
+    if run.level in _LEVEL_WORDS:
+        headers["X-MLX-Stack-Memory-Pressure"] = _LEVEL_WORDS[run.level]
     return headers
 
 
-def loop_mark(run: Run) -> str:
+def _loop_mark(run: Run) -> str:
     """Return what was done about a loop: `broken`, `nudged` or `detected`.
 
     `broken`: the circuit broke, or an answer that repeated itself was stopped. `nudged`: the model was shown a nudge.
@@ -76,13 +76,13 @@ def loop_mark(run: Run) -> str:
     return "nudged" if any(a.ran for a in run.attempts[first + 1 :]) else "detected"
 
 
-def repairs_of(run: Run) -> list[str]:
+def _repairs_of(run: Run) -> list[str]:
     """List the kinds of repairs on the delivered calls, each once."""
     delivered = run.judged if run.finish is not None else None
     return sorted({repair.kind.value for repair in delivered.repairs}) if delivered else []
 
 
-def is_continued(run: Run) -> bool:
+def _is_continued(run: Run) -> bool:
     """Return whether the text of the answer comes from more than one attempt."""
     return any(attempt.seam is not None and attempt.text_out for attempt in run.attempts)
 
@@ -124,9 +124,9 @@ def report_of(
         "escalated_from": escalation[0] if escalation else None,
         "escalation_reason": escalation[1].value if escalation else None,
         "retries": run.retries,
-        "loop": loop_mark(run) if run.loop is not None else None,
-        "repairs": repairs_of(run),
-        "continued": is_continued(run),
+        "loop": _loop_mark(run) if run.loop is not None else None,
+        "repairs": _repairs_of(run),
+        "continued": _is_continued(run),
         "notes": _write_notes(run),
         "total_ms": round(total_ns / NS_PER_MS, 3),
         "overhead_ms": round(max(0, total_ns - model_ns) / NS_PER_MS, 3),
@@ -147,7 +147,7 @@ def _write_notes(run: Run) -> list[str]:
         *finish,
         *(_describe_usage(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage),
         *(_write_lost(a.tier, a.lost) for a in run.attempts if a.lost is not None and a.lost.changes != ANEW),
-        *(f"tier {a.tier}: {SEAM_WORDS} {figure(a.seam)}" for a in run.attempts if a.seam is not None and a.text_out),
+        *(f"tier {a.tier}: {_SEAM_WORDS} {figure(a.seam)}" for a in run.attempts if a.seam is not None and a.text_out),
     ]
 
 
@@ -169,7 +169,7 @@ def _list_unchecked(run: Run) -> list[str]:
         found += [f"not checked in response_format: {what}"[:NOTE_CHARS_MAX] for what in form.schema.unchecked]
     if run.judged is not None and run.judged.flaw is Flaw.FORM_INVALID:
         found.append(run.judged.detail[:NOTE_CHARS_MAX])
-    return found[:UNCHECKED_MAX]
+    return found[:_UNCHECKED_MAX]
 
 
 def _describe_usage(tier: str, reported: Usage, booked: Usage) -> str:

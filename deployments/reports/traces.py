@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
 
-__all__ = ["Traces", "check_packages", "find_spans", "make_provider"]
+__all__ = ["Traces", "check_packages", "find_spans"]
 
 NS_PER_MS = 1_000_000
 QUEUE_MAX = 2048
 CLOSE_S = 2.0
-SERVICE = "mlx-stack-serve"
+_SERVICE = "mlx-stack-serve"
 MISSING = (
     "telemetry.traces: the packages for it are not installed: pip install 'mlx-stack-serve[otel]', or set it to false"
 )
@@ -77,7 +77,7 @@ class Traces:
         self._dropping = False
         self._thread: threading.Thread | None = None
         if config.traces:
-            provider = (make or make_provider)()
+            provider = (make or _make_provider)()
             self._thread = threading.Thread(target=self._send, args=(provider,), name="traces", daemon=True)
             self._thread.start()
 
@@ -113,7 +113,7 @@ class Traces:
             await asyncio.to_thread(self._thread.join, within_s)
 
     def _send(self, provider: TracerProvider) -> None:
-        tracer = provider.get_tracer(SERVICE)
+        tracer = provider.get_tracer(_SERVICE)
         while (finished := self._queue.get()) is not None:
             try:
                 _record(tracer, finished)
@@ -133,7 +133,7 @@ def check_packages() -> None:
         raise ConfigError(MISSING) from None
 
 
-def make_provider() -> TracerProvider:
+def _make_provider() -> TracerProvider:
     """Make what the SDK sends spans by, as the environment says. Raises as `check_packages`."""
     check_packages()
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -141,7 +141,7 @@ def make_provider() -> TracerProvider:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    named = Resource({"service.name": SERVICE}).merge(OTELResourceDetector().detect())
+    named = Resource({"service.name": _SERVICE}).merge(OTELResourceDetector().detect())
     # `close` shuts it down; a hook at the interpreter's end would wait for the collector.
     provider = TracerProvider(resource=named, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -62,9 +62,9 @@ __all__ = ["SessionState"]
 
 LOG = logging.getLogger("ray.serve")
 NS_PER_S = 1_000_000_000
-TIDY_EVERY_NS = 10 * NS_PER_S
+_TIDY_EVERY_NS = 10 * NS_PER_S
 SNAPSHOT_EVENTS = 4_000
-IDLE_EXIT_S = 60.0
+_IDLE_EXIT_S = 60.0
 
 
 class SessionState(Watchable):
@@ -77,7 +77,7 @@ class SessionState(Watchable):
         folder: str,
         bounds: Bounds,
         windows_max: int,
-        idle_exit_s: float | None = IDLE_EXIT_S,
+        idle_exit_s: float | None = _IDLE_EXIT_S,
         clock: Clock | None = None,
     ) -> None:
         self._lock = threading.RLock()
@@ -322,7 +322,7 @@ class SessionState(Watchable):
     def _tidy(self) -> None:
         """Close what has expired, let the idle and the old go, and begin the journal anew when it is long."""
         now_ns = self._now_ns()
-        if now_ns - self._tidied_ns < TIDY_EVERY_NS and self._events < SNAPSHOT_EVENTS:
+        if now_ns - self._tidied_ns < _TIDY_EVERY_NS and self._events < SNAPSHOT_EVENTS:
             return
         self._tidied_ns = now_ns
         self._transit(lambda transaction: transaction.apply(Sweep()))

@@ -53,7 +53,7 @@ __all__ = ["NAMESPACE", "RequestState", "State", "actor_name", "bounds_of", "fol
 NAMESPACE = "mlx-stack-serve"
 NS_PER_S = 1_000_000_000
 START_S = 15.0
-MADE_S = 15.0  # a new actor replays its journal first; who waits longer asks again
+_MADE_S = 15.0  # a new actor replays its journal first; who waits longer asks again
 # Ray's name for the head node: the journal is a file, so an actor that restarts elsewhere would find it gone.
 HEAD = {"node:__internal_head__": 0.001}
 
@@ -332,7 +332,7 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
             resources=HEAD,
         )
         made = call_actor(maker.remote, folder=str(folder), bounds=bounds, windows_max=config.sessions_max)
-        node, path = ray.get(call_actor(made.find_socket.remote), timeout=MADE_S)
+        node, path = ray.get(call_actor(made.find_socket.remote), timeout=_MADE_S)
         here = path and node == ray.get_runtime_context().get_node_id()
         return SocketActor(_RayActor(made), path) if here else _RayActor(made)
 

@@ -39,9 +39,9 @@ __all__ = [
     "write_facts",
 ]
 
-BUCKETS_MAX = 5_000
+_BUCKETS_MAX = 5_000
 BUSY_S = 2.0
-TOGETHER_MAX = 1_000
+_TOGETHER_MAX = 1_000
 TOKENS = ("prompt_tokens", "completion_tokens")
 # Counting incidents by another index than `incidents_by_kind` would read every record: ten times as long.
 HISTORY_SCHEMA = """
@@ -137,14 +137,14 @@ class History:
         return {"tiers": [dict(zip(("tier", *sums), row, strict=True)) for row in tiers], "incidents": dict(kinds)}
 
     def count_incidents(self, span: Span) -> list[tuple[int, str, int]]:
-        """Count the incidents of a span: the number of the piece, the kind, how many; at most `BUCKETS_MAX` rows."""
+        """Count the incidents of a span: the number of the piece, the kind, how many; at most `_BUCKETS_MAX` rows."""
         names = [name for name in ("kind", "tier", "session", "key") if getattr(span, name) is not None]
         # What `incidents_by_kind` doesn't have is read in the records: few of a session, by its own index.
         index = "" if {*names} - {"kind"} else "INDEXED BY incidents_by_kind"
         terms = " AND ".join(["at_s >= ?1", "at_s < ?2", *(f"{name} = ?{at}" for at, name in enumerate(names, 4))])
         return self._read(
             f"SELECT CAST((at_s - ?1) / ?3 AS INTEGER), kind, count(*) FROM incidents {index} WHERE {terms}"
-            f" GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {BUCKETS_MAX}",
+            f" GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {_BUCKETS_MAX}",
             (span.since_s, span.until_s, max(1.0, span.piece_s), *(getattr(span, name) for name in names)),
         )
 
@@ -169,7 +169,7 @@ class History:
         last = f"SELECT used_s {match} ORDER BY used_s DESC LIMIT 1 OFFSET ?3 - 1"
         rows = self._read(
             f"SELECT {', '.join(names)} {match} AND used_s >= coalesce(({last}), 0) ORDER BY used_s DESC LIMIT ?3 + ?4",
-            (query.key, query.before_s, query.limit, TOGETHER_MAX),
+            (query.key, query.before_s, query.limit, _TOGETHER_MAX),
         )
         return [dict(zip(names, row, strict=True)) for row in rows]
 

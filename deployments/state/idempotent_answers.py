@@ -50,7 +50,7 @@ ALIVE_S = 3.0
 RECORDS_MAX = 4_000
 BYTES_MAX = 32 * 1024 * 1024
 PIECE_BYTES = 128  # what a piece takes beside its characters
-TIDY_EVERY_S = 1.0
+_TIDY_EVERY_S = 1.0
 
 LAST = CallDelta | Refusal  # they leave when the answer is complete
 Piece = Text | Reasoning | Refusal | CallDelta
@@ -180,7 +180,7 @@ class KeptAnswers:
     def hear(self, client: str, now_ns: int) -> None:
         """Hear that a Router is alive."""
         self._heard[client] = now_ns
-        if now_ns - self._tidied_ns >= TIDY_EVERY_S * NS_PER_S:
+        if now_ns - self._tidied_ns >= _TIDY_EVERY_S * NS_PER_S:
             self._tidied_ns = now_ns
             for name in [name for name, record in self._records.items() if self._is_old(record, now_ns)]:
                 self._drop(name)

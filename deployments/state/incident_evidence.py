@@ -22,22 +22,22 @@ import orjson
 from reliability.surrogates import join_surrogates
 from reliability.tools import ToolBox
 
-__all__ = ["EVIDENCE_BYTES_MAX", "TEXT_BYTES_MAX", "Shown", "cut", "fit_evidence", "to_plain_json"]
+__all__ = ["EVIDENCE_BYTES_MAX", "Shown", "cut", "fit_evidence", "to_plain_json"]
 
 EVIDENCE_BYTES_MAX = 4096
-TEXT_BYTES_MAX = 1024
+_TEXT_BYTES_MAX = 1024
 ITEMS_MAX = 16
 DEPTH_MAX = 4
-INTEGER_MAX = 2**63 - 1
-PATH_BYTES_MAX = 200
-PATH_PARTS_MAX = 12
-NAME_BYTES_MAX = 128
+_INTEGER_MAX = 2**63 - 1
+_PATH_BYTES_MAX = 200
+_PATH_PARTS_MAX = 12
+_NAME_BYTES_MAX = 128
 # The longest digits that can be a place in a list; longer ones may be a number that the model wrote as a key.
-INDEX_CHARS_MAX = 4
+_INDEX_CHARS_MAX = 4
 SCHEMA_NODES_MAX = 20_000
 MARK = "…"
 # The parts of a path that this server writes itself.
-OWN_PARTS = frozenset({"arguments", "name", "tool_choice", "parallel_tool_calls"})
+_OWN_PARTS = frozenset({"arguments", "name", "tool_choice", "parallel_tool_calls"})
 
 
 def cut(text: str, bytes_max: int) -> str:
@@ -58,16 +58,16 @@ def to_plain_json(value: Any, depth: int = DEPTH_MAX) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return cut(str(value), TEXT_BYTES_MAX)
+        return cut(str(value), _TEXT_BYTES_MAX)
     if isinstance(value, int):
-        return int(value) if abs(value) <= INTEGER_MAX else None
+        return int(value) if abs(value) <= _INTEGER_MAX else None
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if depth == 0:
         return None
     if isinstance(value, Mapping):
         items = list(value.items())[:ITEMS_MAX]
-        return {cut(str(key), NAME_BYTES_MAX): to_plain_json(item, depth - 1) for key, item in items}
+        return {cut(str(key), _NAME_BYTES_MAX): to_plain_json(item, depth - 1) for key, item in items}
     if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
         return [to_plain_json(item, depth - 1) for item in list(value)[:ITEMS_MAX]]
     return None
@@ -79,7 +79,7 @@ def fit_evidence(evidence: Mapping[str, Any], bytes_max: int = EVIDENCE_BYTES_MA
     out: dict[str, Any] = {}
     room = bytes_max - len(b'{"cut":true}')
     for name, value in evidence.items():
-        entry = {cut(name, NAME_BYTES_MAX): to_plain_json(value)}
+        entry = {cut(name, _NAME_BYTES_MAX): to_plain_json(value)}
         size = len(orjson.dumps(entry))
         if value is None:
             continue
@@ -98,7 +98,7 @@ class Shown:
     toolbox: ToolBox
     keep_text: bool
 
-    def text(self, text: str, bytes_max: int = TEXT_BYTES_MAX) -> str | None:
+    def text(self, text: str, bytes_max: int = _TEXT_BYTES_MAX) -> str | None:
         """Show a text that may quote the conversation; None where it may not be shown or is empty."""
         return cut(text, bytes_max) if self.keep_text and text else None
 
@@ -107,19 +107,19 @@ class Shown:
         if not name:
             return None
         if self.keep_text or name in self.toolbox.by_name:
-            return cut(name, NAME_BYTES_MAX)
+            return cut(name, _NAME_BYTES_MAX)
         return f"undeclared ({len(name)} characters)"
 
     def path(self, path: str) -> str:
         """Show a JSON pointer; parts that neither this server nor the client's schemas wrote are `*`."""
         if self.keep_text:
-            return cut(path, PATH_BYTES_MAX)
-        parts = path.split("/", PATH_PARTS_MAX)
-        return cut("/".join(part if self._may_show(part) else "*" for part in parts), PATH_BYTES_MAX)
+            return cut(path, _PATH_BYTES_MAX)
+        parts = path.split("/", _PATH_PARTS_MAX)
+        return cut("/".join(part if self._may_show(part) else "*" for part in parts), _PATH_BYTES_MAX)
 
     def _may_show(self, part: str) -> bool:
-        is_index = part.isascii() and part.isdigit() and len(part) <= INDEX_CHARS_MAX
-        return not part or is_index or part in OWN_PARTS or part in self._declared
+        is_index = part.isascii() and part.isdigit() and len(part) <= _INDEX_CHARS_MAX
+        return not part or is_index or part in _OWN_PARTS or part in self._declared
 
     @cached_property
     def _declared(self) -> frozenset[str]:

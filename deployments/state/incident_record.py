@@ -15,9 +15,9 @@ from deployments.state.incident_evidence import cut, fit_evidence, to_plain_json
 __all__ = ["RECORD_BYTES_MAX", "IncidentKind", "record", "shorten"]
 
 RECORD_BYTES_MAX = 8192
-ID_BYTES_MAX = 512
-WORD_BYTES_MAX = 128
-FACTS_BYTES_MAX = 2048
+_ID_BYTES_MAX = 512
+_WORD_BYTES_MAX = 128
+_FACTS_BYTES_MAX = 2048
 FACTS: dict[str, Any] = dict.fromkeys(
     ("model", "generation", "prompt_tokens", "completion_tokens", "ttft_ms", "elapsed_ms", "attempt")
 )
@@ -65,15 +65,15 @@ def record(
     head = {
         "at": to_plain_json(float(at_s)),
         "kind": kind.value,
-        "request_id": shorten(request_id, ID_BYTES_MAX),
-        "session": shorten(session, ID_BYTES_MAX),
+        "request_id": shorten(request_id, _ID_BYTES_MAX),
+        "session": shorten(session, _ID_BYTES_MAX),
         "key": shorten(key),
         "tier": shorten(tier),
     }
-    known = {name: value for name, value in fit_evidence(facts, FACTS_BYTES_MAX).items() if name in FACTS}
-    return head | FACTS | known | {"reason": cut(reason, WORD_BYTES_MAX), "evidence": fit_evidence(evidence or {})}
+    known = {name: value for name, value in fit_evidence(facts, _FACTS_BYTES_MAX).items() if name in FACTS}
+    return head | FACTS | known | {"reason": cut(reason, _WORD_BYTES_MAX), "evidence": fit_evidence(evidence or {})}
 
 
-def shorten(text: str | None, bytes_max: int = WORD_BYTES_MAX) -> str | None:
+def shorten(text: str | None, bytes_max: int = _WORD_BYTES_MAX) -> str | None:
     """Cut a text to its bound; None stays None."""
     return None if text is None else cut(text, bytes_max)

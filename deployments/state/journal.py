@@ -45,8 +45,8 @@ __all__ = ["UNWRITABLE", "Bounds", "Journal", "Restored", "Superseded", "read_jo
 SCHEMA_VERSION = 1
 BUSY_S = 5.0
 DAY_S = 86_400.0
-WAL_BYTES_MAX = 16 * 1024 * 1024
-PAGES_FREED = 2_000
+_WAL_BYTES_MAX = 16 * 1024 * 1024
+_PAGES_FREED = 2_000
 TRIM_SHARE = 4  # of the reports and incidents, where the file is over its bound
 
 # What a record can be that the journal can't take. Anything else is the disk's.
@@ -164,7 +164,7 @@ class Journal:
         self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.execute(f"PRAGMA journal_size_limit={WAL_BYTES_MAX}")
+        self._db.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_MAX}")
         self._db.executescript(SCHEMA + SHELF_SCHEMA + HISTORY_SCHEMA + SIGN_OUT_SCHEMA)
         # A damaged page would fail every later step that meets it: 1 ms for a MiB.
         if (found := self._row("PRAGMA quick_check(1)")) != ("ok",):
@@ -314,7 +314,7 @@ class Journal:
             while self.used_bytes > bounds.bytes_max and self._drop_oldest():
                 pass
         # One page a row, but rows without columns: `execute` would stop at the first.
-        self._db.executescript(f"PRAGMA incremental_vacuum({PAGES_FREED})")
+        self._db.executescript(f"PRAGMA incremental_vacuum({_PAGES_FREED})")
 
     @property
     def used_bytes(self) -> int:

@@ -53,13 +53,13 @@ ITEMS_PER_STEP = 512
 REQUESTS_PER_STEP = 256
 CALL_S = 5.0  # an actor that takes longer is as good as dead; a replay of a full journal takes less
 RETRY_S = 0.25
-HEARTBEAT_S = 1.0
-LOST_PER_LINE = 1000
+_HEARTBEAT_S = 1.0
+_LOST_PER_LINE = 1000
 AWAY = "the state actor is away"
 ITEMS_MAX = 20_000
 # Who gives way, first to last; what is in no group gives way last.
-GROUPS: tuple[tuple[type, ...], ...] = ((KeptItem,), (ReportItem, TurnItem, AnswerItem), (SettlementItem,))
-GROUP_OF = {kind: at for at, kinds in enumerate(GROUPS) for kind in kinds}
+_GROUPS: tuple[tuple[type, ...], ...] = ((KeptItem,), (ReportItem, TurnItem, AnswerItem), (SettlementItem,))
+_GROUP_OF = {kind: at for at, kinds in enumerate(_GROUPS) for kind in kinds}
 
 
 class StateUnavailable(RuntimeError):
@@ -85,7 +85,7 @@ class WaitingItems:
     def __init__(self, most: int = ITEMS_MAX) -> None:
         self._most = most
         self._items: OrderedDict[int, Item] = OrderedDict()
-        self._groups: tuple[deque[int], ...] = tuple(deque() for _ in range(len(GROUPS) + 1))
+        self._groups: tuple[deque[int], ...] = tuple(deque() for _ in range(len(_GROUPS) + 1))
         self._number = 0
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class WaitingItems:
         """Put an item behind all others; return what gave way to it, which may be itself."""
         self._number += 1
         self._items[self._number] = item
-        self._groups[GROUP_OF.get(type(item), -1)].append(self._number)
+        self._groups[_GROUP_OF.get(type(item), -1)].append(self._number)
         if len(self._items) <= self._most:
             return None
         return self._items.pop(next(group for group in self._groups if group).popleft())
@@ -105,7 +105,7 @@ class WaitingItems:
         taken: list[Item] = []
         while self._items and len(taken) < count:
             _, item = self._items.popitem(last=False)
-            self._groups[GROUP_OF.get(type(item), -1)].popleft()  # the oldest of all is the oldest of its group
+            self._groups[_GROUP_OF.get(type(item), -1)].popleft()  # the oldest of all is the oldest of its group
             taken.append(item)
         return tuple(taken)
 
@@ -233,7 +233,7 @@ class Link:
     async def _run(self) -> None:
         while True:
             with suppress(TimeoutError):  # not `wait_for`, which in Python 3.11 may swallow `close`
-                async with asyncio.timeout(HEARTBEAT_S):
+                async with asyncio.timeout(_HEARTBEAT_S):
                     await self._wake.wait()
             try:
                 await self._send()
@@ -322,7 +322,7 @@ class Link:
 
     def _note_lost(self, item: Item) -> None:
         """Count it, and log the first of many: a line for each would fill the disk that the actor may wait for."""
-        if self._lost % LOST_PER_LINE == 0:
+        if self._lost % _LOST_PER_LINE == 0:
             too_many = StateUnavailable(f"over {ITEMS_MAX} items wait")
             log_error("state_item_lost", too_many, item=type(item).__name__, lost_before=self._lost)
         self._lost += 1

@@ -23,7 +23,7 @@ __all__ = ["JOURNAL", "open_journal", "refuse_parts"]
 
 LOG = logging.getLogger("ray.serve")
 JOURNAL = "ledger.sqlite"
-SUFFIXES = ("", "-wal", "-shm")
+_SUFFIXES = ("", "-wal", "-shm")
 
 
 def refuse_parts(path: Path) -> None:
@@ -72,7 +72,7 @@ def _put_aside(path: Path, error: Exception) -> str:
     while (aside := path.with_name(f"{path.name}.unreadable-{number}")).exists():
         number += 1
     LOG.error("the journal %s can't be read (%s): put aside as %s; budgets start empty", path, error, aside.name)
-    for suffix in SUFFIXES:
+    for suffix in _SUFFIXES:
         part = path.with_name(path.name + suffix)
         if part.exists():
             part.rename(aside.with_name(aside.name + suffix))

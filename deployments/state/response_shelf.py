@@ -30,7 +30,7 @@ COLUMNS = "key, id, session, previous, at_s, size, record"
 # What one call hands back at most, beyond its first row.
 WALK_ROWS = 64
 WALK_BYTES = 1024 * 1024
-DROPPED_ROWS = 16  # looked at together when room is made
+_DROPPED_ROWS = 16  # looked at together when room is made
 TRIM_SHARE = 4
 
 
@@ -109,7 +109,7 @@ class ResponseShelf:
         while used > bytes_max:
             key = max(held, key=held.__getitem__)
             rows = self._db.execute(
-                "SELECT rowid, length(record) FROM responses WHERE key = ? ORDER BY at_s LIMIT ?", (key, DROPPED_ROWS)
+                "SELECT rowid, length(record) FROM responses WHERE key = ? ORDER BY at_s LIMIT ?", (key, _DROPPED_ROWS)
             ).fetchall()
             for rowid, size in rows:
                 if used <= bytes_max or held[key] < max(held.values()):

@@ -48,12 +48,12 @@ __all__ = ["Foreigner", "SocketActor", "StepListener", "find_socket_folder", "re
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 LENGTH = struct.Struct(">I")
 WAITING_MAX = 64  # Routers that connect at the same moment
-OWNER_ONLY = 0o177
+_OWNER_ONLY = 0o177
 RUN = "MLX_STACK_RUN"  # the folder of this run, where a supervisor has made one
 
-UCRED = struct.Struct("3i")
-XUCRED = struct.Struct("II")
-XUCRED_BYTES = 76  # with its 16 groups
+_UCRED = struct.Struct("3i")
+_XUCRED = struct.Struct("II")
+_XUCRED_BYTES = 76  # with its 16 groups
 SOL_LOCAL, LOCAL_PEERCRED = 0, 1  # <sys/un.h> of macOS
 
 
@@ -92,7 +92,7 @@ class StepListener:
         self._socket = socket.socket(socket.AF_UNIX)
         with suppress(FileNotFoundError):
             path.unlink()  # an earlier incarnation's
-        before = os.umask(OWNER_ONLY)
+        before = os.umask(_OWNER_ONLY)
         try:
             self._socket.bind(str(path))
         finally:
@@ -217,11 +217,11 @@ def refuse_foreigner(peer: _Peered) -> None:
 def find_user(peer: _Peered) -> int:
     """Return the user of the process at the other end."""
     if sys.platform == "darwin":
-        version, user = XUCRED.unpack_from(peer.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, XUCRED_BYTES))
+        version, user = _XUCRED.unpack_from(peer.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, _XUCRED_BYTES))
         if version != 0:
             raise Foreigner(f"the kernel's struct xucred has version {version}, not 0")
         return int(user)
-    _, user, _ = UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, UCRED.size))
+    _, user, _ = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return int(user)
 
 

@@ -24,10 +24,10 @@ from reliability.memory.pressure import LINUX_PSI, USED_SHARE, Reading, Threshol
 
 __all__ = ["LinuxSensor"]
 
-PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
+_PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 _AVG10 = re.compile(r"^some avg10=([\d.]+)", re.MULTILINE)
 # A v1 cgroup without a limit has the largest number of pages as its limit.
-NO_LIMIT_BYTES = 1 << 60
+_NO_LIMIT_BYTES = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class LinuxSensor:
             Reading("psi", _parse_avg10(_read_text(self._proc / "pressure/memory"))),
             Reading("psi_cgroup", _parse_avg10(_read_text(self._psi_cgroup)) if self._psi_cgroup else None),
             Reading("used_share", share),
-            Reading("swap_out_mb", self._swapped.per_s(None if swapped is None else swapped * PAGE_MB, now_ns)),
+            Reading("swap_out_mb", self._swapped.per_s(None if swapped is None else swapped * _PAGE_MB, now_ns)),
         ]
         if self._cgroup is not None and group_used is not None:
             limit_bytes = self._cgroup.limit_bytes
@@ -130,7 +130,7 @@ def _find_limits(folders: list[Path], names: tuple[str, str, str]) -> list[_Cgro
     found = []
     for folder in folders:
         text = _read_text(folder / limit).strip()
-        if text.isdigit() and 0 < int(text) < NO_LIMIT_BYTES:
+        if text.isdigit() and 0 < int(text) < _NO_LIMIT_BYTES:
             found.append(_Cgroup(int(text), folder / used, folder / "memory.stat", cache))
     return found
 
