@@ -341,16 +341,9 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
 
 def bounds_of(config: StateConfig) -> Bounds:
     """Build the configured bounds of a journal."""
-    return Bounds(
-        reports_max=config.reports_max,
-        incidents_max=config.incidents_max,
-        incidents_days=config.incidents_days,
-        sessions_max=config.sessions_max,
-        session_ttl_s=config.session_ttl_s,
-        bytes_max=config.journal_bytes_max,
-        responses_bytes_max=config.responses_bytes_max,
-        responses_ttl_s=config.responses_ttl_s,
-    )
+    names = ("reports_max", "incidents_max", "incidents_days", "sessions_max", "session_ttl_s")
+    same = config.model_dump(include={*names, "responses_bytes_max", "responses_ttl_s"})
+    return Bounds(bytes_max=config.journal_bytes_max, **same)
 
 
 def folder_of(app: str, config: StateConfig) -> Path:

@@ -71,11 +71,9 @@ class Actor(Protocol):
 
     def call(self, method: str, *args: Any) -> Awaitable[Any]:
         """Call one method."""
-        ...
 
     def close(self) -> None:
         """Let go of it: nothing more will be asked of it."""
-        ...
 
 
 class WaitingItems:

@@ -204,7 +204,6 @@ class _Peered(Protocol):
 
     def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
         """Read an option."""
-        ...
 
 
 def refuse_foreigner(peer: _Peered) -> None:

@@ -61,7 +61,6 @@ class LinuxSensor:
         self._psi_cgroup = next((f / "memory.pressure" for f in folders_v2 if (f / "memory.pressure").exists()), None)
 
     def read(self, now_ns: int) -> Sample:
-        """Implement the protocol."""
         meminfo = _read_text(self._proc / "meminfo")
         total, available = _find_bytes(meminfo, "MemTotal:"), _find_bytes(meminfo, "MemAvailable:")
         share = None if not total or available is None else 1 - available / total

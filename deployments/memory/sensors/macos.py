@@ -35,19 +35,15 @@ class Kernel(Protocol):
 
     def sysctl_u32(self, name: str) -> int | None:
         """Read a sysctl of four bytes."""
-        ...
 
     def read_swap_out_bytes(self) -> int | None:
         """Read what has left for swap since the start."""
-        ...
 
     def memory_bytes(self) -> tuple[int, int]:
         """Read the total, and what is available."""
-        ...
 
     def on_pressure(self, handler: Callable[[], object]) -> bool:
         """Call `handler` at each transition of the pressure. False: that can't be had."""
-        ...
 
 
 class MacosSensor:
@@ -63,7 +59,6 @@ class MacosSensor:
         self._swapped = Counter()
 
     def read(self, now_ns: int) -> Sample:
-        """Implement the protocol."""
         level = self._kernel.sysctl_u32(LEVEL)
         known = float(level) if level in LEVELS else None
         swapped = self._kernel.read_swap_out_bytes()
@@ -78,7 +73,6 @@ class MacosSensor:
         )
 
     def wake_by(self, wake: Callable[[], object]) -> bool:
-        """Implement the protocol."""
         return self._kernel.on_pressure(wake)
 
 
@@ -113,25 +107,21 @@ class SystemKernel:
         self._kept: list[Any] = []
 
     def sysctl_u32(self, name: str) -> int | None:
-        """Implement the protocol."""
         value, size = ctypes.c_uint32(), ctypes.c_size_t(4)
         failed = self._lib.sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0)
         return None if failed else value.value
 
     def read_swap_out_bytes(self) -> int | None:
-        """Implement the protocol."""
         statistics = _VmStatistics64()
         count = ctypes.c_uint32(ctypes.sizeof(statistics) // 4)
         failed = self._lib.host_statistics64(self._host, _HOST_VM_INFO64, ctypes.byref(statistics), ctypes.byref(count))
         return None if failed else int(statistics.swapouts) * self._page_bytes
 
     def memory_bytes(self) -> tuple[int, int]:
-        """Implement the protocol."""
         memory = psutil.virtual_memory()
         return memory.total, memory.available
 
     def on_pressure(self, handler: Callable[[], object]) -> bool:
-        """Implement the protocol."""
         lib = self._lib
         kind = ctypes.c_char.in_dll(lib, "_dispatch_source_type_memorypressure")
         lib.dispatch_get_global_queue.restype = ctypes.c_void_p

@@ -22,20 +22,13 @@ RUSAGE_INFO_V0 = 0
 
 
 class RusageInfo(ctypes.Structure):
-    """`struct rusage_info_v0` of <sys/resource.h>."""
+    """`struct rusage_info_v0` of <sys/resource.h>: a UUID of 16 bytes, then ten counters of 8."""
 
     _fields_ = (
         ("uuid", ctypes.c_uint8 * 16),
-        ("user_time", ctypes.c_uint64),
-        ("system_time", ctypes.c_uint64),
-        ("pkg_idle_wkups", ctypes.c_uint64),
-        ("interrupt_wkups", ctypes.c_uint64),
-        ("pageins", ctypes.c_uint64),
-        ("wired_size", ctypes.c_uint64),
-        ("resident_size", ctypes.c_uint64),
+        ("counters", ctypes.c_uint64 * 7),  # times, wake-ups, page-ins, wired and resident size
         ("phys_footprint", ctypes.c_uint64),
-        ("proc_start_abstime", ctypes.c_uint64),
-        ("proc_exit_abstime", ctypes.c_uint64),
+        ("start_and_end", ctypes.c_uint64 * 2),
     )
 
 

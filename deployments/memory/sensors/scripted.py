@@ -70,7 +70,6 @@ class ScriptedSensor:
         self._began_ns: int | None = None
 
     def read(self, now_ns: int) -> Sample:
-        """Implement the protocol."""
         began_ns = self._began_ns = now_ns if self._began_ns is None else self._began_ns
         memory = psutil.virtual_memory()
         steps, problem = [], ""

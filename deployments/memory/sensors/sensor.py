@@ -40,15 +40,12 @@ class Sensor(Protocol):
     @property
     def sources(self) -> Mapping[str, Thresholds]:
         """All sources that a sample may hold."""
-        ...
 
     def read(self, now_ns: int) -> Sample:
         """Look now. Takes under 1 ms, never raises. `now_ns` must not run backwards."""
-        ...
 
     def wake_by(self, wake: Callable[[], object]) -> bool:
         """Call `wake`, from any thread, when the machine says that something has changed. False: it can't."""
-        ...
 
 
 class NoSensor:
