@@ -1,4 +1,4 @@
-"""The link where grants can get lost: a caller that leaves while its answer is on the way, an actor that is being made."""
+"""The link where grants can get lost: a caller that leaves while its answer comes, an actor that is being made."""
 
 from __future__ import annotations
 
