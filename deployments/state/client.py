@@ -22,7 +22,6 @@ from deployments import __version__
 from deployments.config import ConfigError, StateConfig
 from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
-from deployments.state.file_permissions import ForeignStateError, secure_folder
 from deployments.state.history import RequestQuery, SessionQuery, Span
 from deployments.state.idempotent_answers import KeptItem, KeptQuestion, KeptReply
 from deployments.state.journal import SCHEMA_VERSION, Bounds
@@ -314,10 +313,6 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
         ConfigError: the folder can't hold the state.
     """
     folder, bounds = folder_of(app, config), bounds_of(config)
-    try:
-        secure_folder(folder)
-    except ForeignStateError as error:
-        raise ConfigError(f"state.path: {error.strerror}") from None
     refuse_parts(folder / JOURNAL)
 
     def find_or_make() -> Actor:

@@ -9,7 +9,7 @@ Invariants:
     - No other user can put a journal in the place of ours: a folder or a file of another user is refused, and so is a
       folder into which others may write. (Of a folder of the system's, the group is an administrator's choice.)
     - Others can read no file of the ledger.
-    - The mode of a folder that holds other things never changes.
+    - The mode of a folder that holds other things, or that is shared as /tmp is, never changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from deployments.running.own_folder import list_trusted
 
-__all__ = ["ForeignStateError", "make_private_file", "make_private_folder", "refuse_strangers_file", "secure_folder"]
+__all__ = ["ForeignStateError", "make_private_file", "make_private_folder", "refuse_strangers_file"]
 
 LOG = logging.getLogger("ray.serve")
 FOLDER, FILE, OTHERS = 0o700, 0o600, 0o077
@@ -40,31 +40,25 @@ class ForeignStateError(PermissionError):
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make the folder where there is none, and secure it. Raises OSError where it can't be made, and as
-    `secure_folder`."""
-    folder.mkdir(parents=True, exist_ok=True, mode=FOLDER)
-    secure_folder(folder)
-
-
-def secure_folder(folder: Path) -> None:
-    """Close the folder, if there is one, to others where it holds nothing but the ledger.
+    """Make the folder where there is none, and close it to others where it holds nothing but the ledger.
 
     Raises:
         ForeignStateError: it is another user's, or others could write into it. The message says what to do.
+        OSError: it can't be made.
     """
-    with contextlib.suppress(FileNotFoundError):
-        _refuse_stranger(folder)
-        if not folder.stat().st_mode & OTHERS:
-            return
-        if all(OURS.fullmatch(entry.name) for entry in folder.iterdir()):
-            _close(folder, FOLDER)
-        state = folder.stat()
-        if state.st_mode & (OTHERS_WRITE if state.st_uid == os.geteuid() else ALL_WRITE):
-            mode = stat.S_IMODE(state.st_mode)
-            words = f"others can write into {folder} (mode {mode:04o}): chmod go-w it, or name a folder of your own"
-            raise ForeignStateError(errno.EPERM, words)
-        if state.st_mode & OTHERS:
-            LOG.warning("the state folder %s is open to others and holds other things: chmod 700 closes it", folder)
+    folder.mkdir(parents=True, exist_ok=True, mode=FOLDER)
+    _refuse_stranger(folder)
+    if not (before := folder.stat().st_mode) & OTHERS:
+        return
+    if not before & stat.S_ISVTX and all(OURS.fullmatch(entry.name) for entry in folder.iterdir()):
+        _close(folder, FOLDER)
+    state = folder.stat()
+    if state.st_mode & (OTHERS_WRITE if state.st_uid == os.geteuid() else ALL_WRITE):
+        mode = stat.S_IMODE(state.st_mode)
+        words = f"others can write into {folder} (mode {mode:04o}): chmod go-w it, or name a folder of your own"
+        raise ForeignStateError(errno.EPERM, words)
+    if state.st_mode & OTHERS:
+        LOG.warning("the state folder %s is open to others and holds other things: chmod 700 closes it", folder)
 
 
 def refuse_strangers_file(path: Path) -> None:
@@ -84,8 +78,8 @@ def make_private_file(path: Path) -> None:
 
 
 def _refuse_stranger(path: Path) -> None:
-    for user in (path.lstat().st_uid, path.stat().st_uid):
-        if user not in list_trusted():
+    for look in (path.lstat, path.stat):  # the link itself first: what it leads to may be missing
+        if (user := look().st_uid) not in list_trusted():
             words = f"{path} belongs to user {user}, who could read and change it: move it away, or take it over"
             raise ForeignStateError(errno.EPERM, words)
 
