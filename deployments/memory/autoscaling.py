@@ -110,8 +110,9 @@ class MemoryCappedPolicy:
             return {}
         now_s = time.monotonic()
         cell = self._watch(next(iter(contexts.values())).app_name)
-        seen = cell.seen if cell.seen is not None and now_s - cell.seen.at_s < FRESH_S else None
-        reports = seen.reports if seen else ()
+        reports: tuple[NodeReport, ...] = ()
+        if cell.seen is not None and now_s - cell.seen.at_s < FRESH_S:
+            reports = cell.seen.reports
         self._needs = next((r.needs for r in reports if r.needs), self._needs)
         least = {c.deployment_name: c.capacity_adjusted_min_replicas for c in contexts.values()}
         needs = tuple(replace(need, replicas_min=least.get(need.name, need.replicas_min)) for need in self._needs)

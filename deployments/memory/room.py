@@ -50,8 +50,9 @@ class Room:
 
 def find_room(plan: MemoryPlan, tier: str) -> Room | None:
     """Find the room of one replica of the tier on this machine; None where memory isn't shared out."""
-    usable_bytes = find_usable(plan)
-    return None if usable_bytes is None else _share_out(plan, tier, usable_bytes)
+    if (usable_bytes := find_usable(plan)) is None:
+        return None
+    return _share_out(plan, tier, usable_bytes)
 
 
 def find_usable(plan: MemoryPlan) -> int | None:
@@ -65,8 +66,9 @@ def find_usable(plan: MemoryPlan) -> int | None:
 
 def find_room_alone() -> Room | None:
     """Find the room of a replica that knows of no other."""
-    working_set_bytes = find_working_set()
-    return None if working_set_bytes is None else Room(working_set_bytes=working_set_bytes, replicas=_REPLICAS_UNKNOWN)
+    if (working_set_bytes := find_working_set()) is None:
+        return None
+    return Room(working_set_bytes=working_set_bytes, replicas=_REPLICAS_UNKNOWN)
 
 
 def explain_lack(needed_bytes: int, room: Room) -> str:

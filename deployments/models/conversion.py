@@ -78,9 +78,10 @@ def _choose_dtype() -> str:
 
 def _name_folder(source: ModelSource) -> str:
     by_content = source.kind != "pypi" and source.sha256 is not None
-    what = "content" if by_content else source.text
+    what, stem = source.text, Path(source.file or "").stem
+    if by_content:
+        what, stem = "content", f"gguf-{(source.sha256 or '')[:12]}"
     key = json.dumps([what, source.sha256, gguf.CONVERTER, _choose_dtype(), _find_template(source)])
-    stem = f"gguf-{(source.sha256 or '')[:12]}" if by_content else Path(source.file or "").stem
     return f"{stem}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 

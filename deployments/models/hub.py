@@ -103,9 +103,11 @@ def find_complete(source: ModelSource) -> Path | None:
         if not _COMMIT.fullmatch(commit):
             commit = (repository / "refs" / commit).read_text(encoding="ascii").strip()
         folder = repository / "snapshots" / commit
-        return folder if (folder / "config.json").is_file() and _has_weights(folder) else None
+        if (folder / "config.json").is_file() and _has_weights(folder):
+            return folder
     except (ImportError, OSError, ValueError, KeyError, AttributeError):  # no client, no such file, or no index
-        return None
+        pass
+    return None
 
 
 def _has_weights(folder: Path) -> bool:

@@ -51,8 +51,9 @@ _MEASURING_MAX_S = 60.0
 
 def plan_of(config: AppConfig) -> MemoryPlan | None:
     """Make the plan of an application; None where memory pressure is switched off."""
-    settings = settings_of(config.reliability.memory_pressure)
-    return None if settings is None else MemoryPlan(settings=settings, needs=tier_needs(config))
+    if (settings := settings_of(config.reliability.memory_pressure)) is None:
+        return None
+    return MemoryPlan(settings=settings, needs=tier_needs(config))
 
 
 def tier_needs(config: AppConfig) -> tuple[TierNeed, ...]:

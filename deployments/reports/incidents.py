@@ -85,8 +85,9 @@ class _Writer:
 
     def _record(self, kind: IncidentKind, reason: str, number: int | None, **evidence: Any) -> dict[str, Any]:
         run = self.run
-        attempt = run.attempts[number] if number is not None else None
-        tier = attempt.tier if attempt else run.tier
+        tier, measured = run.tier, {}
+        if number is not None:
+            tier, measured = run.attempts[number].tier, _measure(run.attempts[number])
         return record(
             kind,
             at_s=self.at_s,
@@ -99,7 +100,7 @@ class _Writer:
             attempt=number,
             model=_describe_model(self.statuses.get(tier or "")),
             generation=_describe_generation(run.request),
-            **(_measure(attempt) if attempt else {}),
+            **measured,
         )
 
     def _find_judged(self, number: int) -> Judged | None:
@@ -235,13 +236,13 @@ def _describe_fault(attempt: Attempt) -> dict[str, Any]:
 
 
 def _measure(attempt: Attempt) -> dict[str, Any]:
-    usage = attempt.usage
-    return {
-        "prompt_tokens": usage.prompt_tokens if usage else None,
-        "completion_tokens": usage.completion_tokens if usage else None,
-        "ttft_ms": None if attempt.ttft_ns is None else attempt.ttft_ns // NS_PER_MS,
-        "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,
-    }
+    measured = {"elapsed_ms": attempt.elapsed_ns // NS_PER_MS}
+    if attempt.ttft_ns is not None:
+        measured["ttft_ms"] = attempt.ttft_ns // NS_PER_MS
+    if attempt.usage is not None:
+        measured["prompt_tokens"] = attempt.usage.prompt_tokens
+        measured["completion_tokens"] = attempt.usage.completion_tokens
+    return measured
 
 
 def _describe_model(status: TierStatus | None) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ page that is looked at: the request itself does nothing for it. None of them has
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
@@ -109,7 +110,7 @@ def report_of(
     `started_ns`: when its first byte came; `total_ns`: from there to its end. `overhead_ms` is what this server took
     next to its attempts on tiers: parsing, admission, waits between attempts.
     """
-    escalation = run.escalation
+    left, reason = run.escalation or (None, None)
     attempts = [_describe_attempt(a, prices, started_ns) for a in run.attempts]
     judged = advice.run.attempts if advice and advice.run else []
     judge_attempts = [_describe_attempt(a, prices, started_ns) for a in judged]
@@ -121,8 +122,8 @@ def report_of(
         "key": run.key,
         "outcome": _name_outcome(run),
         "tier": run.tier,
-        "escalated_from": escalation[0] if escalation else None,
-        "escalation_reason": escalation[1].value if escalation else None,
+        "escalated_from": left,
+        "escalation_reason": _name_of(reason),
         "retries": run.retries,
         "loop": _loop_mark(run) if run.loop is not None else None,
         "repairs": _repairs_of(run),
@@ -191,6 +192,10 @@ def _describe_judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str,
     }
 
 
+def _name_of(kind: Enum | None) -> Any:
+    return kind.value if kind is not None else None
+
+
 def _name_outcome(run: Run) -> str:
     if run.refusal is not None:
         return run.refusal.code.value
@@ -201,8 +206,8 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
     return {
         "tier": attempt.tier,
         "ran": attempt.ran,
-        "fault": attempt.fault.value if attempt.fault else None,
-        "flaw": attempt.flaw.value if attempt.flaw else None,
+        "fault": _name_of(attempt.fault),
+        "flaw": _name_of(attempt.flaw),
         "detail": attempt.detail or None,
         "native_calls": attempt.native_calls,
         "seam": attempt.seam,
@@ -254,7 +259,7 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
         "at": now_s - elapsed_ns / NS_PER_S,
         "elapsed_ms": elapsed_ns // NS_PER_MS,
         "attempts": len(run.attempts),
-        "met": met.value if met is not None else None,
+        "met": _name_of(met),
         "writing": reading is not None and reading.ttft_ns is not None and reading.end is None,
         "tokens": _count_tokens(run),
     }

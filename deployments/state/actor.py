@@ -84,7 +84,7 @@ class SessionState(Watchable):
         self._listener: StepListener | None = None
         self._superseded = False
         self._incarnation = uuid.uuid4().hex[:12]
-        self._clock = MonotonicClock() if clock is None else clock
+        self._clock = clock or MonotonicClock()
         self._windows = Windows(windows_max)
         self._kept = KeptAnswers()
         self._conversations = Conversations(windows_max, int(bounds.session_ttl_s * NS_PER_S))

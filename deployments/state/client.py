@@ -218,7 +218,7 @@ class RequestState:
         self._link = link
         self._key, self._request_id = key, request_id
         self._wants_window, self._complete = window, complete
-        self._trail, self._searched = trail, trail is None
+        self._trail = self._unsearched = trail
         self._ticket = "" if trail is None else uuid.uuid4().hex
 
     async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
@@ -227,13 +227,13 @@ class RequestState:
             StepRequest(
                 admission=request if self._trail is None else replace(request, session=self.session),
                 window=self._wants_window,
-                trail=None if self._searched else self._trail,
+                trail=self._unsearched,
                 ticket=self._ticket,
                 complete=self._complete,
             )
         )
         if answer.session is not None:
-            self.session, self._searched = answer.session, True
+            self.session, self._unsearched = answer.session, None
         if answer.window is not None:
             self.window, self._wants_window = answer.window, False
         return answer.decision
@@ -252,7 +252,7 @@ class RequestState:
 
     def adopt(self, session: str) -> None:
         """Take the session of an earlier request, which is replayed: its conversation has been noted already."""
-        self.session, self._trail = session, None
+        self.session, self._trail, self._unsearched = session, None, None
 
     def charge(self, usage: Usage) -> None:
         """Hand over what a call without a grant has cost."""
@@ -268,9 +268,8 @@ class RequestState:
         """Hand over what an ended request leaves: report, incidents, its turn for the window, its answer for the
         trail."""
         if self._trail is not None:
-            trail = None if self._searched else self._trail
-            session, ticket = self.session, self._ticket
-            left = AnswerItem(key=self._key, session=session, ticket=ticket, answered=answered, trail=trail)
+            who = {"key": self._key, "session": self.session, "ticket": self._ticket}
+            left = AnswerItem(answered=answered, trail=self._unsearched, **who)
             self._link.put(left, flush=False)
         if turn is not None:
             self._link.put(turn, flush=False)

@@ -38,7 +38,7 @@ Rusage = Callable[[int, int, "ctypes._Pointer[RusageInfo]"], int]
 def read_footprint(pid: int | None = None, *, system: str = sys.platform, rusage: Rusage | None = None) -> int | None:
     """Return the bytes that a process holds, by default this one; None where it is gone or may not be seen. `rusage`
     is the kernel's call."""
-    pid = os.getpid() if pid is None else pid
+    pid = pid or os.getpid()
     if system == "darwin" and (found := _read_phys(pid, rusage or _load_rusage())) is not None:
         return found
     try:
