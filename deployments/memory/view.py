@@ -115,7 +115,7 @@ class MemoryView:
         """Summarise what is known, for `/ready`."""
         now_ns = self._now_ns()
         worst = self.level(now_ns=now_ns)
-        reports = [view.report for view in self._nodes.values()]
+        reports = self._list_reports()
         capped = find_refused_replicas(self._needs, [report.budget_bytes for report in reports])
         return {
             "level": worst.level.value,
@@ -130,9 +130,12 @@ class MemoryView:
 
     def list_holders(self) -> list[dict[str, Any]]:
         """List who holds memory where, or waits for it."""
-        reports = [view.report for view in self._nodes.values()]
+        reports = self._list_reports()
         held = [_show_holder(report, holder, held=True) for report in reports for holder in report.held]
         return held + [_show_holder(report, holder, held=False) for report in reports for holder in report.waiting]
+
+    def _list_reports(self) -> list[NodeReport]:
+        return [view.report for view in self._nodes.values()]
 
     # -- the task ----------------------------------------------------------------------------------------------
 

@@ -85,7 +85,9 @@ def read_progress(cache_dir: Path, name: str) -> Progress | None:
     words, failed = _read(find_folder(cache_dir, name))
     if is_being_made(cache_dir / "models", name):
         return Progress(True, words if words and not failed else "preparing")
-    return Progress(False, words) if failed else None
+    if failed:
+        return Progress(False, words)
+    return None
 
 
 @contextlib.contextmanager

@@ -74,7 +74,9 @@ def _loop_mark(run: Run) -> str:
     if _is_running(run):
         return "nudged"  # by the attempt that is running
     first = next((i for i, a in enumerate(run.attempts) if a.flaw is Flaw.LOOP), len(run.attempts))
-    return "nudged" if any(a.ran for a in run.attempts[first + 1 :]) else "detected"
+    if any(a.ran for a in run.attempts[first + 1 :]):
+        return "nudged"
+    return "detected"
 
 
 def _repairs_of(run: Run) -> list[str]:
@@ -199,7 +201,9 @@ def _name_of(kind: Enum | None) -> Any:
 def _name_outcome(run: Run) -> str:
     if run.refusal is not None:
         return run.refusal.code.value
-    return "answered" if run.finish is not None else "client_left"
+    if run.finish is not None:
+        return "answered"
+    return "client_left"
 
 
 def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns: int) -> dict[str, Any]:

@@ -257,10 +257,12 @@ class KeptAnswers:
         """Note a change: it is the last one to go now. A large one makes room for itself."""
         record.changed_ns = now_ns
         self._order[name.key].move_to_end(name)
-        while self.size > self._bytes_max or len(self._records) > self._records_max:
-            by_size = self.size > self._bytes_max
-            key = max(self._order, key=lambda key: self._bytes[key] if by_size else len(self._order[key]))
-            self._drop(next(iter(self._order[key])))
+        while self.size > self._bytes_max:
+            largest = max(self._order, key=self._bytes.__getitem__)
+            self._drop(next(iter(self._order[largest])))
+        while len(self._records) > self._records_max:
+            fullest = max(self._order, key=lambda key: len(self._order[key]))
+            self._drop(next(iter(self._order[fullest])))
 
     def _drop(self, name: KeptName) -> None:
         record = self._records.pop(name, None)

@@ -44,10 +44,7 @@ class ResponseShelf:
     def write(self, response: KeptResponse) -> None:
         """Keep one, and drop the oldest for it; the same one again replaces itself. One over the bound isn't kept."""
         held, self._held = self._count_bytes(), None
-        old = self._db.execute(
-            "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)", (response.key, response.id)
-        ).fetchone()
-        held[response.key] -= old[0] if old else 0
+        held[response.key] -= self._delete(response.key, response.id) or 0
         if len(response.record) <= self._bytes_max:  # else not a byte of it reaches the disk
             self._db.execute(f"INSERT INTO responses ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(response))
             held[response.key] += len(response.record)
@@ -78,12 +75,16 @@ class ResponseShelf:
     def delete(self, key: str, response_id: str) -> bool:
         """Delete one; False where there is none."""
         held, self._held = self._count_bytes(), None
-        done = self._db.execute(
-            "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)", (key, response_id)
-        ).fetchone()
-        held[key] -= done[0] if done else 0
+        size = self._delete(key, response_id)
+        held[key] -= size or 0
         self._held = held
-        return done is not None
+        return size is not None
+
+    def _delete(self, key: str, response_id: str) -> int | None:
+        """Delete a row; return its bytes, or None where there is none."""
+        sql = "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)"
+        row = self._db.execute(sql, (key, response_id)).fetchone()
+        return None if row is None else int(row[0])
 
     def trim(self, now_s: float) -> None:
         """Delete what is too old."""

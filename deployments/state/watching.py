@@ -65,10 +65,13 @@ class Watchable:
         """Return what the other Routers run, and the reports after this id; None: no reports, but the newest id."""
         now_s = self._looked_s = time.monotonic()
         fresh = {name: rows for name, (at_s, rows) in self._shared.items() if now_s - at_s < SHARE_S}
-        newest = self._open_history().ask(RequestQuery(after=after, limit=1 if after is None else 50))
+        if after is None:
+            finished, newest = [], self._open_history().ask(RequestQuery(limit=1))
+        else:
+            finished = newest = self._open_history().ask(RequestQuery(after=after, limit=50))
         return {
             "running": [row for name, rows in fresh.items() if name != client for row in rows],
-            "finished": [] if after is None else newest,
+            "finished": finished,
             "newest": newest[0]["id"] if newest else (after or 0),
         }
 

@@ -36,7 +36,9 @@ def find_working_set() -> int | None:
     if computing is Computing.CUDA:
         total_bytes = _ask_mlx("total_memory")
         return None if total_bytes is None else int(total_bytes * _GPU_SHARE)
-    return read_working_set(SystemKernel()) if computing is Computing.METAL else None
+    if computing is Computing.CPU:
+        return None
+    return read_working_set(SystemKernel())
 
 
 def find_level() -> int | None:
@@ -74,4 +76,6 @@ def _ask_other_process(name: str) -> int | None:
 
 def estimate_working_set(total_bytes: int) -> int:
     """Estimate what Metal recommends on a Mac of so much memory."""
-    return total_bytes * 2 // 3 if total_bytes <= 32 * _GIB else total_bytes * 3 // 4
+    if total_bytes <= 32 * _GIB:
+        return total_bytes * 2 // 3
+    return total_bytes * 3 // 4
