@@ -24,8 +24,8 @@ from typing import Protocol
 from deployments.errors import ApiError
 from deployments.request.kept_request import Keep, KeptRequest
 from deployments.request.run_record import Run
-from deployments.state.kept_answers import Found, KeptName, KeptQuestion, KeptReply
-from deployments.state.link import StateSilent
+from deployments.state.idempotent_answers import Found, KeptName, KeptQuestion, KeptReply
+from deployments.state.link import StateUnavailable
 from deployments.work.large_work import large
 
 __all__ = ["Shop", "find_kept", "read_name"]
@@ -91,7 +91,7 @@ async def find_kept(shop: Shop, route: str, headers: Mapping[str, str], raw: byt
         return KeptRequest(keep=shop, question=question, once=True, found=None)
     try:
         found = await (_ask(shop, question) if name else _wait(shop, question))
-    except (StateSilent, TimeoutError):
+    except (StateUnavailable, TimeoutError):
         return None
     if found.found is Found.OTHER_BODY:
         raise ApiError("idempotency_key_reused", OTHER_BODY, param=HEADER)

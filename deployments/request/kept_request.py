@@ -25,7 +25,7 @@ from typing import Protocol
 
 from deployments.ports import Clock
 from deployments.request.run_record import Run
-from deployments.state.kept_answers import (
+from deployments.state.idempotent_answers import (
     Found,
     KeptEnd,
     KeptItem,
@@ -36,7 +36,7 @@ from deployments.state.kept_answers import (
     Standing,
     size_of,
 )
-from deployments.state.link import StateSilent
+from deployments.state.link import StateUnavailable
 from reliability.types import Attempt, CallDelta, Event, Fault, Reasoning, Refusal, Text
 
 __all__ = ["Keep", "Keeper", "KeptRequest"]
@@ -56,7 +56,7 @@ class Keep(Protocol):
     """Where answers are kept: the state."""
 
     async def ask_kept(self, question: KeptQuestion) -> KeptReply:
-        """Ask what has become of a request. Raises `StateSilent`."""
+        """Ask what has become of a request. Raises `StateUnavailable`."""
         ...
 
     def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
@@ -220,7 +220,7 @@ class KeptRequest:
         try:
             async with asyncio.timeout(ASK_S):
                 return await self.keep.ask_kept(replace(self.question, story=story, at=len(self._told)))
-        except (StateSilent, TimeoutError):
+        except (StateUnavailable, TimeoutError):
             return NOTHING_FOUND
 
     def _take_over(self, run: Run, found: KeptReply, known: KeptReply) -> None:

@@ -9,6 +9,7 @@ What must never happen: a report that runs in the control room's own origin; a f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.errors import ApiError
-from deployments.evaluate.kept_reports import find_kept_folder, list_kept, read_kept
+from deployments.evaluate.kept_reports import clear_unfinished, find_kept_folder, list_kept, read_kept
 from deployments.ui.desk import Desk
 from deployments.ui.rendering import GUARDED
 from deployments.ui.visits import Visit
@@ -39,6 +40,8 @@ class EvaluationPages:
     def __init__(self, desk: Desk, folder: Callable[[], Path] = find_kept_folder) -> None:
         self._desk = desk
         self._folder = folder
+        with contextlib.suppress(RuntimeError):  # a user without a home has no reports either
+            clear_unfinished(folder())
 
     def routes(self) -> list[Route]:
         """List them, below `/ui`."""

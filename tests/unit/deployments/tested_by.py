@@ -28,7 +28,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/memory/prefill_scores.py": "tests/mac/test_prefill.py",
     "deployments/memory/room.py": "tests/mac/test_memory.py",
     "deployments/memory/sensors/working_set.py": "tests/mac/test_memory.py",
-    "deployments/memory/node_report.py": "tests/unit/deployments/memory/test_monitor.py",
     "deployments/running/driver.py": "tests/e2e/test_stops.py",
     "deployments/running/keeper.py": "tests/e2e/test_stops.py",
     "deployments/running/supervisor.py": "tests/e2e/test_stops.py",

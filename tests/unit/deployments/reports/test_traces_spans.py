@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.reports.spans import NS_PER_MS, SpanFacts, find_spans
+from deployments.reports.traces import NS_PER_MS, _Span, find_spans
 from deployments.telemetry import session_tag
 from reliability.types import Fault, Flaw, TierState, TierStatus
 from tests.support.room_rig import attempt, report
@@ -42,7 +42,7 @@ REPORTS = st.builds(
 )
 
 
-def walk(span: SpanFacts) -> Iterator[tuple[SpanFacts, SpanFacts | None]]:
+def walk(span: _Span) -> Iterator[tuple[_Span, _Span | None]]:
     """Each span with the one that it is in."""
     yield span, None
     for child in span.children:

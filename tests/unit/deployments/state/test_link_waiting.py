@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.state.kept_answers import KeptItem
+from deployments.state.idempotent_answers import KeptItem
+from deployments.state.link import WaitingItems
 from deployments.state.records import AnswerItem, IncidentItem, Item, ReportItem, SettlementItem, TurnItem
-from deployments.state.waiting_items import WaitingItems
 from reliability.admission.events import Charge, Settlement
 from reliability.loops import Turn
 from reliability.types import Verdict

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-__all__ = ["BehindFetch", "is_offline"]
+__all__ = ["BackgroundFetch", "is_offline"]
 
 # As the hub's client understands its variable.
 YES = ("1", "ON", "YES", "TRUE")
@@ -22,7 +22,7 @@ def is_offline(environ: Mapping[str, str]) -> bool:
     return environ.get("HF_HUB_OFFLINE", "").upper() in YES
 
 
-class BehindFetch:
+class BackgroundFetch:
     """One fetch, begun at most once."""
 
     def __init__(self, config: str, environ: Mapping[str, str], command: Sequence[str] | None = None) -> None:

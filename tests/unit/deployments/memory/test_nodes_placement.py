@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.memory.placement import fit_minimums
+from deployments.memory.nodes import fit_minimums
 from deployments.memory.plan import TierNeed
 
 NEEDS = st.lists(

@@ -1,30 +1,28 @@
-"""Answers that a repeated request may be told again: kept for a minute, in memory only. No word of them goes to disk.
+"""Answers that a repeated request is given again: kept for a minute, in memory only. None of it goes to disk.
 
-    RUNNING ──end──▶ FINISHED         told again from its start, to whoever repeats the request
+    RUNNING ──end──▶ FINISHED         replayed from its start to each repeat of the request
        │                              ▲
-       ├─its client left, or──▶ INTERRUPTED ──a repeat takes it over, and goes on from what had left──▶ RUNNING
+       ├─its client left, or──▶ INTERRUPTED ──a repeat takes it over, and continues what had left──▶ RUNNING
        │ its Router is silent
        └─it failed──▶ dropped: the repeat runs anew
 
-A record is known by whose it is, the route, and the name that the client gave its request (`Idempotency-Key`), or the
-digest of its body. Whoever answers it has its `ticket`; a takeover gives another one, and what comes under an older
-one is passed over. `story` names the text: it stays in a takeover and changes where the answer begins anew, so that
-nobody who has read half of one answer is told the other half of another.
-
-A Router speaks to the state each second, so one that is silent for `ALIVE_S` is dead, and what it ran has stopped.
+A record is known by its API key, the route, and the name that the client gave its request (`Idempotency-Key`), or the
+digest of its body. The Router that answers it has its `ticket`; a takeover gives another one, and what comes under an
+older one is ignored. `story` names the text: it stays in a takeover and changes where the answer begins anew, so that a
+client which has read half of one answer never gets the other half of another. A Router speaks to the state each second,
+so one that is silent for `ALIVE_S` is dead, and what it ran has stopped.
 
 Bounds: `KEPT_S` after the last change (a running record lives as long as its Router does), `RECORDS_MAX`, `BYTES_MAX`.
-Above a bound, the API key that holds the most loses the record that changed longest ago: no key can push out the few
-records of another. It owns no thread and no clock.
+Above a bound, the API key that holds the most loses its oldest record, so no key can push out the records of another.
 
-What must never happen: an answer that is told to another key or to another body, a piece twice or a gap between two,
-a call of an answer that isn't complete.
+Invariants: no answer goes to another key or another body; no piece comes twice, and none is missing between two; no
+call of an incomplete answer is delivered.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
@@ -52,7 +50,7 @@ ALIVE_S = 3.0
 RECORDS_MAX = 4_000
 BYTES_MAX = 32 * 1024 * 1024
 PIECE_BYTES = 128  # what a piece takes beside its characters
-TIDY_EVERY_S = 1.0
+_TIDY_EVERY_S = 1.0
 
 LAST = CallDelta | Refusal  # they leave when the answer is complete
 Piece = Text | Reasoning | Refusal | CallDelta
@@ -96,8 +94,8 @@ class KeptEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptItem:
-    """What a Router tells of a record. `digest`: of the body, where it begins anew. `at`: how many pieces came before
-    these. `written`: the tokens of the answer so far, as far as they are counted."""
+    """What a Router reports of a record. `digest`: of the body, where it begins anew. `at`: how many pieces came before
+    these. `written`: the tokens of the answer that are counted so far."""
 
     name: KeptName
     ticket: str
@@ -113,8 +111,8 @@ class KeptItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptQuestion:
-    """What has become of a request of this name? `ticket` is the asker's, `client` its Router; it has been told `at`
-    pieces of `story`. `anew`: one that runs is none of its business. `continues`: it can go on with a text."""
+    """What has become of a request of this name? `ticket` is the asker's, `client` its Router; it has had `at` pieces
+    of `story`. `anew`: it ignores one that runs. `continues`: it can continue a text."""
 
     name: KeptName
     digest: str
@@ -128,7 +126,7 @@ class KeptQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptReply:
-    """What has become of it. `pieces`: those behind the ones that the asker has; of a call only where the answer is
+    """What has become of it. `pieces`: those after the ones that the asker has; of a call only where the answer is
     finished. `heard_ns`: when its Router spoke last."""
 
     found: Found
@@ -160,7 +158,7 @@ class _Record:
 
 
 class KeptAnswers:
-    """See the module. Each moment that it is given is of the same clock, and none is before the one before."""
+    """See the module. All moments are of one clock and never run backwards."""
 
     def __init__(self, records_max: int = RECORDS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._records_max, self._bytes_max = records_max, bytes_max
@@ -182,14 +180,14 @@ class KeptAnswers:
     def hear(self, client: str, now_ns: int) -> None:
         """Hear that a Router is alive."""
         self._heard[client] = now_ns
-        if now_ns - self._tidied_ns >= TIDY_EVERY_S * NS_PER_S:
+        if now_ns - self._tidied_ns >= _TIDY_EVERY_S * NS_PER_S:
             self._tidied_ns = now_ns
             for name in [name for name, record in self._records.items() if self._is_old(record, now_ns)]:
                 self._drop(name)
             self._heard = {who: at for who, at in self._heard.items() if now_ns - at < KEPT_S * NS_PER_S}
 
     def take(self, item: KeptItem, client: str, now_ns: int) -> None:
-        """Take what a Router tells. The same again changes nothing; what comes under an older ticket doesn't either."""
+        """Take what a Router reports. The same again, or under an older ticket, changes nothing."""
         record = self._records.get(item.name)
         if item.digest is not None and (record is None or record.ticket != item.ticket):
             record = self._begin(item.name, item.digest, item.ticket, client, now_ns)
@@ -204,7 +202,7 @@ class KeptAnswers:
         self._touch(item.name, record, now_ns)
 
     def ask(self, question: KeptQuestion, now_ns: int) -> KeptReply:
-        """Answer what has become of a request; what has stopped, and what isn't there, is the asker's from now on."""
+        """Answer what has become of a request. A stopped or missing one is the asker's from now on."""
         self.hear(question.client, now_ns)
         record = self._records.get(question.name)
         if record is not None and self._is_old(record, now_ns):
@@ -216,9 +214,11 @@ class KeptAnswers:
             return KeptReply(found=Found.OTHER_BODY)
         if record is not None and record.standing is Standing.FINISHED:
             return self._tell(Found.REPLAY, record, record.pieces[question.at :])
-        alive = record is not None and record.standing is Standing.RUNNING and self._is_alive(record, now_ns)
+        silent_ns = 0 if record is None else now_ns - self._read_heard_ns(record)
+        alive = record is not None and record.standing is Standing.RUNNING and silent_ns < ALIVE_S * NS_PER_S
         if record is not None and alive and not question.anew:
-            return self._tell(Found.FOLLOW, record, [*_before_calls(record.pieces)][question.at :])
+            before_calls = list(takewhile(lambda piece: not isinstance(piece, LAST), record.pieces))
+            return self._tell(Found.FOLLOW, record, before_calls[question.at :])
         if record is None or alive or not (question.continues and _can_go_on(record.pieces)):
             self._begin(question.name, question.digest, question.ticket, question.client, now_ns)
             return KeptReply(found=Found.ANEW)
@@ -254,16 +254,15 @@ class KeptAnswers:
         self._bytes[name.key] += more
 
     def _touch(self, name: KeptName, record: _Record, now_ns: int) -> None:
-        """Note a change: it is the last one to go now. A large one makes room for itself, with itself at last."""
+        """Note a change: it is the last one to go now. A large one makes room for itself."""
         record.changed_ns = now_ns
         self._order[name.key].move_to_end(name)
         while self.size > self._bytes_max:
-            self._drop_oldest(max(self._order, key=self._bytes.__getitem__))
+            largest = max(self._order, key=self._bytes.__getitem__)
+            self._drop(next(iter(self._order[largest])))
         while len(self._records) > self._records_max:
-            self._drop_oldest(max(self._order, key=lambda key: len(self._order[key])))
-
-    def _drop_oldest(self, key: str) -> None:
-        self._drop(next(iter(self._order[key])))
+            fullest = max(self._order, key=lambda key: len(self._order[key]))
+            self._drop(next(iter(self._order[fullest])))
 
     def _drop(self, name: KeptName) -> None:
         record = self._records.pop(name, None)
@@ -277,9 +276,6 @@ class KeptAnswers:
     def _read_heard_ns(self, record: _Record) -> int:
         return max(record.changed_ns, self._heard.get(record.client, 0))
 
-    def _is_alive(self, record: _Record, now_ns: int) -> bool:
-        return now_ns - self._read_heard_ns(record) < ALIVE_S * NS_PER_S
-
     def _is_old(self, record: _Record, now_ns: int) -> bool:
         last_ns = self._read_heard_ns(record) if record.standing is Standing.RUNNING else record.changed_ns
         return now_ns - last_ns >= KEPT_S * NS_PER_S
@@ -292,12 +288,8 @@ def size_of(piece: Piece) -> int:
     return PIECE_BYTES + len(piece.text.encode("utf-8", "surrogatepass"))
 
 
-def _before_calls(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    return takewhile(lambda piece: not isinstance(piece, LAST), pieces)
-
-
 def _can_go_on(pieces: Sequence[Piece]) -> bool:
-    """Tell whether it has text to go on from. Where calls or a refusal had left, nothing of it can be told
-    again: who knows whether they were all."""
+    """Return whether it has text to continue from: none where calls or a refusal had left, as they may be
+    incomplete."""
     ended = any(isinstance(piece, LAST) for piece in pieces)
     return not ended and any(isinstance(piece, Text) and piece.text.strip() for piece in pieces)

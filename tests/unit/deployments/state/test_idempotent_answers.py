@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.state.kept_answers import (
+from deployments.state.idempotent_answers import (
     ALIVE_S,
     KEPT_S,
     Found,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from deployments.reports.in_progress import describe_running
+from deployments.reports.report import describe_running
 from deployments.request.run_record import Run
 from reliability.types import Attempt, Fault, Usage
 from tests.support.run_values import request_of, run_of

@@ -6,7 +6,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.evidence import cut, fit_evidence, to_plain_json
+from deployments.state.incident_evidence import cut, fit_evidence, to_plain_json
 from tests.support.run_values import (
     long,
     values,

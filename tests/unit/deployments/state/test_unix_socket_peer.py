@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from deployments.state import peer
-from deployments.state.peer import Foreigner, find_user, refuse_foreigner
+from deployments.state import unix_socket
+from deployments.state.unix_socket import Foreigner, find_user, refuse_foreigner
 
 
 def test_ones_own_process_is_let_in():
@@ -24,7 +24,7 @@ def test_ones_own_process_is_let_in():
 def test_another_users_process_is_not(monkeypatch):
     """The error names both."""
     mine = os.geteuid()
-    monkeypatch.setattr(peer.os, "geteuid", lambda: mine + 1)
+    monkeypatch.setattr(unix_socket.os, "geteuid", lambda: mine + 1)
     here, there = socket.socketpair(socket.AF_UNIX)
     with here, there, pytest.raises(Foreigner, match=f"belongs to user {mine}, not to user {mine + 1}"):
         refuse_foreigner(here)

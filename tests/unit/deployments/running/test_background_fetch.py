@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from deployments.running.behind import BehindFetch, is_offline
+from deployments.running.background_fetch import BackgroundFetch, is_offline
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_it_is_begun_once(tmp_path):
     """However often a tier is found ready, one process is started, and it is seen to end."""
     trace = tmp_path / "trace"
     command = [sys.executable, "-c", f"open({str(trace)!r}, 'a').write('x')"]
-    fetch = BehindFetch("c.yaml", {}, command)
+    fetch = BackgroundFetch("c.yaml", {}, command)
     assert not fetch.running
     for _ in range(3):
         fetch.start()
@@ -39,6 +39,6 @@ def test_it_is_begun_once(tmp_path):
 
 def test_offline_nothing_is_begun():
     """With HF_HUB_OFFLINE=1 there is no process at all: tests and air-gapped machines pay nothing."""
-    fetch = BehindFetch("c.yaml", {"HF_HUB_OFFLINE": "1"}, ["/nowhere/no-such-program"])
+    fetch = BackgroundFetch("c.yaml", {"HF_HUB_OFFLINE": "1"}, ["/nowhere/no-such-program"])
     fetch.start()
     assert not fetch.running

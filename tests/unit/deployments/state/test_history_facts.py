@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.state.history import build_facts, list_marks
 from deployments.state.journal import Bounds
 from deployments.state.recovery import open_journal
-from deployments.state.report_facts import build_facts, list_marks
 from tests.support.room_rig import attempt, report
 
 WORDS = st.sampled_from([None, "timeout", "loop", "server_error"])
