@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from deployments.api.anthropic.messages_body import MessagesBody
 from deployments.api.openai_chat import ChatBody
-from deployments.api.openai_passed import CompletionBody, EmbeddingBody
+from deployments.api.openai_passthrough import CompletionBody, EmbeddingBody
 from deployments.api.openai_responses.response_body import ResponseBody
 from deployments.dialects import COUNTED, DIALECTS
 from deployments.errors import TABLE
