@@ -251,7 +251,7 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
     """
     last = run.attempts[-1] if run.attempts else None
     met = (last.fault or last.flaw) if last is not None else None
-    reading = run.reading
+    current = run.current
     started_ns = run.deadline_ns - int(run.request.timeout_s * NS_PER_S)
     elapsed_ns = max(0, now_ns - started_ns)
     return {
@@ -264,14 +264,14 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
         "elapsed_ms": elapsed_ns // NS_PER_MS,
         "attempts": len(run.attempts),
         "met": _name_of(met),
-        "writing": reading is not None and reading.ttft_ns is not None and reading.end is None,
+        "writing": current is not None and current.ttft_ns is not None and current.end is None,
         "tokens": _count_tokens(run),
     }
 
 
 def _count_tokens(run: Run) -> int:
-    reading = run.reading
-    if reading is None or reading.ttft_ns is None:
+    current = run.current
+    if current is None or current.ttft_ns is None:
         return 0
-    counted = reading.spending.counted
-    return counted.completion_tokens if counted is not None else reading.spending.written_bytes // BYTES_A_TOKEN
+    counted = current.spending.counted
+    return counted.completion_tokens if counted is not None else current.spending.written_bytes // BYTES_A_TOKEN

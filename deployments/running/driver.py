@@ -7,8 +7,8 @@
                     input close, drains the Routers, and then interrupts the main thread
     a process       once some tier can answer: fetches, at low priority, the models that `auto` leaves for later
 
-News is one JSON object a line (`deployments/running/words.py` reads them): where Ray is, each tier's status, that the
-start has failed and why, and at the end how many requests were running and cut.
+News is one JSON object a line (`deployments/running/status_messages.py` reads them): where Ray is, each tier's status,
+that the start has failed and why, and at the end how many requests were running and cut.
 
 What must never happen: that the end waits for an answer from Ray. Every question has a timeout, and the keeper's clock
 runs besides.
@@ -38,7 +38,7 @@ from deployments.running.background_fetch import BackgroundFetch
 from deployments.running.folder import RunFolder
 from deployments.running.keeper import DRAIN_S
 from deployments.running.lean_ray import describe_ray, start_ray
-from deployments.running.words import STARTING, can_answer, failure
+from deployments.running.status_messages import STARTING, can_answer, failure
 
 __all__ = ["Reporter"]
 

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from deployments.api.access import Access, access_for
-from deployments.api.boundary import EXPOSED, BoundaryApp
+from deployments.api.middleware import EXPOSED, MiddlewareApp
 from deployments.config import ConfigError, ServerConfig
 from deployments.listener.listening import is_own, is_own_page
 from tests.support.bare_router import build_app, list_all_routes
@@ -35,9 +35,9 @@ async def seen(request: Request) -> PlainTextResponse:
     return PlainTextResponse(request.url.path, headers={"X-MLX-Stack-Tier": "fast"})
 
 
-def app(access: Access) -> BoundaryApp:
+def app(access: Access) -> MiddlewareApp:
     routes = [Route("/v1/models", seen), Route("/v1/models/{model:path}", seen), Route("/chat", seen, methods=["POST"])]
-    return BoundaryApp(lambda: access, routes=routes)
+    return MiddlewareApp(lambda: access, routes=routes)
 
 
 def asked(access: Access, method: str, path: str, headers: dict[str, str], *, root: str = "") -> httpx.Response:
@@ -155,7 +155,7 @@ def test_a_slash_too_many_is_no_other_route(root, path):
 @pytest.mark.parametrize("root", ["", "/app"])
 def test_what_is_mounted_is_found_with_and_without_its_slash(root):
     """Law: no redirect leads to itself: the app below `/ui` is found at `/ui/`, and `/ui` leads there."""
-    door = BoundaryApp(access, routes=[Mount("/ui", routes=[Route("/", seen)])])
+    door = MiddlewareApp(access, routes=[Mount("/ui", routes=[Route("/", seen)])])
 
     async def go() -> httpx.Response:
         transport = httpx.ASGITransport(door, root_path=root)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.running.words import WORDS_MAX, Place, RunStatus, can_answer, failure, read_news, ready_lines
+from deployments.running.status_messages import WORDS_MAX, Place, RunStatus, can_answer, failure, read_news, ready_lines
 
 STATES = ("starting", "loading", "ready", "asleep", "unavailable")
 tiers = st.dictionaries(

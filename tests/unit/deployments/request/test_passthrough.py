@@ -12,7 +12,7 @@ import pytest
 from deployments.config_tiers import Timeouts
 from deployments.errors import ApiError
 from deployments.ports import Ports
-from deployments.request.forward import forward, restrict_to_hosted
+from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from reliability.admission.admit import AdmissionRequest, AdmissionState, Grant, Rejection, admit

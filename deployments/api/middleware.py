@@ -34,7 +34,7 @@ from deployments.api.access import Access
 from deployments.api.responses import error_response, find_inner_path, find_methods
 from deployments.errors import ApiError
 
-__all__ = ["EXPOSED", "BoundaryApp", "find_ending"]
+__all__ = ["EXPOSED", "MiddlewareApp", "find_ending"]
 
 # What a page may read of an answer's headers, besides those that every page may.
 EXPOSED = (
@@ -49,7 +49,7 @@ TWICE = "/v1/v1/"
 PREFLIGHT_MAX_AGE_S = 600
 
 
-class BoundaryApp(Starlette):
+class MiddlewareApp(Starlette):
     """The app at the HTTP boundary. `access` is called at each request, since a `user_config` may
     change it."""
 

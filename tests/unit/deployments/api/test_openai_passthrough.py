@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deployments.api.openai_chat import ChatCall
-from deployments.api.openai_passed import COMPLETIONS, EMBEDDINGS
+from deployments.api.openai_passthrough import COMPLETIONS, EMBEDDINGS
 from deployments.api.openai_render import KEEP_ALIVE
 from deployments.errors import ApiError
 from reliability.answer.estimate import prompt_bytes

@@ -3,7 +3,7 @@
 A prompt as a user's message would be another prompt, so neither is translated into a chat: what the fields mean is the
 upstream's business. What this server needs is checked (model, prompt or input, `n`, how many tokens at most); all of it
 goes out as it came, and the answer comes back as it is, with the tier's name as `model`. Only hosted tiers have these
-routes; a chain without one refuses by name (`deployments/request/forward.py`).
+routes; a chain without one refuses by name (`deployments/request/passthrough.py`).
 
 What must never happen: a prompt that goes to a tier in another form than the client wrote it.
 """
