@@ -11,7 +11,7 @@ That favours the draft: its prefill costs nothing here, nor what it reads behind
 gains on the same answers is measured, not reckoned. Prose, a program from nothing, and three edits, each cut to
 `_LINES` lines.
 
-Whether it is worth its memory is decided in `deployments/tiers/mlx/generators.py`.
+Whether it is worth its memory is decided in `deployments/tiers/mlx/decoding/generators.py`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--model", default=CODER_LARGE, help="a model source (default: %(default).40s…)")
     parser.add_argument("--draft", default=CODER_SMALL, help="one with the same tokens (default: %(default).40s…)")
     parser.add_argument("--tokens", type=int, default=48, help="where answers are cut (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of the matrix library")
+    parser.add_argument("--threads", type=int, default=2, help="threads of a step")
     parser.add_argument("--seconds", type=float, default=3600.0, help="after which no question is begun")
     given = parser.parse_args()
 

@@ -1,7 +1,7 @@
 """What models are on this machine, how large they are and which tiers use them: `mlx-stack-serve models`.
 
 Three places are looked at, and nothing is fetched or changed: this server's own cache (models that were converted from
-wheels, and the matrix library), the hub's cache, and the folders that the configuration names as `path:`. A folder of
+wheels), the hub's cache, and the folders that the configuration names as `path:`. A folder of
 the cache that no tier's source leads to is of an older source or converter, and may be deleted; so may `unfinished`
 ones, which a killed process left and the next one sweeps away, or goes on with where it is a download.
 """

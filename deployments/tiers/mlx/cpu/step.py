@@ -8,7 +8,7 @@ of MLX is changed.
         └──▶ MLX                    other models, quantized weights, a GPU, another processor, no compiler at install
 
 MLX computes late and the extension at once: when a call returns, all is there. So no step is begun before it is wanted
-(`generator.py`). What it gains: `docs/decisions/040-cpu-extension.md`.
+(`generators.py`). What it gains: `docs/decisions/040-cpu-extension.md`.
 
 Invariants (engine thread only):
 - Keys and values are written behind what a row holds, where no other array has its place (`ragged.py`).
@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 
 __all__ = ["KernelUnavailable", "Step", "build_step", "explain_missing", "list_libraries"]
@@ -105,8 +106,6 @@ def explain_missing() -> str:
 
 def build_step(model: Any, threads: int = 1) -> Step:
     """Build the step of a model that is loaded. Raises `KernelUnavailable` with the reason where MLX's own stays."""
-    import mlx.core as mx
-
     if mx.default_device() != mx.Device(mx.cpu):
         raise KernelUnavailable("MLX has a GPU here")
     libraries = list_libraries()
@@ -162,16 +161,12 @@ class Step:
     def read(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> Any:
         """Read tokens, (sequences, count), behind what the caches hold; return the logits behind each, (sequences,
         count, vocabulary). The lengths stay as they are. Raises IndexError for a token that the model doesn't have."""
-        import mlx.core as mx
-
         made = self._compute(tokens, lengths, caches, np.arange(tokens.size))
         return mx.array(made.reshape(*tokens.shape, -1))
 
     def fill(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Sequence[int] = ()) -> Any:
         """Read tokens of which keys and values are wanted, and the logits behind a few: of `wanted`, numbers that rise
         in all of them, sequence by sequence. Return (wanted, vocabulary), None for none."""
-        import mlx.core as mx
-
         made = self._compute(tokens, lengths, caches, np.array(wanted, np.int64))
         return mx.array(made) if wanted else None
 
@@ -219,8 +214,6 @@ class Step:
 
     def _take(self, weights: Any) -> int:
         """Return where weights are, and hold them."""
-        import mlx.core as mx
-
         if weights.dtype != mx.float32:
             raise KernelUnavailable(f"its weights are {weights.dtype}, not float32")
         view = np.ascontiguousarray(np.asarray(weights))
@@ -229,8 +222,6 @@ class Step:
 
     def _reserve_places(self, count: int) -> None:
         """Let the table have a line for so many places. What turns a one and a zero gives cosine and sine."""
-        import mlx.core as mx
-
         known, half = len(self._cosines), self._task.size // 2
         if count <= known:
             return
@@ -243,8 +234,6 @@ class Step:
 
 def _view_caches(caches: Sequence[RaggedCache]) -> list[Array]:
     """View keys and values, one layer after the other, where the caches have them."""
-    import mlx.core as mx
-
     views = list(_view(caches))
     if not all(one.flags.c_contiguous for one in views):  # some rows were let go
         for cache in caches:
@@ -254,8 +243,6 @@ def _view_caches(caches: Sequence[RaggedCache]) -> list[Array]:
 
 
 def _view(caches: Sequence[RaggedCache]) -> Iterator[Array]:
-    import mlx.core as mx
-
     arrays = [one for cache in caches for one in (cache.keys, cache.values)]
     mx.eval(arrays)
     return map(np.asarray, arrays)
@@ -281,8 +268,6 @@ def _check_layers(model: Any) -> None:
 
 def _check(step: Step, model: Any) -> None:
     """Hold it against MLX: a few tokens, the last behind the others."""
-    import mlx.core as mx
-
     lengths, tokens = Lengths([0]), mx.array([_CHECK_TOKENS])
     caches = [RaggedCache(lengths) for _ in model.model.layers]
     step.fill(tokens[:, :-1], lengths, caches)

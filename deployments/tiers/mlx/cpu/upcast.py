@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from deployments.tiers.lazy_mlx import mx
+
 __all__ = ["upcast"]
 
 _LOG = logging.getLogger(__name__)
@@ -13,7 +15,6 @@ _LOG = logging.getLogger(__name__)
 def upcast(model: Any) -> None:
     """Hold a model's weights in float32, with its adapter in them, but for quantized ones: they stay, and a warning
     says that they are slow. It goes a layer at a time, so that memory is freed on the way."""
-    import mlx.core as mx
     from mlx.utils import tree_unflatten
 
     if any(hasattr(module, "bits") for module in model.modules()):
