@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from deployments.memory.sensors.computing import Computing
 
-__all__ = ["FORCED_SIZES", "FUSED_SIZES", "SCORES_BYTES_MAX", "estimate_scores_bytes"]
+__all__ = ["FORCED_SIZES", "SCORES_BYTES_MAX", "estimate_scores_bytes"]
 
-FUSED_SIZES = frozenset({64, 80, 128})
+_FUSED_SIZES = frozenset({64, 80, 128})
 _CUDNN_SIZE_MAX = 128
 FORCED_SIZES = frozenset({192, 256})
 SCORES_BYTES_MAX = 512 << 20
@@ -31,7 +31,7 @@ def estimate_scores_bytes(
     if computing is Computing.CUDA:
         fused = head_dim <= _CUDNN_SIZE_MAX and head_dim % 8 == 0
         return 0, 0 if fused else _FLOAT_BYTES * heads * step_tokens
-    if head_dim in FUSED_SIZES:
+    if head_dim in _FUSED_SIZES:
         return 0, 0
     if forced and head_dim in FORCED_SIZES:
         return SCORES_BYTES_MAX, 0

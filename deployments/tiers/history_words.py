@@ -14,10 +14,9 @@ from keyword import iskeyword
 from typing import Any
 
 from reliability.tools import ToolBox, build_toolbox, extract_calls
-from reliability.tools.delimiters import CLOSER, OPENER
 from reliability.tools.extract import harmony
 from reliability.tools.format_row import Reader
-from reliability.tools.formats import CALL_FORMATS, HERMES
+from reliability.tools.formats import CALL_FORMATS, CLOSER, HERMES, OPENER
 
 JSON, LIST, PYTHON = "{json}", "[{json}]", "[{python}]"
 HERMES_FORM = f"{HERMES.writes[0]}\n{JSON}\n{HERMES.writes[1]}"

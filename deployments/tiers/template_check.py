@@ -17,7 +17,7 @@ from deployments.tiers.prompt import tidy_messages
 from deployments.tiers.stream_matchers import CallFormat, CallSplit
 from deployments.tiers.template_form import AS_WRITTEN, Mend, TemplateForm
 from reliability.tools import ToolBox, build_toolbox, extract_calls
-from reliability.tools.delimiters import OPENER, START_MARKER
+from reliability.tools.formats import OPENER, START_MARKER
 from reliability.types import CallDelta
 
 __all__ = ["check_call_template"]

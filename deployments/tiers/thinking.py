@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reliability.tools.delimiters import REASONING_CLOSE, compile_any
-from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought
+from reliability.tools.format_reasoning import MESSAGES, REASONING, REASONING_CLOSE, Thought
+from reliability.tools.formats import compile_any
 
 __all__ = ["ReasoningMarks", "encode_think_close", "find_opened", "find_thinking"]
 
