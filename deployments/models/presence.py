@@ -29,8 +29,8 @@ _LOOK_AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Where a model is; `words` say how far it is on its way, or why it is missing and how to have it. `size_bytes`: the
-    size of the download, where this machine can hold the model; 0: unknown."""
+    """Where a model is; `words` say how far it is on its way, or why it is missing and how to have it. `size_bytes`:
+    the size of the download, where this machine can hold the model; 0: unknown."""
 
     state: Literal["here", "coming", "missing"]
     words: str = ""
