@@ -67,9 +67,8 @@ from deployments.reports.account import Account
 from deployments.reports.memory_notes import note_memory
 from deployments.reports.traces import Traces
 from deployments.request.drive import drive
-from deployments.request.idempotency import find_kept
+from deployments.request.idempotency import KeptRequest, find_kept
 from deployments.request.judge import advise
-from deployments.request.kept_request import KeptRequest
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of, limits_of, state_limits
 from deployments.request.run_record import Run
@@ -364,7 +363,7 @@ class Router(Stoppable):
         )
         judge = self._config.reliability.circuit_breaker
         walk = forward if account.run.request.route else drive
-        if judge.enabled and walk is drive and not (kept and kept.tells_again):
+        if judge.enabled and walk is drive and not (kept and kept.replays):
             account.advice = await advise(account.run, ports, judge)
         told = walk(account.run, ports)
         told = kept.tell(account.run, self._clock, account.state.adopt, told) if kept else told

@@ -41,13 +41,13 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
 
 
 def _is_writing(run: Run) -> bool:
-    reading = run.reading
-    return reading is not None and reading.ttft_ns is not None and reading.end is None
+    current = run.current
+    return current is not None and current.ttft_ns is not None and current.end is None
 
 
 def _count_tokens(run: Run) -> int:
-    reading = run.reading
-    if reading is None or reading.ttft_ns is None:
+    current = run.current
+    if current is None or current.ttft_ns is None:
         return 0
-    counted = reading.spending.counted
-    return counted.completion_tokens if counted is not None else reading.spending.written_bytes // BYTES_A_TOKEN
+    counted = current.spending.counted
+    return counted.completion_tokens if counted is not None else current.spending.written_bytes // BYTES_A_TOKEN

@@ -7,8 +7,8 @@ what it is charged, when it is asked again and which tier comes next. What is mi
 nothing looks into the answer, so there are faults and no flaws. An answer that isn't streamed is held until it is
 complete, so that another tier may still give it; the first piece of one that is streamed is its commit point.
 
-What must never happen: pieces of two attempts in one answer, a grant that stays open, a stream that is left open when
-the client goes, a request that reaches a tier that isn't hosted.
+Invariants: no answer has pieces of two attempts; no grant stays open, and no stream when the client goes; no request
+reaches a tier that isn't hosted.
 """
 
 from __future__ import annotations
@@ -17,24 +17,19 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from deployments.errors import ApiError
 from deployments.ports import Ports
-from deployments.request.drive import admit, bind_progress, build_situation, rule_out, settle, wait
-from deployments.request.patience import convert_stall, fail_by_timeout, find_limit
+from deployments.request.accounting import Accounting
+from deployments.request.attempt import record_end
+from deployments.request.drive import admit, bound_request, build_situation, open_accounting, rule_out, settle
 from deployments.request.run_record import Run
-from deployments.request.spending import Spending
-from reliability.admission.admit import Grant
-from reliability.answer.estimate import prompt_tokens_most
+from deployments.request.timeouts import NS_PER_S, next_batch
 from reliability.escalation.decisions import Accept, Call, Refuse
 from reliability.escalation.policies import decide
-from reliability.faults import TRAITS, Ran
-from reliability.types import Attempt, ChatRequest, Counted, Event, Failed, Fault, Finish, Passed, Started
+from reliability.types import Attempt, ChatRequest, Counted, Event, Failed, Finish, Passed, Started
 
 __all__ = ["forward", "restrict_to_hosted"]
-
-NS_PER_S = 1_000_000_000
 
 
 def restrict_to_hosted(run: Run, kinds: Mapping[str, str]) -> Run:
@@ -68,7 +63,8 @@ async def forward(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
     while True:
         match decide(build_situation(run, ports)):
             case Call() as call:
-                await wait(call.wait_ns)
+                if call.wait_ns > 0:
+                    await asyncio.sleep(call.wait_ns / NS_PER_S)
                 run.tier = call.tier
                 passing = _Passing(tier=call.tier, stream=bool(run.request.extra.get("stream")))
                 async with aclosing(_call(run, passing, ports)) as batches:
@@ -92,20 +88,42 @@ class _Passing:
     tier: str
     stream: bool
     started_ns: int = 0
-    accepted: bool = False
     ttft_ns: int | None = None
     sent: bool = False
     held: list[Event] = field(default_factory=list)
     end: Finish | Failed | None = None
 
-    @property
-    def phase(self) -> str:
-        """The timeout that runs. What isn't streamed is silent until it is complete."""
-        if not self.accepted:
+    def phase(self, *, accepted: bool) -> str:
+        """Return the timeout that runs. What isn't streamed is silent until it is complete."""
+        if not accepted:
             return "connect_s"
         if not self.stream:
             return "total_s"
         return "first_token_s" if self.ttft_ns is None else "idle_s"
+
+    def take(self, spending: Accounting, batch: list[Event], now_ns: int) -> list[Event]:
+        """Take one batch; return what may leave now."""
+        out: list[Event] = []
+        for event in batch:
+            match event:
+                case Started():
+                    spending.accepted = True
+                case Counted(usage=usage):
+                    spending.counted = usage
+                case Passed():
+                    spending.write(event)
+                    out.append(event)
+                case Finish() | Failed():
+                    self.end = event
+                case _:
+                    raise AssertionError("an answer that is passed on has no other events")
+        if out and self.ttft_ns is None:
+            self.ttft_ns = now_ns - self.started_ns
+        if not self.stream:
+            self.held += out
+            return []
+        self.sent |= bool(out)
+        return out
 
 
 async def _call(run: Run, passing: _Passing, ports: Ports) -> AsyncGenerator[list[Event], None]:
@@ -118,107 +136,45 @@ async def _call(run: Run, passing: _Passing, ports: Ports) -> AsyncGenerator[lis
         run.attempts.append(replace(granted, param="prompt" if granted.param else None))
         run.judgements.append(None)
         return
-    request = _bound_request(run, granted, ports)
+    request = bound_request(run, run.request, granted, ports)
     passing.started_ns = ports.clock.now_ns()
-    spending = Spending(
-        prompt_bytes=size,
-        output_cap=request.max_tokens,
-        prompt_most=partial(prompt_tokens_most, (run.request.messages,)),
-        progress=bind_progress(granted, ports),
-        trusted=passing.tier not in ports.foreign,
-    )
+    spending = open_accounting(passing.tier, request, size, granted, ports)
+    # What is only to be measured stays here.
+    stream = _read(run, passing, spending, replace(request, messages=()), ports)
     try:
-        async with aclosing(_read(run, passing, spending, request, ports)) as batches:
+        async with aclosing(stream) as batches:
             async for batch in batches:
                 yield batch
     finally:
-        _write_down(run, passing, spending, granted, ports)
-
-
-def _bound_request(run: Run, grant: Grant | None, ports: Ports) -> ChatRequest:
-    """Bound the request by the time that is left and the tokens that were granted. What is only to be measured stays
-    here."""
-    request = run.request
-    remaining_s = max(0.0, (run.deadline_ns - ports.clock.now_ns()) / NS_PER_S)
-    cap = request.max_tokens if grant is None else min(request.max_tokens, grant.output_cap)
-    return replace(request, timeout_s=remaining_s, max_tokens=cap, messages=())
+        attempt = record_end(
+            passing.tier,
+            passing.end,
+            spending,
+            started_ns=passing.started_ns,
+            ttft_ns=passing.ttft_ns,
+            elapsed_ns=ports.clock.now_ns() - passing.started_ns,
+            text_out=passing.sent,
+            granted=granted is not None or ports.admission is None,
+        )
+        run.attempts.append(attempt)
+        run.judgements.append(None)
+        if isinstance(passing.end, Finish):
+            # What was booked is what the report says.
+            passing.end = replace(passing.end, usage=attempt.usage)
+        settle(attempt, granted, ports)
 
 
 async def _read(
-    run: Run, passing: _Passing, spending: Spending, request: ChatRequest, ports: Ports
+    run: Run, passing: _Passing, spending: Accounting, request: ChatRequest, ports: Ports
 ) -> AsyncGenerator[list[Event], None]:
     """Read the tier's stream to its last event or a timeout; yield what may leave at once."""
-    timeouts = ports.timeouts[passing.tier]
-    async with aclosing(ports.tiers[passing.tier].stream(request)) as stream:
+    tier, timeouts, started_ns = passing.tier, ports.timeouts[passing.tier], passing.started_ns
+    async with aclosing(ports.tiers[tier].stream(request)) as stream:
         while passing.end is None:
-            now_ns = ports.clock.now_ns()
-            timeout_s, limit = find_limit(
-                passing.phase, timeouts, now_ns - passing.started_ns, run.deadline_ns - now_ns
-            )
-            try:
-                async with asyncio.timeout(timeout_s):
-                    batch = await anext(stream)
-            except TimeoutError:
-                end = fail_by_timeout(limit, passing.tier, timeouts)
-                batch = [convert_stall(end, passing.phase, ports.clock.now_ns() - now_ns, timeouts)]
-            except StopAsyncIteration:
-                batch = [Failed(fault=Fault.CRASHED, message=f"tier {passing.tier} broke off its answer")]
-            out = _take(passing, spending, batch, ports.clock.now_ns())
+            phase = passing.phase(accepted=spending.accepted)
+            batch = await next_batch(stream, tier, phase, timeouts, ports.clock, started_ns, run.deadline_ns)
+            out = passing.take(spending, batch, ports.clock.now_ns())
             spending.report_progress()
             run.counted = spending.counted or run.counted
             if out:
                 yield out
-
-
-def _take(passing: _Passing, spending: Spending, batch: list[Event], now_ns: int) -> list[Event]:
-    """Take one batch; return what may leave now."""
-    out: list[Event] = []
-    for event in batch:
-        match event:
-            case Started():
-                passing.accepted = True
-            case Counted(usage=usage):
-                spending.counted = usage
-            case Passed():
-                spending.write(event)
-                out.append(event)
-            case Finish() | Failed():
-                passing.end = event
-            case _:
-                raise AssertionError("an answer that is passed on has no other events")
-    if out and passing.ttft_ns is None:
-        passing.ttft_ns = now_ns - passing.started_ns
-    if not passing.stream:
-        passing.held += out
-        return []
-    passing.sent |= bool(out)
-    return out
-
-
-def _write_down(run: Run, passing: _Passing, spending: Spending, grant: Grant | None, ports: Ports) -> None:
-    failed = passing.end if isinstance(passing.end, Failed) else None
-    usage, reported = spending.count_usage(passing.end, accepted=passing.accepted)
-    ran = TRAITS[failed.fault].ran if failed else Ran.RAN
-    attempt = Attempt(
-        tier=passing.tier,
-        ran=passing.ttft_ns is not None or ran is Ran.RAN or (ran is Ran.IF_STARTED and passing.accepted),
-        fault=failed.fault if failed else None,
-        detail=failed.message if failed else "",
-        status=failed.status if failed else None,
-        param=failed.param if failed else None,
-        retry_after_s=failed.retry_after_s if failed else None,
-        usage=usage,
-        started_ns=passing.started_ns,
-        ttft_ns=passing.ttft_ns,
-        elapsed_ns=ports.clock.now_ns() - passing.started_ns,
-        text_out=passing.sent,
-        cancelled=passing.end is None,
-        granted=grant is not None or ports.admission is None,
-        reported=reported,
-    )
-    run.attempts.append(attempt)
-    run.judgements.append(None)
-    if isinstance(passing.end, Finish):
-        # What was booked is what the report says.
-        passing.end = replace(passing.end, usage=usage)
-    settle(attempt, grant, ports)

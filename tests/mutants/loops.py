@@ -230,9 +230,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "the answer that may be nudged was held",
     ),
     (
-        "deployments/request/attempt_record.py",
-        "    if reading.stopped_in_arguments or _has_broken_call(reading):\n",
-        "    if _has_broken_call(reading):\n",
+        "deployments/request/attempt.py",
+        "    if state.scan.stopped_in_arguments or has_broken_call:\n",
+        "    if has_broken_call:\n",
         "a runaway call is never delivered, though it came whole",
     ),
     (

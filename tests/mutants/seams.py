@@ -70,8 +70,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "an echo counts only where it stands once",
     ),
     (
-        "deployments/request/attempt.py",
-        "            self.unsaid = len(self.begun) - len(self.told) - sum(map(len, self.sent))\n",
+        "deployments/request/delivery.py",
+        "        opened.undelivered = len(begun) - len(opened.delivered) - sum(map(len, opened.sent))\n",
         "",
         "what the gate holds of a begun text isn't said twice",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.request.attempt_record import record_attempt
+from deployments.request.attempt import record_attempt
 from reliability.faults import TRAITS, Ran
 from reliability.types import CallDelta, Failed, Fault, Finish, FinishReason, Reasoning, Started, Text, Usage
 from tests.support.readings import reading

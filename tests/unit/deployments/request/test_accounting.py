@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.request.attempt_record import record_attempt
+from deployments.request.attempt import record_attempt
 from reliability.admission.admit import PROGRESS_TOKENS
 from reliability.answer.estimate import tokens_max, tokens_min, tokens_near
 from reliability.types import Counted, Failed, Fault, Finish, FinishReason, Reasoning, Text, Usage
@@ -47,7 +47,7 @@ def test_a_replica_that_died_is_charged_what_it_gave_out(count, lost):
     assert spent.completion_tokens == 15
     assert spent.exact is (count is not None)
     never = reading(200)
-    never.accepted = False
+    never.spending.accepted = False
     never.take([died], 1)
     assert record_attempt(never, 2).usage.total_tokens == 0
 
@@ -101,7 +101,7 @@ def test_who_leaves_before_the_tier_has_said_a_word_pays_for_the_prompt(end):
     """The call was on its way, and a tier that has just taken it may have sent it on: that can't be known any more, and
     the books never hold too little. Where the tier had its whole time to say so and didn't, nobody took it."""
     made = reading(100)
-    made.accepted = False
+    made.spending.accepted = False
     made.take([end] if end else [], 1)
 
     assert record_attempt(made, 2).usage == Usage(

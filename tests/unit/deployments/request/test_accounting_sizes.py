@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.request.event_sizes import (
+from deployments.request.accounting import (
     ANSWER_BYTES_MAX,
     EVENT_CHARS,
     compute_bytes_max,

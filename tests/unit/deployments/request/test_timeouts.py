@@ -12,8 +12,8 @@ import pytest
 
 from deployments.config_tiers import Timeouts
 from deployments.request.drive import drive
-from deployments.request.patience import convert_stall
 from deployments.request.run_record import Run
+from deployments.request.timeouts import convert_stall
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.escalation.health import verdict_of
 from reliability.faults import TRAITS, Again
