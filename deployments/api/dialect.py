@@ -63,10 +63,9 @@ class StreamWriter(Protocol):
 class Dialect:
     """One API. `parse` is a function of a module, since it may run in another process; it takes what
     `deployments.api.openai_chat.parse_chat` takes. `error_body` makes the JSON object of an error, for a request of
-    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `sign`: a header that
-    its clients send with everything, also to paths that several dialects share. `statuses`: of errors, by their code,
-    where its clients want another one than the table's. `counted`: what stands beside the count of a prompt's
-    tokens."""
+    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `sign`: a header that its
+    clients send with everything, also to paths that several dialects share. `statuses`: of errors, by their code, where
+    its clients want another one than the table's. `counted`: what stands beside the count of a prompt's tokens."""
 
     name: str
     parse: Callable[..., ChatCall]

@@ -34,6 +34,10 @@ from reliability.types import Event
 
 __all__ = ["Exchange"]
 
+Report = Callable[[], dict[str, Any]]
+CloseAccount = Callable[[], None]
+KeepAnswer = Callable[[Collector | StreamWriter], None]
+
 REPLAYED = {"Idempotent-Replayed": "true"}
 SEAM = b": continued by tier %s at character %d\n\n"  # a comment: clients pass over it
 
@@ -49,10 +53,10 @@ class Exchange:
     call: ChatCall
     run: Run
     events: AsyncGenerator[list[Event], None]
-    report: Callable[[], dict[str, Any]]
-    close: Callable[[], None]
+    report: Report
+    close: CloseAccount
     keepalive_s: float
-    keep: Callable[[Collector | StreamWriter], None] = lambda _: None
+    keep: KeepAnswer = lambda _: None
     kept: KeptRequest | None = None
 
     async def respond(self) -> Response:
@@ -93,8 +97,7 @@ class Exchange:
         )
 
     async def _frames(self, writer: StreamWriter, slot: _FirstFrame) -> AsyncGenerator[bytes, None]:
-        """Yield the frames of one stream; none where the request is refused before anything was
-        sent."""
+        """Yield the frames of one stream; none where the request is refused before anything was sent."""
         run, begun, seam = self.run, False, -1
         try:
             async with contextlib.aclosing(insert_silences(self.events, self.keepalive_s)) as batches:

@@ -57,8 +57,7 @@ class MetricsRoute:
     async def show(self, request: Request) -> Response:
         """Answer with all of it."""
         access = self._access()
-        access.guard(request.client.host if request.client else None, request.headers)
-        access.require_admin(access.caller(request.headers))
+        access.require_admin(access.identify(request))
         hour, now, texts = await asyncio.gather(self._find_hour(), self._overview.take(), self._ask_nodes())
         silent = sum(text is None for text in texts)
         lines = [*merge_families(text for text in texts if text), *write_gauges(now, hour, silent)]
@@ -164,9 +163,8 @@ def _of(tier: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _write_labels(labels: Mapping[str, str]) -> str:
-    written = [f'{name}="{_escape(value)}"' for name, value in labels.items()]
+    written: list[str] = []
+    for name, value in labels.items():
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        written.append(f'{name}="{escaped}"')
     return f"{{{','.join(written)}}}" if written else ""
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

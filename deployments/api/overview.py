@@ -134,8 +134,8 @@ class Overview:
                     await self.state.share_running(self._stopping.list_running())
 
     async def take(self) -> dict[str, Any]:
-        """Return the server at this moment. Where the state actor is away, what it knows is missing, and
-        `state_actor` says so."""
+        """Return the server at this moment. Where the state actor is away, what it knows is missing, and `state_actor`
+        says so."""
         async with self._turn:
             if time.monotonic() - self._taken_s >= FRESH_S:
                 self._taken = await self._make()

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
 
 from deployments.ports import Ports
 from deployments.request.drive import drive
 from deployments.request.run_record import Run
+from deployments.request.timeouts import NS_PER_S
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
@@ -36,7 +36,6 @@ from reliability.types import ChatRequest, Event, Reasoning, Text
 
 __all__ = ["Advice", "advise"]
 
-NS_PER_S = 1_000_000_000
 ONE_CALL = Limits(retries_max=0, reasks_max=0, attempts_max=1, escalate_on=frozenset())
 
 
@@ -59,7 +58,8 @@ async def advise(run: Run, ports: Ports, config: JudgeConfig) -> Advice | None:
     case = await ports.large(size, _look_for_case, expected, config)
     if case is None:
         return None
-    request = await ports.large(size, judge_request, case, expected.turns, _find_goal(run.request), config)
+    asked = (message.get("content") for message in reversed(run.request.messages) if message.get("role") == "user")
+    request = await ports.large(size, judge_request, case, expected.turns, next(asked, None), config)
     judged = await _ask_judge(run, request, ports)
     suggestion = "" if judged is None else judged[1]
     words = injection(case, suggestion)
@@ -111,8 +111,3 @@ async def _ask_judge(run: Run, request: JudgeRequest, ports: Ports) -> tuple[Run
     text = "".join(event.text for event in events if isinstance(event, Text))
     reasoning = "".join(event.text for event in events if isinstance(event, Reasoning))
     return own, read_suggestion({"content": text, "reasoning_content": reasoning})
-
-
-def _find_goal(request: ChatRequest) -> Any:
-    """Find what the user has asked for last."""
-    return next((m.get("content") for m in reversed(request.messages) if m.get("role") == "user"), None)

@@ -49,6 +49,7 @@ def _list_references(given: Sequence[Any]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     names: set[str] = set()
     for place, item in enumerate(given):
+        found = item
         if _is_reference(item):
             path = f"input.{place}.id"
             if not isinstance(item.get("id"), str) or find_response(item["id"]) is None:
@@ -83,24 +84,20 @@ def resolve_items(given: str | Sequence[Any] | None, recalled: Recalled) -> str 
     for record in recalled.others.values():
         opened = open_record(record)
         known |= {item["id"]: item for item in (*opened["input"], *opened["response"]["output"])}
-    return [
-        _resolve(item, known, f"input.{place}.id") if _is_reference(item) else item for place, item in enumerate(given)
-    ]
-
-
-def _resolve(reference: Mapping[str, Any], known: Mapping[str, Any], path: str) -> Any:
-    item = known.get(reference.get("id", ""))
-    if item is None:
-        raise _deny(reference.get("id"), path)
-    return item
+    resolved: list[Any] = []
+    for place, item in enumerate(given):
+        found = item
+        if _is_reference(item):
+            path, item_id = f"input.{place}.id", item.get("id")
+            found = known.get(item_id)
+            if found is None:
+                raise _deny(item_id, path)
+        resolved.append(found)
+    return resolved
 
 
 def add_chain(history: History, recalled: Recalled) -> None:
-    """Add what a request goes on from, the oldest first.
-
-    Raises:
-        ApiError: it is more than a request may show.
-    """
+    """Add what a request goes on from, the oldest first. Raises `ApiError`: it is more than a request may show."""
     for record in recalled.chain:
         if len(history.messages) > MESSAGES_MAX:
             raise refuse("previous_response_id", f"the conversation has more than {MESSAGES_MAX} messages")

@@ -41,11 +41,8 @@ class ToolsRead:
 
 
 def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsRead:
-    """Read both fields.
-
-    Raises:
-        ApiError: `invalid_tools`, `unsupported`, `invalid_request`, with the field in `param`.
-    """
+    """Read both fields. Raises `ApiError`: `invalid_tools`, `unsupported`, `invalid_request`, with the field in
+    `param`."""
     read: list[tuple[int, dict[str, Any]]] = []
     kept_out: list[str] = []
     custom: set[str] = set()

@@ -112,11 +112,7 @@ def _find_root(request: Request) -> str:
 
 @functools.cache
 def _read_file(name: str) -> bytes:
-    """Read a file of Swagger UI.
-
-    Raises:
-        ApiError: the package isn't there.
-    """
+    """Read a file of Swagger UI. Raises `ApiError`: the package isn't there."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise ApiError("not_found", f"the package {PACKAGE} isn't installed, which brings Swagger UI")
