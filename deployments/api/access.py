@@ -15,11 +15,9 @@ in `Origin`, or, where the site's name was turned into 127.0.0.1 (DNS rebinding)
 The pages that `server.cors_origins` names may ask all the same, and read the answers. `deployments/api/middleware.py`
 asks `guard` and `refuse_page` before any route, so that no route can forget it.
 
-A key is compared by its digest, in constant time, with all entries: the time tells nothing of which one was near. What
-must never happen: a key in a repr, a log or an error, and a request without a caller.
+A key is compared by its digest, in constant time, with all entries: the time tells nothing of which one was near.
 
-A look-up takes 2 us with one key and 70 us with a thousand (2026-11-22, 2 vCPU AMD EPYC Linux; `Access.caller` in a
-loop, best of five).
+Invariants: no key stands in a repr, a log or an error; no request is without a caller.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ The server keeps digests only. SHA-256 without salt is enough because a key is n
 random bits, so there is nothing to guess (a key in the variable must have at least `KEY_CHARS_MIN` characters; a file
 holds digests, whose keys are `mlx-stack-serve key`'s). Both sources together name each caller and each key once.
 
-What must never happen: that a key, or a piece of a line that may be one, stands in an error. So an error names the
-source and the entry's number and repeats nothing of it. A file that is named and holds no keys is refused: whoever
-names one means strangers to be kept out.
+Invariant: no key, and no piece of a line that may be one, stands in an error. So an error names the source and the
+entry's number and repeats nothing of it. A file that is named and holds no keys is refused: who names one means
+strangers to be kept out.
 """
 
 from __future__ import annotations

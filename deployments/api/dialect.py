@@ -8,8 +8,8 @@ Nothing behind the HTTP boundary knows which dialect a request came in by: loops
 report are the same for all. What only the way out must know of the way in (which fields to echo, whether thoughts are
 wanted) travels in `ChatCall.wanted`.
 
-What must never happen: a field that a dialect can't translate and that is dropped without a word. It is refused by its
-name, or a note in the report says that it had no effect.
+Invariant: a field that a dialect can't translate is refused by its name, or a note in the report says that it had no
+effect.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@
 The status code of a stream is decided by its first event: until then, or until a keep-alive is due, the headers wait,
 so a request that no tier can answer gets a real HTTP error.
 
-What must never happen: a stream that ends without a finish reason or an error frame, a way out on which `close` isn't
-called.
+Invariants: a stream ends with a finish reason or an error frame; `close` is called on every way out.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ within `ASK_S` is left out of this answer and counted in `mlx_stack_nodes_silent
 
 With API keys it needs an admin's, as `Authorization: Bearer` (`authorization` in Prometheus's `scrape_configs`).
 
-What must never happen: a label that a client has named, a family that stands twice, no answer where the state actor is
-away: what watches must hear of it, so it is asked all at once, within the time that Prometheus waits.
+Invariants: no label is a name that a client chose; no family stands twice; the route answers where the state actor is
+away: Prometheus must hear of it, so all nodes are asked concurrently, within the time that Prometheus waits.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ Who may read: pages of this machine (the origins that `deployments/api/access.py
 it from them. No cookies are ever allowed (`Access-Control-Allow-Credentials`): a key is sent by the page itself. What
 the rules are says `deployments/api/access.py`. A WebSocket is closed: there is no route for one.
 
-It is a wrapper of `send` and holds nothing back: a stream is a stream. What must never happen: an origin in
-`Access-Control-Allow-Origin` that isn't allowed, or `*`.
+It wraps `send` and holds nothing back: a stream is a stream. Invariant: `Access-Control-Allow-Origin` is an allowed
+origin, and never `*`.
 """
 
 from __future__ import annotations

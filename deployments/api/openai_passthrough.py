@@ -5,7 +5,7 @@ upstream's business. What this server needs is checked (model, prompt or input, 
 goes out as it came, and the answer comes back as it is, with the tier's name as `model`. Only hosted tiers have these
 routes; a chain without one refuses by name (`deployments/request/passthrough.py`).
 
-What must never happen: a prompt that goes to a tier in another form than the client wrote it.
+Invariant: a prompt goes to a tier in the form in which the client wrote it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ what this one runs, and only while the state actor says that somebody looks. Nob
 `tokens_s` is what a tier wrote over the last `RATE_S`, from the counts of running answers and the reports of finished
 ones. `cached_share` is how much of its prompts the prompt cache gave in the last hour.
 
-What must never happen: a word of a conversation in it, or a list without a bound.
+Invariants: it has no word of a conversation, and each list in it has a bound.
 """
 
 from __future__ import annotations

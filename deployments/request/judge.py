@@ -3,9 +3,9 @@
     turns since the user wrote ──find_case──▶ case ──▶ the judge's tier ──▶ suggestion ──▶ end of the next prompt
                                                           `─ no tier, no grant, no answer, too late ─▶ a firm note
 
-It runs before the attempt loop, and only where `find_case` finds a case, which is once in five
-calls of one tool. The judge's request is driven like every other (grant, breaker, budget), on one
-tier, once, and no loop rule runs on its answer.
+It runs before the attempt loop, and only where `find_case` finds a case, which is once in five calls of one tool. The
+judge's request is driven like every other (grant, breaker, budget), on one tier, once, and no loop rule runs on its
+answer.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ ONE_CALL = Limits(retries_max=0, reasks_max=0, attempts_max=1, escalate_on=froze
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What was put before the model, and whose it is: `by` is None where nobody could be asked, and
-    the firm note stands in. `run` is the judge's own request, whose tokens count."""
+    """What was put before the model, and whose it is: `by` is None where nobody could be asked, and the firm note
+    stands in. `run` is the judge's own request, whose tokens count."""
 
     case: Case
     by: str | None
@@ -51,8 +51,7 @@ class Advice:
 
 
 async def advise(run: Run, ports: Ports, config: JudgeConfig) -> Advice | None:
-    """Look for a case, ask about it, and put the answer at the end of `run.request`. None: there is
-    no case."""
+    """Look for a case, ask about it, and put the answer at the end of `run.request`. None: there is no case."""
     expected = run.expected
     size = run.request.body_bytes
     case = await ports.large(size, _look_for_case, expected, config)
@@ -79,8 +78,7 @@ def _look_for_case(expected: Expected, config: JudgeConfig) -> Case | None:
 
 
 async def _ask_judge(run: Run, request: JudgeRequest, ports: Ports) -> tuple[Run, str] | None:
-    """Ask the judge's tier. Returns its request as it ran, and the suggestion; None where there is
-    no tier to ask."""
+    """Ask the judge's tier. Returns its request as it ran, and the suggestion; None where there is no tier to ask."""
     if request.tier is None or request.tier not in ports.tiers:
         return None
     own = Run(

@@ -37,13 +37,10 @@ GRANT_GRACE_S = 30.0
 
 
 def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple[str, ...]:
-    """List the tiers that may answer `model`, in order: from the one it names to the end of the
-    chain.
+    """List the tiers that may answer `model`, in order: from the one it names to the end of the chain.
 
-    A tier outside of the chain answers alone, and so does every tier where `escalation.enabled` is false.
-
-    Raises:
-        ApiError: `model_not_found`.
+    A tier outside of the chain answers alone, and so does every tier where `escalation.enabled` is false. Raises
+    `ApiError`: `model_not_found`.
     """
     escalation = config.reliability.escalation
     name = _resolve(config.server.aliases, tiers, model)
@@ -58,11 +55,8 @@ def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple
 
 
 def chain_of(config: RouterConfig, tiers: Collection[str], model: str, request: ChatRequest) -> tuple[str, ...]:
-    """List the tiers that may answer a request: as `chain_for`, from where `escalation.start_at` lets it start.
-
-    Raises:
-        ApiError: `model_not_found`.
-    """
+    """List the tiers that may answer a request: as `chain_for`, from where `escalation.start_at` lets it start. Raises
+    `ApiError`: `model_not_found`."""
     chain, escalation = chain_for(config, tiers, model), config.reliability.escalation
     if not escalation.start_at or not escalation.enabled or _resolve(config.server.aliases, tiers, model) != "auto":
         return chain
@@ -89,8 +83,8 @@ def limits_of(
     strategies: Mapping[str, tuple[RetryStep, ...]] = MappingProxyType({}),
     kinds: Mapping[str, str] = MappingProxyType({}),
 ) -> Limits:
-    """Return the limits of the attempt loop. `strategies` are the retry strategies of the tiers,
-    `kinds` their kinds."""
+    """Return the limits of the attempt loop. `strategies` are the retry strategies of the tiers, `kinds` their
+    kinds."""
     escalation, validation = config.reliability.escalation, config.reliability.tool_validation
     if not validation.retry_with_correction:
         uncorrected: dict[str, tuple[RetryStep, ...]] = {}

@@ -14,8 +14,8 @@ Claude Code puts a line at the head of its system prompt whose last field change
 that nobody sends here, and everything behind it would have to be read anew each time (others measured 74 to 93 s a turn
 at 28,000 tokens): it doesn't get into the prompt.
 
-What must never happen: a block that is dropped without a word. What can't be read here is refused by type and path.
-Thoughts that came redacted are the one exception: nobody but their maker can read them.
+Invariant: no block is dropped without a word. What can't be read here is refused by type and path. Thoughts that came
+redacted are the one exception: only their maker can read them.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     previous_response_id   input and output of each response of the chain, the oldest first, before the request's own
     item_reference         the item of that name, in the place of the reference
 
-What must never happen: a reference that is dropped because nothing was found; a request that holds more of a record
-than all of it, since what is recalled is reserved by its size.
+Invariants: a reference to something that isn't found is an error; no request holds more of a record than all of it,
+since what is recalled is reserved by its size.
 """
 
 from __future__ import annotations

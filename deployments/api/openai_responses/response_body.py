@@ -7,7 +7,7 @@ Fields of the API that nothing here can act on are echoed and noted in the repor
 client gets (`background`, `prompt`, `conversation`) are refused by their names. Fields that this API doesn't know stay,
 as in chat completions, and go to hosted tiers (`top_k`, `seed`, `chat_template_kwargs`).
 
-What must never happen: a field that is dropped without a word, an error that names a field of the translation.
+Invariants: no field is dropped without a word; no error names a field of the translation.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Where an answer ends and the next begins is seen by what stands between. Two tex
 messages, unless their names say that they are of one response; what follows a call that nobody has answered yet still
 belongs to it.
 
-What must never happen: an item that is dropped without a word.
+Invariant: no item is dropped without a word.
 """
 
 from __future__ import annotations

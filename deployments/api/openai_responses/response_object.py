@@ -9,7 +9,7 @@ that waits for one finds it.
 
 `Output` is the same for an answer in one piece and for a stream, so that both say the same.
 
-What must never happen: two items of one name, an item of another place in the stream than in the complete answer.
+Invariants: no two items have one name; an item has the same place in the stream as in the complete answer.
 """
 
 from __future__ import annotations
