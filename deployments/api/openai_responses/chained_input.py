@@ -49,7 +49,6 @@ def _list_references(given: Sequence[Any]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     names: set[str] = set()
     for place, item in enumerate(given):
-        found = item
         if _is_reference(item):
             path = f"input.{place}.id"
             if not isinstance(item.get("id"), str) or find_response(item["id"]) is None:
