@@ -25,7 +25,7 @@ from deployments.errors import ApiError
 from deployments.graph.status_poll import TierWatch
 from deployments.state.client import State
 from deployments.state.history import RequestQuery, SessionQuery
-from deployments.state.link import StateSilent
+from deployments.state.link import StateUnavailable
 from deployments.state.records import Query
 from deployments.telemetry import log_error, log_info
 
@@ -271,11 +271,11 @@ async def await_state(question: Awaitable[T]) -> T:
     """Await the state's answer, or raise a 503 that says when to come back."""
     try:
         return await question
-    except StateSilent as error:
+    except StateUnavailable as error:
         raise refuse_silent(error) from None
 
 
-def refuse_silent(error: StateSilent) -> ApiError:
+def refuse_silent(error: StateUnavailable) -> ApiError:
     """Make the 503 of a state that doesn't answer, with the time to come back."""
     log_error("state_silent", error)
     words = "the state actor doesn't answer; it is restarted within seconds"

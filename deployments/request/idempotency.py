@@ -38,7 +38,7 @@ from typing import Protocol
 from deployments.errors import ApiError
 from deployments.ports import Clock
 from deployments.request.run_record import Run
-from deployments.state.kept_answers import (
+from deployments.state.idempotent_answers import (
     Found,
     KeptEnd,
     KeptItem,
@@ -49,7 +49,7 @@ from deployments.state.kept_answers import (
     Standing,
     size_of,
 )
-from deployments.state.link import StateSilent
+from deployments.state.link import StateUnavailable
 from deployments.work.large_work import large
 from reliability.types import Attempt, CallDelta, Event, Fault, Reasoning, Refusal, Text
 
@@ -80,7 +80,7 @@ class AnswerStore(Protocol):
     def client(self) -> str: ...
 
     async def ask_kept(self, question: KeptQuestion) -> KeptReply:
-        """Ask what has become of a request. Raises `StateSilent`."""
+        """Ask what has become of a request. Raises `StateUnavailable`."""
         ...
 
     def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
@@ -124,7 +124,7 @@ async def find_kept(
         return KeptRequest(store=store, question=question, once=True, found=None)
     try:
         found = await (_ask(store, question) if name else _wait(store, question))
-    except (StateSilent, TimeoutError):
+    except (StateUnavailable, TimeoutError):
         return None
     if found.found is Found.OTHER_BODY:
         raise ApiError("idempotency_key_reused", OTHER_BODY, param=HEADER)
@@ -311,7 +311,7 @@ class KeptRequest:
     async def _ask(self, story: str) -> KeptReply:
         try:
             return await _ask(self.store, replace(self.question, story=story, at=len(self._delivered)))
-        except (StateSilent, TimeoutError):
+        except (StateUnavailable, TimeoutError):
             return NOTHING_FOUND
 
     def _take_over(self, run: Run, found: KeptReply, known: KeptReply) -> None:

@@ -35,12 +35,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation/reask.py",
-        "unwind(told) if circles else told",
+        "trim_repetition(told) if circles else told",
         "told",
         "nobody is asked to write a circle on",
     ),
     (
-        "reliability/loops/unwind.py",
+        "reliability/loops/trim_repetition.py",
         "    return _walk_back(text, kept) or _find_end(text, kept) or kept\n",
         "    return kept\n",
         "what is written behind a circle fits its very end",
