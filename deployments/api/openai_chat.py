@@ -191,7 +191,6 @@ def build_call(
     tools, choice, toolbox = _read_tools(body, steps)
     messages, changed = join_arguments(fields["messages"])
     asked = body.max_completion_tokens or body.max_tokens
-    usage = bool(body.stream_options and body.stream_options.include_usage)
     session = read_session(headers, fields if names is None else names)
     request = ChatRequest(
         request_id=request_id,
@@ -216,7 +215,7 @@ def build_call(
         request=request,
         toolbox=toolbox,
         trail=None if session else _read_trail(headers, messages),
-        wanted=wanted or ChatWanted(include_usage=usage, legacy_functions=body.functions is not None),
+        wanted=wanted or _read_wanted(body),
         notes=tuple(dict.fromkeys((*notes, *changed))),
         form=_read_form(body.response_format, steps),
     )
@@ -233,6 +232,11 @@ def _read_sampling(body: ChatBody) -> dict[str, Any]:
         "top_p": body.top_p,
         "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
     }
+
+
+def _read_wanted(body: ChatBody) -> ChatWanted:
+    usage = bool(body.stream_options and body.stream_options.include_usage)
+    return ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
 
 
 def _read_trail(headers: Mapping[str, str], messages: tuple[dict[str, Any], ...]) -> Trail:
