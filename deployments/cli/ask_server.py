@@ -13,7 +13,7 @@ from urllib.parse import quote
 from deployments.cli.lines import list_incidents, list_sessions, plain, show_request, show_status, show_timeline
 from deployments.cli.operators import LINES_MAX
 from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient, name_foreign
-from deployments.running.words import can_answer
+from deployments.running.status_messages import can_answer
 from deployments.ui.timeline import tell
 
 __all__ = ["COMMANDS", "ask_server"]

@@ -9,7 +9,7 @@ and the server runs without it. `pull` wants the model, so there it is one. With
 nothing is fetched behind the server.
 
 Before a fetch its size is said, and the time that it takes on a line of 10 MB/s. One that was cut off, by Ctrl-C too,
-continues where it was: what has arrived of a file of the hub is kept (`models/hub_files.py`), parts that have arrived
+continues where it was: what has arrived of a file of the hub is kept (`models/hub.py`), parts that have arrived
 are kept, and pip keeps a wheel that has arrived complete and, from version 25.1 on, takes up a broken connection where
 it broke.
 """
@@ -30,7 +30,7 @@ from deployments.models.catalog import Choice, choose_here, weight_bytes_of
 from deployments.models.downloads import format_size
 from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
-from deployments.running.behind import is_offline
+from deployments.running.background_fetch import is_offline
 
 __all__ = ["fetch_behind", "prepare", "pull"]
 
@@ -76,7 +76,7 @@ def fetch_behind(
         _tell("HF_HUB_OFFLINE is set: nothing is fetched")
         return 0
     os.nice(NICENESS)
-    wanted = {choice: names for choice, names in _group(models).items() if choice.fetch == "behind"}
+    wanted = {choice: names for choice, names in _group(models).items() if choice.fetch == "background"}
     return sum(
         not _fetch(choice, names, cache_dir)
         for choice, names in wanted.items()

@@ -268,8 +268,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/tiers/template_check.py",
-        "    return not found.malformed and [",
-        "    return True or [",
+        "    return not found.malformed and _are_right(",
+        "    return True or _are_right(",
         "a model whose calls can't be read is said",
     ),
 ]
