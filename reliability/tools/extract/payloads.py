@@ -108,7 +108,8 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
     setting = replace(setting, explicit=explicit, opened=setting.explicit, alone=ends and setting.alone, last=last)
     calls = find_calls(content, setting)
     if calls is None:
-        return Found([], value.end, _find_waiting(content, setting) if begins and not value.unclosed else ())
+        may_wait = begins and not value.unclosed and not said
+        return Found([], value.end, _find_waiting(content, setting) if may_wait else ())
     kinds = list(value.repair_kinds)
     listed = isinstance(content, list)
     if value.unclosed:
