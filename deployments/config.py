@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from deployments.config_mistakes import first_mistake
+from deployments.config_mistakes import ConfigError, first_mistake
 from deployments.config_tiers import ENV_NAME, Section, TierConfig, Timeouts
 from reliability.config import ReliabilityConfig
 
@@ -43,10 +43,6 @@ ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]{1,5})?|[a-z][a-z0-
 # The name of the ingress deployment.
 ROUTER = "Router"
 RESERVED_NAMES = frozenset({"auto"})
-
-
-class ConfigError(ValueError):
-    """The configuration can't be used. The message is one line that names the key."""
 
 
 class StateConfig(Section):

@@ -1,14 +1,24 @@
-"""A mistake in the configuration, as one line that names the key as it stands in the file."""
+"""Errors that end a command with one line, and a mistake in the configuration as such a line.
+
+Nothing is imported before it is needed: a Tab and `--help` load this module too.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
 
-from deployments.config_tiers import KINDS
+__all__ = ["CommandFailed", "ConfigError", "first_mistake"]
 
-__all__ = ["first_mistake"]
+
+class ConfigError(ValueError):
+    """The configuration can't be used. The message is one line that names the key; a command ends with exit code 2."""
+
+
+class CommandFailed(RuntimeError):
+    """A command can't do what it was asked for. The message is one line that says why; the exit code is 1."""
 
 
 def first_mistake(model: type[BaseModel], error: ValidationError) -> str:
@@ -27,14 +37,19 @@ def first_mistake(model: type[BaseModel], error: ValidationError) -> str:
 
 
 def _format_path(loc: tuple[int | str, ...]) -> str:
-    """Write the path as it stands in the file: without the tag that pydantic puts in for the kind
-    of a tier."""
+    """Write the path as it stands in the file: without the tag that pydantic puts in for the kind of a tier."""
+    from deployments.config_tiers import KINDS
+
     parts = [str(part) for i, part in enumerate(loc) if not (part in KINDS and i == 2 and loc[0] == "tiers")]
     return ".".join(parts)
 
 
 def _find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     """Find the keys of the section at `loc`."""
+    from pydantic import BaseModel
+
+    from deployments.config_tiers import KINDS
+
     here: Any = model
     for i, part in enumerate(loc):
         if part in KINDS and i == 2:
@@ -46,5 +61,7 @@ def _find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> li
 
 def _find_section(annotation: Any) -> Any:
     """Find the section class inside an annotation such as `Timeouts | None`."""
+    from pydantic import BaseModel
+
     choices = [annotation, *getattr(annotation, "__args__", ())]
     return next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), annotation)

@@ -19,8 +19,9 @@ from typing import Any
 import psutil
 import yaml
 
-from deployments.cli.front import environment, free_port
+from deployments.cli.serve_command import environment
 from deployments.config import load
+from deployments.port import free_port
 
 __all__ = [
     "ROOT",

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from deployments.cli.front import environment
+from deployments.cli.serve_command import environment
 from deployments.cli.server_address import find_records
 from deployments.config import ConfigError
 from deployments.config_paths import announce_flags

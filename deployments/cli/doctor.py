@@ -21,7 +21,7 @@ import psutil
 
 from deployments.cli.chain_faults import Finding, check_edges
 from deployments.cli.prefill_check import check_prefill
-from deployments.cli.service import describe_service
+from deployments.cli.service_command import describe_service
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.graph.replica import make_tier

@@ -13,7 +13,6 @@ codes: 0 done, 1 something is worse than in the older report, or nothing could b
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import json
@@ -21,12 +20,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from deployments.cli.agents import KEY
-from deployments.cli.evaluate_arguments import AT_ONCE
 from deployments.config import AppConfig, ConfigError, EvaluateConfig
 from deployments.config_paths import BUILT_IN, announce_config
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
@@ -44,12 +43,31 @@ from deployments.evaluate.report_data import FORMAT, build_report
 
 __all__ = ["evaluate"]
 
-AT_ONCE_MAX = 64
+AT_ONCE, AT_ONCE_MAX = 8, 64
 INTERRUPTED = 130
 
 
-def evaluate(arguments: argparse.Namespace) -> int:
-    """Do what the command line asks for."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateOptions:
+    """The command line (`deployments/cli/commands.py` says what each option is for)."""
+
+    config: Path | None
+    url: str | None
+    models: Sequence[str]
+    out: Path
+    budget_minutes: float
+    cases: int
+    at_once: int | None
+    seed: int
+    fresh: bool
+    cloud: bool
+    compare: Path | None
+    apply: bool
+    yes: bool
+
+
+def evaluate(arguments: EvaluateOptions) -> int:
+    """Do what the command line asks for; return the exit code."""
     usual = 1 if arguments.url else AT_ONCE
     at_once = usual if arguments.at_once is None else arguments.at_once
     settings = Settings(
@@ -120,7 +138,7 @@ def _read_config(source: Path) -> AppConfig:
         raise ConfigError(f"{source}: {error}") from None
 
 
-def _choose_target(arguments: argparse.Namespace, source: Path | None, config: AppConfig | None) -> tuple[Target, str]:
+def _choose_target(arguments: EvaluateOptions, source: Path | None, config: AppConfig | None) -> tuple[Target, str]:
     if source is not None and config is not None:
         return OwnTarget(source, config, cloud=arguments.cloud), f"the configuration {source}"
     from deployments.cli.server_address import find_url
@@ -128,7 +146,7 @@ def _choose_target(arguments: argparse.Namespace, source: Path | None, config: A
     url, key = find_url(arguments.url, None), os.environ.get(KEY, "")
     if not (key.isascii() and key.isprintable()):  # httpx would show it in its complaint
         raise ConfigError(f"{KEY}: a key has printable ASCII alone, and no end of line")
-    return UrlTarget(url, key, arguments.model, cloud=arguments.cloud), f"the server at {url}"
+    return UrlTarget(url, key, arguments.models, cloud=arguments.cloud), f"the server at {url}"
 
 
 def _name_plan(settings: Settings, words: str, config: AppConfig | None) -> str:

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 from deployments.cli.agents import AGENTS, KEY, SDKS, Agent, Start, build_start, write_lines
 from deployments.cli.server_address import PLAIN
 from deployments.cli.server_client import MALFORMED, NoAnswer, ServerClient, name_foreign, read_words
-from deployments.config import ConfigError
+from deployments.config_mistakes import CommandFailed, ConfigError
 from deployments.listener.listening import is_loopback
 
 __all__ = ["NotStarted", "build_environment", "check_model", "find_context", "launch", "print_agents"]
@@ -33,7 +33,7 @@ ASK_S = 10.0
 START_ONE = "start it with `mlx-stack-serve serve` in another terminal, or name another one with --url"
 
 
-class NotStarted(RuntimeError):
+class NotStarted(CommandFailed):
     """The agent can't be started. The message is one line that says why, and what to do."""
 
 
@@ -73,15 +73,14 @@ def print_agents(names: Iterable[str], *, url: str, model: str, environ: Mapping
     print("\n".join(lines))  # noqa: T201
 
 
-def check_model(model: str) -> str:
-    """Return the model's name, if it is one that can be written down everywhere.
+def check_model(model: str) -> None:
+    """Check that the model's name can be written down everywhere.
 
     Raises:
         ConfigError: it isn't.
     """
     if not PLAIN.fullmatch(model):
         raise ConfigError(f"--model: {model[:100]!r} is no name of a model: `auto`, a tier or an alias is")
-    return model
 
 
 def build_environment(agent: Agent, start: Start, key: str, environ: Mapping[str, str], url: str) -> dict[str, str]:

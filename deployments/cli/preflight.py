@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deployments.config import ConfigError
 from deployments.config_file import ConfigFile, check_listener, read_file
+from deployments.config_mistakes import CommandFailed, ConfigError
 from deployments.config_tiers import MlxTierConfig, ScriptedTierConfig
 from deployments.port import find_listener
 from deployments.reports.traces import check_packages
@@ -44,8 +44,8 @@ MACOS_LEAST = 14
 OLD_MACOS = "warning: this macOS has no MLX 0.32: local tiers need macOS 14 or newer; hosted tiers work"
 
 
-class PortTaken(RuntimeError):
-    """Somebody else listens there. The message is one line that names who."""
+class PortTaken(CommandFailed):
+    """Another process listens there. The message is one line that names it."""
 
 
 def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile:

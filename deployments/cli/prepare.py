@@ -23,6 +23,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from deployments.config_file import ConfigFile
+from deployments.config_mistakes import ConfigError
+from deployments.config_tiers import MlxTierConfig
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import blas, wheels
 from deployments.models.artifact import Artifact, find_on_disk, resolve
@@ -32,7 +35,7 @@ from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.running.behind import is_offline
 
-__all__ = ["fetch_behind", "prepare", "pull"]
+__all__ = ["fetch_in_background", "list_models", "prepare", "pull"]
 
 NICENESS = 10
 PERCENT = re.compile(r"(\d+) % of ")
@@ -68,7 +71,20 @@ def pull(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) ->
     return missing
 
 
-def fetch_behind(
+def list_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, str]]:
+    """List roles and models of the `mlx` tiers, or of the one that is named.
+
+    Raises:
+        ConfigError: there is no such tier.
+    """
+    tiers = {role: tier for role, tier in file.args.tiers.items() if isinstance(tier, MlxTierConfig)}
+    if name is not None and name not in tiers:
+        known = ", ".join(tiers) or "none"
+        raise ConfigError(f"there is no mlx tier {name!r} ({known}), and a model source has a colon (hf:ORG/NAME@main)")
+    return [(role, tier.model) for role, tier in tiers.items() if name in (None, role)]
+
+
+def fetch_in_background(
     models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> int:
     """Prepare what is fetched behind a running server, at low priority; return how many can't be had."""

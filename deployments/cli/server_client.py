@@ -22,16 +22,17 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from deployments.cli.lines import plain
+from deployments.cli.text_output import plain
 from deployments.config import ConfigError
 from deployments.listener.listening import is_loopback
 
-__all__ = ["KEY", "MALFORMED", "NoAnswer", "NotAnswered", "ServerClient", "name_foreign", "read_words"]
+__all__ = ["KEY", "LINES_MAX", "MALFORMED", "NoAnswer", "NotAnswered", "ServerClient", "name_foreign", "read_words"]
 
 KEY = "MLX_STACK_API_KEY"
 ASK_S = 15.0
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 WORDS_MAX = 500
+LINES_MAX = 500  # of a list, as the server gives them at once
 # Each route's answer has one of them.
 FIELDS = frozenset({"tiers", "data", "attempts", "windows"})
 HINTS = {401: f" (the key is read from {KEY})", 403: f" (the key in {KEY} is no admin's)"}

@@ -17,8 +17,8 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Header, Label
 
-from deployments.cli.lines import TIER_HEAD, plain, sum_up_day, tier_rows
 from deployments.cli.server_client import MALFORMED, NotAnswered, name_foreign
+from deployments.cli.text_output import TIER_HEAD, plain, sum_up_day, tier_rows
 from deployments.ui.shown import list_way, write_count, write_ms, write_word
 
 __all__ = ["Top"]

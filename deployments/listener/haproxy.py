@@ -19,11 +19,11 @@ changes outlive every reload. What they are:
                Router hears of it at the request's end; without it after less than a millisecond.
     slow       a request's head, and its body as far as a buffer holds it, come within `header_s`, and only then is
                there anything for the Router to do. A client that reads nothing of what is sent for `unread_s` is cut
-               off (Ray's flag for `timeout client`, set in `deployments/cli/front.py`): HAProxy closes its connection
-               to the Router too, the tier stops and the grant is settled with what was used. That clock doesn't run
-               while the client waits for the server: tried with a server that is silent for twice as long, before its
-               headers and after them. The client's send buffer is small, so that whoever reads slowly, but reads, is
-               seen to do so: with a bound of 3 s a reader of 3 kB/s is served, hence one of 150 B/s with 60 s.
+               off (Ray's flag for `timeout client`, set in `deployments/cli/serve_command.py`): HAProxy closes its
+               connection to the Router, the tier stops and the grant is settled with what was used. That clock doesn't
+               run while the client waits for the server: tried with a server that is silent for twice as long, before
+               its headers and after them. The client's send buffer is small, so that a slow reader is seen to
+               read: with a bound of 3 s a reader of 3 kB/s is served, hence one of 150 B/s with 60 s.
     crowds     of the connections that there may be, one address has at most three quarters; beyond, its next ones are
                closed unread. All of this machine's clients are one address, so it must be the larger part, and the
                rest stays for the other addresses.
@@ -139,7 +139,7 @@ OWN_ERRORS = (
 
 
 def limits_of(environ: Mapping[str, str]) -> Limits:
-    """Read the limits that the environment asks for (`serve.env`, `deployments/cli/front.py`).
+    """Read the limits that the environment asks for (`serve.env`, `deployments/cli/serve_command.py`).
 
     Raises:
         ValueError: one line that names the variable.

@@ -107,8 +107,8 @@ def ready_lines(place: Place, status: RunStatus, seconds: float) -> list[str]:
         f"  export OPENAI_BASE_URL={place.url}/v1",
         f"  export OPENAI_API_KEY={key}",
         "",
-        f"  page: {place.url}/",
-        f"  log:  {place.log}" + (f", more under {status.ray_session}/logs" if status.ray_session else ""),
+        f"  control room: {place.url}/",
+        f"  log:          {place.log}" + (f", more under {status.ray_session}/logs" if status.ray_session else ""),
         "  Ctrl-C stops it",
     ]
 

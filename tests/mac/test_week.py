@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from deployments.cli.service.init_system import Finished
+from deployments.cli.service.launchd import Launchd
 from deployments.graph.keep_awake import LINGER_S, LOOK_S, KeepAwake
 from deployments.memory.plan import MemoryPlan, MonitorSettings, TierNeed
 from deployments.memory.room import find_room
@@ -30,8 +32,6 @@ from deployments.running import keeper as keeper_module
 from deployments.running.bounded_log import BoundedLog
 from deployments.running.folder import RunFolder
 from deployments.running.keeper import Keeper
-from deployments.service.init_system import Finished
-from deployments.service.launchd import Launchd
 from deployments.tiers.mlx.gpu_lost import takes_no_more
 from deployments.tiers.mlx.metal.wired import unwire
 from reliability.memory.pressure import Level, Pressure, PressureConfig, level_at, observe

@@ -117,10 +117,8 @@ ORDER = [
     "deployments/evaluate/pages",
     "deployments/evaluate",
     "deployments/ui",
-    "deployments/service",
-    "deployments/cli/reporting",
+    "deployments/cli/service",
     "deployments/cli",
-    "deployments/cli/completion",
 ]
 
 

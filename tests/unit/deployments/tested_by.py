@@ -14,7 +14,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/api/openai_responses/stored_routes.py": "tests/contract/test_responses_api.py",
     "deployments/api/openapi/schemas.py": "tests/unit/deployments/api/openapi/test_openapi_document.py",
     "deployments/api/history_routes.py": "tests/contract/test_history_routes.py",
-    "deployments/cli/operators.py": "tests/unit/deployments/cli/test_ask_server.py",
     "deployments/evaluate/asking/speed_run.py": "tests/unit/deployments/evaluate/asking/test_chat_client.py",
     "deployments/evaluate/calls/call_recipes.py": "tests/unit/deployments/evaluate/calls/test_call_cases.py",
     "deployments/evaluate/pages/plots.py": "tests/unit/deployments/evaluate/pages/test_svg_plot.py",

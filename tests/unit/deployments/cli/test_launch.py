@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from deployments.__main__ import main
-from deployments.cli.front import free_port
 from deployments.cli.launch import check_model, find_context
 from deployments.config import ConfigError
+from deployments.port import free_port
 from tests.support.repository import ROOT
 from tests.unit.deployments.test_main import SCRIPTED
 

@@ -19,10 +19,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from deployments import __main__
-from deployments.cli.front import environment, free_port
 from deployments.cli.preflight import is_too_old
+from deployments.cli.serve_command import environment
 from deployments.config import ConfigError
 from deployments.config_file import read_file
+from deployments.port import free_port
 from tests.support.incarnations import unpack
 from tests.support.repository import ROOT
 
