@@ -1,10 +1,8 @@
 """The graph: `build(args) -> Application` wires Router and tiers, and does nothing else.
 
-Ray Serve calls `build` with the `args` of `serve_config.yaml` (`import_path: deployments.app:build`). The classes are
-plain; they become deployments here, so that tests can use them without Ray.
-
-There is no `from __future__ import annotations` in this file: Serve looks at the annotation of `build`'s parameter,
-and a string would not be the class that it seems to be.
+Ray Serve calls `build` with the `args` of `serve_config.yaml` (`import_path: deployments.app:build`). The classes
+become deployments here, so that tests can use them without Ray. No `from __future__ import annotations` in this file:
+Serve reads the annotation of `build`'s parameter, and a string would not be the class.
 """
 
 import os

@@ -1,10 +1,7 @@
 """Python's cyclic garbage collector in a process that serves for days.
 
-Such a process holds some hundred thousand objects that live as long as it does: modules, classes, Ray's own. The
-collector knows nothing of that. It looks for cycles after every 700 new objects, which is several times a request, and
-now and then walks through everything while all requests wait. So what is there once a process is ready is set aside
-(Ray Serve does that for replicas, this file for the state actor), and the collector looks at what came after less
-often. A cycle is freed later: at most `NEW_OBJECTS` objects wait for it.
+By default it looks for cycles after every 700 new objects and now and then walks through everything. So the objects of
+a process that is ready are set aside (Serve does that for replicas), and the collector looks after `NEW_OBJECTS`.
 """
 
 from __future__ import annotations

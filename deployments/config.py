@@ -1,14 +1,8 @@
 """The whole typed configuration: the `args` of `serve_config.yaml`, and the relations between its keys.
 
-`load(raw)` is the one way in. It turns every mistake into one `ConfigError` whose message names the key and, for an
-unknown key, the allowed ones (`deployments/config_mistakes.py`): a person reads one line, not a stack.
-
-What a key means stands in its `description`, once: docs/configuration.md and docs/serve_config.schema.json are written
-from here (`make docs`). A docstring says what holds for its section as a whole.
-
-The `user_config` of a deployment is a patch to that deployment's part of these args, applied live (no restart): for a
-tier its own entry under `tiers`, for the Router the sections `reliability` and `server`. `patch` merges and checks it
-by the same rules.
+`load(raw)` turns every mistake into one `ConfigError` whose one line names the key. What a key means stands in its
+`description`, once: docs/configuration.md and docs/serve_config.schema.json are written from here (`make docs`). The
+`user_config` of a deployment is a patch to its part of these args, applied live: `patch` merges and checks it.
 """
 
 from __future__ import annotations

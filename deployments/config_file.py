@@ -1,8 +1,7 @@
 """`serve_config.yaml` as a file: read, and held against the graph that it describes.
 
-Ray Serve accepts a misspelt key at the top, in an application and in a deployment without a word,
-and finds a deployment name that doesn't exist only after the start. Both are found here, before
-anything is started. So is a server that others could reach without an API key (`check_listener`).
+Ray Serve accepts a misspelt key without a word, and finds an unknown deployment only after the start. Both are found
+here, before anything is started, as is a server that others could reach without an API key (`check_listener`).
 """
 
 from __future__ import annotations
@@ -131,8 +130,7 @@ def _check_keys(document: Mapping[str, Any]) -> None:
 
 
 def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
-    """Parse the file as Ray Serve will, with its own rules: names and routes that are there twice,
-    wrong types.
+    """Parse the file as Ray Serve will, with its own rules: names and routes that are there twice, wrong types.
 
     An import path that leads nowhere is found here too: Serve would go on without that application.
     """

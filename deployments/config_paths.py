@@ -1,17 +1,10 @@
-"""Which files a command reads that starts or checks a server: those that are given, the working directory's own, or
-those that the package ships.
+"""Which files a command reads that starts or checks a server.
 
     configuration   the path that is given ──▶ `serve_config.yaml` of this folder ──▶ the built-in one
     Ray's flags     `serve.env` of this folder ──▶ the built-in one
 
-The built-in files are those at the top of the repository: `deployments/built_in/` holds links to them, and an installed
-package what they say. So each exists once (tests/unit/test_package.py).
-
-A command that asks a running server reads none of them (`deployments/cli/server_address.py`).
-
-Invariants:
-- A file of the user's own is never passed over.
-- A file that was not named is announced in one line: the working directory may hold somebody else's repository.
+`deployments/built_in/` links to the files at the top of the repository, so each exists once. Invariants: a user's own
+file is never passed over; a file that was not named is announced in one line, since the folder may be anybody's.
 """
 
 from __future__ import annotations

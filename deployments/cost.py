@@ -1,13 +1,8 @@
 """What a call costs, and whether it leaves this machine.
 
-Both are facts of the configuration, known before any call is made: `price_of` and `is_cloud` are asked once per tier,
-`cost_usd` once per attempt. A price is an estimate in US dollars per million tokens, as its provider publishes it; what
-isn't known is None and never 0, so that a sum of costs can be told from a sum that misses some. Cached prompt tokens
-are counted at the full price: the estimate may say too much, never too little.
-
-*Cloud* means that the prompt leaves the machine. A hosted tier on a loopback address is local and every other one is
-cloud, unless its `cloud` key says otherwise: only a person knows that the LiteLLM on this machine passes requests on
-(`cloud: true`), or that the machine in the next room is theirs (`cloud: false`).
+A price is an estimate in US dollars per million tokens; an unknown one is None and never 0. Cached prompt tokens count
+at the full price. *Cloud* means that the prompt leaves the machine: a hosted tier on loopback is local and every other
+one is cloud, unless its `cloud` key says otherwise, since only a person knows what a local proxy passes on.
 """
 
 from __future__ import annotations
@@ -56,8 +51,7 @@ def price_of(tier: TierBase, cloud_fallback: CloudFallback) -> Price | None:
 
 
 def cost_usd(usage: Usage | None, price: Price | None) -> float | None:
-    """Estimate the cost of one attempt in US dollars; None where the tokens or the price aren't
-    known."""
+    """Estimate the cost of one attempt in US dollars; None where the tokens or the price aren't known."""
     if usage is None or price is None:
         return None
     prompt = usage.prompt_tokens * price.usd_per_mtok_prompt
@@ -66,8 +60,7 @@ def cost_usd(usage: Usage | None, price: Price | None) -> float | None:
 
 
 def is_cloud(tier: TierBase) -> bool:
-    """Tell whether a request to this tier leaves the machine. Total: a URL that can't be read
-    counts as cloud."""
+    """Tell whether a request to this tier leaves the machine. Total: a URL that can't be read counts as cloud."""
     if isinstance(tier, ScriptedTierConfig):
         return tier.cloud
     if not isinstance(tier, HostedTierConfig):
@@ -79,8 +72,7 @@ def is_cloud(tier: TierBase) -> bool:
 
 
 def cloud_tiers(tiers: Mapping[str, TierBase]) -> frozenset[str]:
-    """Name the tiers that a local-only request never reaches, and that aren't called without a
-    budget."""
+    """Name the tiers that a local-only request never reaches, and that aren't called without a budget."""
     return frozenset(name for name, tier in tiers.items() if is_cloud(tier))
 
 

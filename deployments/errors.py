@@ -142,8 +142,7 @@ class ApiError(Exception):
         return self.row.status
 
     def body(self) -> dict[str, Any]:
-        """Build the JSON object that the client gets. A loop's `retry_after` stands in it too:
-        agents read bodies."""
+        """Build the JSON object that the client gets. A loop's `retry_after` stands in it too: agents read bodies."""
         error: dict[str, Any] = {
             "message": self.message,
             "type": self.row.type,

@@ -1,14 +1,9 @@
 """What an incident may show: every size has a bound, and the conversation's texts are left out.
 
-The texts that explain a failure are full of the conversation. A violation quotes the value that was
-refused, a loop its last result, an upstream's error the message that it choked on, and even a path
-or a tool's name may be the model's own words: a key that it made up, a sentence where a name
-belongs. So nothing is cut out of texts here; texts are left out, and what stays is made of closed
-sets: enum values, numbers, digests, and names that the client declared in its tools. The rest of a
-path becomes `*`, and of a name that nobody declared only its length is shown: it tells whether a
-model missed a name by a letter or wrote a paragraph there, and a length gives nothing away.
-
-Sizes are bytes of JSON. A record is read by people and kept on disk, so it is cut, with a mark, and never refused.
+Texts that explain a failure quote the conversation, and a path or a tool's name may be the model's own words. So texts
+are left out, and what stays is made of closed sets: enum values, numbers, digests, and names that the client declared
+in its tools. Another part of a path becomes `*`; of an undeclared name only its length is shown. Sizes are bytes of
+JSON; a record is cut, with a mark, and never refused.
 """
 
 from __future__ import annotations
@@ -44,8 +39,7 @@ OWN_PARTS = frozenset({"arguments", "name", "tool_choice", "parallel_tool_calls"
 
 
 def cut(text: str, bytes_max: int) -> str:
-    """Return the beginning of `text` that fits into so many bytes of JSON, with a mark where
-    something is missing."""
+    """Return the beginning of `text` that fits into so many bytes of JSON, with a mark where something is missing."""
     start = join_surrogates(text[:bytes_max])
     if len(text) <= bytes_max and _count_bytes(start) <= bytes_max:
         return start
@@ -117,8 +111,7 @@ class Shown:
         return f"undeclared ({len(name)} characters)"
 
     def path(self, path: str) -> str:
-        """Show a JSON pointer; parts that neither this server nor the client's schemas wrote are
-        `*`."""
+        """Show a JSON pointer; parts that neither this server nor the client's schemas wrote are `*`."""
         if self.keep_text:
             return cut(path, PATH_BYTES_MAX)
         parts = path.split("/", PATH_PARTS_MAX)

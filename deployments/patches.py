@@ -1,14 +1,8 @@
 """What a `user_config` may change while the server runs, and what only a restart can.
 
-A deployment's `user_config` reaches that deployment alone. What another one reads, or what is read once when the graph
-is built, must stand under `args`: a key that is accepted has an effect, so here such a key is refused by name.
-
-The Router decides by the tiers' configuration as it was at the start. So a tier's `user_config` must never turn a local
-tier into a cloud one behind the Router's back.
-
-At the start of a replica a wrong one is refused: the replica doesn't start, and Serve shows the line that names the
-key. Later it must not take a working server down, and Serve would stop a replica whose `reconfigure` raises. So the
-replica goes on with what it has, says so in the log, and `/ready` shows the refused line until a good one comes.
+A key that another deployment reads, or that is read once when the graph is built, is refused by name. A tier's patch
+never turns a local tier into a cloud one behind the Router's back. At a replica's start a wrong patch is refused with
+an error that Serve shows; later the replica keeps its configuration, logs the line, and `/ready` shows it.
 """
 
 from __future__ import annotations

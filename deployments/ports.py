@@ -70,8 +70,7 @@ class Admission(Protocol):
 
     @property
     def window(self) -> Window | None:
-        """The session's earlier answers, once a grant has brought them; None where nobody asked for
-        them."""
+        """The session's earlier answers, once a grant has brought them; None where nobody asked for them."""
         ...
 
 

@@ -1,24 +1,14 @@
-"""A worker process of Ray that sleeps while nothing happens.
+"""A worker process of Ray that sleeps while nothing happens (figures: docs/decisions/002-idle-costs.md).
 
-The main thread of each worker runs Ray's loop, which wakes every 10 ms to look for signals: a hundred times a second in
-each process, half of what an idle server costs. The period stands in Ray's compiled code and has no flag. What the loop
-calls, `sys.is_finalizing`, is Python's: `sleep_while_idle` puts a function in its place that rests first, as long as
-the process is idle.
+The main thread of each worker wakes every 10 ms to look for signals, half of an idle server's costs, without a flag for
+it. What the loop calls, `sys.is_finalizing`, is replaced by a function that rests first, while the process is idle:
 
     loop wakes ──▶ is_finalizing ──idle──▶ rest NAP_S ──▶ the real one
-                                 └─busy──▶ the real one at once, and so for the next `BUSY_CHECKS`
+                                 └─busy──▶ the real one immediately, and for the next `BUSY_CHECKS`
 
-A call that arrives through Ray while the thread rests waits for the rest of it, `NAP_S` at most; then the process is
-busy, and nothing waits any more. HTTP, gRPC between replicas and the state actor's socket have threads or loops of
-their own, and never wait. A signal's handler runs at once.
-
-The process is busy where the thread has computed more since its last look than a look itself costs. Other threads get
-the real function at once. Where another version of Ray doesn't call it, nothing changes.
-
-Serve's controller goes through its deployments ten times a second: for a start, which takes many such rounds.
-`slow_down_later` makes it once a second after that. A replica that dies is found by its health check, every 2 s.
-
-Figures: docs/decisions/002-idle-costs.md.
+A call through Ray that arrives while the thread rests waits `NAP_S` at most; then the process is busy. HTTP, gRPC and
+the state actor's socket have threads of their own. The process is busy if the thread has computed more since its last
+look than a look costs. `slow_down_later` has Serve's controller look once a second, not ten times, after the start.
 """
 
 from __future__ import annotations

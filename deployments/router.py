@@ -320,8 +320,7 @@ class Router(Stoppable):
     # -- one chat request --------------------------------------------------------------------------------------
 
     def _make_run(self, call: ChatCall, caller: Caller, local_only: bool) -> Run:
-        """Make the record of a call's run. It waits for nothing, and may be made on another
-        thread."""
+        """Make the record of a call's run. It waits for nothing, and may be made on another thread."""
         request = call.request
         stays = "" if caller.allow_cloud else KEY_STAYS
         if local_only:

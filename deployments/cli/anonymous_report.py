@@ -1,15 +1,9 @@
 """`mlx-stack-serve doctor --report`: one file that a person can send with a question, and that names nobody.
 
-    versions     of this program, its packages, Python, the system
-    machine      processor, cores, memory, swap, what computes and its limits, power
-    tiers        kind, model where it is a public one, whether it is here and how large, what it may hold
-    incidents    of the last week: how many of each kind, and the newest: kind, tier and how long ago
+It has versions, the machine, the tiers and the last week's incidents by kind. It is printed first; nothing is sent.
 
-All of it is printed first; the file is written where it is asked for, and nothing is sent.
-
-Invariants: no text of a request, an answer or an error; no key, user, host, address or path. A tier's name, which a
-person may have chosen, is replaced by its number unless it is one of the usual four; a model that isn't widely known is
-its kind alone (`path:`), and a hosted tier is its preset, or a host on loopback or elsewhere.
+Invariants: no text of a request, an answer or an error; no key, user, host, address or path. An unusual tier's name is
+replaced by its number, a model that isn't public by its kind, a hosted tier's host by its preset or where it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A fault forced through every edge of the chain, to find a chain that is configured and doesn't work.
+"""Force a fault through every edge of the chain, to find a chain that is configured and doesn't work.
 
-The configured chain, limits and `drive` itself run with scripted tiers: the tier at the head of the edge breaks in four
-ways (a 500, a hang, a cut connection, unavailable), and the next tier must answer. No request leaves this machine.
+The configured chain, limits and `drive` run with scripted tiers: the first breaks, and the next must answer.
 """
 
 from __future__ import annotations

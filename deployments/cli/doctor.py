@@ -1,10 +1,7 @@
-"""`mlx-stack-serve doctor`: is this installation able to do what its configuration says?
+"""`mlx-stack-serve doctor`: can this installation do what its configuration says?
 
-Two kinds of checks. The first look at what is there: platform, packages, memory, the models on disk, the key. The
-second force a fault through every edge of the chain (`chain_faults`).
-
-Nothing here needs a running server, and no request leaves this machine, unless `--ask` allows one short request to each
-hosted tier (`prefill_check`).
+It looks at platform, packages, memory, models and keys, then forces a fault through every edge of the chain
+(`chain_faults.py`). No server is needed, and no request leaves this machine without `--ask` (`prefill_check.py`).
 """
 
 from __future__ import annotations
@@ -98,8 +95,7 @@ def _check_package(name: str) -> Finding:
 
 
 def _check_models(config: AppConfig) -> Iterator[Finding]:
-    """Check what each mlx tier would load, whether it is on disk, and whether all of them fit this
-    machine's memory."""
+    """Check what each mlx tier would load, whether it is on disk, and whether all of them fit this machine's memory."""
     needed = RAY_BYTES
     for name, tier in config.tiers.items():
         if not isinstance(tier, MlxTierConfig):

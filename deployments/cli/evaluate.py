@@ -1,14 +1,10 @@
-"""`mlx-stack-serve evaluate`: run, or go on with, an evaluation; write the report; compare; apply.
+"""`mlx-stack-serve evaluate`: run or continue an evaluation, write the report, compare, apply.
 
-    evaluation/cells.jsonl      finished cells: the same command goes on where it was ended
-    evaluation/report.html      the page
-    evaluation/report.md        the summary
-    evaluation/report.json      the same as data, for --compare
+    evaluation/cells.jsonl                 finished cells: the same command continues where it was ended
+    evaluation/report.html, .md, .json     page, summary, data (for --compare); the control room keeps a copy
 
-A copy of the three is kept for the control room (`deployments/evaluate/kept_reports.py`).
-
-Ctrl-C ends it, as do SIGTERM and the end of its terminal, and the report of what is there is written all the same. Exit
-codes: 0 done, 1 something is worse than in the older report, or nothing could be measured, 130 ended before its time.
+Ctrl-C, SIGTERM and the end of the terminal end it, and the report is written all the same. Exit codes: 0 done, 1 a
+regression from the older report, or nothing could be measured, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
 """`mlx-stack-serve key NAME`: make an API key, show it once, and keep only its digest.
 
-Standard output is the key and, without `--file`, the entry for the file; the words about them go to
-standard error, so that `KEY=$(mlx-stack-serve key agent --file keys.yaml)` does what it looks like.
-
-`--file` appends the entry: the new text is checked first, written beside the old one with mode 0600
-and renamed over it, so a reader sees the old file or the new one. Two commands at once take turns
-by a lock on the folder. The key is shown after its entry is safe; a key that is never shown opens
-nothing.
+Standard output has the key and, without `--file`, its entry; the words about them go to standard error. `--file`
+appends the entry atomically, under a lock on the folder, and the key is shown after its entry is safe.
 """
 
 from __future__ import annotations

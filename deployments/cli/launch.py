@@ -1,13 +1,8 @@
 """`mlx-stack-serve launch AGENT -- ARGS` and `mlx-stack-serve agents`: the user's own agent on this server.
 
-    URL      `deployments/cli/server_address.py`: nothing in the working directory names it
-    key      MLX_STACK_API_KEY ──▶ "unused": a server without keys takes any
-    context  the largest that is known of the tiers that may answer the model, so that the agent sums its conversation
-             up before it is refused. Larger prompts go to the tiers behind in the chain, so it isn't the first tier's
-
-The server is asked before anything is started: an agent that can't reach it would show its own riddle. Then this
-process becomes the agent: Ctrl-C, the terminal and the exit code are the agent's. What must never happen: a file of the
-agent's that is changed.
+The key is MLX_STACK_API_KEY, else "unused". The context is the largest known one of the tiers that may answer the
+model, so that the agent condenses its conversation before it is refused. The server is asked before the agent is
+started; then this process becomes the agent. Invariant: no file of the agent's is changed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Does a hosted tier's upstream go on behind a last message of the model's own?
+"""Does a hosted tier's upstream continue a last message of the model's own (`doctor --ask`)?
 
-Asked as for the rest of a broken answer (`deployments/tiers/hosted/continuing.py`): the model has begun to count, and
-what comes is joined by the same seam. It counts from eleven, in words that no fresh answer begins with, so that the
-next number tells one that goes on from one that begins anew or talks about it, also where the seam alone couldn't.
-
-A request may cost money and leaves this machine, so nothing is sent unless a person asks for it (`doctor --ask`): one
-for each hosted tier, of `TOKENS` tokens at most, and none where the tier couldn't answer.
+The request begins to count from eleven, in words that no fresh answer begins with, so that the next number tells an
+upstream that continues from one that begins anew. One request of `TOKENS` tokens for each hosted tier, and only if the
+person asks for it: it leaves the machine and may cost money.
 """
 
 from __future__ import annotations

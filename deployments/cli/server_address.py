@@ -1,15 +1,14 @@
-"""Which server a command asks that needs a running one: `launch`, `agents`, `status`, `why`, a Tab of the shell ...
+"""Find the server that a command asks: `launch`, `agents`, `status`, `why`, a Tab of the shell ...
 
     --url URL       that server, wherever it is
     --config FILE   the server that this configuration starts, on loopback
-    neither         the server that this user runs on this machine (`deployments/running/folder.py`), else `DEFAULT_URL`
+    neither         the server that this user runs on this machine, else `DEFAULT_URL`
 
-These commands send the API key, and `launch` hands a whole conversation over. People type them inside repositories that
-others wrote, so the working directory has no say: its `serve_config.yaml` is not read.
+These commands send the API key, so the working directory, which may be anybody's repository, has no say.
 
 Invariants:
 - The API key goes to loopback, or to an address that stands on the command line.
-- On loopback it goes to a process of this user or of root: while no server runs, anybody may listen on its port.
+- On loopback it goes to a process of this user or of root.
 - Another user of the machine can't name a server: a folder that others may write to counts for nothing.
 """
 

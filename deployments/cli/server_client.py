@@ -1,13 +1,11 @@
-"""A command that asks a running server, with the key of the environment.
+"""Ask a running server, with the key of the environment.
 
-Another server may stand there, which answers any route with 200: what has none of the fields of our routes' answers is
-none of ours. It may also be slow, endless, or lead elsewhere.
+Another server may be there that answers any route with 200: an answer without one of our fields is foreign.
 
 Invariants:
 - An answer ends: `ask_s` bounds all of it, `ANSWER_BYTES_MAX` its size. It is never decompressed.
-- A redirect is not followed: the key goes to the address that was named, and to no other.
-- A server that is away, refuses, or is another one costs one line, which says what to do, and no traceback. The line
-  never holds the key, nor what a terminal or a shell would obey.
+- A redirect is not followed: the key goes to the address that was named only.
+- A failure is one line that says what to do, without the key or what a terminal or a shell would obey.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""`mlx-stack-serve service install|uninstall|status|restart`: the server as a service of yours, from login to logout.
+"""`mlx-stack-serve service install|uninstall|status|restart`: the server as a user service that starts at login.
 
-    install     shows what it will write, asks, writes, starts      --yes doesn't ask
-    uninstall   stops it (which drains it), and removes what `install` has written and nobody has changed since
-    status      0 where it runs, 1 where it doesn't
+    install     shows what it will write, asks (unless --yes), writes, starts
+    uninstall   stops it (which drains it), and removes the files of `install` that nobody has changed
+    status      0 while it runs, 1 otherwise
     restart     drains, then starts: for an update, a changed configuration or a changed key
 
-There is one such service a user. What it consists of says `deployments/cli/service`.
-
-What must never happen: a file that somebody else has written is changed or removed; anything is written that wasn't
-shown before.
+Invariants: a foreign file is neither changed nor removed; nothing is written that wasn't shown before.
 """
 
 from __future__ import annotations

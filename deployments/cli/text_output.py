@@ -1,7 +1,6 @@
-"""What the commands for operators print: the figures of the control room, as lines for a terminal.
+"""Write the figures of the control room as lines for a terminal. Pure.
 
-Pure: values in, lines out. Whatever a client has named itself is printed without its control characters, so that no
-session's name can move a cursor.
+Names that clients chose are printed without control characters, so that no session's name can move a cursor.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """`mlx-stack-serve top`: the control room's first page in a terminal, by Textual.
 
-It asks the server once in `EVERY_S`, on a thread, and shows what it answers; a server that is away leaves the last
-picture, and a line that says so.
-
-What must never happen: markup that is read in what a client, a model or an error says.
+It asks the server every `EVERY_S` on a thread. If the server is away, the last picture stays, with a line that says so.
+Invariant: no markup is read in the words of a client, a model or an error.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """TierReplica: what a tier's Ray Serve deployment runs. It owns one tier and adds what only a replica needs.
 
-The constructor never raises for a missing package, model or key: a replica that raised three times
-would make Serve give the deployment up. What is missing is reported by the tier itself, in its
-status.
-
-It is quick, unless the node's memory is held by others: before anything is loaded the replica waits
-there for its lease of bytes (`deployments.memory.lease`), and Serve sends it no request. A tier
-that could never have its bytes here is `unavailable`, with the reason. Hosted tiers hold no model
-and take no lease. A tier that may scale to zero also loads its model there: a replica that runs is
-one that can answer, so until then requests wait for it or go elsewhere
-(`deployments/graph/scale_to_zero.py`).
+The constructor never raises for a missing package, model or key (Serve would give the deployment up after three): the
+tier's status reports it. Before anything is loaded the replica waits for its lease of memory; a tier that could never
+have its bytes is `unavailable`. A hosted tier takes no lease. A tier that may scale to zero also loads its model in the
+constructor, so that Serve sends requests only once it can answer.
 """
 
 from __future__ import annotations
@@ -192,8 +186,7 @@ class TierReplica:
         return replace(status, reason=reason)
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
-        """Count the tokens of the request's prompt, where the tier has its model's tokenizer at
-        hand."""
+        """Count the tokens of the request's prompt, where the tier has its model's tokenizer at hand."""
         count = getattr(self._tier, "count_tokens", None)
         counted: int | None = None if count is None else await count(request)
         return counted
@@ -205,8 +198,7 @@ class TierReplica:
             raise RuntimeError(f"tier {self.name}: work is queued and no step was made")
 
     async def __del__(self) -> None:
-        """Free the tier first, then give the bytes back: Serve calls this when it stops the
-        replica."""
+        """Free the tier first, then give the bytes back: Serve calls this when it stops the replica."""
         tier, lease = getattr(self, "_tier", None), getattr(self, "_lease", None)
         if tier is not None:
             await tier.close()

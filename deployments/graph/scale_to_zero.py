@@ -1,25 +1,16 @@
-"""Tiers that scale to zero: what becomes of the request that finds one without a replica.
+"""Tiers that scale to zero: what happens to the request that finds one without a replica.
 
     cold ──a request──▶ cold start ──model loaded──▶ warm ──no request for `idle_s`──▶ cold
     (state `asleep`)    (up to `wake_s`)
 
-With `min_replicas: 0` a tier has no replica, and holds no memory, until somebody asks it. Serve
-starts one for any call that waits, so whoever finds the tier cold causes its cold start, and then
-there are two ways (`tiers.NAME.asleep`):
+Serve starts a replica for any call that waits. `tiers.NAME.asleep` says what the request does meanwhile:
 
-    next   it is no candidate this time: the request goes on along the chain, and the tier starts behind its back
-    wait   the request waits for it, up to `wake_s`; a stream gets its keep-alives meanwhile
+    next   it goes on along the chain, and the tier starts in the background
+    wait   it waits for the tier, up to `wake_s`; a stream gets its keep-alives
 
-Unset, it is `next` where a local tier that is warm and well follows in the chain, else `wait`. A
-model takes from a second to minutes to load: an answer now, from a tier that the chain trusts
-anyway, is worth more to an agent than the same tier's answer later. But a request never leaves the
-machine, and is never refused, only because a model isn't loaded.
-
-Which tier is cold is known in this process without asking (`HandleTier.warm`): a question would
-start a replica. A model that `auto` chose may not be on this machine, or be on its way
-(`deployments/models/presence.py`): then no replica is started for it, the tier says so, and the
-request goes on. What must never happen: a status, a health check or `/ready` that starts one, or
-that keeps one from being stopped.
+Unset, it is `next` where a local tier that is warm and well follows in the chain, else `wait`: a request never leaves
+the machine, and is never refused, only because a model isn't loaded. No replica is started for a model that isn't on
+this machine. Invariant: a status, a health check or `/ready` never starts a replica nor keeps one awake.
 """
 
 from __future__ import annotations

@@ -1,24 +1,10 @@
-"""Where the server listens, on loopback or for others too, and which hosts mean this machine.
+"""Which hosts mean this machine, and where Ray Serve listens.
 
-`is_loopback` is the one answer for all who ask: the host to listen on, a peer's address, a tier's URL (what leaves the
-machine is cloud) and whether a proxy could reach it. What is doubtful is not loopback.
+`is_loopback` is the one answer for the host to listen on, a peer's address, a tier's URL (what leaves the machine is
+cloud) and whether a proxy could reach it. Serve has no public call for its host: `find_serving_host` reads it from the
+client that Serve has connected, and refuses to guess (docs/decisions/081).
 
-Ray Serve's proxy listens on `http_options.host` for every app of the instance, and its default in a
-config file is all interfaces. Serve tells no app, but its controller knows, and everything that
-runs under Serve can ask it: the builder of `serve run` and `serve deploy` (a task that the
-controller starts), and a replica in its constructor, in `__serve_build_asgi_app__` and in
-`reconfigure` (in this order). Serve has no public call for it; `find_serving_host` reads what its
-client got when it connected, and refuses to guess where that is no longer there.
-
-Measured 2026-11-22, ray 2.60.0, 2 vCPU AMD EPYC Linux, `serve run` with `host: 0.0.0.0` and a builder and a replica
-that write down what they see: the right host in all four places, in the default, direct-ingress and HAProxy modes;
-31 to 41 ms in the builder, 3 to 5 ms in the constructor, and nothing after that. The peer's address reaches the app as
-the ASGI scope's `client` in the default and direct-ingress modes. In HAProxy mode it is HAProxy's own 127.0.0.1, so
-there the address of a request proves nothing and only the host counts. Where the peer is on loopback, uvicorn puts
-the address of its `X-Forwarded-For` in its place (also in HAProxy mode); from other peers it ignores the header, unless
-`FORWARDED_ALLOW_IPS` says otherwise.
-
-What must never happen: a host that another machine can reach, or be, taken for this one.
+Invariants: a host that another machine can reach, or be, is never taken for this one; in doubt it is not loopback.
 """
 
 from __future__ import annotations
@@ -92,8 +78,7 @@ def _parse_host(named: str) -> str:
 
 
 def find_serving_host() -> str | None:
-    """Find the host that Serve's proxies listen on; None where no Serve runs yet, so that nothing
-    listens.
+    """Find the host that Serve's proxies listen on; None where no Serve runs yet, so that nothing listens.
 
     Raises:
         ConfigError: Serve runs and doesn't say; where nobody knows, nothing may be served.

@@ -1,17 +1,14 @@
 """The driver: Ray's own `serve run CONFIG` in this process, which listens for "stop" and reports how it goes.
 
-    python -m deployments.running.driver NEWS CONFIG APP     # an open file, by number; the keeper starts it
+    python -m deployments.running.driver NEWS CONFIG APP     # an open file, by number; the session leader starts it
 
     main thread     ray.init, then `serve run`, until a KeyboardInterrupt ends Serve and Ray
-    another         asks Serve and the Router how the start goes, until no tier is on its way any more; hears standard
-                    input close, drains the Routers, and then interrupts the main thread
+    another         asks Serve and the Router how the start goes, until every tier has settled; when standard input is
+                    closed, drains the Routers and interrupts the main thread
     a process       once some tier can answer: fetches, at low priority, the models that `auto` leaves for later
 
-News is one JSON object a line (`deployments/running/words.py` reads them): where Ray is, each tier's status, that the
-start has failed and why, and at the end how many requests were running and cut.
-
-What must never happen: that the end waits for an answer from Ray. Every question has a timeout, and the keeper's clock
-runs besides.
+News is one JSON object a line: Ray's session, each tier's status, a failed start, and how many requests were cut.
+Invariant: every question to Ray has a timeout, so the end never waits for Ray.
 """
 
 from __future__ import annotations

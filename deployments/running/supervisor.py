@@ -3,14 +3,11 @@
     starting ──a tier can answer, and the port is open──▶ serving ──TERM, INT, HUP──▶ stopping ──▶ exit code 0
        └──the start has failed──▶ 2, or 1                    └──the server ended by itself──▶ 1
 
-The first signal begins an orderly stop, the next one ends everything at once (exit code 128 + its number). A second one
-within `SAME_S` is taken for the first: a terminal's Ctrl-C reaches `make` and this process, and `make` sends its own
-child a TERM besides. Under `nohup` HUP stays ignored.
+The first signal begins an orderly stop, the next one ends everything immediately (exit code 128 + its number). A second
+one within `SAME_S` counts as the first: Ctrl-C reaches `make` and this process, and `make` sends a TERM besides. Under
+`nohup` HUP stays ignored. If the session leader dies early, this process kills what is left of its session.
 
-Where the keeper dies before it has reported that all is gone, this process kills what is left: the keeper's session,
-and on Linux the orphans that come to it.
-
-What must never happen: an exit while anything of the run lives; a line on the terminal that raises (it may be closed).
+Invariants: no exit while anything of the run lives; no line on the terminal raises.
 """
 
 from __future__ import annotations

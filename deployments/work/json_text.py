@@ -1,14 +1,12 @@
-"""JSON from clients and models, read and written to the letter where `orjson` can't.
+"""Read and write JSON of clients and models exactly, also where `orjson` can't.
 
-`orjson` is fast and strict: it refuses half a character (a lone surrogate such as `"\\ud83d"`), and it turns an integer
-of more than 64 bits into a float. A text that holds neither is read by it alone. The others are read again by `json`,
-which takes about five times as long; the caller bounds their size (`json_values.py`).
+`orjson` refuses half a character (a lone surrogate such as `"\\ud83d"`) and turns an integer beyond 64 bits into a
+float. Only a text that may hold one is read again by `json`, at five times the time.
 
 Invariants:
-- An integer keeps every digit, up to Python's limit for one (4,300), or the text is refused.
-- Texts and keys that were read can be encoded: each half character is U+FFFD (`reliability.surrogates`), unless the
-  caller joins the halves of several texts itself.
-- NaN, infinity and a number beyond a double are refused, except where the caller takes what some upstreams send.
+- An integer keeps every digit, up to Python's limit of 4,300, or the text is refused.
+- Every text can be encoded: a half character becomes U+FFFD, unless the caller joins the halves itself.
+- NaN, infinity and a number beyond a double are refused, unless the caller accepts what some upstreams send.
 """
 
 from __future__ import annotations
