@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -309,66 +310,31 @@ def agents(agent: str | None, url: str | None, model: str, config: Path | None) 
 # -- a running server ------------------------------------------------------------------------------------------
 
 
-@cli.command()
-@JSON
-@SERVER
-def status(url: str | None, config: Path | None, as_json: bool) -> int:
-    """Show a running server: tiers, requests, the last day, memory."""
-    return _ask(url, config, "status", as_json=as_json)
+REQUEST = click.argument("request", metavar="REQUEST_ID", shell_complete=complete_with("requests"))
+OF_SESSION = click.argument("session", required=False, shell_complete=complete_with("sessions"))
+KIND = click.option("--kind", shell_complete=complete_kinds, help="loop, flaw, repair, escalation, fault, budget, ...")
+TIER = click.option("--tier", shell_complete=complete_with("tiers"), help="Only those of this tier.")
+FOLLOW = click.option("-f", "--follow", is_flag=True, help="Continue with those to come, until Ctrl-C.")
+ASKING: dict[str, tuple[str, tuple[Callable[[Any], Any], ...]]] = {
+    "status": ("Show a running server: tiers, requests, the last day, memory.", (JSON,)),
+    "why": ("Tell why a request (its x-request-id) went where it went.", (REQUEST, KEY, JSON)),
+    "logs": ("List the newest finished requests; -f continues with new ones.", (FOLLOW, SESSION, COUNT, JSON)),
+    "sessions": ("List sessions with their usage; or one, with its budget.", (OF_SESSION, KEY, COUNT, JSON)),
+    "incidents": ("List what went wrong or was repaired, the newest last.", (KIND, TIER, SESSION, COUNT, JSON)),
+    "top": ("Watch a running server in the terminal.", ()),
+}
 
 
-@cli.command()
-@click.argument("request", metavar="REQUEST_ID", shell_complete=complete_with("requests"))
-@KEY
-@JSON
-@SERVER
-def why(url: str | None, config: Path | None, **options: Any) -> int:
-    """Tell why a request went where it went, step by step.
+def _ask(command: str, url: str | None, config: Path | None, **options: Any) -> int:
+    from deployments.cli.admin_commands import ask_server
+    from deployments.cli.server_address import find_url
+    from deployments.cli.server_client import ServerClient
 
-    REQUEST_ID is the answer's x-request-id.
-    """
-    return _ask(url, config, "why", **options)
+    return ask_server(ServerClient(find_url(url, config)), command, **options)
 
 
-@cli.command()
-@click.option("-f", "--follow", is_flag=True, help="Continue with those to come, until Ctrl-C.")
-@SESSION
-@COUNT
-@JSON
-@SERVER
-def logs(url: str | None, config: Path | None, **options: Any) -> int:
-    """List the newest finished requests; -f continues with new ones."""
-    return _ask(url, config, "logs", **options)
-
-
-@cli.command()
-@click.argument("session", metavar="[SESSION]", required=False, shell_complete=complete_with("sessions"))
-@KEY
-@COUNT
-@JSON
-@SERVER
-def sessions(url: str | None, config: Path | None, **options: Any) -> int:
-    """List sessions with their usage; or one, with its budget."""
-    return _ask(url, config, "sessions", **options)
-
-
-@cli.command()
-@click.option("--kind", shell_complete=complete_kinds, help="loop, flaw, repair, escalation, fault, ...")
-@click.option("--tier", shell_complete=complete_with("tiers"), help="Only those of this tier.")
-@SESSION
-@COUNT
-@JSON
-@SERVER
-def incidents(url: str | None, config: Path | None, **options: Any) -> int:
-    """List what went wrong or was repaired, the newest last."""
-    return _ask(url, config, "incidents", **options)
-
-
-@cli.command()
-@SERVER
-def top(url: str | None, config: Path | None) -> int:
-    """Watch a running server in the terminal."""
-    return _ask(url, config, "top")
+for _name, (_help, _options) in ASKING.items():
+    cli.command(_name, help=_help)(_add_options(*_options, SERVER)(partial(_ask, _name)))
 
 
 @cli.command()
@@ -387,14 +353,6 @@ def completion(shell: str) -> int:
     """Print what completes these commands in bash, zsh or fish."""
     click.echo(write_script(shell, cli))
     return 0
-
-
-def _ask(url: str | None, config: Path | None, command: str, **options: Any) -> int:
-    from deployments.cli.admin_commands import ask_server
-    from deployments.cli.server_address import find_url
-    from deployments.cli.server_client import ServerClient
-
-    return ask_server(ServerClient(find_url(url, config)), command, **options)
 
 
 def _run_on(config: Path | None, work: Callable[[ConfigFile, Path], Result]) -> Result:
