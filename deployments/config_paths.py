@@ -10,14 +10,18 @@ file is never passed over; a file that was not named is announced in one line, s
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
-__all__ = ["BUILT_IN", "announce_config", "announce_flags", "find_config", "find_flags"]
+from deployments.config_mistakes import ConfigError
+
+__all__ = ["BUILT_IN", "announce_config", "announce_flags", "find_config", "find_flags", "read_variables"]
 
 BUILT_IN = Path(__file__).with_name("built_in")
 CONFIG = "serve_config.yaml"
 FLAGS = "serve.env"
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def find_config(given: Path | None) -> Path:
@@ -52,3 +56,26 @@ def announce_flags() -> Path:
 def _own_or_built_in(name: str) -> Path:
     # A link that leads nowhere counts: who reads it says so.
     return Path(name) if os.path.lexists(name) else BUILT_IN / name
+
+
+def read_variables(path: Path) -> dict[str, str]:
+    """Read a file of NAME=VALUE lines; lines that begin with `#` are comments.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ConfigError: one line that names the file and the line's number, but doesn't show it: it may be a key.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: can't be read: {getattr(error, 'strerror', 'it is not UTF-8')}") from None
+    found = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if line and not line.startswith("#"):
+            name, sign, value = line.partition("=")
+            if not sign or not NAME.fullmatch(name):
+                raise ConfigError(f"{path}: line {number}: NAME=VALUE is needed")
+            found[name] = value
+    return found

@@ -1,7 +1,7 @@
 """`mlx-stack-serve doctor`: can this installation do what its configuration says?
 
 It looks at platform, packages, memory, models and keys, then forces a fault through every edge of the chain
-(`chain_faults.py`). No server is needed, and no request leaves this machine without `--ask` (`prefill_check.py`).
+(`tier_checks.py`). No server is needed, and no request leaves this machine without `--ask`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from deployments.cli.chain_faults import Finding, check_edges
-from deployments.cli.prefill_check import check_prefill
 from deployments.cli.service_command import describe_service
+from deployments.cli.tier_checks import Finding, check_edges, check_prefill
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.graph.replica import make_tier

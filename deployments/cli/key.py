@@ -10,11 +10,11 @@ import contextlib
 import fcntl
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from deployments.api.api_keys import NAME, ApiKey, digest, entry_line, new_key, parse_file
+from deployments.cli.service.owned_files import OwnedFile, write_file
 from deployments.config import ConfigError
 
 __all__ = ["key_command"]
@@ -53,7 +53,7 @@ def _append(file: Path, line: str) -> None:
             old = path.read_text(encoding="utf-8") if path.exists() else ""
             new = old + ("\n" if old and not old.endswith("\n") else "") + line + "\n"
             _check(old, new, str(file))
-            _replace(path, new)
+            write_file(OwnedFile(path=path, text=new, mode=0o600))
     except UnicodeDecodeError:
         raise ConfigError(f"{file}: is not UTF-8 text") from None
     except OSError as error:
@@ -78,18 +78,3 @@ def _lock_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace the file at once: its text is the new one or the old one, also after a power cut. A
-    temporary file is born with mode 0600."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

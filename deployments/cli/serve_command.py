@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import resource
 import sys
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from deployments.config import ConfigError
-from deployments.config_paths import announce_flags
+from deployments.config_paths import announce_flags, read_variables
 from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
 from deployments.port import free_port
 from deployments.running.folder import RunFolder, base_folder, log_path, refuse_long
@@ -38,7 +37,6 @@ __all__ = ["environment", "run_supervised", "serve"]
 
 SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
 CONNECTIONS_MAX = 8192
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def serve(config: Path, *, verbose: bool = False) -> NoReturn:
@@ -90,7 +88,7 @@ def environment(env_file: Path, given: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigError: one line that names the variable, or the line of the file, that can't be used, or the folder.
     """
-    flags = _read_flags(env_file) | dict(given)
+    flags = (read_variables(env_file) if env_file.exists() else {}) | dict(given)
     slow = _limit_slow_clients(flags)
     if flags.get(SWITCH, "1") == "1" and "RAY_SERVE_THROUGHPUT_OPTIMIZED" in flags:
         ours = _choose_haproxy_flags(base_folder(given))
@@ -114,23 +112,6 @@ def _limit_slow_clients(flags: Mapping[str, str]) -> dict[str, str]:
         "RAY_SERVE_HAPROXY_TUNE_BUFSIZE": str(BUFFER_BYTES),
         "MLX_STACK_CONNECTIONS_OF_ONE": str(max(1, _count_connections_max() * 3 // 4)),
     }
-
-
-def _read_flags(env_file: Path) -> dict[str, str]:
-    if not env_file.exists():
-        return {}
-    try:
-        lines = env_file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{env_file}: can't be read: {getattr(error, 'strerror', 'it is not UTF-8')}") from None
-    flags = {}
-    for number, line in enumerate(map(str.strip, lines), 1):
-        if line and not line.startswith("#"):
-            name, sign, value = line.partition("=")
-            if not sign or not NAME.fullmatch(name):
-                raise ConfigError(f"{env_file}: line {number}: NAME=VALUE is needed")
-            flags[name] = value
-    return flags
 
 
 def _choose_haproxy_flags(folder: Path) -> dict[str, str]:

@@ -18,7 +18,7 @@ from ray import serve
 
 from deployments.collector import collect_less
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
-from deployments.graph.unavailable import RefusedTier
+from deployments.graph.unavailable import UnavailableTier
 from deployments.listener.replica_port import bind_to_node
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.plan import MemoryPlan
@@ -29,7 +29,7 @@ from deployments.ports import Tier
 from deployments.telemetry import hush, log_error
 from reliability.config import CloudFallback
 from reliability.memory.pressure import Level
-from reliability.types import ChatRequest, Event, Failed, Fault, TierStatus
+from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
 if TYPE_CHECKING:
     from deployments.tiers.hosted.hosted_tier import HostedTier
@@ -145,7 +145,10 @@ class TierReplica:
                     wanted_bytes = max(wanted_bytes, room.share_bytes())
             refused = await self._lease.hold(wanted_bytes)
             if refused:
-                return RefusedTier(self.name, getattr(config, "kind", ""), f"memory: {refused}")
+                kind, reason = getattr(config, "kind", ""), f"memory: {refused}"
+                return UnavailableTier(
+                    TierStatus(name=self.name, kind=kind, state=TierState.UNAVAILABLE, reason=reason)
+                )
         return make_tier(self.name, config, self._cloud, room)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:

@@ -24,13 +24,13 @@ from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
 from deployments.graph.handle import NO_REPLICA
 from deployments.graph.replica import make_hosted
+from deployments.graph.unavailable import RETRY_S, UnavailableTier
 from deployments.models.catalog import Choice, choose_here
 from deployments.models.presence import look
 from deployments.ports import Tier
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
 __all__ = [
-    "AbsentTier",
     "BypassedTier",
     "ColdTiers",
     "ScalableTier",
@@ -43,7 +43,6 @@ __all__ = [
 ]
 
 ColdTiers = Mapping[str, Literal["wait", "next", "absent"]]
-RETRY_S = 5.0
 # A core reads some 75 tokens a second for the 0.5B of `auto`, and 24 for the 1.5B: a prompt that needs their context
 # takes minutes until the first word.
 PATIENT = Timeouts(first_token_s=600.0, total_s=900.0)
@@ -83,27 +82,6 @@ class BypassedTier:
     async def status(self) -> TierStatus:
         """Return the tier's own status."""
         return await self.tier.status()
-
-    async def close(self) -> None:
-        """Do nothing: there is nothing to free."""
-
-
-@dataclass(frozen=True, slots=True)
-class AbsentTier:
-    """Stands in for a tier whose model isn't on this machine. It starts no replica: that would have nothing to load."""
-
-    known: TierStatus
-
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Refuse at once, so that the chain goes on."""
-        coming = self.known.state is TierState.LOADING
-        message = f"tier {self.known.name} is {self.known.state.value}: {self.known.reason}"
-        fault = Fault.LOADING if coming else Fault.UNAVAILABLE
-        yield [Failed(fault=fault, message=message, retry_after_s=RETRY_S if coming else None)]
-
-    async def status(self) -> TierStatus:
-        """Return the tier's own status."""
-        return self.known
 
     async def close(self) -> None:
         """Do nothing: there is nothing to free."""
@@ -190,13 +168,13 @@ def find_cold(
     return found
 
 
-def bypass_cold(cold: ColdTiers, tiers: Mapping[str, ScalableTier]) -> dict[str, BypassedTier | AbsentTier]:
+def bypass_cold(cold: ColdTiers, tiers: Mapping[str, ScalableTier]) -> dict[str, BypassedTier | UnavailableTier]:
     """Build the stand-ins for the tiers that are passed by."""
-    built: dict[str, BypassedTier | AbsentTier] = {}
+    built: dict[str, BypassedTier | UnavailableTier] = {}
     for name, way in cold.items():
         absent = tiers[name].absent if way == "absent" else None
         if absent is not None:
-            built[name] = AbsentTier(absent)
+            built[name] = UnavailableTier(absent)
         elif way != "wait":
             built[name] = BypassedTier(name, tiers[name])
     return built

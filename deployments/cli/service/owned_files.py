@@ -6,7 +6,6 @@ own sum is OURS, any other text is FOREIGN. Invariant: a foreign file is neither
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import hashlib
 import json
@@ -80,7 +79,7 @@ def look_at(path: Path) -> tuple[FileState, str]:
 
 
 def write_file(file: OwnedFile) -> None:
-    """Write it atomically: a reader sees the old text or the new one.
+    """Write the file atomically: a reader sees the old text or the new one, also after a power cut.
 
     Raises:
         OSError: it can't be written.
@@ -95,8 +94,7 @@ def write_file(file: OwnedFile) -> None:
         Path(name).chmod(file.mode)
         Path(name).replace(file.path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
+        Path(name).unlink(missing_ok=True)
         raise
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from deployments.config import ConfigError
 from deployments.config_file import ConfigFile
+from deployments.config_paths import read_variables
 from deployments.config_tiers import HostedTierConfig
 from deployments.models.cache_folder import default_cache_dir
 from deployments.state.client import folder_of
@@ -113,17 +114,13 @@ def read_environment_file(path: Path, environ: MutableMapping[str, str]) -> None
         state = path.stat()
         if stat.S_IMODE(state.st_mode) & 0o077 or state.st_uid != os.getuid():
             raise ConfigError(f"{path}: holds keys, and others may read it: chmod 600 {path}")
-        lines = path.read_text(encoding="utf-8").splitlines()
+        known = read_variables(path)
     except FileNotFoundError:
         return
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: can't be read: {getattr(error, 'strerror', 'it is not UTF-8')}") from None
-    for number, line in enumerate(map(str.strip, lines), 1):
-        if line and not line.startswith("#"):
-            name, sign, value = line.partition("=")
-            if not sign or not name.isidentifier():
-                raise ConfigError(f"{path}: line {number}: NAME=VALUE is needed")
-            environ.setdefault(name, value.strip("\"'"))
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be read: {error.strerror}") from None
+    for name, value in known.items():
+        environ.setdefault(name, value.strip("\"'"))
 
 
 def list_uncarried(file: ConfigFile, environ: Mapping[str, str], path: Path) -> list[str]:

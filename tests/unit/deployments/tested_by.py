@@ -5,10 +5,12 @@ from __future__ import annotations
 TESTED_BY: dict[str, str] = {
     "deployments/app.py": "tests/unit/deployments/test_config_effects.py",
     "deployments/config_tiers.py": "tests/unit/deployments/test_config.py",
+    "deployments/cli/commands.py": "tests/unit/deployments/test_main.py",
     "deployments/dialects.py": "tests/contract/test_dialects.py",
     "deployments/port.py": "tests/unit/deployments/cli/test_doctor.py",
     "deployments/ports.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/router.py": "tests/contract/test_chat.py",
+    "deployments/router_parts.py": "tests/contract/test_chat.py",
     "deployments/request/run_record.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/api/dialect.py": "tests/unit/deployments/api/test_exchange.py",
     "deployments/api/openai_responses/stored_routes.py": "tests/contract/test_responses_api.py",

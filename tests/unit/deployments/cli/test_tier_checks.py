@@ -1,4 +1,4 @@
-"""The doctor asks hosted tiers whether they go on behind a prefill, over real HTTP, and only if it is told to."""
+"""Each edge of a chain is tried with each fault; an upstream is asked to continue only where a person allows it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,39 @@ from typing import Any
 import pytest
 
 from deployments import __main__
-from deployments.cli.chain_faults import Finding
-from deployments.cli.prefill_check import BEGUN, TOKENS, check_prefill
+from deployments.cli import tier_checks
+from deployments.cli.tier_checks import BEGUN, TOKENS, Finding, check_prefill
 from deployments.config import load
+from tests.support.chain_configs import config
 from tests.support.upstream import Player, Upstream, good, status
+
+
+def test_every_edge_of_a_good_chain_works():
+    """Each fault on each edge's head is answered by the next tier."""
+    findings = list(tier_checks.check_edges(config()))
+
+    assert len(findings) == 2 * len(tier_checks.FAULTS)
+    assert {f.level for f in findings} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "broken"), [(["server_error"], {"a hang"}), (["timeout"], {"a 500", "a cut connection"}), ([], None)]
+)
+def test_an_edge_that_does_not_work_is_found(allowed, broken):
+    """An `escalate_on` that lacks a reason makes the edges fail that need it; the line says so."""
+    findings = list(tier_checks.check_edges(config(escalate_on=allowed)))
+    failed = {f.words.partition(" on ")[0] for f in findings if f.level == "fail"}
+
+    assert failed == (broken or {"a 500", "a hang", "a cut connection"})
+    assert all("escalate_on: " in f.words for f in findings if f.level == "fail")
+
+
+def test_a_switched_off_chain_is_said_so():
+    """`enabled: false` is no failure, and no silence either."""
+    findings = list(tier_checks.check_edges(config(enabled=False)))
+
+    assert [f.level for f in findings] == ["warn"]
+
 
 REFUSAL = "This model does not support assistant message prefill. The conversation must end with a user message."
 BEGINNINGS = ("One, two, three, four, five", "one, two, three", "1, 2, 3", "Sure! Here they are: one", "eleven, twelve")
