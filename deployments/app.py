@@ -58,11 +58,12 @@ def build(args: dict[str, Any]) -> serve.Application:
 def _bind_tier(name: str, tier: TierBase, config: AppConfig, memory: MemoryPlan | None, ask_bytes: int) -> Any:
     if isinstance(tier, MlxTierConfig) and tier.blas_threads is None:
         tier = tier.model_copy(update={"blas_threads": blas_threads(config, os.cpu_count() or 1)})
+    slots = tier.max_running + tier.max_waiting + ADMISSION_SLACK if isinstance(tier, MlxTierConfig) else STREAMS_MAX
     deployment = serve.deployment(TierReplica).options(
         name=name,
         user_config={},
         ray_actor_options=NO_CPUS | ({"memory": ask_bytes} if ask_bytes else {}),
-        max_ongoing_requests=_count_slots(tier),
+        max_ongoing_requests=slots,
         **_choose_scale(tier),
         **_choose_routing(tier),
         **HEALTH,
@@ -75,12 +76,6 @@ def blas_threads(config: AppConfig, cores: int) -> int:
     """Share the cores out among all replicas that may compute on them at once."""
     replicas = sum(tier.max_replicas for tier in config.tiers.values() if isinstance(tier, MlxTierConfig))
     return max(1, cores // max(1, replicas))
-
-
-def _count_slots(tier: TierBase) -> int:
-    if isinstance(tier, MlxTierConfig):
-        return tier.max_running + tier.max_waiting + ADMISSION_SLACK
-    return STREAMS_MAX
 
 
 def _choose_routing(tier: TierBase) -> dict[str, Any]:

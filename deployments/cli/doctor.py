@@ -63,7 +63,8 @@ def _check_all(config: AppConfig, path: Path, *, ask: bool) -> Iterator[Finding]
     yield Finding(level, "service", words)
     yield from (_check_package(name) for name in PACKAGES)
     yield from _check_models(config)
-    hosted = {name: asyncio.run(_check_tier(name, tier, config)) for name, tier in _find_hosted(config)}
+    tiers = [(name, tier) for name, tier in config.tiers.items() if isinstance(tier, HostedTierConfig)]
+    hosted = {name: asyncio.run(_check_tier(name, tier, config)) for name, tier in tiers}
     yield from hosted.values()
     yield from check_prefill(config, ask=ask)
     dead = {name: finding.words for name, finding in hosted.items() if finding.level != "ok"}
@@ -157,10 +158,6 @@ def _check_calls(folder: Path) -> str | None:
         return None  # the package is reported by itself
     except Exception as error:  # transformers raises what it likes on files that it can't read
         return f"its tokenizer can't be loaded ({type(error).__name__}: {error})"
-
-
-def _find_hosted(config: AppConfig) -> Iterator[tuple[str, HostedTierConfig]]:
-    return ((name, tier) for name, tier in config.tiers.items() if isinstance(tier, HostedTierConfig))
 
 
 async def _check_tier(name: str, config: TierBase, app: AppConfig) -> Finding:

@@ -75,7 +75,10 @@ def evaluate(arguments: EvaluateOptions) -> int:
         raise ConfigError(f"--at-once: a number from 1 to {AT_ONCE_MAX} is needed")
     old = _read_report(arguments.compare, settings.seed) if arguments.compare else None
     source = None if arguments.url else announce_config(arguments.config)
-    config = _read_config(source) if source else None
+    try:
+        config = read_config(source) if source else None
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
     target, words = _choose_target(arguments, source, config)
     line = ProgressLine(settings.budget_minutes * 60)
     try:
@@ -101,7 +104,8 @@ def evaluate(arguments: EvaluateOptions) -> int:
         line.say("nothing was measured: no model could be asked" if not code else "nothing was measured yet")
         return code or 1
     if code:
-        phases = target.plan(*_read_models(journal), settings)
+        models: Mapping[str, Any] = journal.facts["models"]
+        phases = target.plan(list(models), read_contexts(models), settings)
     report = _make_report(journal, phases, settings, config, words)
     differences = None if old is None else compare_reports(old, report)
     _write_report(arguments.out, report, differences, line)
@@ -127,13 +131,6 @@ def _take_signals() -> Iterator[None]:
             signal.signal(one, signal.SIG_DFL)
 
 
-def _read_config(source: Path) -> AppConfig:
-    try:
-        return read_config(source)
-    except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
-
-
 def _choose_target(arguments: EvaluateOptions, source: Path | None, config: AppConfig | None) -> tuple[Target, str]:
     if source is not None and config is not None:
         return OwnTarget(source, config, cloud=arguments.cloud), f"the configuration {source}"
@@ -149,11 +146,6 @@ def _name_plan(settings: Settings, words: str, config: AppConfig | None) -> str:
     """Name what must be the same for cells to belong together. How many there are and how long it may take isn't."""
     what = config.model_dump_json(exclude={"evaluate", "state", "telemetry"}) if config else words
     return hashlib.sha256(f"1 {settings.seed} {what}".encode()).hexdigest()[:16]
-
-
-def _read_models(journal: CellJournal) -> tuple[Sequence[str], dict[str, int]]:
-    models: Mapping[str, Any] = journal.facts["models"]
-    return list(models), read_contexts(models)
 
 
 def _make_report(

@@ -44,22 +44,19 @@ def find_url(given: str | None, config: Path | None, environ: Mapping[str, str] 
     if given is not None:
         return _parse_url(given)
     if config is not None:
-        return _refuse_elsewhere(_read_url(config), f"{config}: http_options.host")
-    running = list(dict.fromkeys(_find_running(environ)))
+        from deployments.config_file import read_file
+
+        try:
+            url = read_file(config).url
+        except ConfigError as error:
+            raise ConfigError(f"{config}: {error}") from None
+        return _refuse_elsewhere(url, f"{config}: http_options.host")
+    running = list(dict.fromkeys(str(record["url"]) for record in find_records(environ)))
     if len(running) > 1 and DEFAULT_URL not in running:
         raise ConfigError(f"You run {len(running)} servers: {', '.join(running)}. Name one with --url.")
     if running and DEFAULT_URL not in running:
         return _refuse_elsewhere(running[0], "the running server's host")
     return _refuse_elsewhere(DEFAULT_URL, "the default address")
-
-
-def _read_url(config: Path) -> str:
-    from deployments.config_file import read_file
-
-    try:
-        return read_file(config).url
-    except ConfigError as error:
-        raise ConfigError(f"{config}: {error}") from None
 
 
 def _refuse_elsewhere(url: str, what: str) -> str:
@@ -75,10 +72,6 @@ def _refuse_elsewhere(url: str, what: str) -> str:
     if fault:
         raise ConfigError(f"{what} {fault}, and the API key would be sent there: if you mean it, add --url {url}")
     return url
-
-
-def _find_running(environ: Mapping[str, str]) -> Iterator[str]:
-    return (record["url"] for record in find_records(environ))
 
 
 def find_records(environ: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:

@@ -117,8 +117,8 @@ def _ask(client: Any, what: str) -> dict[str, str]:
     found = client.get(what, limit=MANY)["data"]
     if what == "sessions":
         return {one["session"]: f"{one['requests']} requests" for one in found}
-    return {one["request_id"]: f"{one['outcome']} {_write_clock(one['at'])}".replace("_", " ") for one in found}
-
-
-def _write_clock(at_s: float) -> str:
-    return time.strftime("%d %b %H.%M.%S", time.localtime(at_s))
+    about = {}
+    for one in found:
+        at = time.strftime("%d %b %H.%M.%S", time.localtime(one["at"]))
+        about[one["request_id"]] = f"{one['outcome']} {at}".replace("_", " ")
+    return about

@@ -48,7 +48,9 @@ def make_tier(name: str, config: TierBase, cloud: CloudFallback, room: Room | No
         case HostedTierConfig():
             return make_hosted(name, config, cloud)
         case ScriptedTierConfig():
-            return _make_scripted(name, config)
+            from deployments.tiers.scripted.scripted_tier import ScriptedTier
+
+            return ScriptedTier(name=name, script=config.script, seed=config.seed, context_tokens=config.context_tokens)
     raise AssertionError(f"no tier kind for {type(config).__name__}")
 
 
@@ -93,12 +95,6 @@ def make_hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> Ho
         # `drive` bounds silence, by the tier's or the server's timeouts; this is only a net below them.
         idle_s=IDLE_NET_S,
     )
-
-
-def _make_scripted(name: str, config: ScriptedTierConfig) -> Tier:
-    from deployments.tiers.scripted.scripted_tier import ScriptedTier
-
-    return ScriptedTier(name=name, script=config.script, seed=config.seed, context_tokens=config.context_tokens)
 
 
 class TierReplica:

@@ -149,16 +149,11 @@ def main(news: str, config: str, app: str) -> None:
     threading.Thread(target=_listen, args=(reporter, loop), daemon=True).start()
     context = start_ray(namespace="serve", job_config=OwnPaths())
     reporter.report(ray_session=context.address_info.get("session_dir"))
-    _note_ray(context)
+    with contextlib.suppress(Exception):  # for `mlx-stack-serve dashboard`; a server starts without it, too
+        RunFolder(Path(os.environ["MLX_STACK_RUN"])).note(ray=describe_ray(context))
     _on(loop, reporter.watch())
     # `serve run` puts `--app-dir` first in `sys.path`, by default the working directory. Python's own library is there.
     cli.main(["run", config, "--app-dir", os.path.dirname(os.__file__)], prog_name="serve")
-
-
-def _note_ray(context: Any) -> None:
-    """Note where Ray is, for `mlx-stack-serve dashboard`. Nothing that a server needs: it starts without, too."""
-    with contextlib.suppress(Exception):
-        RunFolder(Path(os.environ["MLX_STACK_RUN"])).note(ray=describe_ray(context))
 
 
 def _listen(reporter: Reporter, loop: asyncio.AbstractEventLoop) -> None:
