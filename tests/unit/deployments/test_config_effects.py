@@ -11,108 +11,56 @@ from pydantic import BaseModel
 from deployments.config import AppConfig
 from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig
 from reliability.types import Flaw
-from tests.unit.deployments.effects import state, telemetry
-from tests.unit.deployments.effects.access import allow_open, api_keys_env, api_keys_file, cors_origins
-from tests.unit.deployments.effects.answers import (
-    ALIKE,
-    PLACEHOLDER,
-    UNKNOWN,
-    WRONG,
-    ignored_arguments,
-    loop_key,
-    max_period,
-    near_threshold,
-    pollers,
-    reasks,
-    retry_strategy,
-    retry_with_correction,
-    switch,
-    text_loop,
-)
-from tests.unit.deployments.effects.engine import (
-    adapter,
-    blas_threads,
-    max_reasoning_tokens,
-    memory_bytes,
-    prompt_cache_bytes,
-    prompt_cache_disk_bytes,
-    prompt_cache_shared,
-)
-from tests.unit.deployments.effects.evaluation import EVALUATE
-from tests.unit.deployments.effects.graph import (
-    aliases,
-    asleep,
-    attempts_max,
-    body_bytes_max,
-    body_s,
-    chain,
-    cloud,
-    cloud_key_env,
-    cloud_model,
-    cloud_provider,
-    context_tokens,
-    continuations_max,
-    deadline_s,
-    enabled,
-    escalate_on,
-    hosted_continues,
-    hosted_price,
-    hosted_request,
-    idle_s,
-    keep_awake,
-    keepalive_s,
-    kind,
-    max_output_tokens,
-    max_retries,
-    mlx_model,
-    mlx_slots,
-    mlx_temperature,
-    replicas,
-    router_options,
-    scripted_script,
-    scripted_seed,
-    start_at,
-    timeouts,
-    wake_s,
-)
-from tests.unit.deployments.effects.memory import MEMORY, replica_bytes
+from tests.unit.deployments.effects import access, answers, engine, evaluation, graph, memory, state, telemetry
 
 RATE = ("rate_percent", "rate_calls_min", "rate_window_s")
 KEPT = ("reports_max", "sessions_max", "session_ttl_s", "incidents_max", "incidents_days", "journal_bytes_max")
 
 EFFECTS: dict[str, Callable[[], None]] = {
-    "reliability.loop_detection.enabled": loop_key("enabled", False, 2, Flaw.LOOP, None),
-    "reliability.loop_detection.duplicate_threshold": loop_key("duplicate_threshold", 4, 2, Flaw.LOOP, None),
-    "reliability.loop_detection.break_threshold": loop_key("break_threshold", 3, 2, Flaw.LOOP, Flaw.CIRCUIT_BREAK),
-    "reliability.loop_detection.similarity_threshold": text_loop("similarity_threshold", 1.0, ALIKE, Flaw.LOOP, None),
-    "reliability.loop_detection.near_threshold": near_threshold,
-    "reliability.loop_detection.max_period": max_period,
-    "reliability.loop_detection.pollers": loop_key("pollers", ["f"], 2, Flaw.LOOP, None),
-    "reliability.loop_detection.poller_duplicate_threshold": pollers("poller_duplicate_threshold", 3, 2, Flaw.LOOP),
-    "reliability.loop_detection.poller_break_threshold": pollers("poller_break_threshold", 3, 2, Flaw.CIRCUIT_BREAK),
-    "reliability.loop_detection.ignored_arguments": ignored_arguments,
-    "reliability.tool_validation.enabled": switch("reliability.tool_validation.enabled", False, WRONG),
-    "reliability.tool_validation.validate_schema": switch("reliability.tool_validation.validate_schema", False, WRONG),
-    "reliability.tool_validation.validate_tool_names": switch(
-        "reliability.tool_validation.validate_tool_names", False, UNKNOWN
+    "reliability.loop_detection.enabled": answers.loop_key("enabled", False, 2, Flaw.LOOP, None),
+    "reliability.loop_detection.duplicate_threshold": answers.loop_key("duplicate_threshold", 4, 2, Flaw.LOOP, None),
+    "reliability.loop_detection.break_threshold": answers.loop_key(
+        "break_threshold", 3, 2, Flaw.LOOP, Flaw.CIRCUIT_BREAK
     ),
-    "reliability.tool_validation.validate_json": switch(
+    "reliability.loop_detection.similarity_threshold": answers.text_loop(
+        "similarity_threshold", 1.0, answers.ALIKE, Flaw.LOOP, None
+    ),
+    "reliability.loop_detection.near_threshold": answers.near_threshold,
+    "reliability.loop_detection.max_period": answers.max_period,
+    "reliability.loop_detection.pollers": answers.loop_key("pollers", ["f"], 2, Flaw.LOOP, None),
+    "reliability.loop_detection.poller_duplicate_threshold": answers.pollers(
+        "poller_duplicate_threshold", 3, 2, Flaw.LOOP
+    ),
+    "reliability.loop_detection.poller_break_threshold": answers.pollers(
+        "poller_break_threshold", 3, 2, Flaw.CIRCUIT_BREAK
+    ),
+    "reliability.loop_detection.ignored_arguments": answers.ignored_arguments,
+    "reliability.tool_validation.enabled": answers.switch("reliability.tool_validation.enabled", False, answers.WRONG),
+    "reliability.tool_validation.validate_schema": answers.switch(
+        "reliability.tool_validation.validate_schema", False, answers.WRONG
+    ),
+    "reliability.tool_validation.validate_tool_names": answers.switch(
+        "reliability.tool_validation.validate_tool_names", False, answers.UNKNOWN
+    ),
+    "reliability.tool_validation.validate_json": answers.switch(
         "reliability.tool_validation.validate_json", False, {"name": "f", "arguments": "{"}
     ),
-    "reliability.tool_validation.placeholders": switch("reliability.tool_validation.placeholders", [], PLACEHOLDER),
-    "reliability.tool_validation.max_retries": reasks("reliability.tool_validation.max_retries", 1, 2),
-    "reliability.tool_validation.retry_with_correction": retry_with_correction,
-    **{f"tiers.{k}.retry_strategy": retry_strategy for k in ("mlx", "hosted", "scripted")},
-    "reliability.escalation.enabled": enabled,
-    "reliability.escalation.chain": chain,
-    "reliability.escalation.start_at": start_at,
-    "reliability.escalation.max_retries_before_escalate": max_retries,
-    "reliability.escalation.continuations_max": continuations_max,
-    "reliability.escalation.escalate_on": escalate_on,
-    "reliability.escalation.cloud_fallback.provider": cloud_provider,
-    "reliability.escalation.cloud_fallback.model": cloud_model,
-    "reliability.escalation.cloud_fallback.api_key_env": cloud_key_env,
-    "reliability.token_budget.max_output_tokens": max_output_tokens,
+    "reliability.tool_validation.placeholders": answers.switch(
+        "reliability.tool_validation.placeholders", [], answers.PLACEHOLDER
+    ),
+    "reliability.tool_validation.max_retries": answers.reasks("reliability.tool_validation.max_retries", 1, 2),
+    "reliability.tool_validation.retry_with_correction": answers.retry_with_correction,
+    **{f"tiers.{k}.retry_strategy": answers.retry_strategy for k in ("mlx", "hosted", "scripted")},
+    "reliability.escalation.enabled": graph.enabled,
+    "reliability.escalation.chain": graph.chain,
+    "reliability.escalation.start_at": graph.start_at,
+    "reliability.escalation.max_retries_before_escalate": graph.max_retries,
+    "reliability.escalation.continuations_max": graph.continuations_max,
+    "reliability.escalation.escalate_on": graph.escalate_on,
+    "reliability.escalation.cloud_fallback.provider": graph.cloud_provider,
+    "reliability.escalation.cloud_fallback.model": graph.cloud_model,
+    "reliability.escalation.cloud_fallback.api_key_env": graph.cloud_key_env,
+    "reliability.token_budget.max_output_tokens": graph.max_output_tokens,
     "reliability.loop_detection.window_size": state.window_size,
     "reliability.token_budget.enabled": state.budget_enabled,
     "reliability.token_budget.per_session": state.budget_limit("per_session"),
@@ -132,62 +80,67 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "reliability.streaming.hold": state.hold,
     "reliability.incidents.keep_text": state.keep_text,
     **{f"state.{key}": state.journal_bounds for key in KEPT},
-    **{f"evaluate.{key}": proof for key, proof in EVALUATE.items()},
+    **{f"evaluate.{key}": proof for key, proof in evaluation.EVALUATE.items()},
     "telemetry.traces": telemetry.traces,
     "state.path": state.state_path,
     "state.responses_bytes_max": state.response_bounds,
     "state.responses_ttl_s": state.response_bounds,
-    **{f"reliability.memory_pressure.{key}": proof for key, proof in MEMORY.items()},
-    **{f"tiers.{k}.asleep": asleep for k in ("mlx", "hosted", "scripted")},
-    **{f"tiers.{k}.idle_s": idle_s for k in ("mlx", "hosted", "scripted")},
-    **{f"tiers.{k}.wake_s": wake_s for k in ("mlx", "hosted", "scripted")},
-    **{f"tiers.{k}.replica_bytes": replica_bytes for k in ("mlx", "hosted", "scripted")},
-    "server.aliases": aliases,
-    "server.api_keys_file": api_keys_file,
-    "server.api_keys_env": api_keys_env,
-    "server.allow_open": allow_open,
-    "server.body_bytes_max": body_bytes_max,
-    "server.body_s": body_s,
-    "server.cors_origins": cors_origins,
-    "server.keep_awake": keep_awake,
-    "server.keepalive_s": keepalive_s,
-    "server.attempts_max": attempts_max,
-    "server.deadline_s": deadline_s,
-    "server.router_replicas": router_options,
-    "server.max_ongoing_requests": router_options,
-    "tiers.mlx.model": mlx_model,
-    "tiers.mlx.adapter": adapter,
-    "tiers.mlx.temperature": mlx_temperature,
-    "tiers.mlx.max_running": mlx_slots,
-    "tiers.mlx.max_waiting": mlx_slots,
-    "tiers.mlx.memory_bytes": memory_bytes,
-    "tiers.mlx.prompt_cache_bytes": prompt_cache_bytes,
-    "tiers.mlx.prompt_cache_disk_bytes": prompt_cache_disk_bytes,
-    "tiers.mlx.prompt_cache_shared": prompt_cache_shared,
-    "tiers.mlx.max_reasoning_tokens": max_reasoning_tokens,
-    "tiers.mlx.blas_threads": blas_threads,
-    "tiers.hosted.preset": hosted_request,
-    "tiers.hosted.base_url": hosted_request,
-    "tiers.hosted.model": hosted_request,
-    "tiers.hosted.api_key_env": hosted_request,
-    "tiers.hosted.headers": hosted_request,
-    "tiers.hosted.continues": hosted_continues,
-    "tiers.hosted.usd_per_mtok_prompt": hosted_price,
-    "tiers.hosted.usd_per_mtok_completion": hosted_price,
-    "tiers.hosted.cloud": cloud("premium", False),
-    "tiers.scripted.cloud": cloud("fast", True),
-    "tiers.scripted.script": scripted_script,
-    "tiers.scripted.seed": scripted_seed,
-    **{f"tiers.{k}.kind": kind for k in ("mlx", "hosted", "scripted")},
-    **{f"tiers.{k}.context_tokens": context_tokens(k) for k in ("mlx", "hosted", "scripted")},
-    **{f"tiers.{k}.{key}": replicas for k in ("mlx", "hosted", "scripted") for key in ("min_replicas", "max_replicas")},
+    **{f"reliability.memory_pressure.{key}": proof for key, proof in memory.MEMORY.items()},
+    **{f"tiers.{k}.asleep": graph.asleep for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.idle_s": graph.idle_s for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.wake_s": graph.wake_s for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.replica_bytes": memory.replica_bytes for k in ("mlx", "hosted", "scripted")},
+    "server.aliases": graph.aliases,
+    "server.api_keys_file": access.api_keys_file,
+    "server.api_keys_env": access.api_keys_env,
+    "server.allow_open": access.allow_open,
+    "server.body_bytes_max": graph.body_bytes_max,
+    "server.body_s": graph.body_s,
+    "server.cors_origins": access.cors_origins,
+    "server.keep_awake": graph.keep_awake,
+    "server.keepalive_s": graph.keepalive_s,
+    "server.attempts_max": graph.attempts_max,
+    "server.deadline_s": graph.deadline_s,
+    "server.router_replicas": graph.router_options,
+    "server.max_ongoing_requests": graph.router_options,
+    "tiers.mlx.model": graph.mlx_model,
+    "tiers.mlx.adapter": engine.adapter,
+    "tiers.mlx.temperature": graph.mlx_temperature,
+    "tiers.mlx.max_running": graph.mlx_slots,
+    "tiers.mlx.max_waiting": graph.mlx_slots,
+    "tiers.mlx.memory_bytes": engine.memory_bytes,
+    "tiers.mlx.prompt_cache_bytes": engine.prompt_cache_bytes,
+    "tiers.mlx.prompt_cache_disk_bytes": engine.prompt_cache_disk_bytes,
+    "tiers.mlx.prompt_cache_shared": engine.prompt_cache_shared,
+    "tiers.mlx.max_reasoning_tokens": engine.max_reasoning_tokens,
+    "tiers.mlx.blas_threads": engine.blas_threads,
+    "tiers.hosted.preset": graph.hosted_request,
+    "tiers.hosted.base_url": graph.hosted_request,
+    "tiers.hosted.model": graph.hosted_request,
+    "tiers.hosted.api_key_env": graph.hosted_request,
+    "tiers.hosted.headers": graph.hosted_request,
+    "tiers.hosted.continues": graph.hosted_continues,
+    "tiers.hosted.usd_per_mtok_prompt": graph.hosted_price,
+    "tiers.hosted.usd_per_mtok_completion": graph.hosted_price,
+    "tiers.hosted.cloud": graph.cloud("premium", False),
+    "tiers.scripted.cloud": graph.cloud("fast", True),
+    "tiers.scripted.script": graph.scripted_script,
+    "tiers.scripted.seed": graph.scripted_seed,
+    **{f"tiers.{k}.kind": graph.kind for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.context_tokens": graph.context_tokens(k) for k in ("mlx", "hosted", "scripted")},
     **{
-        f"tiers.{k}.timeouts.{key}": timeouts("tier", key)
+        f"tiers.{k}.{key}": graph.replicas
+        for k in ("mlx", "hosted", "scripted")
+        for key in ("min_replicas", "max_replicas")
+    },
+    **{
+        f"tiers.{k}.timeouts.{key}": graph.timeouts("tier", key)
         for k in ("mlx", "hosted", "scripted")
         for key in ("connect_s", "first_token_s", "idle_s", "total_s")
     },
     **{
-        f"server.timeouts.{key}": timeouts("server", key) for key in ("connect_s", "first_token_s", "idle_s", "total_s")
+        f"server.timeouts.{key}": graph.timeouts("server", key)
+        for key in ("connect_s", "first_token_s", "idle_s", "total_s")
     },
 }
 
@@ -208,7 +161,7 @@ def choices(annotation: Any) -> tuple[Any, ...]:
 
 def all_keys() -> set[str]:
     kinds = {"mlx": MlxTierConfig, "hosted": HostedTierConfig, "scripted": ScriptedTierConfig}
-    tiers = {f"tiers.{kind}.{leaf}" for kind, model in kinds.items() for leaf in leaves(model)}
+    tiers = {f"tiers.{graph.kind}.{leaf}" for graph.kind, model in kinds.items() for leaf in leaves(model)}
     return (set(leaves(AppConfig)) - {"tiers"}) | tiers
 
 
