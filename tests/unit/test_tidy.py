@@ -14,7 +14,7 @@ from tests.support.source_tree import OURS, SOURCES, imports, parsed
 
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
-README_BYTES_MAX = 10_000
+README_BYTES_MAX = 7_000
 PURE = {
     "__future__", "abc", "ast", "bisect", "collections", "dataclasses", "datetime", "decimal", "enum", "fractions",
     "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "string", "types", "typing",
