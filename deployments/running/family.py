@@ -1,15 +1,11 @@
-"""The processes of one run, whoever is their parent by now; and how they are ended.
+"""Find the processes of one run, whoever is their parent by now, and end them.
 
-The keeper leads a session (`setsid`) and everything is born into it: Ray gives its workers process groups of their own,
-so a group is not enough, but none of them leaves the session. On Linux the keeper is also the one to whom orphans go
-(`adopt_orphans`), so what did leave it is still found, as a descendant.
+The session leader leads a session (`setsid`) that everything is born into: Ray gives its workers process groups of
+their own, but none of them leaves the session. On Linux orphans go to the session leader (`adopt_orphans`), so a
+process that left the session is still found, as a descendant. macOS has sessions and no adoption (not run there).
 
-A number isn't taken for a process: a session's number isn't given away while anybody is in it, and its members are ours
-as long as its leader is the keeper itself, or nobody any more. psutil compares start times before it sends a signal.
-
-What must never happen: a signal to a process that isn't of the run.
-
-macOS: sessions are there, adoption isn't (written from documentation, not run).
+A session's number isn't reused while it has members, and psutil compares start times before it sends a signal.
+Invariant: no signal to a process that isn't of the run.
 """
 
 from __future__ import annotations

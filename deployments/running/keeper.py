@@ -1,4 +1,4 @@
-"""The keeper: it starts the driver, and ends everything that the driver has started.
+"""The session leader: it starts the driver, and ends everything that the driver has started.
 
     python -m deployments.running.keeper RUN_FOLDER CONTROL NEWS LOG CONFIG APP    # two open files, by number
 
@@ -6,14 +6,12 @@
        │                                         └──"now"───────────────────────────────────▲
        └──the driver has ended by itself────────────────────────────────────────────────────┘
 
-CONTROL is a pipe from the supervisor. It is closed when the supervisor is dead, however it died: no signal is needed,
-and macOS has it too. The keeper leads a session of its own, so that neither the terminal nor a signal to the
-supervisor's group reaches it or what it has started. The driver ends when its own pipe, from the keeper, is closed.
+CONTROL is a pipe from the supervisor that closes with it, however it died. This process leads a session of its own, so
+no signal to the terminal or to the supervisor's group reaches it. The driver ends when its own pipe is closed. Its
+output goes into a bounded log.
 
-Everything that the driver prints goes through here into a log file with a bound.
-
-What must never happen: that this process ends while anything of the run lives. So it does nothing that can fail before
-it kills, and nothing that can wait: one clock, from the moment of the stop, bounds all of it.
+Invariant: this process never ends while anything of the run lives. It does nothing that can fail or wait before it
+kills; one clock, from the moment of the stop, bounds all of it.
 """
 
 from __future__ import annotations
