@@ -16,7 +16,7 @@ from deployments.config_tiers import MlxTierConfig, TierBase
 from deployments.graph.replica import TierReplica
 from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.graph.session_routing import session_routing
-from deployments.memory.placement import plan_memory_resources
+from deployments.memory.nodes import plan_memory_resources
 from deployments.memory.plan import MemoryPlan
 from deployments.models.needs import plan_of
 from deployments.router import Router

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.dialect import Dialect
-from deployments.api.openai_passed import COMPLETIONS, EMBEDDINGS
+from deployments.api.openai_passthrough import COMPLETIONS, EMBEDDINGS
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.response_events import RESPONSES
 

@@ -28,12 +28,12 @@ from starlette.routing import Route
 
 from deployments.api.access import Caller
 from deployments.api.anthropic.count_tokens import count_prompt
-from deployments.api.boundary import BoundaryApp, find_ending
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.history_routes import HistoryRoutes
 from deployments.api.metrics_route import MetricsRoute, find_endpoints
+from deployments.api.middleware import MiddlewareApp, find_ending
 from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
@@ -52,10 +52,9 @@ from deployments.ports import Ports
 from deployments.reports.account import Account
 from deployments.reports.memory_notes import note_memory
 from deployments.request.drive import drive
-from deployments.request.forward import forward, restrict_to_hosted
-from deployments.request.idempotency import find_kept
+from deployments.request.idempotency import KeptRequest, find_kept
 from deployments.request.judge import advise
-from deployments.request.kept_request import KeptRequest
+from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of
 from deployments.request.run_record import Run
 from deployments.router_parts import LiveConfig, build_services, collect_facts
@@ -137,7 +136,7 @@ class Router(Stoppable):
             *MetricsRoute(self._services.overview, lambda: self._live.access, find_endpoints).routes(),
             self._room.mount(),
         ]
-        return BoundaryApp(
+        return MiddlewareApp(
             lambda: self._live.access,
             routes=routes,
             exception_handlers=build_error_handlers(DIALECTS),
@@ -303,7 +302,7 @@ class Router(Stoppable):
         )
         judge = self._live.now.reliability.circuit_breaker
         walk = forward if account.run.request.route else drive
-        if judge.enabled and walk is drive and not (kept and kept.tells_again):
+        if judge.enabled and walk is drive and not (kept and kept.replays):
             account.advice = await advise(account.run, ports, judge)
         told = walk(account.run, ports)
         told = kept.tell(account.run, self._clock, account.state.adopt, told) if kept else told

@@ -11,7 +11,7 @@ That favours the draft: its prefill costs nothing here, nor what it reads behind
 gains on the same answers is measured, not reckoned. Prose, a program from nothing, and three edits, each cut to
 `_LINES` lines.
 
-Whether it is worth its memory is decided in `deployments/tiers/mlx/generators.py`.
+Whether it is worth its memory is decided in `deployments/tiers/mlx/decoding/generators.py`.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from deployments.models.sources import DEFAULT_SOURCE
-from deployments.tiers.mlx.batch import Batch
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.grammar.masker import Masker
 from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.mlx.scheduler import Scheduler
 from loadtests.bfcl import Case, Score, build_request, collect_events, find_valid_calls, sample_cases
 from loadtests.table import Figure
 from loadtests.turns import Turns
@@ -191,9 +191,9 @@ def start_timing() -> Meter:
     meter = Meter()
     meter.time_calls(Masker, "_move", "consume")
     meter.time_calls(Masker, "_compute_allowed", "mask")
-    step = Batch.step
+    step = Scheduler.step
 
-    def step_and_time(batch: Batch) -> int:
+    def step_and_time(batch: Scheduler) -> int:
         decodes_only = not batch._prefilling and not batch._queue
         began_s = time.perf_counter()
         made = step(batch)
@@ -201,7 +201,7 @@ def start_timing() -> Meter:
             meter.spent[name].append(time.perf_counter() - began_s)
         return made
 
-    Batch.step = step_and_time  # type: ignore[method-assign]
+    Scheduler.step = step_and_time  # type: ignore[method-assign]
     allowed = Masker.apply
 
     def apply_and_time(masker: Masker, mask: Any, logits: Any) -> Any:

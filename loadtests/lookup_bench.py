@@ -19,11 +19,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deployments.models.sources import CODER_SMALL, parse_source
-from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Batch, Job
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.starting import prepare_batch
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.warm_up import prepare_batch
+from deployments.tiers.stream_matchers import AnswerReader
 from loadtests.edit_tasks import PROSE, build_tasks
 from loadtests.mlx_thread import print_and_exit
 from loadtests.table import Figure
@@ -43,8 +44,8 @@ class Pair:
         )
         self.batches = {drafts: self._build(drafts) for drafts in (True, False)}
 
-    def _build(self, drafts: bool) -> Batch:
-        made = Batch(self.loaded.model, self.loaded.tokenizer, running_max=_ROWS, label="bench", drafts=drafts)
+    def _build(self, drafts: bool) -> Scheduler:
+        made = Scheduler(self.loaded.model, self.loaded.tokenizer, running_max=_ROWS, label="bench", drafts=drafts)
         prepare_batch(made, self.loaded, _ROWS, None, None)
         return made
 
@@ -64,7 +65,9 @@ class Pair:
         for number, prompt in enumerate(prompts):
             batch.add(
                 number,
-                Job(prompt=prompt, max_tokens=max_tokens, sampling=Sampling(), reader=AnswerReader(), sink=_ignore),
+                EngineJob(
+                    prompt=prompt, max_tokens=max_tokens, sampling=Sampling(), reader=AnswerReader(), sink=_ignore
+                ),
             )
             states.append(batch._sequences[number])
         while any(not one.tokens for one in states):

@@ -29,8 +29,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 
-from deployments.tiers.mlx.batch import AHEAD_TOKENS
 from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.mlx.scheduler import AHEAD_TOKENS
 from loadtests.bare_loop import QUESTION, Bare, Speed
 from loadtests.grammar_bench import bench_grammar
 from loadtests.library_bench import bench_alone, bench_library

@@ -14,7 +14,7 @@ peer's address (see `deployments.listener.listening` for the mode in which an ad
 nothing). It also keeps web pages out: a browser on this machine is a peer on loopback, and any page
 that it shows may send requests. Those name the page's site in `Origin`, or, where the site's name
 was turned into 127.0.0.1 (DNS rebinding), in `Host`. Agents send no `Origin`. The pages that
-`server.cors_origins` names may ask all the same, and read the answers. `deployments/api/boundary.py`
+`server.cors_origins` names may ask all the same, and read the answers. `deployments/api/middleware.py`
 asks `guard` and `refuse_page` before any route, so that no route can forget it.
 
 A key is compared by its digest, in constant time, with all entries: the time tells nothing of which one was near. What

@@ -22,7 +22,7 @@ from deployments.api.responses import json_response
 from deployments.errors import ApiError
 from deployments.graph.status_poll import TierWatch
 from deployments.state.client import State
-from deployments.state.link import StateSilent
+from deployments.state.link import StateUnavailable
 from deployments.state.records import Health, Query
 from deployments.telemetry import log_error, log_info
 
@@ -225,7 +225,7 @@ async def await_state(question: Awaitable[T]) -> T:
     """Await the state's answer, or raise a 503 that says when to come back."""
     try:
         return await question
-    except StateSilent as error:
+    except StateUnavailable as error:
         log_error("state_silent", error)
         words = "the state actor doesn't answer; it is restarted within seconds"
         raise ApiError("no_tier_available", words, retry_after_s=BACK_S) from None

@@ -27,7 +27,7 @@ from deployments.api.responses import error_response
 from deployments.api.stream import EventStream, insert_silences
 from deployments.errors import ApiError, from_refusal
 from deployments.reports.report import report_headers, session_header
-from deployments.request.kept_request import KeptRequest
+from deployments.request.idempotency import KeptRequest
 from deployments.request.run_record import Run
 from deployments.telemetry import log_error
 from reliability.types import Event
@@ -101,15 +101,10 @@ class Exchange:
                 async for batch in batches:
                     if not begun:
                         slot.silent, begun = batch is None, True
-                    reading = run.reading
-                    if (
-                        batch is not None
-                        and reading is not None
-                        and reading.seam is not None
-                        and reading.number != seam
-                    ):
-                        seam = reading.number
-                        yield SEAM % (reading.tier.encode(), reading.seam)
+                    plan = None if batch is None or run.current is None else run.current.plan
+                    if plan is not None and plan.seam is not None and plan.number != seam:
+                        seam = plan.number
+                        yield SEAM % (plan.tier.encode(), plan.seam)
                     yield writer.silence(run.tier or "") if batch is None else writer.chunks(run.tier or "", batch)
             report = self.report()
             if run.finish is not None:
@@ -138,7 +133,7 @@ class Exchange:
             self.kept.note_sent()
 
     def _own_headers(self) -> dict[str, str]:
-        replayed = REPLAYED if self.kept is not None and self.kept.tells_again else {}
+        replayed = REPLAYED if self.kept is not None and self.kept.replays else {}
         return {**self.dialect.id_headers(self.run.request.request_id), **replayed}
 
 

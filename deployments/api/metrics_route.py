@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from deployments.api.access import Access
 from deployments.api.overview import Overview
-from deployments.state.link import StateSilent
+from deployments.state.link import StateUnavailable
 from deployments.telemetry import log_error
 
 __all__ = ["MEDIA", "MetricsRoute", "find_endpoints", "merge_families", "write_gauges"]
@@ -69,7 +69,7 @@ class MetricsRoute:
         its own says."""
         try:
             return await self._overview.state.find_windows("", "")
-        except StateSilent:
+        except StateUnavailable:
             return {}
 
     async def _ask_nodes(self) -> list[str | None]:

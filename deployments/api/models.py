@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deployments.api.access import Caller
-from deployments.running.words import can_answer
+from deployments.running.status_messages import can_answer
 from deployments.state.records import Health
 from reliability.admission.breaker import Phase
 from reliability.types import TierState, TierStatus

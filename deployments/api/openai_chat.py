@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from deployments.api.keeping import may_keep
+from deployments.api.cache_retention import may_keep
 from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError
 from deployments.wire import Named

@@ -31,7 +31,7 @@ from deployments.graph.stopping import Stopping
 from deployments.memory.view import MemoryView
 from deployments.state.client import State
 from deployments.state.history import RequestQuery, Span
-from deployments.state.link import StateSilent
+from deployments.state.link import StateUnavailable
 from deployments.state.records import Health
 from reliability.admission.breaker import Phase
 from reliability.types import TierStatus
@@ -130,7 +130,7 @@ class Overview:
         while True:
             await asyncio.sleep(SHARE_S)
             if self.state.link.watched and self.config().server.router_replicas > 1:
-                with suppress(StateSilent):  # the next turn tries again
+                with suppress(StateUnavailable):  # the next turn tries again
                     await self.state.share_running(self._stopping.list_running())
 
     async def take(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class Overview:
     async def take_day(self) -> dict[str, Any]:
         """Return the sums of the last day; where the state actor is away, the last that are known."""
         if time.monotonic() - self._day_s >= DAY_EVERY_S:
-            with suppress(StateSilent):
+            with suppress(StateUnavailable):
                 now_s = time.time()
                 self._day = sum_up(await self.state.summarize(Span(since_s=now_s - DAY_S, until_s=now_s + 1)))
                 self._day_s = time.monotonic()
@@ -187,7 +187,7 @@ class Overview:
                 hour = await self.state.summarize(Span(since_s=time.time() - HOUR_S, until_s=time.time() + 1))
                 self._hour = {row["tier"]: row for row in hour["tiers"]}
                 self._hour_s = time.monotonic()
-        except StateSilent:
+        except StateUnavailable:
             return [], False
         return seen["running"], True
 

@@ -16,7 +16,7 @@ import click
 
 from deployments.cli.server_client import LINES_MAX, MALFORMED, NotAnswered, ServerClient, name_foreign
 from deployments.cli.text_output import list_incidents, list_sessions, plain, show_request, show_status, show_timeline
-from deployments.running.words import can_answer
+from deployments.running.status_messages import can_answer
 from deployments.ui.timeline import tell
 
 __all__ = ["COMMANDS", "ask_server"]

@@ -32,8 +32,7 @@ from deployments.evaluate.evaluation_run import read_contexts, run_evaluation
 from deployments.evaluate.evaluation_target import OwnTarget, Target, UrlTarget
 from deployments.evaluate.figures.comparison import compare_reports, is_comparable
 from deployments.evaluate.kept_reports import find_kept_folder, keep_report
-from deployments.evaluate.pages.html_page import render_page
-from deployments.evaluate.pages.markdown_page import render_summary
+from deployments.evaluate.pages.report_pages import render_page, render_summary
 from deployments.evaluate.progress_line import ProgressLine
 from deployments.evaluate.report_data import FORMAT, build_report
 

@@ -24,7 +24,7 @@ from deployments.port import find_listener
 from deployments.reports.traces import check_packages
 from deployments.running.folder import RunFolder, base_folder, clear_dead
 from deployments.state.client import folder_of
-from deployments.state.private import refuse_strangers_file
+from deployments.state.file_permissions import ForeignStateError, make_private_folder, refuse_strangers_file
 from deployments.state.recovery import JOURNAL, refuse_parts
 from deployments.tiers.scripted.script import ScriptError, load_script
 
@@ -103,10 +103,12 @@ def _check_state(file: ConfigFile) -> None:
     folder = folder_of(file.app, file.args.state)
     key = "state.path" if file.args.state.path else "state.path (not set)"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
         refuse_strangers_file(folder / JOURNAL)
+    except ForeignStateError as error:
+        raise ConfigError(f"{key}: {error.strerror}") from None
     except OSError as error:
         raise ConfigError(f"{key}: can't write to {folder}: {error.strerror}") from None
     except ValueError:

@@ -27,7 +27,7 @@ from deployments.models.catalog import Choice, choose_here, weight_bytes_of
 from deployments.models.downloads import format_size
 from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
-from deployments.running.behind import is_offline
+from deployments.running.background_fetch import is_offline
 
 __all__ = ["fetch_in_background", "list_models", "prepare", "pull"]
 
@@ -86,7 +86,7 @@ def fetch_in_background(
         _tell("HF_HUB_OFFLINE is set: nothing is fetched")
         return 0
     os.nice(NICENESS)
-    wanted = {choice: names for choice, names in _group(models).items() if choice.fetch == "behind"}
+    wanted = {choice: names for choice, names in _group(models).items() if choice.fetch == "background"}
     return sum(
         not _fetch(choice, names, cache_dir)
         for choice, names in wanted.items()

@@ -30,8 +30,8 @@ from deployments.config_paths import announce_flags, read_variables
 from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
 from deployments.port import free_port
 from deployments.running.folder import RunFolder, base_folder, log_path, refuse_long
+from deployments.running.status_messages import Place
 from deployments.running.supervisor import hold_signals, supervise
-from deployments.running.words import Place
 
 __all__ = ["environment", "run_supervised", "serve"]
 

@@ -2,8 +2,10 @@
 
     STATE/mlx-stack-serve/evaluations/20261124-081500-1a2b3c4d/   report.html  report.md  report.json  summary.json
 
-A report is written into a folder beside and renamed, so that whoever lists them sees whole ones. `KEPT_MAX` stay, the
-newest; the folder is the user's alone, since a report has what models wrote.
+A report is written into a hidden folder and renamed, so that a listing shows whole ones. The writer holds a lock on the
+folder of all of them, which the kernel drops with it: what is hidden while the next one has the lock was left by a
+writer that was killed, and goes. `KEPT_MAX` stay, the newest; the folder is the user's alone, since a report has what
+models wrote.
 
 A name comes from a browser: it is held against `NAME` before it becomes a path, and no link is followed.
 
@@ -12,6 +14,8 @@ What must never happen: a file that isn't one of the four is read; a listing tha
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
@@ -19,7 +23,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +31,16 @@ from typing import Any
 
 from deployments.state.client import state_folder
 
-__all__ = ["PARTS", "KeptReport", "find_kept", "find_kept_folder", "keep_report", "list_kept", "read_kept"]
+__all__ = [
+    "PARTS",
+    "KeptReport",
+    "clear_unfinished",
+    "find_kept",
+    "find_kept_folder",
+    "keep_report",
+    "list_kept",
+    "read_kept",
+]
 
 KEPT_MAX = 50
 NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
@@ -36,6 +49,7 @@ SUMMARY = "summary.json"
 SUMMARY_BYTES_MAX = 64 * 1024
 PART_BYTES_MAX = 32 * 1024 * 1024
 WORDS_MAX, TIERS_MAX = 200, 32
+UNFINISHED = "."  # how the name of a folder begins that is being written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +81,41 @@ def keep_report(folder: Path, report: Mapping[str, Any], page: str, summary: str
         "verdicts": {tier: one["verdict"] for tier, one in report["verdicts"].items()},
     }
     texts = dict(zip(PARTS, (page, summary, json.dumps(report, indent=1)), strict=True)) | {SUMMARY: json.dumps(short)}
-    unfinished = Path(tempfile.mkdtemp(prefix=".", dir=folder))
-    try:
-        for part, text in texts.items():
-            (unfinished / part).write_text(text, encoding="utf-8")
-        unfinished.rename(folder / name)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    for old in _list_names(folder)[KEPT_MAX:]:
-        shutil.rmtree(folder / old, ignore_errors=True)
+    with _lock(folder, fcntl.LOCK_EX):
+        _clear(folder)
+        unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
+        try:
+            for part, text in texts.items():
+                (unfinished / part).write_text(text, encoding="utf-8")
+            unfinished.rename(folder / name)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+        for old in _list_names(folder)[KEPT_MAX:]:
+            shutil.rmtree(folder / old, ignore_errors=True)
     return folder / name
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Delete what killed writers have left; nothing while another one writes."""
+    with contextlib.suppress(OSError), _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        _clear(folder)
+
+
+@contextlib.contextmanager
+def _lock(folder: Path, how: int) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, how)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _clear(folder: Path) -> None:
+    """Delete the unfinished folders. The lock is held, so nothing is being written."""
+    for left in folder.glob(f"{UNFINISHED}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def list_kept(folder: Path) -> list[KeptReport]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from deployments.graph.keep_awake import KeepAwake
 from deployments.graph.status_poll import TierWatch
-from deployments.reports.in_progress import describe_running
+from deployments.reports.report import describe_running
 from deployments.request.run_record import Run
 from deployments.state.client import State
 from deployments.telemetry import flush_logs

@@ -5,37 +5,30 @@
     - autoscaling_policy: {policy_function: deployments.memory.autoscaling:MemoryCappedPolicy}
 
 Serve makes one instance in its controller and calls it ten times a second with the state of all deployments that have
-an `autoscaling_config`. It must never block there (the controller stands still meanwhile) and never raise (Serve then
-stops updating the application). So a daemon thread asks the monitors, once a second, and leaves their reports in a
-cell; a call reads the cell and computes. An error of the computation is logged and leaves every tier as it is.
+an `autoscaling_config`. A call must never block (the controller stands still) and never raise (Serve then stops
+updating the application). So a daemon thread asks the monitors once a second and leaves their reports in a cell; a call
+reads the cell and computes, in 0.1 ms. An error of the computation is logged and leaves every tier as it is.
 
     demand     Serve's default policy, times its scaling factors; the highest of the last `hold_s`, so that a lull
-               doesn't throw away a model that took a minute to load. That is the hysteresis of the
-               demand: the `downscale_delay_s` of the deployments is short (`deployments/app.py`),
-               so that a cap takes effect fast. The last replica of a tier that may scale to zero is
-               let go by `tiers.NAME.idle_s` alone
-    cap        `reliability.memory.replicas.replicas_that_fit`: bytes x replicas of all tiers in the sum of the nodes'
-               budgets, minimums first, then priority; and no more of a tier than the nodes hold one by one, since half
-               a model on each of two nodes is none
-    level      that of the nodes where the tier has replicas, the worst of them; of all nodes where it has none.
-               At warn it doesn't grow, at critical it shrinks to its minimum, and without a fresh reading from every
-               one of those nodes it doesn't grow
+               doesn't throw away a model that took a minute to load. The `downscale_delay_s` of the deployments is
+               short (`deployments/app.py`), so that a cap takes effect fast. The last replica of a tier that may scale
+               to zero goes by `tiers.NAME.idle_s` alone
+    cap        `replica_caps.py`: bytes x replicas of all tiers in the sum of the nodes' budgets, minimums first, then
+               priority; and no more of a tier than the nodes hold one by one
+    level      the worst of the nodes where the tier has replicas, or of all nodes where it has none. At warn the tier
+               doesn't grow, at critical it shrinks to its minimum, and without a fresh reading from each of those
+               nodes it doesn't grow
 
-Tiers that run elsewhere (`hosted`) get Serve's demand, as does a deployment that is no tier. What
-is refused is logged with the reason, at most twice a minute and tier, by the controller, and given
-to the monitors for `/ready`.
+Tiers that run elsewhere (`hosted`) get Serve's demand, as does a deployment that is no tier. What is refused is logged
+with the reason, at most twice a minute and tier, and given to the monitors for `/ready`.
 
-Serve turns what a policy returns into `current + factor * (returned - current)`. A cap must come
-out of that unchanged, so the policy applies the factor to the demand itself and then returns what
-the factor turns into the cap.
+Serve turns what a policy returns into `current + factor * (returned - current)`. A cap must come out of that unchanged,
+so the policy applies the factor to the demand itself and returns what the factor turns into the cap.
 
-A call takes 0.1 ms of CPU with three nodes and four tiers (2026-11-22, 2 vCPU AMD EPYC Linux).
+The leases hold what this policy can't: Serve bypasses it when it starts a tier that is scaled to zero, waits
+`downscale_delay_s` before a cut, and never goes below `min_replicas`.
 
-What this policy can't hold, the leases do: Serve passes it by when it starts a tier that is scaled
-to zero, waits `downscale_delay_s` before a cut, and never goes below `min_replicas`.
-
-Serve pickles this module by value and what it imports by name: `deployments` must be importable in the controller, as
-it must for the application itself.
+Serve pickles this module by value and what it imports by name: `deployments` must be importable in the controller.
 """
 
 from __future__ import annotations
@@ -54,8 +47,7 @@ import ray
 from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy
 
 from deployments.memory import nodes
-from deployments.memory.node_report import NodeReport
-from deployments.memory.plan import TierNeed
+from deployments.memory.plan import NodeReport, TierNeed
 from deployments.memory.replica_caps import cap_replicas
 from deployments.running.actor_calls import call_actor
 
@@ -66,10 +58,10 @@ ASK_EVERY_S = 1.0
 ASK_TIMEOUT_S = 2.0
 # A report of the monitors counts this long: a hung thread must not let anything grow.
 FRESH_S = 5.0
-HOLD_S = 300.0
-LOG_EVERY_S = 30.0
+_HOLD_S = 300.0
+_LOG_EVERY_S = 30.0
 # Serve rounds up: a cap of 2 that arithmetic makes 2.0000000001 would be 3.
-EPSILON = 1e-6
+_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +74,10 @@ class Seen:
 
 @dataclass
 class Cell:
-    """What the thread and the policy share; each field is written by one of them. The thread holds no reference to the
-    policy, so that a policy that Serve drops is collected and ends its thread."""
+    """What the thread and the policy share; each field is written by one of them.
+
+    The thread holds no reference to the policy, so that a policy that Serve drops is collected and ends its thread.
+    """
 
     app: str
     stop: threading.Event = field(default_factory=threading.Event)
@@ -94,7 +88,7 @@ class Cell:
 class MemoryCappedPolicy:
     """An application-level policy of Ray Serve. `hold_s`: for how long a demand is remembered."""
 
-    def __init__(self, hold_s: float = HOLD_S) -> None:
+    def __init__(self, hold_s: float = _HOLD_S) -> None:
         self._hold = HeldDemand(hold_s)
         self._cell: Cell | None = None
         self._needs: tuple[TierNeed, ...] = ()
@@ -102,8 +96,7 @@ class MemoryCappedPolicy:
         self._failed = ""
 
     def __call__(self, contexts: Mapping[Any, Any]) -> tuple[dict[Any, float], dict[Any, dict[str, Any]]]:
-        """Return the number of replicas of each deployment. Takes well under a millisecond, never
-        raises."""
+        """Return the number of replicas of each deployment. Never raises."""
         try:
             return self._decide(contexts), {}
         except Exception as error:
@@ -117,8 +110,9 @@ class MemoryCappedPolicy:
             return {}
         now_s = time.monotonic()
         cell = self._watch(next(iter(contexts.values())).app_name)
-        seen = cell.seen if cell.seen is not None and now_s - cell.seen.at_s < FRESH_S else None
-        reports = seen.reports if seen else ()
+        reports: tuple[NodeReport, ...] = ()
+        if cell.seen is not None and now_s - cell.seen.at_s < FRESH_S:
+            reports = cell.seen.reports
         self._needs = next((r.needs for r in reports if r.needs), self._needs)
         least = {c.deployment_name: c.capacity_adjusted_min_replicas for c in contexts.values()}
         needs = tuple(replace(need, replicas_min=least.get(need.name, need.replicas_min)) for need in self._needs)
@@ -126,7 +120,12 @@ class MemoryCappedPolicy:
         wanted = {name: self._find_wanted(name, contexts[key], now_s) for name, key in keys.items()}
         now = {name: int(contexts[key].target_num_replicas) for name, key in keys.items()}
         fits = cap_replicas(needs, reports, wanted, now)
-        cell.caps = self._log_caps({name: fit.why for name, fit in fits.items() if fit.why})
+        cell.caps = {name: fit.why for name, fit in fits.items() if fit.why}
+        for name, why in cell.caps.items():
+            # The numbers in it change with the load: the monitors have the newest, the log has one in a while.
+            if now_s - self._logged_s.get(name, -math.inf) >= _LOG_EVERY_S:
+                self._logged_s[name] = now_s
+                LOG.warning("memory_caps tier=%s why=%s", name, why)
         return {key: undo_factors(contexts[key], fits[name].replicas) for name, key in keys.items()}
 
     def _find_wanted(self, name: str, context: Any, now_s: float) -> int:
@@ -146,15 +145,6 @@ class MemoryCappedPolicy:
             threading.Thread(target=_poll, args=(self._cell,), name="memory-policy", daemon=True).start()
             weakref.finalize(self, self._cell.stop.set)
         return self._cell
-
-    def _log_caps(self, caps: dict[str, str]) -> dict[str, str]:
-        now_s = time.monotonic()
-        for name, why in caps.items():
-            # The numbers in it change with the load: the monitors have the newest, the log has one in a while.
-            if now_s - self._logged_s.get(name, -math.inf) >= LOG_EVERY_S:
-                self._logged_s[name] = now_s
-                LOG.warning("memory_caps tier=%s why=%s", name, why)
-        return caps
 
 
 class HeldDemand:
@@ -178,12 +168,11 @@ class HeldDemand:
 
 
 def apply_factors(context: Any, demand: float) -> int:
-    """Return what Serve would make of this demand, before its bounds. `context`: Serve's
-    AutoscalingContext."""
+    """Return what Serve would make of this demand, before its bounds. `context`: Serve's AutoscalingContext."""
     current = int(context.current_num_replicas)
     if current == 0:
         return math.ceil(demand)
-    return math.ceil(current + _find_factor(context, demand - current) * (demand - current) - EPSILON)
+    return math.ceil(current + _find_factor(context, demand - current) * (demand - current) - _EPSILON)
 
 
 def undo_factors(context: Any, replicas: int) -> float:
@@ -191,7 +180,7 @@ def undo_factors(context: Any, replicas: int) -> float:
     current = int(context.current_num_replicas)
     if current in (0, replicas):
         return replicas
-    return float(current + (replicas - current - EPSILON) / _find_factor(context, replicas - current))
+    return float(current + (replicas - current - _EPSILON) / _find_factor(context, replicas - current))
 
 
 def _find_factor(context: Any, delta: float) -> float:
@@ -208,8 +197,7 @@ def keep_newest(reports: list[NodeReport]) -> tuple[NodeReport, ...]:
 
 
 def _poll(cell: Cell) -> None:
-    """Poll the monitors, on the thread: all that waits is here. It survives everything but its
-    stop; what it can't see grows old."""
+    """Poll the monitors, on the thread, until it is stopped. What it can't see grows old."""
     troubled = ""
     while not cell.stop.is_set():
         try:

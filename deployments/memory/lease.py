@@ -4,11 +4,9 @@
                       ─▶ never: why                           (the tier says `unavailable` with it)
                       ─▶ not now: asked again, for as long as it takes
 
-A replica waits here in its constructor: it holds no weights and takes no traffic, and Serve only
-remarks that it takes long. It must not raise there (three times, and Serve gives the deployment
-up). A monitor that doesn't answer is no reason to stay away for ever: after `BLIND_S` without an
-answer from any, the replica goes on without a grant, logs it, and its renewals tell the monitor of
-it as soon as there is one again.
+A replica waits here in its constructor, where it must not raise (three times, and Serve gives the deployment up). After
+`_BLIND_S` without an answer from any monitor the replica goes on without a grant, logs it, and its renewals tell the
+next monitor.
 """
 
 from __future__ import annotations
@@ -31,15 +29,12 @@ __all__ = ["ReplicaLease"]
 
 ASK_TIMEOUT_S = 5.0
 ASK_EVERY_S = 0.5
-BLIND_S = 30.0
+_BLIND_S = 30.0
 
 
 class ReplicaLease:
-    """One replica's lease. `holder` is unique for this incarnation of the replica. All methods
-    belong to one event loop.
-
-    `on_level` is called with the node's level after each renewal.
-    """
+    """One replica's lease. `holder` is unique for this incarnation of the replica; `on_level` gets the node's level
+    after each renewal. All methods belong to one event loop."""
 
     def __init__(
         self,
@@ -59,9 +54,10 @@ class ReplicaLease:
         self._task: asyncio.Task[None] | None = None
 
     async def hold(self, wanted_bytes: int | None) -> str:
-        """Wait until these bytes are this replica's (None: not known; then it only reports that it
-        is there). Replaces what it held. Never raises; a text that isn't empty says why it will
-        never be granted."""
+        """Wait until these bytes are this replica's; None: not known, it only reports that it is there.
+
+        Replaces what it held. Never raises; a text that isn't empty says why it will never be granted.
+        """
         await self._stop_renewing()
         if wanted_bytes is None:
             log_info("memory_need_unknown", tier=self._tier)
@@ -83,7 +79,7 @@ class ReplicaLease:
             try:
                 answer: Answer = await self._call("acquire", wanted_bytes)
             except Exception as error:
-                if time.monotonic() - answered_s > BLIND_S:
+                if time.monotonic() - answered_s > _BLIND_S:
                     log_error("memory_lease_blind", error, tier=self._tier, bytes=wanted_bytes)
                     return ""
             else:

@@ -4,46 +4,48 @@
     replicas ─ acquire / renew / release ─▶ reliability.memory.leases
     views, the policy ─ report ─▶ what is known, with the transitions that they haven't seen
 
-It is an asyncio actor: everything runs on one event loop, and no transition of its state has an `await` in it. The
-poll loop starts with the first call and not in the constructor, since Ray makes an actor outside of its loop; whoever
-uses the monitor calls it every few seconds, also after Ray has restarted it.
+It is an asyncio actor: no transition of its state has an `await` in it. The poll loop starts with the first call and
+not in the constructor, which Ray runs outside of its loop. The actor is detached and pinned to its node; when neither a
+replica nor a view has called for `linger_s` it ends itself (the policy's calls don't count). Calls bring the needs of
+the tiers along; the last ones are kept for the policy.
 
-It is a detached actor, pinned to its node, so no replica's end takes it away. When neither a replica nor a view has
-called for `linger_s` it ends itself: nothing is left over when the application goes. The policy's calls don't count.
-Every other call may bring the needs of the tiers along; the last ones are kept for the policy.
+A restart empties it. The level is back with the next reading, the leases with their holders' renewals; until every
+holder must have renewed (`lease_s`), a restarted monitor grants nothing.
 
-A restart empties it. The level is back with the next reading. The leases come back by their holders' renewals; until
-every holder must have renewed (`lease_s`), a restarted monitor grants nothing.
-
-Must never happen: a call that waits for the machine; a level from a reading that is older than `stale_s`; a second
-grant of bytes that a living replica holds.
+Invariants: no call waits for the machine; no level comes from a reading that is older than `stale_s`; bytes that a
+living replica holds are never granted again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import platform
+import sys
 import time
 import uuid
 import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import ray
 
-from deployments.memory.node_report import Holder, NodeReport, Transition
-from deployments.memory.plan import MonitorSettings, TierNeed
+from deployments.memory.plan import Holder, MonitorSettings, NodeReport, TierNeed, Transition
+from deployments.memory.sensors.linux import LinuxSensor
+from deployments.memory.sensors.macos import MacosSensor
 from deployments.memory.sensors.process_footprint import count_held_bytes
-from deployments.memory.sensors.sensor import NS_PER_S, Sample, make_sensor
+from deployments.memory.sensors.scripted import ScriptedSensor
+from deployments.memory.sensors.sensor import NS_PER_S, NoSensor, Sample, Sensor
+from deployments.memory.sensors.working_set import find_working_set, read_working_set
 from deployments.telemetry import log_error
 from reliability.memory import leases as ledger
 from reliability.memory.leases import Answer, Lease, Leases
 from reliability.memory.pressure import (
     Level,
-    LevelChange,
     Pressure,
     PressureConfig,
     level_at,
@@ -51,11 +53,11 @@ from reliability.memory.pressure import (
     observe,
 )
 
-__all__ = ["MemoryPressure"]
+__all__ = ["MemoryPressure", "make_sensor"]
 
 TRANSITIONS_MAX = 64
 # Every latch times out: a level that is only held, and not called for, is left after this.
-LATCH_S = 300.0
+_LATCH_S = 300.0
 
 
 class MemoryPressure:
@@ -67,7 +69,7 @@ class MemoryPressure:
         self._config = PressureConfig(
             sources=self._sensor.sources,
             calm_ns=_ns(settings.calm_s),
-            latch_ns=_ns(max(LATCH_S, settings.calm_s)),
+            latch_ns=_ns(max(_LATCH_S, settings.calm_s)),
             stale_ns=_ns(settings.stale_s),
         )
         self._node, restarted = _find_identity()
@@ -89,8 +91,7 @@ class MemoryPressure:
     # -- replicas ----------------------------------------------------------------------------------------------
 
     async def acquire(self, holder: str, tier: str, wanted_bytes: int, needs: Sequence[TierNeed] = ()) -> Answer:
-        """Ask for bytes; asking again is how one waits. A waiting one that asks no more is
-        forgotten in `lease_s`."""
+        """Ask for bytes; asking again is how a replica waits. One that asks no more is forgotten in `lease_s`."""
         now_ns = self._note_call(needs)
         if now_ns < self._grants_from_ns and wanted_bytes > 0:
             return Answer(False, why="the monitor was restarted and waits for the holders to renew")
@@ -114,8 +115,7 @@ class MemoryPressure:
         needs: Sequence[TierNeed] = (),
         used_bytes: int | None = None,
     ) -> Level:
-        """Renew the lease of a holder that is still there, with these bytes. The answer is the
-        level of this node: a replica learns it without asking. `used_bytes`: what its process holds in memory."""
+        """Renew the lease of a holder; return the node's level. `used_bytes`: what its process holds."""
         now_ns = self._note_call(needs)
         counted = count_held_bytes(held_bytes, used_bytes)
         self._leases = ledger.renew(
@@ -134,15 +134,15 @@ class MemoryPressure:
     # -- views and the policy ----------------------------------------------------------------------------------
 
     async def report(self, epoch: str = "", seen: int = 0, needs: Sequence[TierNeed] = ()) -> tuple[int, NodeReport]:
-        """Return what is known, with the transitions after number `seen` of the incarnation
-        `epoch`; first, the number to ask with next time."""
+        """Return the number to ask with next time, and the report, with the transitions after `seen` of `epoch`."""
         now_ns = self._note_call(needs)
         return self._seen, self._report(now_ns, after=seen if epoch == self._epoch else 0)
 
     async def peek(self, caps: Mapping[str, str] | None = None) -> NodeReport:
-        """Return the same for the policy: without transitions, and without being counted as
-        somebody who needs the monitor. `caps`: why tiers don't get what they want, kept for the
-        views."""
+        """Return the report for the policy: without transitions, and without counting as a call.
+
+        `caps`: why tiers don't get what they want, kept for the views.
+        """
         if caps is not None:
             self._caps = dict(caps)
         self._start_polling()
@@ -162,12 +162,8 @@ class MemoryPressure:
         if self._polling is not None:
             return
         self._read_sensor()
-        loop = asyncio.get_running_loop()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(self._woken.set)
-
-        self._sensor.wake_by(wake)
+        wake = asyncio.get_running_loop().call_soon_threadsafe
+        self._sensor.wake_by(functools.partial(wake, self._woken.set))
         self._polling = asyncio.create_task(self._poll())
 
     async def _poll(self) -> None:
@@ -191,53 +187,46 @@ class MemoryPressure:
         # That a monitor has begun to know that all is well is no event.
         begun = change is not None and change.before is Level.UNKNOWN and not self._transitions
         if change is not None and not (begun and change.after is Level.NORMAL):
-            self._record(change, now_ns)
-
-    def _record(self, change: LevelChange, now_ns: int) -> None:
-        self._seen += 1
-        transition = Transition(
-            id=f"{self._epoch}:{self._seen}",
-            node=self._node,
-            host=platform.node(),
-            before=change.before,
-            after=change.after,
-            source=change.source,
-            values=self._values(),
-            total_bytes=self._sample.total_bytes,
-            available_bytes=self._sample.available_bytes,
-            budget_bytes=self._budget_bytes(),
-            held=self._holders(self._leases.held, now_ns),
-        )
-        self._transitions.append((now_ns, transition))
+            self._seen += 1
+            transition = Transition(
+                id=f"{self._epoch}:{self._seen}",
+                before=change.before,
+                after=change.after,
+                **self._describe_node(change.source, now_ns),
+            )
+            self._transitions.append((now_ns, transition))
 
     def _budget_bytes(self) -> int | None:
         return self._settings.budget_of(self._sample.total_bytes, self._sample.working_set_bytes)
 
-    def _values(self) -> dict[str, float]:
-        return {name: value for name, (value, _) in self._pressure.values.items()}
+    def _describe_node(self, source: str, now_ns: int) -> dict[str, Any]:
+        """Build the fields of a `NodeState`."""
+        return {
+            "node": self._node,
+            "host": platform.node(),
+            "source": source,
+            "values": {name: value for name, (value, _) in self._pressure.values.items()},
+            "total_bytes": self._sample.total_bytes,
+            "available_bytes": self._sample.available_bytes,
+            "budget_bytes": self._budget_bytes(),
+            "held": self._holders(self._leases.held, now_ns),
+        }
 
     def _report(self, now_ns: int, *, after: int) -> NodeReport:
         new = [(at_ns, t) for at_ns, t in self._transitions if int(t.id.rpartition(":")[2]) > after]
         return NodeReport(
-            node=self._node,
-            host=platform.node(),
             pid=os.getpid(),
             epoch=self._epoch,
             started_unix_s=self._started_unix_s,
             level=level_at(self._pressure, now_ns),
-            source=self._pressure.source,
             sustained_s=measure_sustained_ns(self._pressure, now_ns) / NS_PER_S,
             fresh_s=max(0, self._pressure.fresh_until_ns - now_ns) / NS_PER_S,
-            values=self._values(),
-            total_bytes=self._sample.total_bytes,
-            available_bytes=self._sample.available_bytes,
-            budget_bytes=self._budget_bytes(),
-            held=self._holders(self._leases.held, now_ns),
             waiting=self._holders(self._leases.waiting, now_ns),
             needs=self._needs,
             caps=self._caps,
             transitions=tuple(replace(t, age_s=(now_ns - at_ns) / NS_PER_S) for at_ns, t in new),
             problem=self._sample.problem,
+            **self._describe_node(self._pressure.source, now_ns),
         )
 
     def _holders(self, leases: Mapping[str, Lease], now_ns: int) -> tuple[Holder, ...]:
@@ -254,13 +243,26 @@ class MemoryPressure:
         )
 
 
+def make_sensor(which: str) -> Sensor:
+    """Make the sensor that the key `sensor` names: `auto`, or `scripted:PATH`."""
+    kind, _, path = which.partition(":")
+    if kind == "scripted":
+        return ScriptedSensor(path)
+    # Both ask the GPU, once: a reading must not take that long.
+    if sys.platform == "linux":
+        return LinuxSensor(working_set_bytes=find_working_set())
+    if sys.platform == "darwin":
+        find_working_set()
+        return MacosSensor(read_working_set=read_working_set)
+    return NoSensor()
+
+
 def _ns(seconds: float) -> int:
     return int(seconds * NS_PER_S)
 
 
 def _find_identity() -> tuple[str, bool]:
-    """Find the node that this actor stands on, and whether it is a restart. Without Ray, which
-    tests do, neither."""
+    """Find the node that this actor stands on, and whether it is a restart. Without Ray: neither."""
     if not ray.is_initialized():
         return "", False
     context = ray.get_runtime_context()

@@ -1,17 +1,21 @@
-"""Finding and starting the monitors: one per node, by name.
+"""The nodes: finding and starting their monitors by name, and what tiers ask of Ray to be placed on them.
 
-Whoever needs the monitor of its own node asks for it with `here`, which starts it where it isn't there: tier replicas
-and Router replicas alike, in any order and at the same time (`get_if_exists`: one of them makes it, all get it). It is
-pinned to the node (`soft=False`), detached from its maker, restarted by Ray when its process dies, and it takes no CPU
-from the scheduler. Where a node dies its monitor is gone with it, and nobody starts it elsewhere.
+`here` starts the monitor of this node where it isn't there: tier and Router replicas call it alike, in any order and
+at the same time. A monitor is pinned to the node (`soft=False`), detached, restarted by Ray when its process dies, and
+takes no CPU from the scheduler. The calls wait for Ray's control service, some milliseconds each: on a thread, never on
+the way of a request.
 
-The calls here wait for Ray's control service, some milliseconds each: on a thread, never on the way of a request.
+Each tier's replicas ask for bytes of Ray's `memory` resource. Ray counts it and enforces nothing, and a replica that
+asks for more than any node has stays pending for ever. So unless the nodes' resources hold all minimums together, no
+tier asks, the log says so, and the leases alone decide. Ray's default for the resource is about 70 % of a node's free
+memory at its start; `ray start --memory BYTES` sets it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -19,10 +23,11 @@ from ray.util import list_named_actors
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deployments.memory.monitor import MemoryPressure
-from deployments.memory.plan import NAMESPACE, MonitorSettings, monitor_name, name_prefix
+from deployments.memory.plan import NAMESPACE, MonitorSettings, TierNeed, monitor_name, name_prefix
 from deployments.running.actor_calls import call_actor
+from deployments.telemetry import log_info
 
-__all__ = ["find", "here", "on"]
+__all__ = ["find", "fit_minimums", "here", "on", "plan_memory_resources"]
 
 
 def here(app: str, settings: MonitorSettings) -> Any:
@@ -31,8 +36,7 @@ def here(app: str, settings: MonitorSettings) -> Any:
 
 
 def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
-    """Return the handle of a node's monitor, which is started if need be. Raises what Ray
-    raises."""
+    """Return the handle of a node's monitor, which is started if need be. Raises what Ray raises."""
     name = monitor_name(app, settings, node_id)
     # Found before made: `get_if_exists` alone leaves some functions behind in this process at each call.
     with contextlib.suppress(ValueError):
@@ -51,18 +55,16 @@ def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
 
 @functools.cache
 def _make_actor_class() -> Any:
-    """Make Ray's class for the actor. Each call of `ray.remote` makes a new one, some 40 KB that
-    are never freed."""
+    """Make Ray's class for the actor, once: each call of `ray.remote` makes a new one, which is never freed."""
     return ray.remote(MemoryPressure)
 
 
 def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
-    """Find the handles of the application's monitors by their names: those with these settings, or
-    all. A monitor that is just going may be missing or be in it; its calls then fail.
+    """Find the handles of the application's monitors by their names: those with these settings, or all. One that is
+    just going may be missing.
 
     Raises:
-        ConnectionError: this process is in no Ray. Ray's own calls would start one here, and end the process where
-            it doesn't come up.
+        ConnectionError: this process is in no Ray. Ray's own calls would start one here.
     """
     if not ray.is_initialized():
         raise ConnectionError("this process is connected to no Ray")
@@ -76,3 +78,34 @@ def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
             except ValueError:  # it went between the two calls
                 continue
     return found
+
+
+def plan_memory_resources(needs: Sequence[TierNeed]) -> dict[str, int]:
+    """Return the bytes that each tier asks for, on the cluster of this process; unchecked outside of one."""
+    wanted = {need.name: need.replica_bytes for need in needs if need.local and need.replica_bytes}
+    if not ray.is_initialized():
+        return wanted
+    nodes_bytes = [int(node["Resources"].get("memory", 0)) for node in ray.nodes() if node["Alive"]]
+    placed = fit_minimums(needs, nodes_bytes)
+    if wanted and not placed:
+        log_info("memory_not_asked_of_ray", wanted_bytes=sum(wanted.values()), nodes_bytes=sum(nodes_bytes))
+    return placed
+
+
+def fit_minimums(needs: Sequence[TierNeed], nodes_bytes: Sequence[int]) -> dict[str, int]:
+    """Return what the tiers ask for where all their minimums fit into nodes of so many bytes; else nothing.
+
+    Largest first, each on the node with the most bytes left: where that finds no place, Ray's scheduler may not either.
+    """
+    wanted = {need.name: need.replica_bytes for need in needs if need.local and need.replica_bytes}
+    least: list[int] = []
+    for need in needs:
+        if need.local and need.replica_bytes:  # a tier that is scaled to zero must be able to start
+            least += [need.replica_bytes] * max(1, need.replicas_min)
+    left = sorted(nodes_bytes)
+    for one in sorted(least, reverse=True):
+        if not left or left[-1] < one:
+            return {}
+        left[-1] -= one
+        left.sort()
+    return wanted

@@ -1,23 +1,31 @@
-"""What the monitors, the views and the leases of one application agree on, and the name by which a monitor is found.
+"""What the monitors, views and leases of one application agree on: settings, needs, names of monitors, their reports.
 
 `build` makes one `MemoryPlan` of the configuration and binds it to every deployment, so that all replicas name the same
 actor. The digest of the settings stands in the name: after a redeploy with other settings a new monitor is started, and
-the old one goes when nobody asks it any more. The needs of the tiers don't: whoever calls a monitor brings them along.
+the old one ends when it isn't called any more. Callers bring the needs of the tiers along. A report crosses processes,
+so it has durations and no moments.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from reliability.config import MemoryPressureConfig
+from reliability.memory.pressure import Level
 
 __all__ = [
     "NAMESPACE",
+    "Holder",
     "MemoryPlan",
     "MonitorSettings",
+    "NodeReport",
+    "NodeState",
     "TierNeed",
+    "Transition",
     "check_live",
     "monitor_name",
     "name_prefix",
@@ -26,15 +34,15 @@ __all__ = [
 
 NAMESPACE = "mlx-stack-serve"
 # Counts up whenever the actor's methods or its reports change, so that old and new code never meet in one actor.
-SCHEMA = 1
+SCHEMA = 2
 LINGER_S = 60.0
 SHARE = MemoryPressureConfig.model_fields["budget_share"].default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorSettings:
-    """As `reliability.config.MemoryPressureConfig`; `budget_share` is None where it isn't set; `linger_s`: a monitor
-    that isn't asked for this long ends."""
+    """As `reliability.config.MemoryPressureConfig`; `budget_share` None: not set; `linger_s`: a monitor that isn't
+    called for so long ends."""
 
     sensor: str = "auto"
     budget_bytes: int | None = None
@@ -46,8 +54,8 @@ class MonitorSettings:
     linger_s: float = LINGER_S
 
     def budget_of(self, total_bytes: int | None, working_set_bytes: int | None = None) -> int | None:
-        """Return what all replicas of a node may hold together: the GPU's working set, where nothing is set. None:
-        nothing is known of the node."""
+        """Return what all replicas of a node may hold together; None: unknown. The GPU's working set, where nothing is
+        set."""
         if self.budget_bytes is not None:
             return self.budget_bytes
         if self.budget_share is None and working_set_bytes is not None:
@@ -86,15 +94,9 @@ def settings_of(config: MemoryPressureConfig) -> MonitorSettings | None:
     """Return the settings, or None where memory pressure is switched off."""
     if not config.enabled:
         return None
-    return MonitorSettings(
-        sensor=config.sensor,
-        budget_bytes=config.budget_bytes,
-        budget_share=config.budget_share if "budget_share" in config.model_fields_set else None,
-        poll_s=config.poll_s,
-        calm_s=config.calm_s,
-        stale_s=config.stale_s,
-        lease_s=config.lease_s,
-    )
+    share = config.budget_share if "budget_share" in config.model_fields_set else None
+    same = config.model_dump(include={"sensor", "budget_bytes", "poll_s", "calm_s", "stale_s", "lease_s"})
+    return MonitorSettings(budget_share=share, **same)
 
 
 def check_live(base: MemoryPressureConfig, changed: MemoryPressureConfig) -> None:
@@ -117,3 +119,76 @@ def name_prefix(app: str) -> str:
 def monitor_name(app: str, settings: MonitorSettings, node_id: str) -> str:
     """Return the name of the monitor of one node."""
     return f"{name_prefix(app)}{settings.digest}-{node_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A replica that holds bytes, or waits for them (`why`). `used_bytes`: what its process really holds."""
+
+    holder: str
+    tier: str
+    bytes: int
+    since_s: float
+    why: str = ""
+    used_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """What a reading says of a node, and who holds its memory. `source`: what decided its level."""
+
+    node: str
+    host: str
+    source: str
+    values: Mapping[str, float]
+    total_bytes: int | None
+    available_bytes: int | None
+    budget_bytes: int | None
+    held: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition(NodeState):
+    """A node's move between levels. `id` is unique for ever, so a reader can drop one that it has; `age_s` is as of the
+    report."""
+
+    id: str
+    before: Level
+    after: Level
+    age_s: float = 0.0
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the transition as JSON: for an incident."""
+        held = [{"tier": h.tier, "replica": h.holder, "bytes": h.bytes, "used_bytes": h.used_bytes} for h in self.held]
+        return {
+            "id": self.id,
+            "node": self.node,
+            "host": self.host,
+            "before": self.before.value,
+            "after": self.after.value,
+            "source": self.source,
+            "values": dict(self.values),
+            "total_bytes": self.total_bytes,
+            "available_bytes": self.available_bytes,
+            "budget_bytes": self.budget_bytes,
+            "held": held,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport(NodeState):
+    """What a monitor knows. `fresh_s`: for how long from now the level may be believed; 0: it is unknown. `epoch` names
+    one incarnation of the monitor, `started_unix_s` tells which of two monitors of a node is newer. `needs` and `caps`
+    are the last that a view and the policy brought; `caps` says per tier why it doesn't get what it wants."""
+
+    pid: int
+    epoch: str
+    started_unix_s: float
+    level: Level
+    sustained_s: float
+    fresh_s: float
+    waiting: tuple[Holder, ...]
+    needs: tuple[TierNeed, ...]
+    caps: Mapping[str, str]
+    transitions: tuple[Transition, ...]
+    problem: str = ""

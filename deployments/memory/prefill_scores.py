@@ -5,16 +5,16 @@ On a CPU none is fused. On CUDA heads of at most 128, a multiple of 8, are, in 1
 Metal's default prefill is fused for a few sizes of a head only. For the others each layer in turn holds a number of 32
 bits for each head, token of the chunk and token of the context: 3.3 GB for Qwen3.6-35B-A3B behind 100,000 tokens. The
 kernels for 192 and 256 are there since MLX 0.32.4, slower and to be asked for: the engine asks where the scores would
-take more than `SCORES_BYTES_MAX` (`tiers/mlx/metal/fused.py`), so that is what is set aside.
+take more than `SCORES_BYTES_MAX` (`tiers/mlx/metal.py`), so that is what is set aside.
 """
 
 from __future__ import annotations
 
 from deployments.memory.sensors.computing import Computing
 
-__all__ = ["FORCED_SIZES", "FUSED_SIZES", "SCORES_BYTES_MAX", "estimate_scores_bytes"]
+__all__ = ["FORCED_SIZES", "SCORES_BYTES_MAX", "estimate_scores_bytes"]
 
-FUSED_SIZES = frozenset({64, 80, 128})
+_FUSED_SIZES = frozenset({64, 80, 128})
 _CUDNN_SIZE_MAX = 128
 FORCED_SIZES = frozenset({192, 256})
 SCORES_BYTES_MAX = 512 << 20
@@ -31,7 +31,7 @@ def estimate_scores_bytes(
     if computing is Computing.CUDA:
         fused = head_dim <= _CUDNN_SIZE_MAX and head_dim % 8 == 0
         return 0, 0 if fused else _FLOAT_BYTES * heads * step_tokens
-    if head_dim in FUSED_SIZES:
+    if head_dim in _FUSED_SIZES:
         return 0, 0
     if forced and head_dim in FORCED_SIZES:
         return SCORES_BYTES_MAX, 0

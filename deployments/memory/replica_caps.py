@@ -1,16 +1,15 @@
 """What the nodes' memory allows each tier: `reliability.memory.replicas` over the reports of all monitors.
 
-A tier that not even the largest node could hold once is out of the reckoning: its replica is refused by the lease and
-holds nothing, so it must not keep the others from growing. Must never happen: growth of a tier while any node that
-counts for it is unknown; more bytes than the budgets, unless the minimums alone are more.
+A tier that not even the largest node could hold once isn't counted: its replica is refused by the lease and holds
+nothing. Invariants: no tier grows while a node that counts for it is unknown; the bytes stay within the budgets, unless
+the minimums alone are more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from deployments.memory.node_report import NodeReport
-from deployments.memory.plan import TierNeed
+from deployments.memory.plan import NodeReport, TierNeed
 from reliability.memory.pressure import Level
 from reliability.memory.replicas import Demand, Fit, replicas_that_fit
 
@@ -20,10 +19,9 @@ __all__ = ["cap_replicas", "find_refused_replicas"]
 def cap_replicas(
     needs: tuple[TierNeed, ...], reports: tuple[NodeReport, ...], wanted: Mapping[str, int], now: Mapping[str, int]
 ) -> dict[str, Fit]:
-    """Cap the replicas of each deployment. Without needs, which means that no view has called yet,
-    nothing grows.
+    """Cap the replicas of each deployment. Without needs (no view has called yet) nothing grows.
 
-    Tiers whose number is fixed aren't asked for (they aren't in `wanted`), but their bytes count.
+    Tiers whose number is fixed aren't in `wanted`, but their bytes count.
     """
     budgets = [report.budget_bytes for report in reports]
     local = {need.name: need for need in needs if need.local and not _explain_never(need, budgets)}
@@ -48,8 +46,7 @@ def cap_replicas(
 
 
 def _build_demand(need: TierNeed, reports: tuple[NodeReport, ...], wanted: int, now: int) -> Demand:
-    """Build the demand of a tier. One whose bytes aren't known counts with what its largest replica
-    holds."""
+    """Build the demand of a tier. One whose bytes aren't known counts with what its largest replica holds."""
     held = max((h.bytes for r in reports for h in r.held if h.tier == need.name), default=0)
     return Demand(
         name=need.name,
@@ -62,8 +59,7 @@ def _build_demand(need: TierNeed, reports: tuple[NodeReport, ...], wanted: int, 
 
 
 def _level_of(tier: str, reports: tuple[NodeReport, ...]) -> Level:
-    """Return the level for a tier: unknown where any node that counts is unknown and none is in
-    trouble."""
+    """Return the level for a tier: unknown where any node that counts is unknown and none is in trouble."""
     homes = [r for r in reports if tier in {h.tier for h in r.held}] or reports
     levels = [report.level if report.fresh_s > 0 else Level.UNKNOWN for report in homes]
     worst = max(levels, key=lambda level: level.rank, default=Level.UNKNOWN)
@@ -82,31 +78,19 @@ def _cap_by_node(fit: Fit, need: TierNeed, reports: tuple[NodeReport, ...]) -> F
 
 
 def find_refused_replicas(needs: Sequence[TierNeed], budgets: Sequence[int | None]) -> dict[str, str]:
-    """Find why tiers can't have their `max_replicas`, by tier: weights and KV of all of them
-    against the nodes' budgets."""
+    """Find why tiers can't have their `max_replicas`, by tier: all their bytes against the nodes' budgets."""
     known = [budget for budget in budgets if budget is not None]
     if not known:
         return {}
     never = {need.name: _explain_never(need, known) for need in needs if _explain_never(need, known)}
-    demands = [
-        Demand(
-            name=need.name,
-            replica_bytes=need.replica_bytes or 0,
-            replicas_min=need.replicas_min,
-            replicas_wanted=need.replicas_max,
-            replicas_now=need.replicas_max,
-            priority=need.priority,
-        )
-        for need in needs
-        if need.local and need.name not in never
-    ]
+    local = [need for need in needs if need.local and need.name not in never]
+    demands = [_build_demand(need, (), need.replicas_max, need.replicas_max) for need in local]
     fits = replicas_that_fit(demands, sum(known), Level.NORMAL)
     return never | {fit.name: fit.why for fit in fits if fit.why}
 
 
 def _explain_never(need: TierNeed, budgets: Sequence[int | None]) -> str:
-    """Explain why no node could ever hold a replica of this tier; empty where one could, or where a
-    budget isn't known."""
+    """Explain why no node could ever hold a replica of this tier; empty where one could, or a budget isn't known."""
     known = [budget for budget in budgets if budget is not None]
     if not need.local or not need.replica_bytes or not known or len(known) < len(budgets):
         return ""

@@ -1,14 +1,13 @@
-"""What one replica of a tier may use of a GPU's working set, beside this server's other tiers.
+"""What one replica of a tier may use of a GPU's working set, next to this server's other tiers.
 
 Each replica has what it needs (its weights, and the context that an agent needs), and the rest is shared out evenly
-among all replicas that there may be. So the parts never add up to more than the working set, whichever tiers are awake:
+among all replicas that there may be, so the parts never add up to more than the working set:
 
     part = need + (working set - the needs of all replicas) / their number
 
 Where the needs alone are more, no replica has more than its need, and the leases decide which tiers are awake together
-(`lease.py`). A tier whose need isn't known before its model has been fetched has what the others leave.
-
-Elsewhere there is no room to share out (None): each tier looks at the machine's free memory, as ever.
+(`lease.py`). A tier whose need isn't known yet has what the others leave. Without a GPU there is no room to share out
+(None): each tier looks at the machine's free memory.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _REPLICAS_UNKNOWN = 3  # where nothing is known of other tiers, as many as in th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """`need_bytes`: what the replica's own plan says, None where that isn't known; `others_bytes`: what all other
-    replicas need; `replicas`: how many there may be, with this one."""
+    """`need_bytes`: what the replica's own plan says, None: unknown; `others_bytes`: what all others need; `replicas`:
+    how many there may be."""
 
     working_set_bytes: int
     need_bytes: int | None = None
@@ -51,13 +50,13 @@ class Room:
 
 def find_room(plan: MemoryPlan, tier: str) -> Room | None:
     """Find the room of one replica of the tier on this machine; None where memory isn't shared out."""
-    usable_bytes = find_usable(plan)
-    return None if usable_bytes is None else _share_out(plan, tier, usable_bytes)
+    if (usable_bytes := find_usable(plan)) is None:
+        return None
+    return _share_out(plan, tier, usable_bytes)
 
 
 def find_usable(plan: MemoryPlan) -> int | None:
-    """Find how many bytes of the GPU's memory the tiers may have together: the node's budget, and no more than the
-    working set. None elsewhere."""
+    """Find how many bytes of the GPU's memory the tiers may have together: the node's budget within the working set."""
     working_set_bytes = find_working_set()
     if working_set_bytes is None:
         return None
@@ -67,8 +66,9 @@ def find_usable(plan: MemoryPlan) -> int | None:
 
 def find_room_alone() -> Room | None:
     """Find the room of a replica that knows of no other."""
-    working_set_bytes = find_working_set()
-    return None if working_set_bytes is None else Room(working_set_bytes=working_set_bytes, replicas=_REPLICAS_UNKNOWN)
+    if (working_set_bytes := find_working_set()) is None:
+        return None
+    return Room(working_set_bytes=working_set_bytes, replicas=_REPLICAS_UNKNOWN)
 
 
 def explain_lack(needed_bytes: int, room: Room) -> str:

@@ -1,18 +1,16 @@
-"""MemoryView: what a Router replica knows of all nodes' memory, without asking anybody on the way of a request.
+"""MemoryView: what a Router replica knows of all nodes' memory, without asking on the way of a request.
 
-A background task polls the monitors every `poll_s` of theirs, all at once, each with a timeout;
-which monitors there are is looked up every few seconds. What comes back is turned into moments of
-this process's clock, so a reading ages by itself: a monitor that is dead, hung or on a node that is
-gone simply reports no more, and its node becomes unknown. Nobody ever waits for it.
+A background task polls the monitors every `poll_s`, all at once, each with a timeout; it looks up every few seconds
+which monitors there are. Reports are turned into moments of this process's clock, so a reading ages by itself: a
+monitor that is dead, hung or gone reports no more, and its node becomes unknown.
 
     level("fast")   the worst level of the nodes on which tier `fast` has replicas; of all nodes where it has none (a
                     tier that is scaled to zero may start anywhere) or where the tier isn't named
     transitions()   those that were not handed over before; each view hands each over once, so with several Router
-                    replicas the same `id` comes several times, and whoever writes them down keeps the first
+                    replicas the same `id` comes several times, and the journal keeps the first
     summary()       per node and tier, for `/ready`: levels, who waits for memory and why, which tiers are capped
 
-`ObservedLevel.decided_by` is the source that decided and the machine that it stands on. `level`
-takes 4 microseconds of CPU with three nodes (2026-11-22, 2 vCPU AMD EPYC Linux).
+`ObservedLevel.decided_by` is the source that decided and its machine.
 """
 
 from __future__ import annotations
@@ -27,8 +25,7 @@ from typing import Any
 
 from deployments.memory import nodes
 from deployments.memory.monitor import TRANSITIONS_MAX
-from deployments.memory.node_report import Holder, NodeReport, Transition
-from deployments.memory.plan import MemoryPlan
+from deployments.memory.plan import Holder, MemoryPlan, NodeReport, Transition
 from deployments.memory.replica_caps import find_refused_replicas
 from deployments.memory.sensors.sensor import NS_PER_S
 from deployments.running.actor_calls import call_actor
@@ -38,8 +35,8 @@ from reliability.memory.pressure import Level
 __all__ = ["MemoryView", "NodeView", "ObservedLevel"]
 
 ASK_TIMEOUT_S = 1.0
-LOOK_UP_EVERY_S = 5.0
-LOOK_UP_TIMEOUT_S = 10.0
+_LOOK_UP_EVERY_S = 5.0
+_LOOK_UP_TIMEOUT_S = 10.0
 # A node that has not reported for this long isn't mentioned any more.
 GONE_S = 60.0
 
@@ -74,12 +71,7 @@ class NodeView:
 class MemoryView:
     """One per Router replica. `app` is the Serve application's name. All methods belong to one event loop."""
 
-    def __init__(
-        self,
-        plan: MemoryPlan,
-        app: str,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
+    def __init__(self, plan: MemoryPlan, app: str, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._settings = plan.settings
         self._app = app
         self._needs = plan.needs
@@ -106,8 +98,7 @@ class MemoryView:
     # -- what is known: dictionary look-ups, nothing else --------------------------------------------------------
 
     def level(self, tier: str | None = None, now_ns: int | None = None) -> ObservedLevel:
-        """Return the level that counts for a tier, or for the whole cluster. Must be called in the
-        event loop."""
+        """Return the level that counts for a tier, or for the whole cluster. Must be called in the event loop."""
         self.start()
         now_ns = self._now_ns() if now_ns is None else now_ns
         homes = [view for view in self._nodes.values() if tier in {h.tier for h in view.report.held}]
@@ -124,8 +115,7 @@ class MemoryView:
         """Summarise what is known, for `/ready`."""
         now_ns = self._now_ns()
         worst = self.level(now_ns=now_ns)
-        reports = [view.report for view in self._nodes.values()]
-        waiting = {h.tier: h.why for report in reports for h in report.waiting}
+        reports = self._list_reports()
         capped = find_refused_replicas(self._needs, [report.budget_bytes for report in reports])
         return {
             "level": worst.level.value,
@@ -134,15 +124,18 @@ class MemoryView:
             "nodes": {
                 f"{view.report.host} {view.report.node[:8]}": _show_node(view, now_ns) for view in self._nodes.values()
             },
-            "waiting": waiting,
+            "waiting": {holder.tier: holder.why for report in reports for holder in report.waiting},
             "capped": capped | {tier: why for report in reports for tier, why in report.caps.items()},
         }
 
     def list_holders(self) -> list[dict[str, Any]]:
         """List who holds memory where, or waits for it."""
-        reports = [view.report for view in self._nodes.values()]
+        reports = self._list_reports()
         held = [_show_holder(report, holder, held=True) for report in reports for holder in report.held]
         return held + [_show_holder(report, holder, held=False) for report in reports for holder in report.waiting]
+
+    def _list_reports(self) -> list[NodeReport]:
+        return [view.report for view in self._nodes.values()]
 
     # -- the task ----------------------------------------------------------------------------------------------
 
@@ -150,19 +143,18 @@ class MemoryView:
         looked_up_ns = None
         while True:
             try:
-                if looked_up_ns is None or self._now_ns() - looked_up_ns > LOOK_UP_EVERY_S * NS_PER_S:
+                if looked_up_ns is None or self._now_ns() - looked_up_ns > _LOOK_UP_EVERY_S * NS_PER_S:
                     looked_up_ns = self._now_ns()
-                    async with asyncio.timeout(LOOK_UP_TIMEOUT_S):
-                        self._handles = await asyncio.to_thread(self._look_up)
+                    async with asyncio.timeout(_LOOK_UP_TIMEOUT_S):
+                        await asyncio.to_thread(nodes.here, self._app, self._settings)
+                        self._handles = await asyncio.to_thread(nodes.find, self._app, self._settings)
                 await asyncio.gather(*(self._ask(name, handle) for name, handle in list(self._handles.items())))
             except Exception as error:  # Ray's control service is away: what is known ages, and it is tried again
                 log_error("memory_view_blind", error)
-            self._forget_the_gone()
+            long_ago_ns = self._now_ns() - int(GONE_S * NS_PER_S)
+            self._nodes = {name: view for name, view in self._nodes.items() if view.fresh_until_ns > long_ago_ns}
+            self._asked = {name: asked for name, asked in self._asked.items() if name in self._nodes}
             await asyncio.sleep(self._settings.poll_s)
-
-    def _look_up(self) -> dict[str, Any]:
-        nodes.here(self._app, self._settings)
-        return nodes.find(self._app, self._settings)
 
     async def _ask(self, name: str, handle: Any) -> None:
         epoch, seen = self._asked.get(name, ("", 0))
@@ -170,8 +162,8 @@ class MemoryView:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 seen, report = await call_actor(handle.report.remote, epoch, seen, self._needs)
         except Exception as error:  # dead, restarting or hung: its node's reading ages to unknown, which `level` shows
-            starting = isinstance(error, TimeoutError) and name not in self._asked
-            if not starting:  # a process takes longer to start than a monitor to answer
+            # A process takes longer to start than a monitor to answer.
+            if not isinstance(error, TimeoutError) or name in self._asked:
                 self._handles.pop(name, None)
             return
         self._take(name, seen, report)
@@ -188,11 +180,6 @@ class MemoryView:
             words = {"before": transition.before.value, "after": transition.after.value, "source": transition.source}
             log_info("memory_level", node=transition.host, **words)
         self._new.extend(report.transitions)
-
-    def _forget_the_gone(self) -> None:
-        long_ago_ns = self._now_ns() - int(GONE_S * NS_PER_S)
-        self._nodes = {name: view for name, view in self._nodes.items() if view.fresh_until_ns > long_ago_ns}
-        self._asked = {name: asked for name, asked in self._asked.items() if name in self._nodes}
 
 
 def _show_holder(report: NodeReport, holder: Holder, *, held: bool) -> dict[str, Any]:

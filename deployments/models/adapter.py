@@ -25,8 +25,8 @@ _PARAMETERS = {"rank", "scale", "dropout"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """A usable adapter. `label` is fit for clients; `extra_bytes` is what it adds to the model's weights. `sha256` is
-    that of its weights, `config_sha256` that of what says how strongly they count, among other things."""
+    """A usable adapter. `label` is fit for clients; `extra_bytes` is what it adds to the model. The digests are those
+    of its weights and of its configuration."""
 
     path: Path
     label: str
@@ -72,15 +72,9 @@ def _check_kind(config: Mapping[str, Any], name: str) -> str:
     kind = config.get("fine_tune_type", "lora")
     if kind not in _KINDS:
         raise ModelUnavailable(f"adapter {name}: fine_tune_type is {str(kind)[:40]!r}, not one of {', '.join(_KINDS)}")
-    if kind != "full" and not _has_parameters(config):
+    parameters = config.get("lora_parameters")
+    complete = isinstance(parameters, Mapping) and {*parameters} >= _PARAMETERS  # mlx-lm reads them without asking
+    if kind != "full" and not (complete and isinstance(config.get("num_layers"), int)):
         needed = ", ".join(f"lora_parameters.{key}" for key in sorted(_PARAMETERS))
         raise ModelUnavailable(f"adapter {name}: its adapter_config.json lacks num_layers or one of {needed}")
     return str(kind)
-
-
-def _has_parameters(config: Mapping[str, Any]) -> bool:
-    """Tell whether all is there that mlx-lm reads without asking."""
-    parameters = config.get("lora_parameters")
-    return (
-        isinstance(config.get("num_layers"), int) and isinstance(parameters, Mapping) and {*parameters} >= _PARAMETERS
-    )

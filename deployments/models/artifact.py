@@ -1,10 +1,8 @@
 """The folder on disk that mlx-lm loads a model from, and how a source comes to be one.
 
-`resolve` turns a source into an `Artifact`: for the hub by the hub's own client and cache
-(`hub.py`), for a GGUF file by fetching, checking and converting it once (`conversion.py`). It either
-returns a complete folder or raises `ModelUnavailable` with the reason and the way out; `again` says
-whether trying later can help. It takes as long as a download takes, so it runs on a thread that may
-block, and tells what it is doing through `say`.
+`resolve` turns a source into an `Artifact`: by the hub's own client and cache (`hub.py`), or by fetching, checking and
+converting a GGUF file once (`conversion.py`). It returns a complete folder or raises `ModelUnavailable` with the reason
+and the way out. It may block as long as a download takes, and reports what it does through `say`.
 """
 
 from __future__ import annotations
@@ -24,8 +22,7 @@ from deployments.models.sources import ModelSource, ModelUnavailable
 
 __all__ = ["BESIDE_WEIGHTS_BYTES", "Artifact", "find_on_disk", "resolve"]
 
-# Beside the weights: a short conversation's cache, the prefill's intermediate values, Python and its
-# libraries.
+# Next to the weights: a short conversation's cache, the prefill's intermediate values, Python and its libraries.
 BESIDE_WEIGHTS_BYTES = 400 << 20
 # The context length has other names at GPT-2 and GPT-J, Kimi Linear, DBRX and OpenELM.
 _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "model_max_length", "max_seq_len", "max_context_length")
@@ -33,9 +30,8 @@ _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "model_max_length", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A complete mlx-lm model folder and where it came from. `sha256` is that of the GGUF
-    file that it was converted from, else None. `weight_bytes`: in memory (`precision.py`).
-    """
+    """A complete mlx-lm model folder and where it came from. `sha256`: of the GGUF file that it was converted from.
+    `weight_bytes`: in memory (`precision.py`)."""
 
     path: Path
     source: str
@@ -52,8 +48,7 @@ class Artifact:
 
 
 def resolve(source: ModelSource, *, cache_dir: Path | None = None, progress: bool = True, say: Say = quiet) -> Artifact:
-    """Return the model folder of `source`, prepared if need be. Blocks; raises only
-    `ModelUnavailable`."""
+    """Return the model folder of `source`, prepared if need be. Blocks; raises only `ModelUnavailable`."""
     try:
         cache_dir = cache_dir or store.default_cache_dir()
         if source.is_gguf:
@@ -62,7 +57,7 @@ def resolve(source: ModelSource, *, cache_dir: Path | None = None, progress: boo
         if source.kind == "path":
             return _describe(_find_folder(source), source)
         folder = hub.fetch_snapshot(source, cache_dir, progress=progress, say=say)
-        return _describe_snapshot(folder, source)
+        return _describe(folder, source, revision=folder.name)  # the commit, which is what `main` means today
     except OSError as error:  # a full disk, a folder that can't be written
         raise ModelUnavailable(f"{source.label}: {error.strerror or error}", again=True) from error
 
@@ -75,7 +70,8 @@ def find_on_disk(source: ModelSource, *, cache_dir: Path | None = None) -> Artif
     try:
         if source.kind == "path":
             return _describe(_find_folder(source), source)
-        return _describe_snapshot(hub.find_snapshot(source), source)
+        snapshot = hub.find_complete(source)
+        return None if snapshot is None else _describe(snapshot, source, revision=snapshot.name)
     except ModelUnavailable:
         return None
 
@@ -85,11 +81,6 @@ def _find_folder(source: ModelSource) -> Path:
     if not folder.is_dir():
         raise ModelUnavailable(f"{source.label}: there is no such folder")
     return folder
-
-
-def _describe_snapshot(folder: Path, source: ModelSource) -> Artifact:
-    # The hub's cache names a snapshot's folder after the commit: that is what `main` meant today.
-    return _describe(folder, source, revision=folder.name)
 
 
 def _describe_converted(folder: Path, source: ModelSource) -> Artifact:
@@ -109,7 +100,7 @@ def _describe(folder: Path, source: ModelSource, *, revision: str | None = None,
         sha256=sha256,
         weight_bytes=grow_to_held(sum(file.stat().st_size for file in weights), config),
         quantization=_describe_quantization(config, folder),
-        context_tokens=_read_context(config) or _read_context(_text_config(config)),
+        context_tokens=_read_context(config) or _read_context(config.get("text_config")),
     )
 
 
@@ -123,7 +114,10 @@ def _read_config(folder: Path, source: ModelSource) -> Mapping[str, Any]:
     return config
 
 
-def _read_context(config: Mapping[str, Any]) -> int | None:
+def _read_context(config: Any) -> int | None:
+    """Read it from a config, or from the language model's part of one that describes other modalities too."""
+    if not isinstance(config, Mapping):
+        return None
     found = (config.get(name) for name in _CONTEXT_NAMES)
     return next((tokens for tokens in found if type(tokens) is int and tokens > 0), None)
 
@@ -137,9 +131,3 @@ def _describe_quantization(config: Mapping[str, Any], folder: Path) -> str | Non
     if facts.exists():
         return f"{stored} (from {json.loads(facts.read_text(encoding='utf-8'))['converted_from']})"
     return stored if held == stored else f"{stored}, held as {held}"
-
-
-def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the language model's part of a config that also describes other modalities."""
-    inner = config.get("text_config")
-    return inner if isinstance(inner, Mapping) else {}

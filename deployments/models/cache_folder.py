@@ -1,14 +1,12 @@
-"""A folder of prepared things, each made once however many processes ask at the same moment.
+"""A folder of prepared things, each made once by whichever process comes first.
 
-Theory of operation. A thing is a folder `<cache>/<kind>/<name>`. It exists under that name only
-when it is complete: it is built in a sibling temporary folder and renamed at the end, which is
-atomic. So a builder that is killed leaves a temporary folder, never something that looks complete;
-the next builder sweeps it away. Builders of one name take turns by an advisory lock on a file
-(`flock`), which the kernel drops with the process that held it: no stale lock is possible. A
-builder that waited finds the thing made and builds nothing.
+A thing is a folder `<cache>/<kind>/<name>`. It is built in a sibling temporary folder and renamed at the end, which is
+atomic, so it exists under that name only when it is complete. A killed builder leaves a temporary folder, which the
+next one deletes. Builders of one name take turns by an advisory lock on a file (`flock`), which the kernel drops with
+its process; one that waited finds the thing made.
 
-What must never happen: two builders writing into one folder, a reader opening a half-written one, or one that another
-user has made: native code is loaded from here.
+Invariants: two builders never write into one folder; a reader never opens a half-written one, or one that another user
+has made: native code is loaded from here.
 """
 
 from __future__ import annotations
@@ -34,12 +32,11 @@ Say = Callable[[str], None]
 
 
 def quiet(_: str) -> None:
-    """Ignore the text: a `Say` that keeps silent."""
+    """Ignore the text."""
 
 
 def default_cache_dir() -> Path:
-    """Return where prepared things live when nobody says otherwise: the platform's folder for
-    caches."""
+    """Return where prepared things live by default: the platform's folder for caches."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "mlx-stack-serve"
     # An empty XDG_CACHE_HOME counts as unset, as the XDG base directory specification asks.
@@ -60,18 +57,17 @@ def make_once(parent: Path, name: str, build: Callable[[Path], None], *, say: Sa
     refuse_strangers(final)  # who was there first?
     with _lock(parent / f".{name}.lock", say):
         if not final.is_dir():
-            _sweep(parent, name)
+            # What killed builders left: the lock is held, so no process is writing there.
+            for left in parent.glob(f".{glob.escape(name)}.part-*"):
+                shutil.rmtree(left, ignore_errors=True)
             _build(final, build)
     return final
 
 
 @contextmanager
 def hold(parent: Path, name: str, *, say: Say = quiet) -> Iterator[None]:
-    """Hold the lock of `parent/name` for what is made elsewhere: `is_being_made` is true meanwhile.
-
-    Raises:
-        OSError: it can't be held, or another user could have made the folder.
-    """
+    """Hold the lock of `parent/name` for what is made elsewhere: `is_being_made` is true meanwhile. Raises as
+    `make_once`."""
     refuse_strangers(parent / name)
     parent.mkdir(parents=True, exist_ok=True)
     with _lock(parent / f".{name}.lock", say):
@@ -79,8 +75,7 @@ def hold(parent: Path, name: str, *, say: Say = quiet) -> Iterator[None]:
 
 
 def is_being_made(parent: Path, name: str) -> bool:
-    """Tell whether some process is building `parent/name` now. Waits for nobody, and nobody waits for it: its own
-    lock is a shared one, and gone at once."""
+    """Tell whether a process is building `parent/name` now. Waits for none, and holds none up."""
     try:
         with (parent / f".{name}.lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -92,7 +87,7 @@ def is_being_made(parent: Path, name: str) -> bool:
 
 
 def keep_text(file: Path, text: str) -> None:
-    """Write a small file that others read only when it is whole. Without a place for it, it isn't kept."""
+    """Write a small file that others read only when it is whole. A failure is only logged."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as whole:
@@ -113,14 +108,8 @@ def _build(final: Path, build: Callable[[Path], None]) -> None:
         raise
 
 
-def _sweep(parent: Path, name: str) -> None:
-    """Remove what killed builders left. The lock is held, so nobody is writing there."""
-    for left in parent.glob(f".{glob.escape(name)}.part-*"):
-        shutil.rmtree(left, ignore_errors=True)
-
-
 def _settle(folder: Path) -> None:
-    """Make the contents last and readable: temporary folders and weight files are born private."""
+    """Make the contents durable and readable: temporary folders and weight files are born private."""
     folder.chmod(0o755)
     for path in folder.rglob("*"):
         path.chmod(path.stat().st_mode | (0o755 if path.is_dir() else 0o644))

@@ -2,21 +2,17 @@
 
 `choose` is a pure function of role, platform, machine and memories, so that every row can be checked on any machine.
 
-The chain is three models of three sizes. The first is fetched before the server answers, the second behind the server
-once it answers, the third by `mlx-stack-serve pull` alone. The latter two sleep until they are asked
-(`min_replicas: 0`, `deployments/graph/scale_to_zero.py`), so that they cost an idle machine nothing, and a machine
+The chain is three models of three sizes. The first is fetched before the server answers, the second in the background
+once it answers, the third by `mlx-stack-serve pull` alone; so a first start fetches no more than its first answer
+needs. The latter two sleep until they are asked (`min_replicas: 0`, `deployments/graph/scale_to_zero.py`); a machine
 without the memory for one of them does without, and says so.
 
 On Apple silicon the models are in `mac_models.py`. An NVIDIA GPU gets those of a Mac whose working set is as large.
+Everywhere else MLX computes on the CPU, where only small models are fast enough, in float32:
 
-Everywhere else MLX computes on the CPU, where only small models are fast enough, in float32 (4 and 8 bits are slower
-there in everything):
-
-    fast       SmolLM2-135M         0.5 GB of memory    a package of 98 MB, fetched before the server answers
-    standard   Qwen2.5-Coder 0.5B   2.5 GB              491 MB, fetched behind the server once it answers
-    longctx    Qwen2.5-Coder 1.5B   7.1 GB              1.1 GB, fetched by `mlx-stack-serve pull` alone
-
-What must never happen: that a server which a person just starts fetches more than it needs for its first answer.
+    fast       SmolLM2-135M         0.5 GB of memory    a package of 98 MB
+    standard   Qwen2.5-Coder 0.5B   2.5 GB              491 MB
+    longctx    Qwen2.5-Coder 1.5B   7.1 GB              1.1 GB
 """
 
 from __future__ import annotations
@@ -37,17 +33,14 @@ __all__ = ["ROLES", "Choice", "Fetch", "Role", "choose", "choose_here", "mac_mod
 
 Role = Literal["fast", "standard", "longctx"]
 ROLES: tuple[Role, ...] = ("fast", "standard", "longctx")
-# When a model is fetched: when its tier loads it, behind a server that can answer, or when a person asks for it.
-Fetch = Literal["load", "behind", "pull"]
-_FETCH: dict[str, Fetch] = {"fast": "load", "standard": "behind", "longctx": "pull"}
+# When a model is fetched: when its tier loads it, in the background once the server answers, or by a person.
+Fetch = Literal["load", "background", "pull"]
+_FETCH: dict[str, Fetch] = {"fast": "load", "standard": "background", "longctx": "pull"}
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A model source, and why it was taken, in words for a person.
-
-    `unfit`: why this machine can't hold it, empty where it can; `context_tokens` where they are known.
-    """
+    """A model source, and why it was taken. `unfit`: why this machine can't hold it, empty where it can."""
 
     source: str
     why: str
@@ -58,7 +51,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class _CpuModel:
-    """A model of the chain on a CPU. `memory_gib`: the smallest machine that holds it beside the tiers before it."""
+    """A model of the chain on a CPU. `memory_gib`: the smallest machine that holds it next to the tiers before it."""
 
     source: str
     name: str
@@ -71,7 +64,7 @@ class _CpuModel:
 _GIB = 1 << 30
 _CPU: dict[str, _CpuModel] = {
     "fast": _CpuModel(DEFAULT_SOURCE, "SmolLM2-135M", "load", 538, 0, 8_192),
-    "standard": _CpuModel(CODER_SMALL, "Qwen2.5-Coder 0.5B", "behind", 2_521, 6, 32_768),
+    "standard": _CpuModel(CODER_SMALL, "Qwen2.5-Coder 0.5B", "background", 2_521, 6, 32_768),
     "longctx": _CpuModel(CODER_LARGE, "Qwen2.5-Coder 1.5B", "pull", 7_110, 14, 32_768),
 }
 
@@ -85,10 +78,10 @@ def choose_here(role: str, model: str) -> Choice:
 
 
 def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: int | None = None) -> Choice:
-    """Choose the model for `role`. `system` is `sys.platform`, `machine` is `platform.machine()`; `gpu_bytes`: what
-    models may use of an NVIDIA GPU's memory, where that computes.
+    """Choose the model for `role`; any that isn't one of `ROLES` is treated as `fast`.
 
-    A tier may have a name that isn't one of `ROLES`: it is treated as `fast`.
+    `system` is `sys.platform`, `machine` is `platform.machine()`; `gpu_bytes`: what models may use of an NVIDIA GPU's
+    memory, where that computes.
     """
     role = role if role in ROLES else "fast"
     if system == "darwin" and machine == "arm64":
@@ -100,9 +93,8 @@ def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: i
 
 def weight_bytes_of(source: str) -> int | None:
     """Estimate how many bytes of weights a source of this catalogue has; None for any other."""
-    known = {model.source: model.weight_mb for model in MODELS}
-    known |= {model.source: model.weight_mb for model in _CPU.values()}
-    return known[source] * 1_000_000 if source in known else None
+    models: tuple[MacModel | _CpuModel, ...] = (*MODELS, *_CPU.values())
+    return next((model.weight_mb * 1_000_000 for model in models if model.source == source), None)
 
 
 def mac_model_of(source: str) -> MacModel | None:
@@ -111,14 +103,13 @@ def mac_model_of(source: str) -> MacModel | None:
 
 
 def _find_equal_mac(gpu_bytes: int) -> int:
-    """Find the memory of the largest Mac whose working set is no larger than what models may use of a GPU's."""
+    """Find the memory of the largest Mac whose working set fits into a GPU's usable memory."""
     sizes = (gib * _GIB for gib in range(2 * gpu_bytes // _GIB + 1))
     return max(size for size in sizes if estimate_working_set(size) <= gpu_bytes)
 
 
 def _choose_for_gpu(role: Role, memory_bytes: int, where: str) -> Choice:
-    """Choose from the largest row that the machine reaches; where that has no model for the role, say what would be
-    taken on the smallest machine that has the memory."""
+    """Choose from the largest row that the machine reaches; say why where that has no model for the role."""
     column, sizes = ROLES.index(role), [*reversed(ROWS)]
     reached = [models[column] for floor_gib, models in sizes if memory_bytes >= floor_gib * _GIB]
     floor_gib, model = next((floor, one) for floor, models in sizes if (one := models[column]))

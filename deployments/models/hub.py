@@ -1,16 +1,28 @@
 """Models of the Hugging Face hub: listed by its own client, and kept in its own cache.
 
-A hub that doesn't answer is no reason to refuse a model that was fetched before: the download then
-looks in the cache alone. The large files are fetched by ranges (`hub_files.py`), so that what has arrived is kept.
+Where the hub doesn't answer, a model that was fetched before still serves: the cache alone is searched.
+
+The hub's client throws away what it has of a file when it is interrupted (from version 1.10 on), and a model is often
+one file of gigabytes. So the files with a sha256 are fetched here, by plain ranges, to where the client looks for them;
+the client then fetches the small ones and links all.
+
+    <hub cache>/models--ORG--NAME/blobs/SHA256.mlx-stack-serve.incomplete    what has arrived
+    <hub cache>/models--ORG--NAME/blobs/SHA256                               complete, and its sha256 checked
+
+Invariants: a file gets its final name only when its sha256 fits; bytes that have arrived are only deleted when the
+whole of them is wrong. One process at a time fetches a file, under a lock.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -20,34 +32,31 @@ from deployments.models import cache_folder as store
 from deployments.models import downloads
 from deployments.models.cache_folder import Say
 from deployments.models.downloads import watch
-from deployments.models.hub_files import BrokenOff, HubFile, count_arrived, fetch_files
+from deployments.models.provenance import file_sha256
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable
 
-__all__ = ["fetch_file", "fetch_snapshot", "find_complete", "find_progress", "find_snapshot"]
-
-# What mlx-lm itself fetches of a repository: weights and what describes them, not every format that
-# one offers.
-_HF_FILES = [
-    "*.json",
-    "model*.safetensors",
-    "*.py",
-    "tokenizer.model",
-    "*.tiktoken",
-    "*.txt",
-    "*.jsonl",
-    "*.jinja",
+__all__ = [
+    "BrokenOff",
+    "HubFile",
+    "count_arrived",
+    "fetch_file",
+    "fetch_files",
+    "fetch_snapshot",
+    "find_complete",
+    "find_progress",
 ]
+
+# What mlx-lm itself fetches of a repository: weights and what describes them, not every format.
+_HF_FILES = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "*.tiktoken", "*.txt", "*.jsonl", "*.jinja"]
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HF_ANSWER_S = 10.0  # for the hub's first answer; then its client's own timeouts per read apply
 
 
 def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
-    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be. Other processes can read
-    how far it is (`find_progress`). Of a commit that was fetched to its end the hub isn't asked again: a tier that
-    wakes waits for no network. `progress`: with a bar, on a terminal.
+    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be.
 
-    Raises:
-        ModelUnavailable: it can't be had.
+    Other processes can read how far it is (`find_progress`). The hub isn't asked again about a commit that is complete,
+    so a tier that wakes waits for no network. `progress`: with a bar, on a terminal. Raises ModelUnavailable.
     """
     name = _name_fetch(source)
     done = cache_dir / "models" / f".{name}.complete"
@@ -69,11 +78,7 @@ def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say:
 
 
 def fetch_file(source: ModelSource, *, progress: bool, say: Say) -> Path:
-    """Return one file of a repository, in the hub's cache, downloaded if need be.
-
-    Raises:
-        ModelUnavailable: it can't be had.
-    """
+    """Return one file of a repository, in the hub's cache, downloaded if need be. Raises ModelUnavailable."""
     silence = _fetch_large(source, progress=progress, say=say)
     client = _import_client()
     try:
@@ -86,21 +91,23 @@ def fetch_file(source: ModelSource, *, progress: bool, say: Say) -> Path:
 
 
 def find_progress(source: ModelSource, cache_dir: Path) -> downloads.Progress | None:
-    """Find how far some process of this machine is with a snapshot; None where none fetches it and none has failed."""
+    """Find how far a process of this machine is with a snapshot; None where none runs and none has failed."""
     return downloads.read_progress(cache_dir, _name_fetch(source))
 
 
 def find_complete(source: ModelSource) -> Path | None:
     """Find the folder of a snapshot that has all its weights. Reads three small files, and asks no hub."""
-    repository = _locate_repository(source)
     try:
+        repository = _locate_repository(source)
         commit = source.revision or ""
         if not _COMMIT.fullmatch(commit):
             commit = (repository / "refs" / commit).read_text(encoding="ascii").strip()
         folder = repository / "snapshots" / commit
-        return folder if (folder / "config.json").is_file() and _has_weights(folder) else None
-    except (OSError, ValueError):
-        return None
+        if (folder / "config.json").is_file() and _has_weights(folder):
+            return folder
+    except (ImportError, OSError, ValueError, KeyError, AttributeError):  # no client, no such file, or no index
+        pass
+    return None
 
 
 def _has_weights(folder: Path) -> bool:
@@ -151,22 +158,13 @@ def _check_disk(source: ModelSource, folder: Path, needed_bytes: int) -> None:
 
 
 def _list_large(source: ModelSource, info: Any) -> Iterator[HubFile]:
-    """List the files of the source with a sha256 that the hub names; the client's own fetch has the others."""
+    """List the files of the source with a sha256; the client's own fetch has the others."""
     client = _import_client()
     for one in info.siblings or ():
         fits = any(fnmatch.fnmatchcase(one.rfilename, pattern) for pattern in _HF_FILES)
         if one.lfs is not None and (one.rfilename == source.file if source.file else fits):
             url = client.hf_hub_url(source.name, one.rfilename, revision=info.sha)
             yield HubFile(url=url, sha256=one.lfs.sha256, size_bytes=one.lfs.size)
-
-
-def find_snapshot(source: ModelSource) -> Path:
-    """Return the folder of a repository's snapshot in the hub's cache. Asks nobody.
-
-    Raises:
-        ModelUnavailable: it isn't there.
-    """
-    return _load_snapshot(source, FileNotFoundError(source.name))
 
 
 def _import_client() -> ModuleType:
@@ -178,15 +176,11 @@ def _import_client() -> ModuleType:
 
 
 def _load_snapshot(source: ModelSource, silence: Exception | None) -> Path:
-    """Let the hub's client find or fetch a snapshot. `silence`: why the hub isn't asked; what was
-    fetched before still serves."""
+    """Let the hub's client find or fetch a snapshot. `silence`: why the hub isn't asked."""
     client = _import_client()
     try:
         folder = client.snapshot_download(
-            source.name,
-            revision=source.revision,
-            allow_patterns=_HF_FILES,
-            local_files_only=silence is not None,
+            source.name, revision=source.revision, allow_patterns=_HF_FILES, local_files_only=silence is not None
         )
     except Exception as error:
         raise ModelUnavailable(_explain_unreachable(source, silence or error), again=True) from error
@@ -194,11 +188,10 @@ def _load_snapshot(source: ModelSource, silence: Exception | None) -> Path:
 
 
 def _ask_hub(source: ModelSource) -> Any:
-    """Ask the hub what the repository has: its answer, or the error where it doesn't answer. What it answers may be a
-    refusal.
+    """Ask the hub what the repository has: its answer, or the error where it doesn't answer.
 
-    Done before the download, since the download's own first request waits without end for a silent
-    hub.
+    Done before the download, whose own first request waits without end for a silent hub. Raises ModelUnavailable where
+    the hub refuses.
     """
     client = _import_client()
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
@@ -224,3 +217,83 @@ def _explain_unreachable(source: ModelSource, error: Exception) -> str:
         f"connect and run `hf download {source.name}{file} --revision {source.revision}`, or configure "
         f"`model: path:DIR` or `model: {DEFAULT_SOURCE}`, which needs no hub"
     )
+
+
+_TRIES = 5
+_CONNECT_S, _READ_S = 10.0, 60.0
+_PART = ".mlx-stack-serve.incomplete"
+
+
+class BrokenOff(Exception):
+    """A file could not be fetched to its end. What has arrived stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubFile:
+    """A file with a pinned content. `url` is its address, by a commit."""
+
+    url: str
+    sha256: str
+    size_bytes: int
+
+
+def fetch_files(files: Iterable[HubFile], blobs: Path, headers: Mapping[str, str]) -> None:
+    """Fetch what isn't in `blobs` yet. `headers`: those of the hub's client, with its key.
+
+    Raises:
+        BrokenOff: a file could not be had, or its content isn't what the hub says.
+        OSError: it can't be written.
+    """
+    blobs.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        if not (blobs / file.sha256).exists():
+            _fetch_file(file, blobs, headers)
+
+
+def count_arrived(files: Iterable[HubFile], blobs: Path) -> int:
+    """Count the bytes of these files that are here."""
+    return sum(_count_bytes(blobs / file.sha256) or _count_bytes(_locate_part(file, blobs)) for file in files)
+
+
+def _fetch_file(file: HubFile, blobs: Path, headers: Mapping[str, str]) -> None:
+    part = _locate_part(file, blobs)
+    tries = 0
+    while (had := _count_bytes(part)) < file.size_bytes:
+        why = _fetch_rest(file, part, headers)
+        tries = tries + 1 if _count_bytes(part) <= had else 0
+        if tries == _TRIES:
+            raise BrokenOff(f"{file.url}: {why}; {had} of {file.size_bytes} bytes have arrived, and stay")
+    if had > file.size_bytes or file_sha256(part) != file.sha256:
+        part.unlink()
+        raise BrokenOff(f"{file.url}: its content isn't what the hub says, and was deleted")
+    part.rename(blobs / file.sha256)
+
+
+def _fetch_rest(file: HubFile, part: Path, headers: Mapping[str, str]) -> str:
+    """Append what comes; return why it ended."""
+    import httpx  # late: a Router that only looks what is here has no use for it
+
+    had = _count_bytes(part)
+    timeout = httpx.Timeout(_CONNECT_S, read=_READ_S)
+    ranged = {**headers, "Accept-Encoding": "identity"} | ({"Range": f"bytes={had}-"} if had else {})
+    try:
+        with httpx.stream("GET", file.url, headers=ranged, follow_redirects=True, timeout=timeout) as answer:
+            if answer.status_code not in (200, 206):
+                return f"the hub answers {answer.status_code}"
+            # A server that knows no ranges begins anew.
+            with part.open("ab" if answer.status_code == 206 else "wb") as out:
+                for chunk in answer.iter_raw():
+                    out.write(chunk)
+    except httpx.HTTPError as error:
+        return type(error).__name__
+    return "the connection ended early"
+
+
+def _locate_part(file: HubFile, blobs: Path) -> Path:
+    return blobs / f"{file.sha256}{_PART}"
+
+
+def _count_bytes(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return os.stat(path).st_size
+    return 0

@@ -1,18 +1,17 @@
 """How many bytes one replica of a tier takes, from what is known before it is loaded.
 
     weights        the model's files, where they are on disk; what the catalogue says of `auto` where they aren't
-    KV             KV_TOKENS tokens of cache: what all requests of a replica hold together in common use. A full context
-                   of a long-context model would be tens of GB and is hardly ever there. On a Mac, where the working
-                   set is shared out (`memory/room.py`), it is the context that an agent needs, and what attention's
-                   scores take with it.
+    KV             KV_TOKENS tokens of cache, what all requests of a replica hold together in common use: a full context
+                   of a long-context model would be tens of GB. On a GPU, whose working set is shared out
+                   (`memory/room.py`), the context that an agent needs, and attention's scores with it
     beside         intermediate values of the prefill, Python and its libraries
 
-What the tokens take is measured in a process of its own, which builds mlx-lm's model of the config.json without its
-weights (`tiers/mlx/cache_size.py`). The figure stays in the cache folder, since the process takes 2 to 3 s. Without
-mlx-lm, or for a model that it can't build, the figure is estimated from the fields that most configurations have.
+A process builds mlx-lm's model of the config.json without weights and measures the tokens (`tiers/mlx/cache_size.py`).
+That takes 2 to 3 s, so the figure stays in the cache folder. Where mlx-lm can't, it is estimated from the fields that
+most configurations have.
 
-It is a plan; `tiers.NAME.replica_bytes` replaces it. None is "not known": a model that isn't on
-disk and isn't in the catalogue. Nothing is reserved for it then, and the tier's own check before it loads remains.
+It is a plan; `tiers.NAME.replica_bytes` replaces it. None is "not known": a model that isn't on disk and isn't in the
+catalogue. Nothing is reserved for it then, and the tier's own check before it loads remains.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ _MEASURING_MAX_S = 60.0
 
 def plan_of(config: AppConfig) -> MemoryPlan | None:
     """Make the plan of an application; None where memory pressure is switched off."""
-    settings = settings_of(config.reliability.memory_pressure)
-    return None if settings is None else MemoryPlan(settings=settings, needs=tier_needs(config))
+    if (settings := settings_of(config.reliability.memory_pressure)) is None:
+        return None
+    return MemoryPlan(settings=settings, needs=tier_needs(config))
 
 
 def tier_needs(config: AppConfig) -> tuple[TierNeed, ...]:
-    """List the needs of all tiers. Tiers that come earlier in the chain grow first: they answer
-    most requests."""
+    """List the needs of all tiers. Earlier tiers of the chain grow first: they answer most requests."""
     chain = config.reliability.escalation.chain
     return tuple(
         TierNeed(
@@ -74,8 +73,8 @@ def tier_needs(config: AppConfig) -> tuple[TierNeed, ...]:
 
 
 def replica_bytes(name: str, tier: TierBase) -> int | None:
-    """Plan the bytes of one replica on this machine; None: not known. Fetches nothing, and reads small files only, but
-    for a model whose cache was never measured it runs a process of 2 to 3 s."""
+    """Plan the bytes of one replica on this machine; None: not known. Fetches nothing; a model whose cache was never
+    measured costs a process of 2 to 3 s."""
     if tier.replica_bytes is not None or not isinstance(tier, MlxTierConfig):
         return tier.replica_bytes or 0
     if tier.memory_bytes is not None and _computes_on_gpu():  # it is wired, so nothing else may have it
@@ -105,8 +104,7 @@ def _computes_on_gpu() -> bool:
 
 
 def kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
-    """Compute the bytes of KV_TOKENS tokens of cache, or of the whole context where that is
-    smaller; 0 for an unknown shape."""
+    """Compute the bytes of the usual tokens of cache, or of the whole context where that is smaller; 0: unknown."""
     try:
         config = json.loads((Path(artifact.path) / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -129,12 +127,16 @@ def _estimate_gpu_bytes(source: str, context_tokens: int | None) -> int:
 
 def _count_scores_bytes(config: Mapping[str, Any], tokens: int) -> int:
     """Count what attention's scores of a step take on a GPU behind so many tokens."""
-    inner = config.get("text_config")
-    shape = inner if isinstance(inner, Mapping) else config
+    shape = _find_shape(config)
     heads = _read_count(shape, "num_attention_heads")
     size = _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // max(1, heads)
     fixed_bytes, token_bytes = estimate_scores_bytes(heads, size, _STEP_TOKENS, find_computing(), forced=True)
     return fixed_bytes + tokens * token_bytes
+
+
+def _find_shape(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    inner = config.get("text_config")
+    return inner if isinstance(inner, Mapping) else config
 
 
 def _count_kv_bytes(artifact: Artifact, config: Mapping[str, Any], tokens: int) -> int:
@@ -174,8 +176,7 @@ def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:
 
 def _estimate_bytes(config: Mapping[str, Any], tokens: int) -> int:
     """Estimate what so many tokens take, from the fields that most configurations have, without recurrent states."""
-    inner = config.get("text_config")
-    shape = inner if isinstance(inner, Mapping) else config
+    shape = _find_shape(config)
     heads = _read_count(shape, "num_attention_heads")
     if not heads:
         return 0
@@ -204,6 +205,6 @@ def _count_layers(shape: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _read_count(shape: Mapping[str, Any], name: str) -> int:
-    """Read a number of something; 0 for whatever is none."""
+    """Read a number of something; 0 where there is none."""
     value = shape.get(name)
     return value if type(value) is int and value > 0 else 0

@@ -1,9 +1,8 @@
 """In which precision a model's weights are held: as they are on disk; on a CPU, floats of 16 bits as such of 32.
 
-MLX computes the short ones on a processor one by one, without a matrix library: SmolLM2-135M reads 415 tokens of a
-prompt a second in float32, 18 in bfloat16 and 14 in float16, and a step takes 35, 130 and 342 ms (2026-11-25, 2 × AMD
-EPYC, Linux, two threads). So they take twice the memory of their files here, and so do keys and values. Quantized
-weights stay as they are, though they are as slow: they would take seven times as much.
+MLX computes 16-bit floats on a processor one by one, without a matrix library: 20 times slower at reading a prompt
+(docs/decisions/063-precision-on-a-cpu.md). So they take twice the memory of their files there, and so do keys and
+values. Quantized weights stay as they are: they would take seven times as much.
 """
 
 from __future__ import annotations
@@ -34,5 +33,5 @@ def find_held_dtype(config: Mapping[str, Any]) -> str | None:
 
 
 def grow_to_held(stored_bytes: int, config: Mapping[str, Any]) -> int:
-    """Tell how many bytes weights of so many on disk take in memory."""
+    """Return how many bytes weights of so many on disk take in memory."""
     return stored_bytes * (1 if find_held_dtype(config) == find_stored_dtype(config) else 2)

@@ -1,12 +1,10 @@
 """Whether the model that `auto` chose is on this machine, on its way, or missing, and what can be done.
 
-    here ◀── converted ── coming ◀── fetched behind the server, or by `pull` ── missing
+    here ◀── converted ── coming ◀── fetched in the background, or by `pull` ── missing
 
-Asked by the Router for tiers that sleep (nothing may be loaded to answer a question), and by the tier itself before it
-loads. Only models that nobody's tier fetches by itself (`Choice.fetch`) can be missing; whatever a person names in the
-configuration is fetched when it is loaded, as ever.
-
-What must never happen: that a question fetches something, or waits for somebody who does.
+The Router asks for tiers that sleep, and a tier before it loads. Only models that no tier fetches by itself
+(`Choice.fetch`) can be missing; a model that the configuration names is fetched when it is loaded. Invariant: a
+question fetches nothing, and waits for no fetch.
 """
 
 from __future__ import annotations
@@ -44,7 +42,8 @@ def look(role: str, choice: Choice, *, cache_dir: Path | None = None) -> Presenc
     if choice.fetch == "load":
         return Presence("here")
     source, cache_dir = parse_source(choice.source), cache_dir or store.default_cache_dir()
-    if _is_here(source, cache_dir):
+    final = conversion.locate_model(source, cache_dir) if source.is_gguf else hub.find_complete(source)
+    if final is not None and final.is_dir():
         return Presence("here")
     progress = (conversion if source.is_gguf else hub).find_progress(source, cache_dir)
     if progress is not None and progress.running:
@@ -54,12 +53,7 @@ def look(role: str, choice: Choice, *, cache_dir: Path | None = None) -> Presenc
 
 
 def await_model(
-    role: str,
-    choice: Choice,
-    say: Say,
-    *,
-    cache_dir: Path | None = None,
-    pause: Callable[[float], None] = time.sleep,
+    role: str, choice: Choice, say: Say, *, cache_dir: Path | None = None, pause: Callable[[float], None] = time.sleep
 ) -> None:
     """Wait while the model of the tier is on its way, and say how far it is.
 
@@ -73,15 +67,9 @@ def await_model(
         raise ModelUnavailable(found.words, again=not choice.unfit)
 
 
-def _is_here(source: ModelSource, cache_dir: Path) -> bool:
-    if source.is_gguf:
-        return conversion.locate_model(source, cache_dir).is_dir()
-    return hub.find_complete(source) is not None
-
-
 def _explain_missing(role: str, choice: Choice, source: ModelSource) -> str:
     size = format_size(source.size_bytes or weight_bytes_of(choice.source) or 0)
-    if choice.fetch == "behind":
+    if choice.fetch == "background":
         how = f"`mlx-stack-serve serve` fetches it once it can answer, or run `mlx-stack-serve pull {role}`"
         return f"not on this machine yet ({size}): {how}"
     return f"not on this machine: `mlx-stack-serve pull {role}` fetches it ({size})"

@@ -1,9 +1,8 @@
 """What exactly generates here: the digest of the weights, and the versions of the packages that compute with them.
 
 The digest of a model of one file is that file's sha256; of several, the sha256 of their `sha256sum` listing, sorted by
-name, so that a person can check it with two commands. The hub's cache names a file's blob after its sha256, so nothing
-of a hub model is read for it; other folders are read once, at about the speed of the disk, when the model is loaded
-from them anyway. A wheel's model is known by the GGUF file in it (`artifact.py`).
+name, so that a person can check it with two commands. The hub's cache names a file's blob after its sha256, so no hub
+model is read for it; other folders are read once, when the model is loaded anyway.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def weights_sha256(folder: Path) -> str:
-    """Compute the digest of all `*.safetensors` of a model folder. Raises OSError for what can't be
-    read."""
+    """Compute the digest of all `*.safetensors` of a model folder. Raises OSError for an unreadable file."""
     files = sorted(folder.glob("*.safetensors"))
     digests = [(_read_blob_sha256(file) or file_sha256(file), file.name) for file in files]
     if len(digests) == 1:

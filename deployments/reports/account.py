@@ -1,7 +1,7 @@
 """The end of a request: its report, its incidents, its numbers, its line in the log.
 
-Whatever way a request ended, `close` is called once, when nothing more will be sent. It waits for nothing and raises
-nothing into the request.
+However a request ended, `close` is called once, when nothing more will be sent. It waits for nothing and raises nothing
+into the request.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ __all__ = ["Account"]
 
 @dataclass(slots=True, kw_only=True)
 class Account:
-    """The account of one request while it runs. `advice`: the auxiliary judge's, where it was
-    asked. `traceparent`: the span of the client's that it belongs to, as W3C's header names it."""
+    """The account of one request while it runs. `advice`: the auxiliary judge's, where it was asked. `traceparent`: the
+    client's span that it belongs to, as W3C's header names it."""
 
     run: Run
     state: RequestState
@@ -43,8 +43,8 @@ class Account:
     _closed: bool = False
 
     def report(self, now_ns: int, prices: Mapping[str, Price]) -> dict[str, Any]:
-        """Return the whole report, JSON-ready, made once, when the outcome is known. No prompt, no
-        answer, no secret."""
+        """Return the whole report, JSON-ready, made once, when the outcome is known. No prompt, no answer, no
+        secret."""
         if self._report is None:
             self._report = report_of(
                 self.run,

@@ -1,22 +1,17 @@
-"""Incidents: what went wrong, or was repaired, in a request, as bounded records that can be kept
-and searched.
+"""Incidents: what went wrong, or was repaired, in a request, as bounded records that can be kept and searched.
 
     Run (when the request is over)  --incidents_of-->  records  -->  journal, GET /v1/reliability/incidents
 
-One request gives, for each attempt in order: what was wrong with it (one record: a `loop`, a `flaw`, a `fault`, or a
-`budget` event), a count of its tokens that can't be (`usage`), its `repair`s (one for each kind), and the `escalation`
-where another tier came next; then a loop that no attempt was refused for, and the warnings of the budget. The form of a
+One request gives, for each attempt in order: its failure (one record: a `loop`, a `flaw`, a `fault`, or a `budget`
+event), a count of its tokens that can't be (`usage`), its `repair`s (one for each kind), and the `escalation` where
+another tier came next; then a loop that no attempt was refused for, and the warnings of the budget. The form of a
 record stands in `deployments/state/incident_record.py`.
 
 `tier`, `model`, tokens and times are those of the attempt that `attempt` counts (from 0, its place in the report's
-`attempts`); `generation` is what the client asked for. `at` is the moment at which the record was made.
+`attempts`); `generation` is what the client asked for. `at` is when the record was made. A record costs 40 µs.
 
-What must never happen: a word of the conversation in a record without `keep_text`
-(`deployments.evidence` says what may be shown), a record or a number of records without a bound, an
-exception: half an incident is better than none.
-
-It costs 40 µs of CPU a record, and 4 µs for a request without any (2026-11-22, 2 vCPU AMD EPYC Linux: `incidents_of`
-200 times on a request of 5,000 characters whose tier sent two invalid calls).
+Invariants: without `keep_text` a record has no word of the conversation (`deployments/state/incident_evidence.py`);
+records and their number are bounded; nothing is raised, since half an incident is better than none.
 """
 
 from __future__ import annotations
@@ -26,40 +21,39 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.evidence import Shown, cut, fit_evidence
 from deployments.request.run_record import Run
+from deployments.state.incident_evidence import Shown, cut, fit_evidence
 from deployments.state.incident_record import IncidentKind, record, shorten
 from reliability.answer.judgement import Judged
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
 from reliability.loops.content import text_of
 from reliability.loops.nudge import nudge
+from reliability.tool_calls import Violation
 from reliability.types import Attempt, ChatRequest, Fault, Flaw, Reason, TierStatus
 
 __all__ = ["RECORDS_MAX", "incidents_of"]
 
 RECORDS_MAX = 48
 VIOLATIONS_MAX = 6
-PATHS_MAX = 6
-DETAIL_BYTES_MAX = 512
-MESSAGE_BYTES_MAX = 200
-MODEL_BYTES_MAX = 200
-VERSIONS_MAX = 3
-VERSION_BYTES_MAX = 32
+_PATHS_MAX = 6
+_DETAIL_BYTES_MAX = 512
+_MESSAGE_BYTES_MAX = 200
+_MODEL_BYTES_MAX = 200
+_VERSIONS_MAX = 3
+_VERSION_BYTES_MAX = 32
 NS_PER_MS = 1_000_000
-WARNINGS_MAX = 3  # one for each window
-TOOL_CHOICES = ("none", "auto", "required", "function", "allowed_tools")
+_WARNINGS_MAX = 3  # one for each window
+_TOOL_CHOICES = ("none", "auto", "required", "function", "allowed_tools")
 
 
 def incidents_of(
     run: Run, *, at_s: float, key: str, statuses: Mapping[str, TierStatus], keep_text: bool
 ) -> list[dict[str, Any]]:
-    """Write the records of one finished request, at most `RECORDS_MAX` of `RECORD_BYTES_MAX` bytes
-    of JSON each.
+    """Write the records of one finished request, at most `RECORDS_MAX` of `RECORD_BYTES_MAX` bytes of JSON each.
 
-    Where there are more, the first ones and the last one are kept, and the last one's evidence says
-    how many were left out. `statuses`: what the tiers report, by name, as far as it is known.
-    `key`: the name of the API key.
+    Where there are more, the first ones and the last one are kept, and the last one's evidence says how many were left
+    out. `statuses`: of the tiers, by name, as far as they are known. `key`: the name of the API key.
     """
     writer = _Writer(run, at_s, key, statuses, Shown(run.expected.toolbox, keep_text))
     found = list(writer.write_all())
@@ -91,8 +85,9 @@ class _Writer:
 
     def _record(self, kind: IncidentKind, reason: str, number: int | None, **evidence: Any) -> dict[str, Any]:
         run = self.run
-        attempt = run.attempts[number] if number is not None else None
-        tier = attempt.tier if attempt else run.tier
+        tier, measured = run.tier, {}
+        if number is not None:
+            tier, measured = run.attempts[number].tier, _measure(run.attempts[number])
         return record(
             kind,
             at_s=self.at_s,
@@ -105,7 +100,7 @@ class _Writer:
             attempt=number,
             model=_describe_model(self.statuses.get(tier or "")),
             generation=_describe_generation(run.request),
-            **(_measure(attempt) if attempt else {}),
+            **measured,
         )
 
     def _find_judged(self, number: int) -> Judged | None:
@@ -127,17 +122,15 @@ class _Writer:
             yield self._record(kind, attempt.flaw.value, number, **evidence)
 
     def _describe_seam(self, number: int) -> dict[str, Any]:
-        """Say who went on with the text of this attempt, and where."""
+        """Describe which tier continued the text of this attempt, and where."""
         after = next(iter(self.run.attempts[number + 1 :]), None)
         return {} if after is None or after.seam is None else {"continued_by": after.tier, "at_char": after.seam}
 
     def _write_usage(self, number: int, attempt: Attempt) -> Iterator[dict[str, Any]]:
         usage = attempt.reported
         if usage is not None:
-            tokens = {
-                "reported_prompt_tokens": usage.prompt_tokens,
-                "reported_completion_tokens": usage.completion_tokens,
-            }
+            prompt, completion = usage.prompt_tokens, usage.completion_tokens
+            tokens = {"reported_prompt_tokens": prompt, "reported_completion_tokens": completion}
             yield self._record(IncidentKind.USAGE, "not_believed", number, **tokens)
 
     def _write_repairs(self, number: int) -> Iterator[dict[str, Any]]:
@@ -146,7 +139,7 @@ class _Writer:
             return
         delivered = self.run.finish is not None and self.run.judged is judged
         for kind, count in Counter(repair.kind for repair in judged.repairs).items():
-            paths = [self.shown.path(repair.path) for repair in judged.repairs if repair.kind is kind][:PATHS_MAX]
+            paths = [self.shown.path(repair.path) for repair in judged.repairs if repair.kind is kind][:_PATHS_MAX]
             yield self._record(IncidentKind.REPAIR, kind.value, number, count=count, delivered=delivered, paths=paths)
 
     def _write_escalation(self, number: int) -> Iterator[dict[str, Any]]:
@@ -159,8 +152,7 @@ class _Writer:
         yield self._record(IncidentKind.ESCALATION, reason_of(before).value, number, to=after.tier, how=how, after=met)
 
     def _find_loop(self, number: int) -> Loop | None:
-        """Find the loop that this attempt was refused for. The one that was seen while it decoded
-        stands in the run."""
+        """Find the loop that this attempt was refused for; one that was seen while it decoded stands in the run."""
         judged = self._find_judged(number)
         if judged is not None and judged.loop is not None:
             return judged.loop
@@ -168,8 +160,7 @@ class _Writer:
         return self.run.loop if cycles[-1:] == [number] else None
 
     def _write_loop_without_a_flaw(self) -> Iterator[dict[str, Any]]:
-        """Write the loop of an answer that was stopped or shortened and still good, or that was
-        refused for something else."""
+        """Write the loop of an answer that was stopped or shortened and still good, or refused for something else."""
         attempts = self.run.attempts
         written = [self._find_loop(i) for i, attempt in enumerate(attempts) if _repeats(attempt)]
         last = next((i for i in reversed(range(len(attempts))) if attempts[i].ran), None)
@@ -183,7 +174,7 @@ class _Writer:
 
     def _write_warnings(self) -> Iterator[dict[str, Any]]:
         if self.run.warnings:
-            spent = [f"{load.window.value} {load.percent}%" for load in self.run.warnings[:WARNINGS_MAX]]
+            spent = [f"{load.window.value} {load.percent}%" for load in self.run.warnings[:_WARNINGS_MAX]]
             yield self._record(IncidentKind.BUDGET, "warning", None, spent=spent)
 
     def _describe_loop(self, loop: Loop | None) -> dict[str, Any]:
@@ -198,35 +189,33 @@ class _Writer:
             "strike": loop.strike,
             "digest": loop.key,
             "tools": tools,
-            "quote": self.shown.text(loop.evidence, DETAIL_BYTES_MAX),
+            "quote": self.shown.text(loop.evidence, _DETAIL_BYTES_MAX),
             "nudge": self.shown.text(nudge(loop)) if loop.repetitions else None,
         }
 
     def _describe_judgement(self, judged: Judged | None) -> dict[str, Any]:
         if judged is None:
             return {}
-        violations = [
-            {
-                "kind": violation.kind.value,
-                "path": self.shown.path(violation.path),
-                "tool": self.shown.tool(violation.tool),
-            }
-            | ({"message": self.shown.text(violation.message, MESSAGE_BYTES_MAX)} if self.shown.keep_text else {})
-            for violation in judged.violations[:VIOLATIONS_MAX]
-        ]
         return {
-            "violations": violations or None,
+            "violations": [self._describe_violation(one) for one in judged.violations[:VIOLATIONS_MAX]] or None,
             "violations_count": len(judged.violations) or None,
             "dropped_calls": judged.dropped_calls or None,
             "finish": judged.finish.reason.value,
             "answer_chars": len(judged.written),
         }
 
+    def _describe_violation(self, violation: Violation) -> dict[str, Any]:
+        path, tool = self.shown.path(violation.path), self.shown.tool(violation.tool)
+        described: dict[str, Any] = {"kind": violation.kind.value, "path": path, "tool": tool}
+        if self.shown.keep_text:
+            described["message"] = self.shown.text(violation.message, _MESSAGE_BYTES_MAX)
+        return described
+
     def _show_texts(self, attempt: Attempt, judged: Judged | None) -> dict[str, Any]:
         """Return the texts, where they may be shown."""
         return {
-            "detail": self.shown.text(attempt.detail, DETAIL_BYTES_MAX),
-            "param": self.shown.text(attempt.param or "", MESSAGE_BYTES_MAX),
+            "detail": self.shown.text(attempt.detail, _DETAIL_BYTES_MAX),
+            "param": self.shown.text(attempt.param or "", _MESSAGE_BYTES_MAX),
             "answer": self.shown.text(judged.written) if judged is not None else None,
             "prompt": self.shown.text(_find_last_user_text(self.run.request)),
         }
@@ -247,13 +236,13 @@ def _describe_fault(attempt: Attempt) -> dict[str, Any]:
 
 
 def _measure(attempt: Attempt) -> dict[str, Any]:
-    usage = attempt.usage
-    return {
-        "prompt_tokens": usage.prompt_tokens if usage else None,
-        "completion_tokens": usage.completion_tokens if usage else None,
-        "ttft_ms": None if attempt.ttft_ns is None else attempt.ttft_ns // NS_PER_MS,
-        "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,
-    }
+    measured = {"elapsed_ms": attempt.elapsed_ns // NS_PER_MS}
+    if attempt.ttft_ns is not None:
+        measured["ttft_ms"] = attempt.ttft_ns // NS_PER_MS
+    if attempt.usage is not None:
+        measured["prompt_tokens"] = attempt.usage.prompt_tokens
+        measured["completion_tokens"] = attempt.usage.completion_tokens
+    return measured
 
 
 def _describe_model(status: TierStatus | None) -> dict[str, Any] | None:
@@ -261,9 +250,9 @@ def _describe_model(status: TierStatus | None) -> dict[str, Any] | None:
     if status is None:
         return None
     names = ("model", "source", "revision", "sha256", "quantization", "adapter")
-    words: dict[str, Any] = {name: shorten(getattr(status, name), MODEL_BYTES_MAX) for name in names}
-    packages = list(status.versions.items())[:VERSIONS_MAX]
-    versions = {cut(name, VERSION_BYTES_MAX): cut(version, VERSION_BYTES_MAX) for name, version in packages}
+    words: dict[str, Any] = {name: shorten(getattr(status, name), _MODEL_BYTES_MAX) for name in names}
+    packages = list(status.versions.items())[:_VERSIONS_MAX]
+    versions = {cut(name, _VERSION_BYTES_MAX): cut(version, _VERSION_BYTES_MAX) for name, version in packages}
     return words | {"context_tokens": status.context_tokens, "versions": versions or None}
 
 
@@ -282,7 +271,7 @@ def _describe_generation(request: ChatRequest) -> dict[str, Any]:
 
 def _name_tool_choice(choice: object) -> str | None:
     kind = choice.get("type") if isinstance(choice, Mapping) else choice
-    return None if kind is None else next((known for known in TOOL_CHOICES if known == kind), "other")
+    return None if kind is None else next((known for known in _TOOL_CHOICES if known == kind), "other")
 
 
 def _find_last_user_text(request: ChatRequest) -> str:

@@ -1,10 +1,9 @@
 """What becomes of memory, as incidents: a machine's level has changed, a replica that holds memory has come or gone.
 
-Each Router sees all machines, so each notes all of it. The id that stands in place of a request's names what happened,
-and the journal keeps a record of one id once: a transition has an id of its own, a replica begins once and ends once.
-
-A replica is gone when nobody has reported it for `GONE_S`: a memory monitor that was started again knows of no leases
-until their holders renew them.
+Each Router sees all machines, so each notes all of it. The id in place of a request's names what happened, and the
+journal keeps one record of an id: a transition has an id of its own, a replica begins once and ends once. A replica is
+gone when no monitor has reported it for `GONE_S`: a monitor that was restarted knows of no leases until their holders
+renew them.
 """
 
 from __future__ import annotations
@@ -14,21 +13,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from deployments.memory.node_report import Transition
+from deployments.memory.plan import Transition
 from deployments.memory.view import MemoryView
 from deployments.state.incident_record import IncidentKind, record
 
 __all__ = ["ReplicaNotes", "note_memory"]
 
-NOTE_EVERY_S = 1.0
+_NOTE_EVERY_S = 1.0
 GONE_S = 20.0
 
 Holder = Mapping[str, Any]  # as `MemoryView.list_holders` has it
 
 
 async def note_memory(view: MemoryView | None, note: Callable[[Mapping[str, Any]], None]) -> None:
-    """Note every change of a machine's level, with a snapshot of who held what, and every replica that has come or
-    gone, as long as it runs."""
+    """Note every change of a machine's level, with who held what, and every replica that comes or goes."""
     replicas = ReplicaNotes()
     while view is not None:
         view.level()  # starts to poll
@@ -36,7 +34,7 @@ async def note_memory(view: MemoryView | None, note: Callable[[Mapping[str, Any]
             note(_write_transition(transition, time.time()))
         for change in replicas.look(view.list_holders(), time.time()):
             note(change)
-        await asyncio.sleep(NOTE_EVERY_S)
+        await asyncio.sleep(_NOTE_EVERY_S)
 
 
 class ReplicaNotes:

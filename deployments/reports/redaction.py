@@ -1,8 +1,8 @@
 """Secrets never leave in a message: not even when an upstream sends them back to us in its own error.
 
-`Redactor` knows the secrets of one tier exactly and the common forms of keys roughly (an upstream may echo
-another key than ours, or half of it behind asterisks). It works on whole texts, before they are cut to a
-length: a cut through a key would leave a piece that no longer looks like one.
+`Redactor` knows the secrets of one tier exactly and the common forms of keys roughly (an upstream may echo another key,
+or half of it behind asterisks). It works on whole texts, before they are cut to a length: a cut through a key would
+leave a piece that no longer looks like one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ _SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 def secret_headers(headers: Mapping[str, str]) -> list[str]:
-    """Return the values of headers whose names suggest credentials, each also without its scheme
-    (`Bearer`)."""
+    """Return the values of headers whose names suggest credentials, each also without its scheme (`Bearer`)."""
     values = [value for name, value in headers.items() if _SECRET_NAME.search(name)]
     return values + [value.rpartition(" ")[2] for value in values]
 

@@ -1,12 +1,14 @@
-"""What a request's journey looks like to the client: headers before the body, the same facts after it.
+"""What a request's journey looks like to others: headers before the body, the report after it, and how it stands now.
 
 The headers go out before the outcome of a stream is known, so the last chunk of a stream carries the whole report as
-the extension field `mlx_stack`, and `GET /v1/reliability/requests/{id}` serves it later.
+the extension field `mlx_stack`, and `GET /v1/reliability/requests/{id}` serves it later. `describe_running` is for a
+page that is looked at: the request itself does nothing for it. None of them has a word of the conversation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
@@ -20,26 +22,28 @@ from reliability.memory.pressure import Level
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import Attempt, Flaw, Reason, Usage
 
-__all__ = ["report_headers", "report_of", "session_header", "usage_json"]
+__all__ = ["describe_running", "report_headers", "report_of", "session_header", "usage_json"]
 
-NS_PER_MS = 1_000_000
-UNCHECKED_MAX = 8
+NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
+BYTES_A_TOKEN = 4
+_UNCHECKED_MAX = 8
 NOTE_CHARS_MAX = 300
 # The header names the threshold that is passed; how full each window is stands in the report.
-WARN_PERCENT = BudgetConfig().warn_percent
+_WARN_PERCENT = BudgetConfig().warn_percent
 # A conversation that begins has nothing to lose: no note.
 ANEW = (PrefixChange.NEW_CONVERSATION,)
-SEAM_WORDS = "went on with the text that stood before the client, at character"
-LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
+_SEAM_WORDS = "went on with the text that stood before the client, at character"
+_LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 
 def report_headers(run: Run) -> dict[str, str]:
-    """Build the `X-MLX-Stack-*` headers as far as the request has come. `Retries` counts every call
-    beyond the first."""
-    retries = _count_retries(run)
+    """Build the `X-MLX-Stack-*` headers as far as the request has come. `Retries` counts every call beyond the
+    first."""
+    ran, running = sum(1 for a in run.attempts if a.ran), _is_running(run)
     headers = session_header(run) | {
-        "X-MLX-Stack-Retries": str(retries),
-        "X-MLX-Stack-Attempts": str(_count_attempts(run)),
+        # A running attempt isn't in the record yet, so those before it are extra calls.
+        "X-MLX-Stack-Retries": str(ran if running else run.retries),
+        "X-MLX-Stack-Attempts": str(ran + running),
     }
     if run.tier is not None:
         headers["X-MLX-Stack-Tier"] = run.tier
@@ -47,44 +51,42 @@ def report_headers(run: Run) -> dict[str, str]:
         tier, reason = run.escalation
         headers["X-MLX-Stack-Escalated-From"] = tier
         headers["X-MLX-Stack-Escalation-Reason"] = reason.value
-    if run.loop is not None and (mark := loop_mark(run)) != "detected":
+    if run.loop is not None and (mark := _loop_mark(run)) != "detected":
         headers["X-MLX-Stack-Loop"] = mark
-    repaired = repairs_of(run)
+    repaired = _repairs_of(run)
     if repaired:
         headers["X-MLX-Stack-Repaired"] = ", ".join(repaired)
-    return headers | _build_pressure_headers(run)
-
-
-def _build_pressure_headers(run: Run) -> dict[str, str]:
-    """Build the headers of what is running short: the budget, the memory."""
-    headers: dict[str, str] = {}
     if run.warnings:
-        headers["X-MLX-Stack-Budget-Warning"] = f"{WARN_PERCENT}%"
-    if run.level in LEVEL_WORDS:
-        headers["X-MLX-Stack-Memory-Pressure"] = LEVEL_WORDS[run.level]
+        headers["X-MLX-Stack-Budget-Warning"] = f"{_WARN_PERCENT}%"
+    if run.level in _LEVEL_WORDS:
+        headers["X-MLX-Stack-Memory-Pressure"] = _LEVEL_WORDS[run.level]
     return headers
 
 
-def loop_mark(run: Run) -> str:
-    """Say what was done about a loop: `broken` where the circuit broke, or an answer that repeated
-    itself was stopped; `nudged` where the model was shown a nudge; `detected` where it was too late
-    for either, since the text had left."""
+def _loop_mark(run: Run) -> str:
+    """Return what was done about a loop: `broken`, `nudged` or `detected`.
+
+    `broken`: the circuit broke, or an answer that repeated itself was stopped. `nudged`: the model was shown a nudge.
+    `detected`: it was too late for either, since the text had left.
+    """
     if any(reason_of(a) is Reason.LOOP_DETECTED and a.flaw is not Flaw.LOOP for a in run.attempts):
         return "broken"
-    if run.finish is None and run.refusal is None:
+    if _is_running(run):
         return "nudged"  # by the attempt that is running
     first = next((i for i, a in enumerate(run.attempts) if a.flaw is Flaw.LOOP), len(run.attempts))
-    return "nudged" if any(a.ran for a in run.attempts[first + 1 :]) else "detected"
+    if any(a.ran for a in run.attempts[first + 1 :]):
+        return "nudged"
+    return "detected"
 
 
-def repairs_of(run: Run) -> list[str]:
-    """List the kinds of repairs on the calls that were delivered, each once."""
+def _repairs_of(run: Run) -> list[str]:
+    """List the kinds of repairs on the delivered calls, each once."""
     delivered = run.judged if run.finish is not None else None
     return sorted({repair.kind.value for repair in delivered.repairs}) if delivered else []
 
 
-def is_continued(run: Run) -> bool:
-    """Tell whether the answer's text is of more than one attempt."""
+def _is_continued(run: Run) -> bool:
+    """Return whether the text of the answer comes from more than one attempt."""
     return any(attempt.seam is not None and attempt.text_out for attempt in run.attempts)
 
 
@@ -93,18 +95,8 @@ def session_header(run: Run) -> dict[str, str]:
     return {"X-MLX-Stack-Session": run.request.session_id}
 
 
-def _count_retries(run: Run) -> int:
-    """Count the retries so far: while an attempt runs it isn't in the record yet, so the ones
-    before it are all extra calls."""
-    if run.finish is None and run.refusal is None:
-        return sum(1 for a in run.attempts if a.ran)
-    return run.retries
-
-
-def _count_attempts(run: Run) -> int:
-    """Count the calls to tiers that really ran, the one that is running included."""
-    running = run.finish is None and run.refusal is None
-    return sum(1 for a in run.attempts if a.ran) + running
+def _is_running(run: Run) -> bool:
+    return run.finish is None and run.refusal is None
 
 
 def report_of(
@@ -115,12 +107,12 @@ def report_of(
     total_ns: int = 0,
     prices: Mapping[str, Price] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Build the whole report, JSON-ready. No prompt and no secret; a detail may quote some words of
-    a bad call, for the request's own client. `started_ns`: when its first byte came; `total_ns`: from there to its end.
+    """Build the whole report, JSON-ready. No prompt and no secret; a detail may quote some words of a bad call.
 
-    `overhead_ms` is what this server took beside its attempts on tiers: parsing, admission, waits between attempts.
+    `started_ns`: when its first byte came; `total_ns`: from there to its end. `overhead_ms` is what this server took
+    next to its attempts on tiers: parsing, admission, waits between attempts.
     """
-    escalation = run.escalation
+    left, reason = run.escalation or (None, None)
     attempts = [_describe_attempt(a, prices, started_ns) for a in run.attempts]
     judged = advice.run.attempts if advice and advice.run else []
     judge_attempts = [_describe_attempt(a, prices, started_ns) for a in judged]
@@ -132,12 +124,12 @@ def report_of(
         "key": run.key,
         "outcome": _name_outcome(run),
         "tier": run.tier,
-        "escalated_from": escalation[0] if escalation else None,
-        "escalation_reason": escalation[1].value if escalation else None,
+        "escalated_from": left,
+        "escalation_reason": _name_of(reason),
         "retries": run.retries,
-        "loop": loop_mark(run) if run.loop is not None else None,
-        "repairs": repairs_of(run),
-        "continued": is_continued(run),
+        "loop": _loop_mark(run) if run.loop is not None else None,
+        "repairs": _repairs_of(run),
+        "continued": _is_continued(run),
         "notes": _write_notes(run),
         "total_ms": round(total_ns / NS_PER_MS, 3),
         "overhead_ms": round(max(0, total_ns - model_ns) / NS_PER_MS, 3),
@@ -151,15 +143,14 @@ def report_of(
 
 
 def _write_notes(run: Run) -> list[str]:
-    """Write what had no effect, what was done less strictly than it was asked for, what of the
-    arguments was not checked, which tiers' counts were not believed, and what was computed anew."""
+    """Write what had no effect, was done less strictly, wasn't checked, wasn't believed, or was computed anew."""
     finish = [*run.finish.notes, *_list_unchecked(run)] if run.finish is not None else []
     return [
         *run.notes,
         *finish,
         *(_describe_usage(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage),
         *(_write_lost(a.tier, a.lost) for a in run.attempts if a.lost is not None and a.lost.changes != ANEW),
-        *(f"tier {a.tier}: {SEAM_WORDS} {figure(a.seam)}" for a in run.attempts if a.seam is not None and a.text_out),
+        *(f"tier {a.tier}: {_SEAM_WORDS} {figure(a.seam)}" for a in run.attempts if a.seam is not None and a.text_out),
     ]
 
 
@@ -169,8 +160,7 @@ def _write_lost(tier: str, lost: LostPrefix) -> str:
 
 
 def _list_unchecked(run: Run) -> list[str]:
-    """List what the schemas of the called tools, and of the text, demand and the server has not checked; and why the
-    text has another form than `response_format` asks for."""
+    """List what the schemas demand that was not checked, and why the text has another form than `response_format`."""
     called = {call.name for call in run.judged.calls} if run.judged is not None else set()
     found: list[str] = []
     for tool in run.expected.toolbox.tools:
@@ -182,7 +172,7 @@ def _list_unchecked(run: Run) -> list[str]:
         found += [f"not checked in response_format: {what}"[:NOTE_CHARS_MAX] for what in form.schema.unchecked]
     if run.judged is not None and run.judged.flaw is Flaw.FORM_INVALID:
         found.append(run.judged.detail[:NOTE_CHARS_MAX])
-    return found[:UNCHECKED_MAX]
+    return found[:_UNCHECKED_MAX]
 
 
 def _describe_usage(tier: str, reported: Usage, booked: Usage) -> str:
@@ -192,8 +182,7 @@ def _describe_usage(tier: str, reported: Usage, booked: Usage) -> str:
 
 
 def _describe_judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Describe why the auxiliary judge was asked, and by whom the advice came: None is the firm
-    note."""
+    """Describe why the auxiliary judge was asked, and who gave the advice: None is the firm note."""
     case = advice.case
     return {
         "trouble": case.trouble.value,
@@ -205,18 +194,24 @@ def _describe_judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str,
     }
 
 
+def _name_of(kind: Enum | None) -> Any:
+    return kind.value if kind is not None else None
+
+
 def _name_outcome(run: Run) -> str:
     if run.refusal is not None:
         return run.refusal.code.value
-    return "answered" if run.finish is not None else "client_left"
+    if run.finish is not None:
+        return "answered"
+    return "client_left"
 
 
 def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns: int) -> dict[str, Any]:
     return {
         "tier": attempt.tier,
         "ran": attempt.ran,
-        "fault": attempt.fault.value if attempt.fault else None,
-        "flaw": attempt.flaw.value if attempt.flaw else None,
+        "fault": _name_of(attempt.fault),
+        "flaw": _name_of(attempt.flaw),
         "detail": attempt.detail or None,
         "native_calls": attempt.native_calls,
         "seam": attempt.seam,
@@ -246,3 +241,37 @@ def usage_json(usage: Usage) -> dict[str, Any]:
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
+
+
+def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
+    """Describe one running request; `now_ns` is of its deadline's clock.
+
+    `writing`: the first token is there. `tokens`: the tier's count of its answer so far, or an estimate where it counts
+    at the end.
+    """
+    last = run.attempts[-1] if run.attempts else None
+    met = (last.fault or last.flaw) if last is not None else None
+    current = run.current
+    started_ns = run.deadline_ns - int(run.request.timeout_s * NS_PER_S)
+    elapsed_ns = max(0, now_ns - started_ns)
+    return {
+        "request_id": run.request.request_id,
+        "session": run.request.session_id,
+        "key": run.key,
+        "tier": run.tier,
+        "started_at": run.chain[0],
+        "at": now_s - elapsed_ns / NS_PER_S,
+        "elapsed_ms": elapsed_ns // NS_PER_MS,
+        "attempts": len(run.attempts),
+        "met": _name_of(met),
+        "writing": current is not None and current.ttft_ns is not None and current.end is None,
+        "tokens": _count_tokens(run),
+    }
+
+
+def _count_tokens(run: Run) -> int:
+    current = run.current
+    if current is None or current.ttft_ns is None:
+        return 0
+    counted = current.spending.counted
+    return counted.completion_tokens if counted is not None else current.spending.written_bytes // BYTES_A_TOKEN

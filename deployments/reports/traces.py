@@ -1,15 +1,21 @@
-"""Traces by OpenTelemetry: what a finished request's report says, as spans, to an OTLP collector. Off by default.
+"""Traces by OpenTelemetry: the spans of a finished request, from its report, to an OTLP collector. Off by default.
 
     close of a request ──put──▶ queue ──▶ a thread: spans ──▶ the SDK's batches ──▶ OTLP over HTTP
                                  bounded                       bounded, dropped where the collector is away
 
-The request's own way costs one `put` into a queue; spans are made on a thread of their own, by the SDK's tracer. Where
-they go, with which headers, and how many are kept, say the standard variables (`OTEL_EXPORTER_OTLP_*`,
-`OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER`, `OTEL_BSP_*`); a `traceparent` of the client's is gone on from.
+    chat                    the request, from its first byte to its end
+    ├─ chat MODEL           an attempt: one call to one tier
+    │  └─ check_tool_calls  its answer held against the request's tools: no time of its own is known, so it has none
+    └─ chat MODEL           the next one, or a call to the auxiliary judge
 
-The packages are an extra (`otel`) and imported only where traces are on.
+The request's own way costs one `put` into a queue. The standard variables (`OTEL_EXPORTER_OTLP_*`, `OTEL_SERVICE_NAME`,
+`OTEL_TRACES_SAMPLER`, `OTEL_BSP_*`) say where spans go, with which headers, and how many are kept; a `traceparent` of
+the client's is continued. Names are those of OpenTelemetry's conventions for generative AI where they have one
+(`gen_ai.*`, written out here, since they are not stable yet), else `mlx_stack.*`. The packages are an extra (`otel`)
+and imported only where traces are on.
 
-What must never happen: that a request, or the end of this process, waits for a collector.
+Invariants: no request, and no end of this process, waits for a collector. A span has no words of a prompt, of an answer
+or of a tool's arguments; of a session's name, which may be a person's, only the digest, as in the log.
 """
 
 from __future__ import annotations
@@ -19,13 +25,12 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from deployments.config import ConfigError, TelemetryConfig
-from deployments.reports.spans import SpanFacts, find_spans
-from deployments.telemetry import log_error, log_warning
+from deployments.telemetry import log_error, log_warning, session_tag
 from reliability.types import TierStatus
 
 if TYPE_CHECKING:
@@ -33,19 +38,24 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
 
-__all__ = ["Traces", "check_packages", "make_provider"]
+__all__ = ["Traces", "check_packages", "find_spans"]
 
+NS_PER_MS = 1_000_000
 QUEUE_MAX = 2048
 CLOSE_S = 2.0
-SERVICE = "mlx-stack-serve"
+_SERVICE = "mlx-stack-serve"
 MISSING = (
     "telemetry.traces: the packages for it are not installed: pip install 'mlx-stack-serve[otel]', or set it to false"
 )
 
+_WELL = ("answered", "client_left")
+
+Value = str | int | float | bool | tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedRequest:
-    """What its spans are made of."""
+class _FinishedRequest:
+    """A request whose spans are to be made."""
 
     report: Mapping[str, Any]
     ended_ns: int
@@ -62,12 +72,12 @@ class Traces:
     """
 
     def __init__(self, config: TelemetryConfig, make: Callable[[], TracerProvider] | None = None) -> None:
-        self._queue: queue.Queue[FinishedRequest | None] = queue.Queue(QUEUE_MAX)
+        self._queue: queue.Queue[_FinishedRequest | None] = queue.Queue(QUEUE_MAX)
         self._closing = threading.Event()
         self._dropping = False
         self._thread: threading.Thread | None = None
         if config.traces:
-            provider = (make or make_provider)()
+            provider = (make or _make_provider)()
             self._thread = threading.Thread(target=self._send, args=(provider,), name="traces", daemon=True)
             self._thread.start()
 
@@ -79,11 +89,11 @@ class Traces:
         checked: bool,
         traceparent: str | None,
     ) -> None:
-        """Take a request that is over. Never waits; where the thread can't keep up, the request has no trace, and the
-        log says so once."""
+        """Take a request that is over. Never waits: where the thread can't keep up, it is dropped, and the log says so
+        once."""
         if self._thread is None:
             return
-        finished = FinishedRequest(
+        finished = _FinishedRequest(
             report=report, ended_ns=time.time_ns(), statuses=statuses, checked=checked, traceparent=traceparent
         )
         try:
@@ -95,7 +105,7 @@ class Traces:
             self._dropping = True
 
     async def close(self, within_s: float = CLOSE_S) -> None:
-        """Send what is left, as far as that is done in time; what isn't goes with the process."""
+        """Send what is left, as far as that is done in time."""
         if self._thread is not None:
             self._closing.set()
             with contextlib.suppress(queue.Full):  # the thread is at it, and sees that it is to end
@@ -103,7 +113,7 @@ class Traces:
             await asyncio.to_thread(self._thread.join, within_s)
 
     def _send(self, provider: TracerProvider) -> None:
-        tracer = provider.get_tracer(SERVICE)
+        tracer = provider.get_tracer(_SERVICE)
         while (finished := self._queue.get()) is not None:
             try:
                 _record(tracer, finished)
@@ -115,11 +125,7 @@ class Traces:
 
 
 def check_packages() -> None:
-    """Check that traces can be sent.
-
-    Raises:
-        ConfigError: the extra isn't installed.
-    """
+    """Check that traces can be sent. Raises ConfigError where the extra isn't installed."""
     try:
         import opentelemetry.exporter.otlp.proto.http.trace_exporter
         import opentelemetry.sdk.trace  # noqa: F401
@@ -127,26 +133,22 @@ def check_packages() -> None:
         raise ConfigError(MISSING) from None
 
 
-def make_provider() -> TracerProvider:
-    """Make what the SDK sends spans by, as the environment says.
-
-    Raises:
-        ConfigError: as `check_packages`.
-    """
+def _make_provider() -> TracerProvider:
+    """Make what the SDK sends spans by, as the environment says. Raises as `check_packages`."""
     check_packages()
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    named = Resource({"service.name": SERVICE}).merge(OTELResourceDetector().detect())
+    named = Resource({"service.name": _SERVICE}).merge(OTELResourceDetector().detect())
     # `close` shuts it down; a hook at the interpreter's end would wait for the collector.
     provider = TracerProvider(resource=named, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
 
 
-def _record(tracer: Tracer, finished: FinishedRequest) -> None:
+def _record(tracer: Tracer, finished: _FinishedRequest) -> None:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     parent = TraceContextTextMapPropagator().extract({"traceparent": finished.traceparent or ""})
@@ -154,7 +156,7 @@ def _record(tracer: Tracer, finished: FinishedRequest) -> None:
     _emit(tracer, root, parent)
 
 
-def _emit(tracer: Tracer, facts: SpanFacts, parent: Context) -> None:
+def _emit(tracer: Tracer, facts: _Span, parent: Context) -> None:
     from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
     span = tracer.start_span(
@@ -170,3 +172,115 @@ def _emit(tracer: Tracer, facts: SpanFacts, parent: Context) -> None:
     for child in facts.children:
         _emit(tracer, child, set_span_in_context(span, parent))
     span.end(end_time=facts.end_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Span:
+    """One span. `error`: why it went wrong, one word of a closed set."""
+
+    name: str
+    kind: Literal["server", "client", "internal"]
+    start_ns: int
+    end_ns: int
+    attributes: Mapping[str, Value]
+    error: str | None = None
+    children: tuple[_Span, ...] = ()
+
+
+def find_spans(report: Mapping[str, Any], *, ended_ns: int, statuses: Mapping[str, TierStatus], checked: bool) -> _Span:
+    """Find the spans of a report whose request ended at `ended_ns` (since 1970). `checked`: it declared tools, so each
+    answer was checked."""
+    start_ns = ended_ns - int(report["total_ms"] * NS_PER_MS)
+    judged = report["judge"]["attempts"] if report["judge"] else []
+    calls = [(attempt, False) for attempt in report["attempts"]] + [(attempt, True) for attempt in judged]
+    ran = [(attempt, judge) for attempt, judge in calls if attempt["ran"] and attempt["at_ms"] is not None]
+    children = [
+        _find_attempt(attempt, start_ns, ended_ns, statuses.get(attempt["tier"]), judge=judge, checked=checked)
+        for attempt, judge in ran
+    ]
+    return _Span(
+        name="chat",
+        kind="server",
+        start_ns=start_ns,
+        end_ns=ended_ns,
+        attributes=dict(_list_request(report)),
+        error=None if report["outcome"] in _WELL else report["outcome"],
+        children=tuple(sorted(children, key=lambda child: child.start_ns)),
+    )
+
+
+def _list_request(report: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
+    yield "gen_ai.operation.name", "chat"
+    yield "gen_ai.provider.name", "mlx_stack"
+    yield "gen_ai.conversation.id", session_tag(report["session"])
+    yield "mlx_stack.request_id", report["request_id"]
+    skipped = tuple(f"{one['tier']}: {one['fault'] or one['flaw']}" for one in report["attempts"] if not one["ran"])
+    if skipped:
+        yield "mlx_stack.skipped", skipped
+    if report["repairs"]:
+        yield "mlx_stack.repairs", tuple(report["repairs"])
+    for name in (
+        "outcome", "tier", "escalated_from", "escalation_reason", "retries", "loop", "overhead_ms", "cost_usd",
+        "memory_pressure",
+    ):  # fmt: skip
+        if report[name] is not None:
+            yield f"mlx_stack.{name}", report[name]
+
+
+def _find_attempt(
+    attempt: Mapping[str, Any],
+    request_ns: int,
+    ended_ns: int,
+    status: TierStatus | None,
+    *,
+    judge: bool,
+    checked: bool,
+) -> _Span:
+    start_ns = min(request_ns + attempt["at_ms"] * NS_PER_MS, ended_ns)
+    end_ns = min(start_ns + attempt["elapsed_ms"] * NS_PER_MS, ended_ns)
+    model = (status.model if status else None) or attempt["tier"]
+    has_answer = checked and not judge and not attempt["fault"] and not attempt["cancelled"]
+    return _Span(
+        name=f"chat {model}",
+        kind="client",
+        start_ns=start_ns,
+        end_ns=end_ns,
+        attributes=dict(_list_attempt(attempt, model, status, judge=judge)),
+        error=attempt["fault"] or attempt["flaw"],
+        children=(_find_check(attempt, end_ns),) if has_answer else (),
+    )
+
+
+def _list_attempt(
+    attempt: Mapping[str, Any], model: str, status: TierStatus | None, *, judge: bool
+) -> Iterator[tuple[str, Value]]:
+    yield "gen_ai.operation.name", "chat"
+    yield "gen_ai.provider.name", status.kind if status else "unknown"
+    yield "gen_ai.request.model", model
+    yield "mlx_stack.tier", attempt["tier"]
+    if judge:
+        yield "mlx_stack.judge", True
+    if attempt["cancelled"]:
+        yield "mlx_stack.cancelled", True
+    if attempt["ttft_ms"] is not None:
+        yield "gen_ai.response.time_to_first_chunk", attempt["ttft_ms"] / 1000
+    if attempt["cost_usd"] is not None:
+        yield "mlx_stack.cost_usd", attempt["cost_usd"]
+    usage = attempt["usage"]
+    if usage is not None:
+        yield "gen_ai.usage.input_tokens", usage["prompt_tokens"]
+        yield "gen_ai.usage.output_tokens", usage["completion_tokens"]
+        yield "gen_ai.usage.cache_read.input_tokens", usage["prompt_tokens_details"]["cached_tokens"]
+        yield "gen_ai.usage.reasoning.output_tokens", usage["completion_tokens_details"]["reasoning_tokens"]
+        yield "mlx_stack.usage_estimated", attempt["estimated"]
+
+
+def _find_check(attempt: Mapping[str, Any], at_ns: int) -> _Span:
+    return _Span(
+        name="check_tool_calls",
+        kind="internal",
+        start_ns=at_ns,
+        end_ns=at_ns,
+        attributes={"mlx_stack.tier": attempt["tier"], "mlx_stack.native_calls": attempt["native_calls"]},
+        error=attempt["flaw"],
+    )

@@ -14,30 +14,29 @@ attempt's calls are taken and its own text is dropped. Reasoning is no part of t
 Each call to a tier has one grant, settled once, in `finally`, with what was spent and a verdict. What it has spent so
 far is reported on the way, for the case that this process dies before.
 
-A text that broke off is gone on with by the next attempt, which reads what stands as if it had written that itself
-(`Reading.begun`): the one answer whose text is of two attempts, joined at the very character.
-
-What must never happen: otherwise text of two attempts in one answer, calls of two attempts, a call that isn't
-complete and valid, a grant that stays open, a stream that is left open when the client goes.
+Invariants:
+- No answer has text of two attempts. One exception: the next attempt continues a text that broke off
+  (`AttemptPlan.begun`); it reads what stands as if it had written that itself, and is joined at the very character.
+- No answer has calls of two attempts, or a call that isn't complete and valid.
+- No grant stays open, and no stream when the client goes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cache, partial
 
 from deployments.ports import Ports
-from deployments.request.attempt import Reading, read
-from deployments.request.attempt_record import record_attempt
+from deployments.request.accounting import Accounting
+from deployments.request.attempt import AttemptPlan, AttemptState, open_attempt, read, record_attempt
 from deployments.request.run_record import Run
+from deployments.request.timeouts import NS_PER_S
 from reliability.admission.admit import AdmissionRequest, Grant, Rejection
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.gate import Hold
-from reliability.answer.judgement import Judged
-from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.repeating import repeats_already, window_repeats_already
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.health import record_rejection, verdict_of
@@ -55,12 +54,10 @@ from reliability.types import (
     Flaw,
     Logprobs,
     Text,
-    Usage,
 )
 
-__all__ = ["admit", "bind_progress", "build_situation", "drive", "rule_out", "settle", "wait"]
+__all__ = ["admit", "bound_request", "build_situation", "drive", "open_accounting", "rule_out", "settle"]
 
-NS_PER_S = 1_000_000_000
 SETTLE_GRACE_NS = 10 * NS_PER_S
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
 SILENT_RETRY_S = 2.0  # a state actor that died is back by then
@@ -75,7 +72,8 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
     while True:
         match decide(build_situation(run, ports)):
             case Call() as call:
-                await wait(call.wait_ns)
+                if call.wait_ns > 0:
+                    await asyncio.sleep(call.wait_ns / NS_PER_S)
                 run.tier = call.tier
                 async with aclosing(_call(run, call, ports)) as events:
                     async for batch in events:
@@ -107,12 +105,6 @@ def build_situation(run: Run, ports: Ports) -> Situation:
     )
 
 
-async def wait(wait_ns: int) -> None:
-    """Wait between two calls."""
-    if wait_ns > 0:
-        await asyncio.sleep(wait_ns / NS_PER_S)
-
-
 def _deliver(run: Run, number: int) -> list[Event]:
     """Return the held part of the accepted attempt: the call commit point."""
     accepted, judged = run.attempts[number], run.judgements[number]
@@ -120,7 +112,12 @@ def _deliver(run: Run, number: int) -> list[Event]:
         raise AssertionError("an accepted attempt has been judged")
     run.tier, run.judged = accepted.tier, judged
     if accepted.flaw is Flaw.CYCLE:
-        return _cut_short(run, judged)
+        # Cut to what is worth keeping. It was stopped, so its finish reason is a length.
+        run.finish = replace(judged.finish, reason=FinishReason.LENGTH)
+        if any(attempt.text_out for attempt in run.attempts):
+            return []  # text that stands before the client already can't be taken back
+        # Prose only: a broken call in the raw text is no answer.
+        return [Text(truncate("".join(event.text for event in judged.events if isinstance(event, Text))))]
     run.finish = judged.finish
     events = list(judged.events)
     others = [*run.attempts[:number], *run.attempts[number:][1:]]
@@ -132,98 +129,79 @@ def _deliver(run: Run, number: int) -> list[Event]:
     return events
 
 
-def _cut_short(run: Run, judged: Judged) -> list[Event]:
-    """Cut a text that repeats itself to what is worth keeping. It was stopped, so its finish reason
-    is a length."""
-    run.finish = replace(judged.finish, reason=FinishReason.LENGTH)
-    # Text that stands before the client already can't be taken back.
-    if any(attempt.text_out for attempt in run.attempts):
-        return []
-    # Prose only: a broken call in the raw text is no answer.
-    return [Text(truncate("".join(event.text for event in judged.events if isinstance(event, Text))))]
-
-
 async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
-    """Make one admitted call to `call.tier`. The attempt is written down and the grant settled
-    whatever happens, once."""
-    request = await ports.large(CUT_WEIGHT * run.told_chars if call.resume else 0, _build_request, run, call)
-    size = _measure_prompt(run, request)
+    """Make one admitted call. The attempt is written down and the grant settled whatever happens, once."""
+    request = await ports.large(CUT_WEIGHT * run.delivered_chars if call.resume else 0, _build_request, run, call)
+    # A long history is not read again where nothing was added behind it.
+    known = request.messages is run.request.messages
+    size = run.prompt_bytes if known else prompt_bytes(request.messages, request.tools)
+    size += len(request.begun.encode()) + len(request.begun_reasoning.encode())
     granted = rule_out(run, call.tier, size, ports) or await admit(run, call.tier, size, ports)
     if isinstance(granted, Attempt):
         run.attempts.append(granted)
         run.judgements.append(None)
         return
-    request = _bound_request(run, request, granted, ports)
-    run.reading = reading = _open_reading(run, call, request, granted, size, ports)
+    request = bound_request(run, request, granted, ports)
+    run.current = state = _open_attempt(run, call, request, granted, size, ports)
     if call.resume:
-        run.told = [request.begun]
-    stream = read(
-        reading,
-        ports.tiers[call.tier],
-        request,
-        ports.timeouts[call.tier],
-        ports.clock,
-        run.deadline_ns,
-        ports.large,
-        ports.elsewhere,
-    )
+        run.delivered = [request.begun]
+    tier, timeouts, deadline_ns = ports.tiers[call.tier], ports.timeouts[call.tier], run.deadline_ns
+    stream = read(state, tier, request, timeouts, ports.clock, deadline_ns, ports.large, ports.elsewhere)
     try:
         async with aclosing(stream) as events:
             async for out in events:
-                run.counted = reading.spending.counted or run.counted
+                run.counted = state.spending.counted or run.counted
                 run.note_out(out)
                 yield out
     finally:
-        _write_down(run, reading, granted, ports)
+        _write_down(run, state, granted, ports)
 
 
-def _open_reading(
-    run: Run, call: Call, request: ChatRequest, granted: Grant | None, size: int, ports: Ports
-) -> Reading:
+def _open_attempt(
+    run: Run, call: Call, request: ChatRequest, grant: Grant | None, size: int, ports: Ports
+) -> AttemptState:
     """Open the state of this attempt."""
-    return Reading(
+    hold, expected = run.hold, run.expected
+    if expected.window is not None and expected.loops is not None:
+        # What a session was answered before that its request doesn't show is known only by now.
+        repeats = bool(expected.asked) and window_repeats_already(expected.window, expected.loops)
+        if repeats or (expected.joined is not None and repeats_already(expected.joined, expected.loops)):
+            hold = Hold.ALL
+    plan = AttemptPlan(
         tier=call.tier,
         number=len(run.attempts),
-        expected=run.expected,
-        hold=_hold_of(run),
+        expected=expected,
+        hold=hold,
         text_committed=not call.resume and any(a.text_out for a in run.attempts),
         begun=request.begun,
-        seam=run.told_chars if call.resume else None,
+        seam=run.delivered_chars if call.resume else None,
         started_ns=ports.clock.now_ns(),
-        prompt_bytes=size,
-        prompt_most=cache(partial(prompt_tokens_most, (request.messages, request.tools, request.response_format))),
-        progress=bind_progress(granted, ports),
-        trusted=call.tier not in ports.foreign,
         history_bytes=run.request.body_bytes,
-        output_cap=request.max_tokens,
         answer_cap=run.request.max_tokens,
-        logprobs=None if request.top_logprobs is None else WaitingLogprobs(),
+        logprobs=request.top_logprobs is not None,
+    )
+    return open_attempt(plan, open_accounting(call.tier, request, size, grant, ports))
+
+
+def open_accounting(tier: str, request: ChatRequest, size: int, grant: Grant | None, ports: Ports) -> Accounting:
+    """Open the account of one attempt; its grant is told of the progress."""
+    prompt = (request.messages, request.tools, request.response_format)
+    return Accounting(
+        prompt_bytes=size,
+        output_cap=request.max_tokens,
+        prompt_most=cache(partial(prompt_tokens_most, prompt)),
+        progress=None if grant is None or ports.admission is None else partial(ports.admission.progress, grant),
+        trusted=tier not in ports.foreign,
     )
 
 
-def _hold_of(run: Run) -> Hold:
-    """Return what is held. What a session was answered before that its request doesn't show is known only by now."""
-    window, loops, joined = run.expected.window, run.expected.loops, run.expected.joined
-    if window is None or loops is None:
-        return run.hold
-    repeats = bool(run.expected.asked) and window_repeats_already(window, loops)
-    return Hold.ALL if repeats or (joined is not None and repeats_already(joined, loops)) else run.hold
-
-
-def bind_progress(grant: Grant | None, ports: Ports) -> Callable[[Usage], None] | None:
-    """Bind the grant to whom the attempt reports its progress."""
-    return None if grant is None or ports.admission is None else partial(ports.admission.progress, grant)
-
-
-def _write_down(run: Run, reading: Reading, grant: Grant | None, ports: Ports) -> None:
-    attempt = record_attempt(reading, ports.clock.now_ns(), granted=grant is not None or ports.admission is None)
+def _write_down(run: Run, state: AttemptState, grant: Grant | None, ports: Ports) -> None:
+    attempt = record_attempt(state, ports.clock.now_ns(), granted=grant is not None or ports.admission is None)
     run.attempts.append(attempt)
-    run.judgements.append(reading.judged)
-    run.judged = reading.judged
-    if reading.judged is not None and reading.judged.loop is not None:
-        run.loop = reading.judged.loop
-    elif reading.loop is not None:
-        run.loop = reading.loop
+    run.judgements.append(state.judged)
+    run.judged = state.judged
+    found = state.judged.loop if state.judged is not None else None
+    run.loop = found or state.loop or run.loop
     settle(attempt, grant, ports)
 
 
@@ -238,15 +216,14 @@ def settle(attempt: Attempt, grant: Grant | None, ports: Ports) -> None:
 
 
 def _build_request(run: Run, call: Call) -> ChatRequest:
-    """Build what this call is to read: the client's request, and what is added about the last
-    attempt."""
+    """Build what this call is to read: the client's request, and what is added about the last attempt."""
     last = run.judged
     if call.resume:
         told = [attempt for attempt in run.attempts if attempt.text_out]
         return resume_for(
             run.request,
-            told="".join(run.told),
-            thought="".join(run.thought),
+            told="".join(run.delivered),
+            thought="".join(run.reasoning),
             written=sum(attempt.usage.completion_tokens for attempt in told if attempt.usage),
             circles=told[-1].flaw is Flaw.CYCLE,
             attempts=len(run.attempts),
@@ -262,14 +239,7 @@ def _build_request(run: Run, call: Call) -> ChatRequest:
     )
 
 
-def _measure_prompt(run: Run, request: ChatRequest) -> int:
-    """Measure the prompt. A long history is not read again where nothing was added behind it."""
-    known = request.messages is run.request.messages
-    size = run.prompt_bytes if known else prompt_bytes(request.messages, request.tools)
-    return size + len(request.begun.encode()) + len(request.begun_reasoning.encode())
-
-
-def _bound_request(run: Run, request: ChatRequest, grant: Grant | None, ports: Ports) -> ChatRequest:
+def bound_request(run: Run, request: ChatRequest, grant: Grant | None, ports: Ports) -> ChatRequest:
     """Bound the request by the time that is left and the tokens that were granted."""
     remaining_s = max(0.0, (run.deadline_ns - ports.clock.now_ns()) / NS_PER_S)
     cap = request.max_tokens if grant is None else min(request.max_tokens, grant.output_cap)
@@ -277,8 +247,7 @@ def _bound_request(run: Run, request: ChatRequest, grant: Grant | None, ports: P
 
 
 def rule_out(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
-    """Return the record of a call that need not be asked for: the request may not go there, or
-    can't fit."""
+    """Return the record of a call that need not be asked for: the request may not go there, or can't fit."""
     if run.stays and tier in ports.cloud:
         detail = f"tier {tier} is in the cloud, and {run.stays}"
         return Attempt(tier=tier, ran=False, fault=Fault.CLOUD_BARRED, detail=detail)
@@ -290,8 +259,8 @@ def rule_out(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
 
 
 async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt | None:
-    """Return the grant, the record of a call that was rejected, or None: nobody has to be asked, or
-    nobody answers and the tier costs nothing."""
+    """Return the grant, the record of a call that was rejected, or None: there is no admission to ask, or it doesn't
+    answer and the tier costs nothing."""
     if ports.admission is None:
         return None
     cloud = tier in ports.cloud

@@ -1,14 +1,26 @@
-"""Which requests may be repeated, and what a repeat finds.
+"""Repeated requests: which requests may be repeated, what a repeat finds, and what it is given.
 
     Idempotency-Key: NAME           the same answer under this name, wherever it stands: finished, running, broken off
-    x-stainless-retry-count: N      what the SDKs of OpenAI and Anthropic send with everything (both SDKs as installed
-                                    here send no Idempotency-Key of their own). 0: run anew, and keep it under the
-                                    digest of its body. 1 and more: go on from what the same client was told of the
-                                    same body, if it has left or its Router has died
+    x-stainless-retry-count: N      what the SDKs of OpenAI and Anthropic send with everything (they send no
+                                    Idempotency-Key of their own). 0: run anew, and keep it under the digest of its
+                                    body. 1 and more: continue what the same client was given of the same body, if it
+                                    has left or its Router has died
 
-A request with neither header costs nothing. Where the state can't be asked, a request runs as it would without.
+    drive ──batches──▶ tell ──▶ client            what had been delivered (`KeptReply`) ──▶ tell ──▶ client
+                         └─ Keeper ─▶ state       └ and where it had stopped, `drive` continues from its end
 
-What must never happen: one body's answer to another body, one key's to another key.
+A request with neither header costs nothing. The pieces go to the state every `KEEP_EVERY_S`, as items of the step that
+goes there anyway: no chunk waits for them. The end of an answer goes in the same step as what it cost and its report,
+so a Router that dies has either been paid and has delivered, or neither: then its grant is charged what it last
+reported, and a repeat pays for the rest alone. An answer that had stopped is continued as one whose tier broke off in
+mid-stream (`AttemptPlan.begun`): the attempt that was lost with its Router, or cancelled when its client left, stands
+in the record as one that broke, but cost nothing.
+
+Invariants:
+- No request gets another body's answer, or another key's.
+- No answer is marked as finished that lacks a piece.
+- A repeat isn't charged for what it is given again.
+- Where the state can't be asked, a request runs as it would without.
 """
 
 from __future__ import annotations
@@ -17,18 +29,31 @@ import asyncio
 import hashlib
 import re
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Protocol
 
 from deployments.errors import ApiError
-from deployments.request.kept_request import Keep, KeptRequest
+from deployments.ports import Clock
 from deployments.request.run_record import Run
-from deployments.state.kept_answers import Found, KeptName, KeptQuestion, KeptReply
-from deployments.state.link import StateSilent
+from deployments.state.idempotent_answers import (
+    Found,
+    KeptEnd,
+    KeptItem,
+    KeptName,
+    KeptQuestion,
+    KeptReply,
+    Piece,
+    Standing,
+    size_of,
+)
+from deployments.state.link import StateUnavailable
 from deployments.work.large_work import large
+from reliability.types import Attempt, CallDelta, Event, Fault, Reasoning, Refusal, Text
 
-__all__ = ["Shop", "find_kept", "read_name"]
+__all__ = ["KeptRequest", "find_kept", "read_name"]
 
 HEADER = "Idempotency-Key"
 RETRIES = "x-stainless-retry-count"
@@ -36,18 +61,30 @@ ROUTES = frozenset({"chat", "messages", "responses"})
 NAME = re.compile(r"[\x21-\x7e]{1,255}")
 COUNT = re.compile(r"[0-9]{1,4}")
 ASK_S = 2.0
-LOOK_S = 0.25
+LOOK_S = KEEP_EVERY_S = FOLLOW_EVERY_S = 0.25
+BYTES_A_TOKEN = 4
+PIECE_CHARS = 16 * 1024
+ITEM_BYTES = 64 * 1024  # of one item: a step has hundreds, and a frame of a step has an end
 BAD_NAME = f"{HEADER}: 1 to 255 visible ASCII characters are needed"
 OTHER_BODY = f"{HEADER}: this name was used for a request with another body; give each request a name of its own"
 NOT_KEPT = f"{HEADER}: an answer with logprobs is not kept, and a repeat runs anew"
+LOST = "whoever told the beginning is gone: its Router died, or its client left"
+NOTE = "told again: the answer of request {}, which was repeated; no tier was asked"
+NOTHING_FOUND = KeptReply(found=Found.LOST)
 
 
-class Shop(Keep, Protocol):
-    """The state, as the Router has it."""
+class AnswerStore(Protocol):
+    """Where answers are kept: the state, as the Router has it. `client`: the name by which it knows this Router."""
 
     @property
-    def client(self) -> str:
-        """The name by which the state knows this Router."""
+    def client(self) -> str: ...
+
+    async def ask_kept(self, question: KeptQuestion) -> KeptReply:
+        """Ask what has become of a request. Raises `StateUnavailable`."""
+        ...
+
+    def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
+        """Hand over what is to be kept; False where the state is away."""
         ...
 
 
@@ -66,7 +103,9 @@ def read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
     return ("", int(count)) if COUNT.fullmatch(count) else None
 
 
-async def find_kept(shop: Shop, route: str, headers: Mapping[str, str], raw: bytes, run: Run) -> KeptRequest | None:
+async def find_kept(
+    store: AnswerStore, route: str, headers: Mapping[str, str], raw: bytes, run: Run
+) -> KeptRequest | None:
     """Find what an earlier request has left for this one, and keep this one; None where it isn't to be kept.
 
     Raises:
@@ -84,36 +123,253 @@ async def find_kept(shop: Shop, route: str, headers: Mapping[str, str], raw: byt
         name=KeptName(run.key, route, f"name {name}" if name else f"body {digest}"),
         digest=digest,
         ticket=uuid.uuid4().hex,
-        client=shop.client,
+        client=store.client,
         continues=run.limits.continuations_max > 0,
     )
     if count == 0:
-        return KeptRequest(keep=shop, question=question, once=True, found=None)
+        return KeptRequest(store=store, question=question, once=True, found=None)
     try:
-        found = await (_ask(shop, question) if name else _wait(shop, question))
-    except (StateSilent, TimeoutError):
+        found = await (_ask(store, question) if name else _wait(store, question))
+    except (StateUnavailable, TimeoutError):
         return None
     if found.found is Found.OTHER_BODY:
         raise ApiError("idempotency_key_reused", OTHER_BODY, param=HEADER)
-    return KeptRequest(keep=shop, question=question, once=not name, found=found)
-
-
-async def _ask(shop: Shop, question: KeptQuestion) -> KeptReply:
-    async with asyncio.timeout(ASK_S):
-        return await shop.ask_kept(question)
-
-
-async def _wait(shop: Shop, question: KeptQuestion) -> KeptReply:
-    """Ask until it is known whether the Router of a running answer lives: then its client is still there, and is not
-    this one."""
-    first = found = await _ask(shop, question)
-    while found.found is Found.FOLLOW:
-        if found.heard_ns > first.heard_ns:
-            return await _ask(shop, replace(question, anew=True))
-        await asyncio.sleep(LOOK_S)
-        found = await _ask(shop, question)
-    return found
+    return KeptRequest(store=store, question=question, once=not name, found=found)
 
 
 def _digest(raw: bytes) -> str:
     return hashlib.blake2b(raw, digest_size=16).hexdigest()
+
+
+async def _ask(store: AnswerStore, question: KeptQuestion) -> KeptReply:
+    async with asyncio.timeout(ASK_S):
+        return await store.ask_kept(question)
+
+
+async def _wait(store: AnswerStore, question: KeptQuestion) -> KeptReply:
+    """Ask until it is known whether the Router of a running answer lives: then its client is still there, and is not
+    this one."""
+    first = found = await _ask(store, question)
+    while found.found is Found.FOLLOW:
+        if found.heard_ns > first.heard_ns:
+            return await _ask(store, replace(question, anew=True))
+        await asyncio.sleep(LOOK_S)
+        found = await _ask(store, question)
+    return found
+
+
+class _Keeper:
+    """Tells the state what one request is answered, under its `ticket`. Once the state is away, nothing more."""
+
+    def __init__(self, store: AnswerStore, name: KeptName, ticket: str) -> None:
+        self._store, self._name, self._ticket = store, name, ticket
+        self._pending: list[Piece] = []
+        self._at = 0
+        self._before = 0  # tokens of the pieces that were told by others
+        self._timer: asyncio.TimerHandle | None = None
+        self._off = False
+
+    def begin(self, digest: str) -> None:
+        """Begin the record."""
+        self._hand_over(KeptItem(name=self._name, ticket=self._ticket, digest=digest), flush=False)
+
+    def go_on(self, at: int, written: int) -> None:
+        """Go on behind this many pieces, of so many tokens."""
+        self._at, self._before = at, written
+
+    def stop(self) -> None:
+        """Tell nothing more: the record is another's."""
+        self._off = True
+        self._stop_timer()
+
+    def note(self, run: Run, events: Sequence[Event]) -> None:
+        """Note what leaves; it is handed over soon, or at once where it is the end."""
+        if self._off:
+            return
+        self._pending += [event for event in events if isinstance(event, Piece)]
+        if run.finish is not None:
+            self.end(run, Standing.FINISHED)
+        elif self._pending and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(KEEP_EVERY_S, self._hand_over_pending, run)
+
+    def end(self, run: Run, standing: Standing) -> None:
+        """Say how it ended, the first time."""
+        if self._off:
+            return
+        end = None
+        if standing is Standing.FINISHED and run.finish is not None:
+            end = KeptEnd(finish=run.finish, request_id=run.request.request_id)
+        self._hand_over_pending(run, standing, end)
+        self.stop()
+
+    def forget(self) -> None:
+        """Let a finished answer go: nobody will ask for it again."""
+        dropped = KeptItem(name=self._name, ticket=self._ticket, standing=Standing.DROPPED)
+        self._store.tell_kept(dropped, flush=False)
+
+    def _hand_over_pending(self, run: Run, standing: Standing = Standing.RUNNING, end: KeptEnd | None = None) -> None:
+        self._stop_timer()
+        parcels = list(_pack(self._pending)) or [()]
+        self._pending = []
+        for number, pieces in enumerate(parcels, 1):
+            last = number == len(parcels)
+            item = KeptItem(
+                name=self._name,
+                ticket=self._ticket,
+                at=self._at,
+                pieces=pieces,
+                tier=run.tier or "",
+                session=run.request.session_id,
+                written=self._before + _count_written(run),
+                standing=standing if last else Standing.RUNNING,
+                end=end if last else None,
+            )
+            self._at += len(pieces)
+            self._hand_over(item, flush=True)
+
+    def _hand_over(self, item: KeptItem, *, flush: bool) -> None:
+        if not self._off and not self._store.tell_kept(item, flush=flush):
+            self.stop()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+@dataclass(slots=True, kw_only=True)
+class KeptRequest:
+    """One request under its `question`. `found`: what an earlier one has left, None where nobody was asked. `once`: it
+    has no name of its own, so that its answer is let go when it has left."""
+
+    store: AnswerStore
+    question: KeptQuestion
+    once: bool
+    found: KeptReply | None
+    keeper: _Keeper = field(init=False)
+    _delivered: list[Piece] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.keeper = _Keeper(self.store, self.question.name, self.question.ticket)
+        if self.found is None:
+            self.keeper.begin(self.question.digest)
+
+    @property
+    def replays(self) -> bool:
+        """Whether the answer of another request is given again."""
+        return self.found is not None and self.found.found in (Found.REPLAY, Found.FOLLOW)
+
+    def note_sent(self) -> None:
+        """Note that all of the answer has left."""
+        if self.once and not self.replays:
+            self.keeper.forget()
+
+    async def tell(
+        self, run: Run, clock: Clock, adopt: Callable[[str], None], answer: AsyncGenerator[list[Event], None]
+    ) -> AsyncGenerator[list[Event], None]:
+        """Tell what was kept, then what `answer` brings where that isn't all. `adopt` takes the session of an answer
+        that is told again."""
+        async with aclosing(answer):
+            if self.found is not None and self.found.found is not Found.ANEW:
+                async for batch in self._tell_again(run, clock, adopt, self.found):
+                    yield batch
+            if run.finish is not None:
+                return
+            standing = Standing.INTERRUPTED  # the client left, or the server is being stopped
+            try:
+                async for batch in answer:
+                    self.keeper.note(run, batch)
+                    yield batch
+                standing = Standing.FINISHED if run.finish is not None else Standing.DROPPED
+            except Exception:
+                standing = Standing.DROPPED
+                raise
+            finally:
+                self.keeper.end(run, standing)
+
+    async def _tell_again(
+        self, run: Run, clock: Clock, adopt: Callable[[str], None], found: KeptReply
+    ) -> AsyncGenerator[list[Event], None]:
+        known = found
+        run.request = replace(run.request, session_id=found.session or run.request.session_id)
+        while True:
+            known = found if found.tier else known
+            self._delivered += found.pieces
+            if found.found is Found.REPLAY and found.end is not None:
+                adopt(found.session)
+                # It ends as the other one has.
+                run.tier, run.chain = found.tier, (found.tier,)
+                run.counted = found.end.finish.usage or run.counted
+                run.notes = (*run.notes, NOTE.format(found.end.request_id))
+                run.finish = found.end.finish
+            elif found.tier in run.chain:
+                run.tier = found.tier
+                run.chain = run.chain[run.chain.index(found.tier) :]
+            if found.pieces:
+                yield list(found.pieces)
+            if found.found is not Found.FOLLOW or clock.now_ns() >= run.deadline_ns:
+                break
+            await asyncio.sleep(FOLLOW_EVERY_S)
+            found = await self._ask(known.story)
+        if run.finish is None:
+            self._take_over(run, found, known)
+
+    async def _ask(self, story: str) -> KeptReply:
+        try:
+            return await _ask(self.store, replace(self.question, story=story, at=len(self._delivered)))
+        except (StateUnavailable, TimeoutError):
+            return NOTHING_FOUND
+
+    def _take_over(self, run: Run, found: KeptReply, known: KeptReply) -> None:
+        """Go on where the other has stopped."""
+        delivered = [piece for piece in self._delivered if not isinstance(piece, CallDelta)]
+        texts = [piece.text for piece in delivered if isinstance(piece, Text)]
+        if found.found is Found.CONTINUE:
+            self.keeper.go_on(len(self._delivered), found.written)
+        elif found.found is not Found.ANEW:
+            self.keeper.stop()
+        elif texts:
+            self.keeper.go_on(0, known.written)
+            self.keeper.note(run, delivered)
+        if not texts:
+            return
+        run.note_out(delivered)
+        run.request = replace(run.request, max_tokens=max(1, run.request.max_tokens - known.written))
+        tier = known.tier if known.tier in run.chain else run.chain[0]
+        # It ran in another request, and was charged there.
+        run.attempts.append(Attempt(tier=tier, ran=False, fault=Fault.CRASHED, detail=LOST, text_out=True))
+        run.judgements.append(None)
+
+
+def _count_written(run: Run) -> int:
+    """Count the tokens of the text that has left; an estimate where the tier counts at the end."""
+    written = sum(a.usage.completion_tokens for a in run.attempts if a.text_out and a.usage)
+    if run.current is None or run.current.plan.number < len(run.attempts):
+        return written
+    spending = run.current.spending
+    return written + (
+        spending.counted.completion_tokens if spending.counted else spending.written_bytes // BYTES_A_TOKEN
+    )
+
+
+def _pack(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:
+    """Pack pieces into parcels of about `ITEM_BYTES` at most; neighbours of one kind become one."""
+    parcel: list[Piece] = []
+    for piece in _join(pieces):
+        if parcel and sum(map(size_of, parcel)) + size_of(piece) > ITEM_BYTES:
+            yield tuple(parcel)
+            parcel = []
+        parcel.append(piece)
+    if parcel:
+        yield tuple(parcel)
+
+
+def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    for kind, group in groupby(pieces, type):
+        if kind is CallDelta:
+            yield from group
+            continue
+        text = "".join(piece.text for piece in group if isinstance(piece, Text | Reasoning | Refusal))
+        for start in range(0, len(text), PIECE_CHARS):
+            part = text[start : start + PIECE_CHARS]
+            yield Text(part) if kind is Text else Reasoning(part) if kind is Reasoning else Refusal(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from deployments.request.attempt import Reading
+from deployments.request.attempt import AttemptState
 from reliability.admission.budget import Load
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, Judged
@@ -31,9 +31,9 @@ class Run:
 
     `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
     what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
-    here. `counted`: what the tier that answers has counted of its tokens so far; `reading`: the attempt that
-    runs, or ran last. `told`, `thought`: the pieces of text and reasoning that have left for the client, without
-    the circles that another attempt has gone on behind; `told_chars`: with them.
+    here. `counted`: what the tier that answers has counted of its tokens so far; `current`: the attempt that
+    runs, or ran last. `delivered`, `reasoning`: the pieces of text and reasoning that have left for the client, without
+    the circles that another attempt has gone on behind; `delivered_chars`: with them.
     `warnings` are the budget's windows
     that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
     """
@@ -57,19 +57,19 @@ class Run:
     level: Level = Level.UNKNOWN
     silent: bool = False
     counted: Usage = NOTHING_YET
-    reading: Reading | None = None
-    told: list[str] = field(default_factory=list)
-    told_chars: int = 0
-    thought: list[str] = field(default_factory=list)
+    current: AttemptState | None = None
+    delivered: list[str] = field(default_factory=list)
+    delivered_chars: int = 0
+    reasoning: list[str] = field(default_factory=list)
     finish: Finish | None = None
     refusal: Refuse | None = None
 
     def note_out(self, events: Sequence[Event]) -> None:
         """Write down what leaves for the client."""
         texts = [event.text for event in events if isinstance(event, Text)]
-        self.told += texts
-        self.told_chars += sum(map(len, texts))
-        self.thought += [event.text for event in events if isinstance(event, Reasoning)]
+        self.delivered += texts
+        self.delivered_chars += sum(map(len, texts))
+        self.reasoning += [event.text for event in events if isinstance(event, Reasoning)]
 
     @property
     def escalation(self) -> tuple[str, Reason] | None:

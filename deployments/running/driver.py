@@ -31,11 +31,11 @@ from ray.serve.schema import ApplicationStatus, DeploymentStatus
 from ray.serve.scripts import cli
 
 from deployments.config import ROUTER
-from deployments.running.behind import BehindFetch
+from deployments.running.background_fetch import BackgroundFetch
 from deployments.running.folder import RunFolder
 from deployments.running.keeper import DRAIN_S
 from deployments.running.lean_ray import describe_ray, start_ray
-from deployments.running.words import STARTING, can_answer, failure
+from deployments.running.status_messages import STARTING, can_answer, failure
 
 __all__ = ["Reporter"]
 
@@ -63,7 +63,7 @@ class Reporter:
     def __init__(self, news: int, app: str, config: str) -> None:
         self._news = news
         self._app = app
-        self._behind = BehindFetch(config, os.environ)
+        self._background_fetch = BackgroundFetch(config, os.environ)
         self._reported: dict[str, Any] = {}
         self._handle: Any = None
 
@@ -78,7 +78,7 @@ class Reporter:
     async def watch(self) -> None:
         """Report how the start goes, until it has failed or nothing is on its way any more."""
         pause_s = ASK_EVERY_S
-        while not await self._check_start() or self._behind.running:
+        while not await self._check_start() or self._background_fetch.running:
             await asyncio.sleep(pause_s)
             # A tier may wait for memory for hours.
             pause_s = min(ASK_S, pause_s * 1.02)
@@ -104,7 +104,7 @@ class Reporter:
                 tiers[name] = {"state": "starting"}  # nobody is there to be asked
         self.report(tiers=tiers)
         if can_answer(tier["state"] for tier in tiers.values()):
-            self._behind.start()
+            self._background_fetch.start()
         return bool(tiers) and not any(tier["state"] in STARTING for tier in tiers.values())
 
     async def _ask_router(self) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from deployments.running.folder import RunFolder
 from deployments.running.keeper import DRAIN_S, STOP_S
 from deployments.running.reachable import is_open
 from deployments.running.signal_wait import drain, wake_on_signals
-from deployments.running.words import Place, RunStatus, failure, read_news, ready_lines
+from deployments.running.status_messages import Place, RunStatus, failure, read_news, ready_lines
 
 __all__ = ["hold_signals", "supervise"]
 

@@ -1,26 +1,21 @@
 """SessionState: the one writer of what the Router replicas share. Budgets, breakers, retry budget, windows, incidents.
 
-The actor is plain and synchronous: each method is one transition from a complete state to a complete state. Ray calls
-them on one thread, and Routers on the actor's own node have a thread each (`unix_socket.py`); a lock lets in one at a
-time, so nothing here waits and nothing interleaves. The journal is the truth and the actor its cache: a step is
-committed before it is answered, and a new incarnation of the actor begins with a replay.
+Each method is one transition from a complete state to a complete state. Ray calls the actor on one thread, and each
+Router on its node has a thread of its own (`unix_socket.py`); a lock lets in one call at a time. The journal is the
+truth and the actor its cache: a step is committed before it is answered, and a new incarnation begins with a replay.
 
-Why a detached actor and not one of Serve's `deployment_actors`: recovery. Killed with -9, a deployment actor came back
-after 9 seconds (Serve looks every 10), a detached one with `max_restarts=-1` after 1 to 2; as long as it is away no
-call that costs money is let through. The price is that nobody else ends it, so it ends itself: a Router replica sends
-a heartbeat every second, and an actor that has heard nothing for `idle_exit_s` leaves (`_leave_when_idle`). A detached
-actor also keeps its old code when an app is deployed anew: its name carries the version, and the journal has one owner.
+The actor is detached and ends itself: a Router sends a heartbeat every second, and an actor that has heard nothing for
+`idle_exit_s` leaves. (Why it is detached: docs/decisions/060-detached-state-actor.md.) Its name carries the version,
+since it keeps its old code when an app is deployed anew.
 
-Limits come from the Router, since a `user_config` may change them while the server runs: a step names the digest of
-the limits that it means, and an actor that has others answers None, which asks for the same step with its limits. A
-step that does no work, a Router's heartbeat, is answered under whatever limits there are: during a roll-out Routers
-differ, and every change is written down. A new incarnation has none by name, since the journal holds what a replay
-needs and not the limits of loops, so its first step brings them, heartbeat or not.
+Limits come from the Router, since a `user_config` may change them while the server runs. A step names the digest of its
+limits; an actor that has others answers None, which asks for the same step with its limits. A step that does no work is
+answered under any limits: during a roll-out Routers differ, and every change is written down. A new incarnation has
+none by name, so its first step brings them.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import threading
@@ -29,13 +24,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from deployments.collector import settle_collector
 from deployments.config import ConfigError
 from deployments.ports import Clock
+from deployments.state.idempotent_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
 from deployments.state.journal import Bounds, Superseded
-from deployments.state.kept_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
 from deployments.state.records import (
     AnswerItem,
     Health,
@@ -48,9 +43,9 @@ from deployments.state.records import (
     StepRequest,
 )
 from deployments.state.recovery import JOURNAL, open_journal
-from deployments.state.transaction import Batch
+from deployments.state.transaction import Transaction
 from deployments.state.unix_socket import StepListener, find_socket_folder
-from deployments.state.watching import Watchable
+from deployments.state.watching import Watchable, one_at_a_time
 from deployments.state.windows import Windows
 from deployments.telemetry import MonotonicClock
 from reliability.admission import admit as admission
@@ -67,31 +62,14 @@ __all__ = ["SessionState"]
 
 LOG = logging.getLogger("ray.serve")
 NS_PER_S = 1_000_000_000
-TIDY_EVERY_NS = 10 * NS_PER_S
+_TIDY_EVERY_NS = 10 * NS_PER_S
 SNAPSHOT_EVENTS = 4_000
-IDLE_EXIT_S = 60.0
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _one_at_a_time(method: F) -> F:
-    """Let in one call at a time: Ray calls on one thread, and each Router on this node has a thread of its own
-    (`unix_socket.py`)."""
-
-    @functools.wraps(method)
-    def call_alone(self: SessionState, *args: Any, **kwargs: Any) -> Any:
-        with self._lock:
-            return method(self, *args, **kwargs)
-
-    return cast(F, call_alone)
+_IDLE_EXIT_S = 60.0
 
 
 class SessionState(Watchable):
-    """The actor. `folder` holds the journal; `bounds` are those of the journal, `windows_max` of the loop windows.
-
-    `idle_exit_s` None: it stays, whoever speaks. `clock` is monotonic.
-    """
+    """The actor. `folder` holds the journal; `windows_max` bounds the loop windows; `clock` is monotonic. With
+    `idle_exit_s` None it stays."""
 
     def __init__(
         self,
@@ -99,19 +77,18 @@ class SessionState(Watchable):
         folder: str,
         bounds: Bounds,
         windows_max: int,
-        idle_exit_s: float | None = IDLE_EXIT_S,
+        idle_exit_s: float | None = _IDLE_EXIT_S,
         clock: Clock | None = None,
     ) -> None:
         self._lock = threading.RLock()
         self._listener: StepListener | None = None
         self._superseded = False
         self._incarnation = uuid.uuid4().hex[:12]
-        self._clock = MonotonicClock() if clock is None else clock
+        self._clock = clock or MonotonicClock()
         self._windows = Windows(windows_max)
         self._kept = KeptAnswers()
         self._conversations = Conversations(windows_max, int(bounds.session_ttl_s * NS_PER_S))
         self._journal, restored = open_journal(Path(folder) / JOURNAL, self._incarnation, bounds)
-        # What was replayed by holds until the first step brings limits; until then they have no name.
         self._digest, self._config, self._loops = "", restored.config, LoopConfig()
         # Wall time where this incarnation began, monotonic time from there on; never before the journal's last
         # moment. Where the machine sleeps, monotonic time stands still and wall time doesn't (`_now_ns`).
@@ -122,26 +99,26 @@ class SessionState(Watchable):
         self._steps = 0
         self._tidied_ns = self._now_ns()
         self._last_call_s = time.monotonic()
-        self._transit(lambda batch: batch.begin(self._incarnation, restored.put_aside))
+        self._transit(lambda transaction: transaction.begin(self._incarnation, restored.put_aside))
         if idle_exit_s is not None:
             settle_collector()
             threading.Thread(target=self._leave_when_idle, args=(idle_exit_s,), daemon=True).start()
 
     # -- steps -------------------------------------------------------------------------------------------------
 
-    @_one_at_a_time
+    @one_at_a_time
     def configure(self, limits: StateLimits) -> None:
         """Take these limits. They are written down with the state that they begin at."""
         self._write_snapshot(limits.digest, limits.admission)
         self._digest, self._config, self._loops = limits.digest, limits.admission, limits.loops
 
-    @_one_at_a_time
+    @one_at_a_time
     def step(self, step: Step, limits: StateLimits | None = None) -> Reply | None:
-        """Do one step; None where the limits aren't known that it means: it should come again with them.
+        """Do one step; None where its limits aren't known: it should come again with them.
 
         Raises:
-            Superseded: this actor is no longer the journal's owner, and will leave when it has been idle for a while.
-            sqlite3.Error: the disk; nothing was done.
+            Superseded: this actor no longer owns the journal, and will leave when it has been idle.
+            sqlite3.Error: the disk failed; nothing was done.
         """
         if step.config != self._digest and (step.works or not self._digest):
             if limits is None or limits.digest != step.config:
@@ -150,50 +127,49 @@ class SessionState(Watchable):
         self._tidy()
         self._kept.hear(step.client, self._now_ns())
         answers = self._do(step) if step.works else []
-        self._last_call_s = time.monotonic()
         return Reply(answers=tuple(answers), health=self._health(), watched=self.watched)
 
     def _do(self, step: Step) -> list[StepAnswer]:
         answers: list[StepAnswer] = []
         requests: list[StepRequest] = []
 
-        def transition(batch: Batch) -> None:
+        def apply_step(transaction: Transaction) -> None:
             number, attempt, grants = self._journal.last_step(step.client)
             if (step.number, step.attempt) <= (number, attempt):
                 return  # an older attempt, come late: whoever sent it waits for a newer one
             if step.number > number:
-                batch.apply_items(step.items)
+                transaction.apply_items(step.items)
                 self._hear_answers(step.client, step.items)
             else:
-                batch.settle_unused(grants)
+                transaction.settle_unused(grants)
             requests.extend(map(self._find_session, step.requests))
-            answers.extend(batch.admit(requests))
+            answers.extend(transaction.admit(requests))
             grants = [a.decision.id for a in answers if isinstance(a.decision, Grant)]
-            self._journal.write_step(step.client, step.number, step.attempt, grants, batch.now_s)
+            self._journal.write_step(step.client, step.number, step.attempt, grants, transaction.now_s)
 
         self._steps += 1
-        for item in self._transit(transition).turns:
+        for item in self._transit(apply_step).turns:
             self._windows.take(item, self._loops)
         return [self._complete(answer, request) for answer, request in zip(answers, requests, strict=True)]
 
-    def _transit(self, transition: Callable[[Batch], Any]) -> Batch:
+    def _transit(self, transition: Callable[[Transaction], Any]) -> Transaction:
         """Go from a complete state to a complete state, or nowhere. What has expired is closed first."""
         try:
             with self._journal.step() as journal:
-                batch = Batch(self._state, self._config, journal, self._now_ns())
-                batch.expire()
-                transition(batch)
+                transaction = Transaction(self._state, self._config, journal, self._now_ns())
+                transaction.expire()
+                transition(transaction)
         except Superseded as error:
             if not self._superseded:
                 LOG.warning("the state actor is superseded: %s", error)
             self._superseded = True
             raise
-        self._state = batch.state
-        self._events += batch.events
-        return batch
+        self._state = transaction.state
+        self._events += transaction.events
+        return transaction
 
     def _find_session(self, request: StepRequest) -> StepRequest:
-        """Find the session of a request that names none. A step that comes again finds the same one, by its ticket."""
+        """Find the session of a request that names none. A step that comes again finds the same one."""
         if request.trail is None:
             return request
         asked = request.admission
@@ -201,7 +177,7 @@ class SessionState(Watchable):
         return replace(request, admission=replace(asked, session=session))
 
     def _hear_answers(self, client: str, items: Sequence[Item]) -> None:
-        """Hear what became of requests, before others are asked about: they may go on from there."""
+        """Note how requests ended, before later ones are asked about that may continue from there."""
         now_ns = self._now_ns()
         for item in items:
             if isinstance(item, KeptItem):
@@ -213,7 +189,7 @@ class SessionState(Watchable):
                 self._conversations.answer(item.key, session, item.ticket, item.answered, now_ns)
 
     def _complete(self, answer: StepAnswer, request: StepRequest) -> StepAnswer:
-        """Add what the request asks for beside the decision."""
+        """Add the window and the session where the request asks for them."""
         asked = request.admission
         window = self._windows.find(asked.key, asked.session, request.complete) if request.window else None
         session = None if request.trail is None else asked.session
@@ -235,22 +211,22 @@ class SessionState(Watchable):
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    @_one_at_a_time
+    @one_at_a_time
     def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
-        """Return the report of one request, or None. `key` None: whatever key it came with."""
-        self._last_call_s = time.monotonic()
+        """Return the report of one request, or None. `key` None: of any key."""
         return self._journal.report(key, request_id)
 
-    @_one_at_a_time
+    @one_at_a_time
     def session(self, key: str | None, session: str) -> dict[str, Any] | None:
         """Return what one session has done, or None."""
-        self._last_call_s = time.monotonic()
         return self._journal.session(key, session)
 
-    @_one_at_a_time
+    @one_at_a_time
     def budget(self, key: str, session: str) -> dict[str, Any]:
-        """Return what one session has spent and reserved, and how full its windows are. What its open calls have
-        reported as used counts as spent: also those of a Router that has died, which stay open until they expire."""
+        """Return what one session has spent and reserved, and how full its windows are.
+
+        What its open calls have reported as used counts as spent, also where their Router has died.
+        """
         now_ns, ledger = self._now_ns(), self._state.budget
         known = session_of(ledger, self._config.budget.bounds, key, session, now_ns)
         full = loads(ledger, self._config.budget, key, session, now_ns)
@@ -262,42 +238,38 @@ class SessionState(Watchable):
             "windows": {each.window.value: {"tokens": each.tokens, "tokens_max": each.tokens_max} for each in full},
         }
 
-    @_one_at_a_time
+    @one_at_a_time
     def books(self, key: str, session: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
         """Return what one session has done, and its budget, both of the same moment."""
         return self.session(key, session), self.budget(key, session)
 
-    @_one_at_a_time
+    @one_at_a_time
     def ask_kept(self, question: KeptQuestion) -> KeptReply:
-        """Say what has become of a request that is repeated, and hand it over where nobody answers it any more."""
-        self._last_call_s = time.monotonic()
+        """Say what has become of a repeated request; hand it over where no Router answers it any more."""
         return self._kept.ask(question, self._now_ns())
 
     # -- responses that clients go on from ---------------------------------------------------------------------
 
-    @_one_at_a_time
+    @one_at_a_time
     def keep_response(self, response: KeptResponse) -> None:
         """Keep a response. Sent again it changes nothing. Raises as `step`."""
         with self._journal.step() as journal:
             journal.shelf.write(response)
-        self._last_call_s = time.monotonic()
 
-    @_one_at_a_time
+    @one_at_a_time
     def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
         """Return a response and those that it goes on from, the newest first, as far as one call may."""
-        self._last_call_s = time.monotonic()
         return self._journal.shelf.walk(key, response_id)
 
-    @_one_at_a_time
+    @one_at_a_time
     def forget_response(self, key: str, response_id: str) -> bool:
         """Forget a response; False where there is none. Raises as `step`."""
-        self._last_call_s = time.monotonic()
         with self._journal.step() as journal:
             return journal.shelf.delete(key, response_id)
 
-    @_one_at_a_time
+    @one_at_a_time
     def stats(self) -> dict[str, Any]:
-        """Describe what this actor holds: for tests, soaks and whoever wonders."""
+        """Describe what this actor holds: for tests and soaks."""
         return {
             "life": self._incarnation,
             "steps": self._steps,
@@ -313,22 +285,22 @@ class SessionState(Watchable):
 
     # -- by hand -----------------------------------------------------------------------------------------------
 
-    @_one_at_a_time
+    @one_at_a_time
     def isolate(self, tier: str) -> None:
         """Keep all calls off a tier."""
         self._by_hand(Isolate(tier), "isolate", tier=tier)
 
-    @_one_at_a_time
+    @one_at_a_time
     def restore(self, tier: str) -> None:
         """Lift the hold."""
         self._by_hand(Restore(tier), "restore", tier=tier)
 
-    @_one_at_a_time
+    @one_at_a_time
     def close_breaker(self, tier: str) -> None:
         """Let calls to a tier through again at once."""
         self._by_hand(Close(tier), "close", tier=tier)
 
-    @_one_at_a_time
+    @one_at_a_time
     def reset(self, key: str, session: str) -> None:
         """Forget what a session has spent, and what it was answered."""
         self._by_hand(Reset(key, session), "reset", session=session, key=key)
@@ -337,24 +309,23 @@ class SessionState(Watchable):
     def _by_hand(
         self, event: replay.Event, order: str, *, tier: str | None = None, session: str = "", key: str = ""
     ) -> None:
-        def transition(batch: Batch) -> None:
-            batch.apply(event)
-            batch.note_operator(order, tier=tier, session=session, key=key)
+        def apply_order(transaction: Transaction) -> None:
+            transaction.apply(event)
+            transaction.note_operator(order, tier=tier, session=session, key=key)
             if session:
                 self._journal.forget_session(key, session)
 
-        self._transit(transition)
-        self._last_call_s = time.monotonic()
+        self._transit(apply_order)
 
     # -- house -------------------------------------------------------------------------------------------------
 
     def _tidy(self) -> None:
         """Close what has expired, let the idle and the old go, and begin the journal anew when it is long."""
         now_ns = self._now_ns()
-        if now_ns - self._tidied_ns < TIDY_EVERY_NS and self._events < SNAPSHOT_EVENTS:
+        if now_ns - self._tidied_ns < _TIDY_EVERY_NS and self._events < SNAPSHOT_EVENTS:
             return
         self._tidied_ns = now_ns
-        self._transit(lambda batch: batch.apply(Sweep()))
+        self._transit(lambda transaction: transaction.apply(Sweep()))
         if self._events >= SNAPSHOT_EVENTS:
             self._write_snapshot(self._digest, self._config)
         self._journal.trim(now_ns / NS_PER_S)
@@ -365,13 +336,12 @@ class SessionState(Watchable):
         self._events = 0
 
     def _health(self) -> Mapping[str, Health]:
-        now_ns = self._now_ns()
-        return {tier: self._health_of(tier, now_ns) for tier in self._state.breakers}
-
-    def _health_of(self, tier: str, now_ns: int) -> Health:
-        breaker, phase = self._state.breakers[tier], admission.phase_of(self._state, tier, now_ns)
-        left_s = max(0, breaker.until_ns - now_ns) / NS_PER_S if phase is Phase.OPEN else 0.0
-        return Health(phase=phase, isolated=breaker.isolated, until_s=left_s)
+        now_ns, health = self._now_ns(), {}
+        for tier, breaker in self._state.breakers.items():
+            phase = admission.phase_of(self._state, tier, now_ns)
+            left_s = max(0, breaker.until_ns - now_ns) / NS_PER_S if phase is Phase.OPEN else 0.0
+            health[tier] = Health(phase=phase, isolated=breaker.isolated, until_s=left_s)
+        return health
 
     def _now_ns(self) -> int:
         now_ns = self._clock.now_ns()
@@ -380,7 +350,7 @@ class SessionState(Watchable):
         return self._start_ns + now_ns
 
     def _leave_when_idle(self, idle_exit_s: float) -> None:
-        """On a thread of its own: it reads one number and touches nothing of the state."""
+        """End the actor when no Router has spoken for so long. Runs on a thread that reads one number."""
         while True:
             idle_s = time.monotonic() - self._last_call_s
             if idle_s >= idle_exit_s:

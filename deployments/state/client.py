@@ -1,7 +1,7 @@
 """The state as a Router replica sees it.
 
-`State` belongs to the replica and holds its link to the actor, with the questions and orders of whoever operates the
-server; `RequestState` belongs to one request and is its `Admission` port.
+`State` belongs to the replica and holds its link to the actor, with the questions and orders of the operator;
+`RequestState` belongs to one request and is its `Admission` port.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import ray
 
@@ -23,8 +23,8 @@ from deployments.config import ConfigError, StateConfig
 from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
 from deployments.state.history import RequestQuery, SessionQuery, Span
+from deployments.state.idempotent_answers import KeptItem, KeptQuestion, KeptReply
 from deployments.state.journal import SCHEMA_VERSION, Bounds
-from deployments.state.kept_answers import KeptItem, KeptQuestion, KeptReply
 from deployments.state.link import Actor, Link
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
@@ -52,7 +52,7 @@ __all__ = ["NAMESPACE", "RequestState", "State", "actor_name", "bounds_of", "fol
 NAMESPACE = "mlx-stack-serve"
 NS_PER_S = 1_000_000_000
 START_S = 15.0
-MADE_S = 15.0  # a new actor replays its journal first; who waits longer asks again
+_MADE_S = 15.0  # a new actor replays its journal first; who waits longer asks again
 # Ray's name for the head node: the journal is a file, so an actor that restarts elsewhere would find it gone.
 HEAD = {"node:__internal_head__": 0.001}
 
@@ -93,17 +93,15 @@ class State:
         """Hand over an incident that belongs to no request."""
         self.link.put(IncidentItem(incident=incident), flush=True)
 
-    # -- questions and orders: each raises StateSilent ---------------------------------------------------------
+    # -- questions and orders: each raises StateUnavailable ---------------------------------------------------------
 
     async def find_keys(self, kind: Literal["request", "session"], name: str) -> list[str]:
         """Return the API keys that have a request or a session of this name."""
-        found: list[str] = await self.link.call("find_keys", kind, name)
-        return found
+        return cast(list[str], await self.link.call("find_keys", kind, name))
 
     async def report(self, key: str, request_id: str) -> dict[str, Any] | None:
         """Return the report of one request."""
-        found: dict[str, Any] | None = await self.link.call("report", key, request_id)
-        return found
+        return cast(dict[str, Any] | None, await self.link.call("report", key, request_id))
 
     async def session(self, key: str, session: str) -> dict[str, Any] | None:
         """Return what one session has done, spent and reserved."""
@@ -114,37 +112,31 @@ class State:
 
     async def incidents(self, query: Query) -> list[dict[str, Any]]:
         """Return the newest incidents that match."""
-        found: list[dict[str, Any]] = await self.link.call("incidents", query)
-        return found
+        return cast(list[dict[str, Any]], await self.link.call("incidents", query))
 
     async def browse(self, question: RequestQuery | SessionQuery) -> list[dict[str, Any]]:
         """Return the finished requests or the sessions that match, the newest first."""
-        found: list[dict[str, Any]] = await self.link.call("browse", question)
-        return found
+        return cast(list[dict[str, Any]], await self.link.call("browse", question))
 
     async def summarize(self, span: Span) -> dict[str, Any]:
         """Sum up a span of time: its requests by tier, its incidents by kind."""
-        found: dict[str, Any] = await self.link.call("summarize", span)
-        return found
+        return cast(dict[str, Any], await self.link.call("summarize", span))
 
     async def count_incidents(self, span: Span) -> list[tuple[int, str, int]]:
         """Count the incidents of a span, by piece of time and kind."""
-        found: list[tuple[int, str, int]] = await self.link.call("count_incidents", span)
-        return found
+        return cast(list[tuple[int, str, int]], await self.link.call("count_incidents", span))
 
     async def find_windows(self, key: str, session: str) -> Mapping[str, Mapping[str, int]]:
-        """Return how full each window of a session is, those that it shares with others too."""
+        """Return how full each window of a session is, the shared ones too."""
         ledger = await self.link.call("budget", key, session)
-        windows: Mapping[str, Mapping[str, int]] = ledger["windows"]
-        return windows
+        return cast(Mapping[str, Mapping[str, int]], ledger["windows"])
 
     async def look(self, after: int | None) -> dict[str, Any]:
-        """Return what other Routers run, and which requests have ended since; see `SessionState.look`."""
-        found: dict[str, Any] = await self.link.call("look", self.link.client, after)
-        return found
+        """Return what other Routers run, and which requests have ended since."""
+        return cast(dict[str, Any], await self.link.call("look", self.link.client, after))
 
     async def share_running(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Show what this Router runs to whoever looks through another one."""
+        """Show what this Router runs to a page that is open on another one."""
         await self.link.call("share_running", self.link.client, rows)
 
     async def get_page_secret(self) -> str:
@@ -166,8 +158,7 @@ class State:
 
     async def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
         """Return a response and those before it, the newest first, as far as one call may."""
-        found: list[KeptResponse] = await self.link.call("recall_responses", key, response_id)
-        return found
+        return cast(list[KeptResponse], await self.link.call("recall_responses", key, response_id))
 
     async def forget_response(self, key: str, response_id: str) -> bool:
         """Forget a response; False where there is none."""
@@ -175,11 +166,10 @@ class State:
 
     async def ask_kept(self, question: KeptQuestion) -> KeptReply:
         """Ask what has become of a request that is repeated."""
-        found: KeptReply = await self.link.call("ask_kept", question)
-        return found
+        return cast(KeptReply, await self.link.call("ask_kept", question))
 
     def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
-        """Hand over what is to be kept of an answer. False: the state is away, and nothing was handed over."""
+        """Hand over a piece of an answer. False: the state is away, and nothing was handed over."""
         if self.link.up:
             self.link.put(item, flush=flush)
         return self.link.up
@@ -206,11 +196,10 @@ class State:
 
 
 class RequestState:
-    """Implements `deployments.ports.Admission` for one request.
+    """The `deployments.ports.Admission` of one request.
 
-    `window`: bring the session's loop window with the first grant, what was kept in it only where that is more than the
-    `complete` answers that the request shows itself. `trail`: the request names no session, and it is to be found;
-    until then it is `session`.
+    `window`: bring the session's loop window with the first grant, with the kept answers only where there are more than
+    the `complete` ones that the request shows itself. `trail`: the session isn't named and is to be found by it.
     """
 
     def __init__(
@@ -229,29 +218,28 @@ class RequestState:
         self._link = link
         self._key, self._request_id = key, request_id
         self._wants_window, self._complete = window, complete
-        self._trail, self._searched = trail, trail is None
+        self._trail = self._unsearched = trail
         self._ticket = "" if trail is None else uuid.uuid4().hex
 
     async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
-        """Admit as the protocol says. Raises `StateSilent` at once where the actor is away and the tier is local."""
+        """Admit. Raises `StateUnavailable` at once where the actor is away and the tier is local."""
         answer = await self._link.admit(
             StepRequest(
                 admission=request if self._trail is None else replace(request, session=self.session),
                 window=self._wants_window,
-                trail=None if self._searched else self._trail,
+                trail=self._unsearched,
                 ticket=self._ticket,
                 complete=self._complete,
             )
         )
         if answer.session is not None:
-            self.session, self._searched = answer.session, True
+            self.session, self._unsearched = answer.session, None
         if answer.window is not None:
             self.window, self._wants_window = answer.window, False
         return answer.decision
 
     def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
-        """Settle as the protocol says. A failure is sent at once, since other requests should know; the rest goes with
-        what the request hands over next."""
+        """Settle as the protocol says. A failure is sent at once, since other requests should know; the rest waits."""
         # In this order `max` also makes nothing of what is no number.
         wait_s = min(max(0.0, retry_after_s or 0.0), RETRY_AFTER_S_MAX)
         settlement = Settlement(grant.id, verdict, usage, retry_after_ns=int(wait_s * NS_PER_S))
@@ -259,15 +247,15 @@ class RequestState:
         self._link.put(item, flush=verdict is Verdict.FAILURE)
 
     def progress(self, grant: Grant, usage: Usage) -> None:
-        """Hand over what a call has used so far, as the protocol says."""
+        """Hand over what a call has used so far."""
         self._link.progress(Progress(grant.id, usage.total_tokens))
 
     def adopt(self, session: str) -> None:
-        """Take the session of an earlier request, which is told again: whoever follows its conversation has heard."""
-        self.session, self._trail = session, None
+        """Take the session of an earlier request, which is replayed: its conversation has been noted already."""
+        self.session, self._trail, self._unsearched = session, None, None
 
     def charge(self, usage: Usage) -> None:
-        """Hand over what a call without a grant has cost, as the protocol says."""
+        """Hand over what a call without a grant has cost."""
         self._link.put(Charge(self._key, self.session, usage.total_tokens), flush=False)
 
     def finish(
@@ -277,12 +265,11 @@ class RequestState:
         turn: TurnItem | None,
         answered: Answered | None = None,
     ) -> None:
-        """Hand over what a request that has ended leaves: its report, its incidents, and what was answered: to its
-        session's window, and to whoever follows its conversation."""
+        """Hand over what an ended request leaves: report, incidents, its turn for the window, its answer for the
+        trail."""
         if self._trail is not None:
-            trail = None if self._searched else self._trail
-            session, ticket = self.session, self._ticket
-            left = AnswerItem(key=self._key, session=session, ticket=ticket, answered=answered, trail=trail)
+            who = {"key": self._key, "session": self.session, "ticket": self._ticket}
+            left = AnswerItem(answered=answered, trail=self._unsearched, **who)
             self._link.put(left, flush=False)
         if turn is not None:
             self._link.put(turn, flush=False)
@@ -293,7 +280,7 @@ class RequestState:
 # -- Ray -------------------------------------------------------------------------------------------------------
 
 
-class RayActor:
+class _RayActor:
     """A Ray actor handle as `Actor`."""
 
     def __init__(self, handle: Any) -> None:
@@ -314,15 +301,15 @@ def _build_actor_class() -> Any:
 
 
 def actor_name(app: str) -> str:
-    """Return the actor's name in Ray. It carries the version: an actor of older code is not found, and gives way."""
+    """Return the actor's name in Ray. It carries the version: older code isn't found, and gives way."""
     return f"SessionState:{app}:{__version__}-{SCHEMA_VERSION}"
 
 
 def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
-    """Return the function that finds the actor, or makes it: on a thread, since Ray waits for its answer there.
+    """Return the function that finds or makes the actor, on a thread, since Ray waits for its answer there.
 
     Raises:
-        ConfigError: the folder can't be the state's.
+        ConfigError: the folder can't hold the state.
     """
     folder, bounds = folder_of(app, config), bounds_of(config)
     refuse_parts(folder / JOURNAL)
@@ -339,28 +326,18 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
             resources=HEAD,
         )
         made = call_actor(maker.remote, folder=str(folder), bounds=bounds, windows_max=config.sessions_max)
-        node, path = ray.get(call_actor(made.find_socket.remote), timeout=MADE_S)
+        node, path = ray.get(call_actor(made.find_socket.remote), timeout=_MADE_S)
         here = path and node == ray.get_runtime_context().get_node_id()
-        return SocketActor(RayActor(made), path) if here else RayActor(made)
+        return SocketActor(_RayActor(made), path) if here else _RayActor(made)
 
-    async def find() -> Actor:
-        return await asyncio.to_thread(find_or_make)
-
-    return find
+    return functools.partial(asyncio.to_thread, find_or_make)
 
 
 def bounds_of(config: StateConfig) -> Bounds:
     """Build the configured bounds of a journal."""
-    return Bounds(
-        reports_max=config.reports_max,
-        incidents_max=config.incidents_max,
-        incidents_days=config.incidents_days,
-        sessions_max=config.sessions_max,
-        session_ttl_s=config.session_ttl_s,
-        bytes_max=config.journal_bytes_max,
-        responses_bytes_max=config.responses_bytes_max,
-        responses_ttl_s=config.responses_ttl_s,
-    )
+    names = ("reports_max", "incidents_max", "incidents_days", "sessions_max", "session_ttl_s")
+    same = config.model_dump(include={*names, "responses_bytes_max", "responses_ttl_s"})
+    return Bounds(bytes_max=config.journal_bytes_max, **same)
 
 
 def folder_of(app: str, config: StateConfig) -> Path:

@@ -1,23 +1,23 @@
 """What operators look back on: requests, incidents, sessions and sums over time, read beside the one writer.
 
-`History` has a connection of its own to the journal's file, which may only read. In WAL mode it sees the last commit
-and holds nobody up, so a list over a hundred thousand rows costs no request its turn: the state actor answers these
-questions outside of its lock, and SQLite lets go of Python's while it reads.
-
     RequestQuery ──▶ requests      Query ──▶ incidents      SessionQuery ──▶ sessions      Span ──▶ summary, counts
 
-What must never happen: a question that writes, or one without a limit.
+`History` has a read-only connection of its own to the journal's file. In WAL mode it sees the last commit and holds
+nothing up, so the state actor answers these questions outside of its lock, and SQLite lets go of Python's while it
+reads. `report_facts` has a narrow row beside each report, written in the same transaction, so that a list of a hundred
+thousand can be filtered. A mark in it is one word that says what happened: `escalated`, `mended`, `loop`, and each
+fault, flaw and reason by its name. Rows whose report was replaced or trimmed are skipped by readers, and deleted by
+`trim_facts`. Figures: docs/decisions/061-history-beside-the-writer.md.
 
-Measured 2026-11-24 (2 vCPU AMD EPYC, Linux, load average 30; 100,000 reports and 100,000 incidents, best of five):
-newest 50 requests 0.1 ms, of a session that has none 15 ms, newest 50 incidents 0.1 ms, the incidents of a month
-counted by kind and day 163 ms, the sums of a day 52 ms (`python -m loadtests.room_bench --history`).
+Invariants: a question never writes and always has a limit; `report_facts` holds names, numbers and enum values, and no
+word of a conversation.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,22 +26,39 @@ import orjson
 
 from deployments.state.records import Query
 
-__all__ = ["HISTORY_SCHEMA", "History", "RequestQuery", "SessionQuery", "Span", "read_incidents"]
+__all__ = [
+    "HISTORY_SCHEMA",
+    "History",
+    "RequestQuery",
+    "SessionQuery",
+    "Span",
+    "build_facts",
+    "list_marks",
+    "read_incidents",
+    "trim_facts",
+    "write_facts",
+]
 
-BUCKETS_MAX = 5_000
+_BUCKETS_MAX = 5_000
 BUSY_S = 2.0
-TOGETHER_MAX = 1_000
+_TOGETHER_MAX = 1_000
 TOKENS = ("prompt_tokens", "completion_tokens")
+# Counting incidents by another index than `incidents_by_kind` would read every record: ten times as long.
 HISTORY_SCHEMA = """
+CREATE INDEX IF NOT EXISTS reports_by_request ON reports (request_id);
+CREATE TABLE IF NOT EXISTS report_facts (
+    id INTEGER PRIMARY KEY, at_s REAL NOT NULL, key TEXT NOT NULL, session TEXT NOT NULL, tier TEXT, outcome TEXT,
+    marks TEXT NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL, cost_usd REAL);
 CREATE INDEX IF NOT EXISTS incidents_by_kind ON incidents (kind, at_s);
 """
-# Counting by another index would read every record: ten times as long.
+Facts = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestQuery:
-    """Which finished requests: every field that is set must match. `mark`: a word of `report_facts.list_marks`.
-    `before`, `after`: the id to go on from, backwards or forwards; the newest come first."""
+    """Which finished requests: every field that is set must match, the newest come first. `mark`: of `list_marks`.
+    `before`, `after`: the id to continue from, backwards or forwards."""
 
     key: str | None = None
     session: str | None = None
@@ -57,8 +74,8 @@ class RequestQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuery:
-    """Which sessions: the one that was used last comes first. `before_s`: the moment to go on from; so those that were
-    used at one moment, in one step, come together, and a page may have some more than `limit`."""
+    """Which sessions, the last used first. `before_s`: the moment to continue from. Those that were used at one moment
+    come together, so a page may have more than `limit`."""
 
     key: str | None = None
     before_s: float | None = None
@@ -67,8 +84,8 @@ class SessionQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """From when to when, in seconds since the epoch, and in pieces of how many seconds. Where incidents are counted:
-    every field of the others that is set must match."""
+    """From when to when, in seconds since the epoch, in pieces of so many seconds. For counts of incidents each further
+    field that is set must match."""
 
     since_s: float
     until_s: float
@@ -93,7 +110,7 @@ class History:
         self._db.close()
 
     def ask(self, question: RequestQuery | Query | SessionQuery) -> list[dict[str, Any]]:
-        """Answer with the rows that match, the newest first."""
+        """Return the rows that match, the newest first."""
         match question:
             case RequestQuery():
                 return self._requests(question)
@@ -120,14 +137,14 @@ class History:
         return {"tiers": [dict(zip(("tier", *sums), row, strict=True)) for row in tiers], "incidents": dict(kinds)}
 
     def count_incidents(self, span: Span) -> list[tuple[int, str, int]]:
-        """Count the incidents of a span: the number of the piece, the kind, how many; at most `BUCKETS_MAX` rows."""
+        """Count the incidents of a span: the number of the piece, the kind, how many; at most `_BUCKETS_MAX` rows."""
         names = [name for name in ("kind", "tier", "session", "key") if getattr(span, name) is not None]
         # What `incidents_by_kind` doesn't have is read in the records: few of a session, by its own index.
         index = "" if {*names} - {"kind"} else "INDEXED BY incidents_by_kind"
         terms = " AND ".join(["at_s >= ?1", "at_s < ?2", *(f"{name} = ?{at}" for at, name in enumerate(names, 4))])
         return self._read(
             f"SELECT CAST((at_s - ?1) / ?3 AS INTEGER), kind, count(*) FROM incidents {index} WHERE {terms}"
-            f" GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {BUCKETS_MAX}",
+            f" GROUP BY 1, 2 ORDER BY 1, 2 LIMIT {_BUCKETS_MAX}",
             (span.since_s, span.until_s, max(1.0, span.piece_s), *(getattr(span, name) for name in names)),
         )
 
@@ -152,7 +169,7 @@ class History:
         last = f"SELECT used_s {match} ORDER BY used_s DESC LIMIT 1 OFFSET ?3 - 1"
         rows = self._read(
             f"SELECT {', '.join(names)} {match} AND used_s >= coalesce(({last}), 0) ORDER BY used_s DESC LIMIT ?3 + ?4",
-            (query.key, query.before_s, query.limit, TOGETHER_MAX),
+            (query.key, query.before_s, query.limit, _TOGETHER_MAX),
         )
         return [dict(zip(names, row, strict=True)) for row in rows]
 
@@ -170,7 +187,7 @@ def read_incidents(db: sqlite3.Connection, query: Query) -> list[dict[str, Any]]
 
 
 def _write_terms(query: RequestQuery | Query, names: Sequence[str], prefix: str = "") -> tuple[list[str], list[Any]]:
-    """Write what both kinds of lists are narrowed by."""
+    """Write the conditions that both kinds of lists share."""
     terms, values = ["1"], []
     for name in names:
         if (value := getattr(query, name)) is not None:
@@ -181,3 +198,50 @@ def _write_terms(query: RequestQuery | Query, names: Sequence[str], prefix: str 
             terms.append(f"{prefix}{term}")
             values.append(bound)
     return terms, values
+
+
+def build_facts(key: str, report: Mapping[str, Any], at_s: float) -> Facts:
+    """Build the row of a report, but for its id. Raises KeyError or TypeError where it is no report."""
+    attempts = [*report["attempts"], *((report.get("judge") or {}).get("attempts", ()))]
+    usages = [attempt["usage"] for attempt in attempts if attempt["usage"]]
+    cached = sum((usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0) for usage in usages)
+    return (
+        at_s,
+        key,
+        report["session"],
+        report.get("tier"),
+        report.get("outcome"),
+        f" {' '.join(dict.fromkeys(list_marks(report)))} ",
+        sum(usage["prompt_tokens"] for usage in usages),
+        sum(usage["completion_tokens"] for usage in usages),
+        cached,
+        report.get("cost_usd"),
+    )
+
+
+def list_marks(report: Mapping[str, Any]) -> Iterator[str]:
+    """List what happened to a request, in words; some may come twice."""
+    if report.get("escalated_from"):
+        yield "escalated"
+    if report.get("retries"):
+        yield "retried"
+    if report.get("repairs"):
+        yield "mended"
+    if report.get("loop"):
+        yield "loop"
+    if report.get("budget"):
+        yield "budget_warning"
+    if report.get("escalation_reason"):
+        yield str(report["escalation_reason"])
+    for attempt in report["attempts"]:
+        yield from (str(attempt[name]) for name in ("fault", "flaw") if attempt.get(name))
+
+
+def write_facts(db: sqlite3.Connection, report_id: int | None, facts: Facts) -> None:
+    """Write the row, inside of the transaction that writes the report."""
+    db.execute("INSERT OR REPLACE INTO report_facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (report_id, *facts))
+
+
+def trim_facts(db: sqlite3.Connection) -> None:
+    """Delete the rows that are older than every report."""
+    db.execute("DELETE FROM report_facts WHERE id < coalesce((SELECT min(id) FROM reports), 9223372036854775807)")

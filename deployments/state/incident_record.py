@@ -1,10 +1,7 @@
-"""The record of an incident: one flat JSON object of one shape, whoever made it; what doesn't apply is None.
+"""The record of an incident: one flat, bounded JSON object of one shape; None where a field doesn't apply.
 
-Breaker changes, memory transitions, an operator's acts, grants that nobody settled and a journal that was put aside are
-no part of a request: those who see them call `record`. What becomes of a request is reported by
-`deployments/reports/incidents.py`.
-
-What must never happen: a record without a bound.
+Breaker changes, memory transitions, an operator's orders, expired grants and a journal that was put aside belong to no
+request: their writers call `record`. What becomes of a request is reported by `deployments/reports/incidents.py`.
 """
 
 from __future__ import annotations
@@ -13,14 +10,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from deployments.evidence import cut, fit_evidence, to_plain_json
+from deployments.state.incident_evidence import cut, fit_evidence, to_plain_json
 
 __all__ = ["RECORD_BYTES_MAX", "IncidentKind", "record", "shorten"]
 
 RECORD_BYTES_MAX = 8192
-ID_BYTES_MAX = 512
-WORD_BYTES_MAX = 128
-FACTS_BYTES_MAX = 2048
+_ID_BYTES_MAX = 512
+_WORD_BYTES_MAX = 128
+_FACTS_BYTES_MAX = 2048
 FACTS: dict[str, Any] = dict.fromkeys(
     ("model", "generation", "prompt_tokens", "completion_tokens", "ttft_ms", "elapsed_ms", "attempt")
 )
@@ -56,13 +53,11 @@ def record(
     evidence: Mapping[str, Any] | None = None,
     **facts: Any,
 ) -> dict[str, Any]:
-    """Build one record, bounded and JSON-ready. `at_s`: seconds since the epoch. `key`: the name of the API key, never
-    the key. `facts`: more of the fields that `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...).
+    """Build one record, bounded and JSON-ready. `evidence` is cut here; the caller decides whether it may be shown at
+    all.
 
-    `evidence` is cut to its bound here; whether it may be shown at all is the caller's to say.
-
-    Raises:
-        TypeError: a fact that no record has.
+    `at_s`: seconds since the epoch. `key`: the name of the API key, never the key. `facts`: more of the fields that
+    `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...). Raises TypeError for a fact that no record has.
     """
     unknown = facts.keys() - FACTS.keys()
     if unknown:
@@ -70,15 +65,15 @@ def record(
     head = {
         "at": to_plain_json(float(at_s)),
         "kind": kind.value,
-        "request_id": shorten(request_id, ID_BYTES_MAX),
-        "session": shorten(session, ID_BYTES_MAX),
+        "request_id": shorten(request_id, _ID_BYTES_MAX),
+        "session": shorten(session, _ID_BYTES_MAX),
         "key": shorten(key),
         "tier": shorten(tier),
     }
-    known = {name: value for name, value in fit_evidence(facts, FACTS_BYTES_MAX).items() if name in FACTS}
-    return head | FACTS | known | {"reason": cut(reason, WORD_BYTES_MAX), "evidence": fit_evidence(evidence or {})}
+    known = {name: value for name, value in fit_evidence(facts, _FACTS_BYTES_MAX).items() if name in FACTS}
+    return head | FACTS | known | {"reason": cut(reason, _WORD_BYTES_MAX), "evidence": fit_evidence(evidence or {})}
 
 
-def shorten(text: str | None, bytes_max: int = WORD_BYTES_MAX) -> str | None:
+def shorten(text: str | None, bytes_max: int = _WORD_BYTES_MAX) -> str | None:
     """Cut a text to its bound; None stays None."""
     return None if text is None else cut(text, bytes_max)

@@ -4,21 +4,19 @@
     snapshot   the state and its configuration at one event; older events are gone
     steps      the number of the last step of each Router replica, and the grants that it gave
     sessions   what each session has asked for and spent, for display
-    reports    finished requests          incidents   what went wrong, and what was done about it
-    report_facts   what requests are found by (`report_facts.py`)
-    responses  what clients may go on from (`response_shelf.py`)
-    signed_out   cookies of the control room that were ended (`sign_outs.py`)
+    reports    finished requests          report_facts   what they are found by (`history.py`)
+    incidents  what went wrong, and what was done about it
+    responses  what clients may continue from (`response_shelf.py`)
+    signed_out cookies of the control room that were ended (`sign_outs.py`)
 
-One process writes. Everything that one step does is one transaction, committed before the step is answered: a grant
-that a Router holds is always in the journal. Who opens the journal becomes its owner by writing its own name into it;
-a former owner that is still alive finds another name at its next write, gets `Superseded` and changes nothing.
+One process writes. A step is one transaction, committed before it is answered, so a grant that a Router holds is always
+in the journal. The process that opens the journal writes its own name into it; a former owner that is still alive finds
+another name at its next write, raises `Superseded` and changes nothing. With `synchronous=NORMAL` a commit survives the
+death of the process; a power cut may cost the last moments.
 
-`synchronous=NORMAL`: a commit survives the death of the process (measured 2026-11-22, 2 vCPU AMD EPYC: see
-`README.md` of this folder), a power cut may cost the last moments.
-
-Bounds: events until the next snapshot; sessions by their age; reports and incidents by number and age; responses by
-bytes and age; the file as a whole by `bytes_max`, for which the oldest of the last three go first. What must never
-happen: half of a step.
+Bounds: events until the next snapshot; sessions by age; reports and incidents by number and age; responses by bytes and
+age; the file by `bytes_max`, for which the oldest of the last three go first. Invariant: half of a step is never
+written.
 """
 
 from __future__ import annotations
@@ -34,10 +32,9 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter
 
-from deployments.state.history import HISTORY_SCHEMA, read_incidents
-from deployments.state.private import make_private_file, make_private_folder
+from deployments.state.file_permissions import make_private_file, make_private_folder
+from deployments.state.history import HISTORY_SCHEMA, build_facts, read_incidents, trim_facts, write_facts
 from deployments.state.records import Query
-from deployments.state.report_facts import FACTS_SCHEMA, build_facts, trim_facts, write_facts
 from deployments.state.response_shelf import SHELF_SCHEMA, ResponseShelf
 from deployments.state.sign_outs import SIGN_OUT_SCHEMA, SignOuts
 from reliability.admission import events as replay
@@ -48,9 +45,8 @@ __all__ = ["UNWRITABLE", "Bounds", "Journal", "Restored", "Superseded", "read_jo
 SCHEMA_VERSION = 1
 BUSY_S = 5.0
 DAY_S = 86_400.0
-STEPS_DAYS = 1.0
-WAL_BYTES_MAX = 16 * 1024 * 1024
-PAGES_FREED = 2_000
+_WAL_BYTES_MAX = 16 * 1024 * 1024
+_PAGES_FREED = 2_000
 TRIM_SHARE = 4  # of the reports and incidents, where the file is over its bound
 
 # What a record can be that the journal can't take. Anything else is the disk's.
@@ -65,6 +61,7 @@ UNWRITABLE = (
 )
 
 _CONFIG: TypeAdapter[AdmissionConfig] = TypeAdapter(AdmissionConfig)
+_TOTALS = ("key", "requests", "prompt_tokens", "completion_tokens", "cost_usd", "last_request_id", "used_s")
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -112,10 +109,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What a journal holds: the state that was lost, and what it was decided by.
+    """What a journal holds: the state, and what it was decided by.
 
     `events`: how many were replayed on the snapshot. `at_ns`: the latest moment that is written. `put_aside`: the name
-    of a journal in this one's place that could not be read.
+    of an unreadable journal that was in its place.
     """
 
     digest: str = ""
@@ -127,7 +124,7 @@ class Restored:
 
 
 def read_journal(db: sqlite3.Connection) -> Restored:
-    """Read what an open journal holds. Raises ValueError where it isn't what this version writes."""
+    """Read what an open journal holds. Raises ValueError where this version didn't write it."""
     row = db.execute("SELECT seq, at_ns, digest, config, state FROM snapshot WHERE id = 1").fetchone()
     rows = db.execute("SELECT at_ns, event FROM events WHERE seq > ? ORDER BY seq", (row[0] if row else 0,))
     events = [(at_ns, replay.event_from_plain(orjson.loads(event))) for at_ns, event in rows]
@@ -162,14 +159,16 @@ class Journal:
 
         Raises:
             sqlite3.OperationalError: the file can't be used now; it may be undamaged.
-            sqlite3.DatabaseError, ValueError: the file isn't what this version writes.
+            sqlite3.DatabaseError, ValueError: this version didn't write the file.
         """
         self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.execute(f"PRAGMA journal_size_limit={WAL_BYTES_MAX}")
-        self._db.executescript(SCHEMA + SHELF_SCHEMA + FACTS_SCHEMA + HISTORY_SCHEMA + SIGN_OUT_SCHEMA)
-        self._check_pages()
+        self._db.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_MAX}")
+        self._db.executescript(SCHEMA + SHELF_SCHEMA + HISTORY_SCHEMA + SIGN_OUT_SCHEMA)
+        # A damaged page would fail every later step that meets it: 1 ms for a MiB.
+        if (found := self._row("PRAGMA quick_check(1)")) != ("ok",):
+            raise sqlite3.DatabaseError(f"{self.path} is damaged: {found[0] if found else 'no answer'}")
         self._check_version()
         with self._transaction():
             self._set("owner", self.owner)
@@ -202,22 +201,18 @@ class Journal:
     def session(self, key: str | None, session: str) -> dict[str, Any] | None:
         """Return the totals of one session; of the key that used it last where `key` is None."""
         row = self._row(
-            "SELECT key, requests, prompt_tokens, completion_tokens, cost_usd, last_request_id, used_s FROM sessions"
+            f"SELECT {', '.join(_TOTALS)} FROM sessions"
             " WHERE session = ?1 AND (?2 IS NULL OR key = ?2) ORDER BY used_s DESC LIMIT 1",
             (session, key),
         )
-        if row is None:
-            return None
-        names = ("key", "requests", "prompt_tokens", "completion_tokens", "cost_usd", "last_request_id", "used_s")
-        return {"session": session, **dict(zip(names, row, strict=True))}
+        return None if row is None else {"session": session, **dict(zip(_TOTALS, row, strict=True))}
 
     def incidents(self, query: Query) -> list[dict[str, Any]]:
         """Return the newest incidents that match, each with its `id`."""
         return read_incidents(self._db, query)
 
     def read_page_secret(self) -> str:
-        """Read the secret that the control room's cookies are sealed with; make it, the first time. Raises as
-        `step`."""
+        """Read the secret that seals the control room's cookies; make it, the first time. Raises as `step`."""
         with self.step():
             found = self._meta("page_secret")
             if found is None:
@@ -232,8 +227,8 @@ class Journal:
         """Begin one transaction of the owner: all of it or nothing.
 
         Raises:
-            Superseded: somebody else has become the owner.
-            sqlite3.Error: the disk; nothing was written.
+            Superseded: another process has become the owner.
+            sqlite3.Error: the disk failed; nothing was written.
         """
         with self._transaction():
             if self._meta("owner") != self.owner:
@@ -242,9 +237,8 @@ class Journal:
 
     def write_event(self, at_ns: int, event: replay.Event) -> None:
         """Inside of a step: write one event that changed the state."""
-        self._db.execute(
-            "INSERT INTO events (at_ns, event) VALUES (?, ?)", (at_ns, orjson.dumps(replay.event_to_plain(event)))
-        )
+        row = (at_ns, orjson.dumps(replay.event_to_plain(event)))
+        self._db.execute("INSERT INTO events (at_ns, event) VALUES (?, ?)", row)
 
     def write_snapshot(self, at_ns: int, digest: str, config: AdmissionConfig, state: AdmissionState) -> None:
         """Inside of a step: write the complete state, which makes the events before it needless."""
@@ -262,7 +256,7 @@ class Journal:
         self._db.execute("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?)", row)
 
     def write_report(self, key: str, report: Mapping[str, Any], at_s: float) -> None:
-        """Inside of a step: write a finished request into the reports and the totals of its session.
+        """Inside of a step: write a finished request into the reports and its session's totals.
 
         Raises:
             One of UNWRITABLE: it isn't a report, or no JSON. The step can go on.
@@ -302,13 +296,12 @@ class Journal:
     # -- bounds ------------------------------------------------------------------------------------------------
 
     def trim(self, now_s: float) -> None:
-        """Let go what is too old or too much. Raises as `step`."""
+        """Delete what is too old or too much. Raises as `step`."""
         bounds = self._bounds
         with self.step():
             self._db.execute("DELETE FROM sessions WHERE used_s < ?", (now_s - bounds.session_ttl_s,))
-            self._db.execute("DELETE FROM incidents WHERE at_s < ?", (now_s - bounds.incidents_days * DAY_S,))
-            self._db.execute("DELETE FROM reports WHERE at_s < ?", (now_s - bounds.incidents_days * DAY_S,))
-            self._db.execute("DELETE FROM steps WHERE at_s < ?", (now_s - STEPS_DAYS * DAY_S,))
+            for table, days in (("incidents", bounds.incidents_days), ("reports", bounds.incidents_days), ("steps", 1)):
+                self._db.execute(f"DELETE FROM {table} WHERE at_s < ?", (now_s - days * DAY_S,))
             self.shelf.trim(now_s)
             self._keep_newest("reports", bounds.reports_max)
             trim_facts(self._db)
@@ -321,7 +314,7 @@ class Journal:
             while self.used_bytes > bounds.bytes_max and self._drop_oldest():
                 pass
         # One page a row, but rows without columns: `execute` would stop at the first.
-        self._db.executescript(f"PRAGMA incremental_vacuum({PAGES_FREED})")
+        self._db.executescript(f"PRAGMA incremental_vacuum({_PAGES_FREED})")
 
     @property
     def used_bytes(self) -> int:
@@ -332,7 +325,7 @@ class Journal:
         return int((pages - free) * size)
 
     def _drop_oldest(self) -> bool:
-        """Let a share of the reports, incidents and responses go; return False where there are none."""
+        """Delete a share of the reports, incidents and responses; return False where there are none."""
         dropped = int(self.shelf.drop_share())
         for table in ("incidents", "reports"):
             count = (self._row(f"SELECT count(*) FROM {table}") or (0,))[0]
@@ -340,8 +333,7 @@ class Journal:
         return dropped > 0
 
     def _keep_newest(self, table: str, count: int) -> int:
-        """Delete all but the newest `count` rows; return how many went. Where ids alone say that there are fewer, it
-        is cheap."""
+        """Delete all but the newest `count` rows; return how many went. Cheap where ids say that there are fewer."""
         first, last = self._row(f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})")
         if first is None or last - first < count:
             return 0
@@ -350,12 +342,6 @@ class Journal:
         ).rowcount
 
     # -- the file ----------------------------------------------------------------------------------------------
-
-    def _check_pages(self) -> None:
-        """Find a damaged page now: one that nobody reads at the start would fail every later step that meets it. 1 ms
-        for a MiB."""
-        if (found := self._row("PRAGMA quick_check(1)")) != ("ok",):
-            raise sqlite3.DatabaseError(f"{self.path} is damaged: {found[0] if found else 'no answer'}")
 
     def _check_version(self) -> None:
         version = self._meta("schema")

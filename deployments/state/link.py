@@ -3,73 +3,109 @@
     items (what has happened) ────┐
     requests (what wants to run) ─┴▶ one step at a time ──▶ actor ──▶ answers
 
-At most one step is on its way; what comes up meanwhile goes with the next one. A lone call makes two steps: its
-admission request, and its settlement together with its report; a busy server far fewer.
+At most one step is on its way; what comes up meanwhile goes with the next one.
 
 UP      steps are answered. A request waits for its step.
-DOWN    the last step failed. Requests of local tiers fail at once (`StateSilent`): the call runs without a grant.
-        Those of paid tiers wait for the actor to come back, as long as their caller has patience. Items wait. The same
-        items are sent again under the same number, every `RETRY_S`, until they are answered; see
-        `deployments.state.records`.
+DOWN    the last step failed. Requests of local tiers fail at once (`StateUnavailable`): the call runs without a grant.
+        Those of paid tiers wait for the actor, until their caller gives up. Items wait. The same items are sent again
+        under the same number, every `RETRY_S`, until they are answered (`records.py`).
 CLOSED  what was left has been sent once more; every request fails.
 
-Who owns it: the Router replica's event loop. The actor is found by its name and made where it is missing.
+The Router's event loop owns the link. The actor is found by its name and made where it is missing. Where more than
+`ITEMS_MAX` items wait, kept answers go first, then reports and turns, then settlements (a grant that isn't settled
+expires at its last reported use), then charges and incidents; of each kind the oldest.
 
-What must never happen: an item that is applied twice, one that is lost while this process lives (beyond
-`ITEMS_MAX`, which the log reports: `deployments.state.waiting_items`), a request that waits for an actor that is known
-to be away although its tier costs nothing.
+Invariants: no item is applied twice, overtakes another, or is lost while this process lives, except beyond `ITEMS_MAX`,
+which the log reports; no request of a local tier waits for an actor that is known to be away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
+from deployments.state.idempotent_answers import KeptItem
 from deployments.state.records import (
+    AnswerItem,
     Health,
     Item,
     Reply,
+    ReportItem,
     SettlementItem,
     StateLimits,
     Step,
     StepAnswer,
     StepRequest,
+    TurnItem,
 )
-from deployments.state.waiting_items import ITEMS_MAX, WaitingItems
 from deployments.telemetry import log_error, log_info
 from reliability.admission.admit import Grant
 from reliability.admission.events import Progress, Settlement
 from reliability.types import Usage, Verdict
 
-__all__ = ["Actor", "Link", "StateSilent"]
+__all__ = ["Actor", "Link", "StateUnavailable", "WaitingItems"]
 
 ITEMS_PER_STEP = 512
 REQUESTS_PER_STEP = 256
 CALL_S = 5.0  # an actor that takes longer is as good as dead; a replay of a full journal takes less
 RETRY_S = 0.25
-HEARTBEAT_S = 1.0
-LOST_PER_LINE = 1000
+_HEARTBEAT_S = 1.0
+_LOST_PER_LINE = 1000
 AWAY = "the state actor is away"
+ITEMS_MAX = 20_000
+# Who gives way, first to last; what is in no group gives way last.
+_GROUPS: tuple[tuple[type, ...], ...] = ((KeptItem,), (ReportItem, TurnItem, AnswerItem), (SettlementItem,))
+_GROUP_OF = {kind: at for at, kinds in enumerate(_GROUPS) for kind in kinds}
 
 
-class StateSilent(RuntimeError):
+class StateUnavailable(RuntimeError):
     """The state actor can't be asked."""
 
 
 class Actor(Protocol):
-    """The actor's methods as the link calls them: a Ray handle in the server, something nearer in tests."""
+    """The actor's methods as the link calls them: a Ray handle in the server, a local object in tests."""
 
     def call(self, method: str, *args: Any) -> Awaitable[Any]:
         """Call one method."""
-        ...
 
     def close(self) -> None:
         """Let go of it: nothing more will be asked of it."""
-        ...
+
+
+class WaitingItems:
+    """What waits for the actor, in the order in which it came. Each kind has a queue of numbers of its own, so that no
+    search is needed for what gives way, however long the actor is away."""
+
+    def __init__(self, most: int = ITEMS_MAX) -> None:
+        self._most = most
+        self._items: OrderedDict[int, Item] = OrderedDict()
+        self._groups: tuple[deque[int], ...] = tuple(deque() for _ in range(len(_GROUPS) + 1))
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: Item) -> Item | None:
+        """Put an item behind all others; return what gave way to it, which may be itself."""
+        self._number += 1
+        self._items[self._number] = item
+        self._groups[_GROUP_OF.get(type(item), -1)].append(self._number)
+        if len(self._items) <= self._most:
+            return None
+        return self._items.pop(next(group for group in self._groups if group).popleft())
+
+    def take(self, count: int) -> tuple[Item, ...]:
+        """Take out the `count` oldest, or all where there are fewer."""
+        taken: list[Item] = []
+        while self._items and len(taken) < count:
+            _, item = self._items.popitem(last=False)
+            self._groups[_GROUP_OF.get(type(item), -1)].popleft()  # the oldest of all is the oldest of its group
+            taken.append(item)
+        return tuple(taken)
 
 
 class Link:
@@ -113,8 +149,7 @@ class Link:
         return len(self._items) + len(self._progress) + len(self._in_flight)
 
     async def start(self, wait_s: float) -> None:
-        """Begin, and wait for the first answered step, `wait_s` at most: to make an actor takes longer than any call to
-        it may. Must run on the Router's event loop."""
+        """Begin, and wait `wait_s` at most for the first answered step. Must run on the event loop of the Router."""
         if self._pump is None:
             self._pump = asyncio.create_task(self._run())
         self._wake.set()
@@ -139,7 +174,7 @@ class Link:
             self._finding.cancel()
         for _, future in self._requests:
             if not future.done():
-                future.set_exception(StateSilent("the link to the state actor is closed"))
+                future.set_exception(StateUnavailable("the link to the state actor is closed"))
         self._requests.clear()
 
     def put(self, item: Item, *, flush: bool) -> None:
@@ -152,19 +187,15 @@ class Link:
             self._wake.set()
 
     def progress(self, item: Progress) -> None:
-        """Hand over what a running call has used so far, soon. Only the newest of each grant is kept, so that an
-        actor that is away for long costs no more memory than there are calls."""
+        """Hand over what a running call has used so far. Only the newest of each grant is kept."""
         self._progress[item.grant_id] = item
         self._wake.set()
 
     async def admit(self, request: StepRequest) -> StepAnswer:
-        """Have one call admitted.
-
-        Raises:
-            StateSilent: the actor is away, and the tier costs nothing; or the link is closed.
-        """
+        """Have one call admitted. Raises StateUnavailable: the actor is away and the tier is local, or the link is
+        closed."""
         if self._closed or (not self._up and request.admission.local):
-            raise StateSilent(AWAY)
+            raise StateUnavailable(AWAY)
         future: asyncio.Future[StepAnswer] = asyncio.get_running_loop().create_future()
         self._requests.append((request, future))
         self._wake.set()
@@ -177,22 +208,17 @@ class Link:
             raise
 
     async def call(self, method: str, *args: Any) -> Any:
-        """Ask one question, beside the steps.
-
-        Raises:
-            StateSilent: no answer.
-        """
+        """Ask one question, outside of the steps. Raises StateUnavailable: no answer."""
         try:
             actor = await self._find_actor()
             async with asyncio.timeout(CALL_S):
                 return await actor.call(method, *args)
         except Exception as error:
             self._forget()
-            raise StateSilent(f"the state actor doesn't answer ({type(error).__name__})") from error
+            raise StateUnavailable(f"the state actor doesn't answer ({type(error).__name__})") from error
 
     async def hear(self) -> None:
-        """Hear from the actor what the tiers' health is after all that it was told before; not for longer than a call
-        may take."""
+        """Wait, for one call's time at most, until the tiers' health covers all that was sent before."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CALL_S):
                 for _ in range(2):  # the first answer may have been on its way already
@@ -205,7 +231,7 @@ class Link:
     async def _run(self) -> None:
         while True:
             with suppress(TimeoutError):  # not `wait_for`, which in Python 3.11 may swallow `close`
-                async with asyncio.timeout(HEARTBEAT_S):
+                async with asyncio.timeout(_HEARTBEAT_S):
                     await self._wake.wait()
             try:
                 await self._send()
@@ -215,11 +241,12 @@ class Link:
                 self._wake.set()
 
     async def _send(self) -> None:
-        """Send one step, or several while more has come up that is not to wait."""
+        """Send one step, or several while more has come up that can't wait."""
         while True:
             self._wake.clear()
             if not self._attempt:
-                self._in_flight = self._take_items()
+                progress, self._progress = tuple(self._progress.values()), {}
+                self._in_flight = (*progress, *self._items.take(ITEMS_PER_STEP))
             requests = self._take_requests()
             if self._requests or self._items or self._progress:
                 self._wake.set()  # more than this step may hold, or what came after the one that is sent again
@@ -230,17 +257,16 @@ class Link:
                 self._hand_back(requests)
                 raise
             self._in_flight, self._attempt = (), 0
-            self._mark_up()
+            if not self._up:
+                self._up = True
+                log_info("state_back", items_lost=self._lost)
+                self._lost = 0
             self._first_reply.set()
             self.health, self.watched = reply.health, reply.watched
             self._heard.set()
             self._deliver(requests, reply)
             if not self._wake.is_set():
                 return
-
-    def _take_items(self) -> tuple[Item, ...]:
-        progress, self._progress = tuple(self._progress.values()), {}
-        return (*progress, *self._items.take(ITEMS_PER_STEP))
 
     def _take_requests(self) -> list[tuple[StepRequest, asyncio.Future[StepAnswer]]]:
         taken: list[tuple[StepRequest, asyncio.Future[StepAnswer]]] = []
@@ -265,7 +291,7 @@ class Link:
             if reply is None:  # it decides by other limits
                 reply = await actor.call("step", step, limits)
         if not isinstance(reply, Reply) or len(reply.answers) != len(requests):
-            raise StateSilent("the state actor didn't answer what it was asked")
+            raise StateUnavailable("the state actor didn't answer what it was asked")
         self._number += step.works
         return reply
 
@@ -277,7 +303,7 @@ class Link:
                 self._settle_unused(request, answer)
 
     def _settle_unused(self, request: StepRequest, answer: StepAnswer) -> None:
-        """Settle a grant that nobody will use."""
+        """Settle a grant that will never be used."""
         if isinstance(answer.decision, Grant):
             unused = Settlement(answer.decision.id, Verdict.IGNORED, Usage())
             self.put(SettlementItem(settlement=unused, key=request.admission.key), flush=True)
@@ -288,20 +314,14 @@ class Link:
             if future.done():
                 continue
             if request.admission.local:
-                future.set_exception(StateSilent(AWAY))
+                future.set_exception(StateUnavailable(AWAY))
             else:
                 self._requests.appendleft((request, future))
 
-    def _mark_up(self) -> None:
-        if not self._up:
-            self._up = True
-            log_info("state_back", items_lost=self._lost)
-            self._lost = 0
-
     def _note_lost(self, item: Item) -> None:
         """Count it, and log the first of many: a line for each would fill the disk that the actor may wait for."""
-        if self._lost % LOST_PER_LINE == 0:
-            too_many = StateSilent(f"over {ITEMS_MAX} items wait")
+        if self._lost % _LOST_PER_LINE == 0:
+            too_many = StateUnavailable(f"over {ITEMS_MAX} items wait")
             log_error("state_item_lost", too_many, item=type(item).__name__, lost_before=self._lost)
         self._lost += 1
 
@@ -321,7 +341,7 @@ class Link:
         self._hand_back(waiting)
 
     async def _find_actor(self) -> Actor:
-        """Return the actor. A search that takes too long goes on, and whoever asks next waits for the same one."""
+        """Return the actor. A search that takes too long goes on, and the next caller waits for the same one."""
         if self._actor is None:
             finding = self._finding = self._finding or asyncio.ensure_future(self._find())
             try:

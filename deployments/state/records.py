@@ -1,12 +1,12 @@
 """What a Router replica and the state actor say to each other.
 
-Everything goes in one kind of call, a `Step`: first the *items*, which report what has happened, then the
-*requests* for admission, which want an answer. A Router replica has at most one step on its way to an actor; what
-comes up meanwhile goes with the next one, so a busy server makes fewer calls a request, not more.
+Everything goes in one kind of call, a `Step`: first the *items*, which report what has happened, then the *requests*
+for admission, which want an answer. A Router has at most one step on its way; what comes up meanwhile goes with the
+next one, so a busy server makes fewer calls a request.
 
 A step has a number. A Router that got no answer sends the same items again under the same number, and the actor, which
 wrote the number down together with what the items did, doesn't do them twice. Each sending counts as an attempt; an
-older attempt that arrives after a newer one does nothing, since nobody waits for it any more.
+older attempt that arrives after a newer one does nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployments.state.kept_answers import KeptItem
+from deployments.state.idempotent_answers import KeptItem
 from reliability.admission.admit import AdmissionConfig, AdmissionRequest, Grant, Rejection
 from reliability.admission.breaker import Phase
 from reliability.admission.events import Charge, Progress, Settlement
@@ -56,7 +56,7 @@ class SettlementItem:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnItem:
     """What was answered, for the session's window. `request` names what it was answered to where that brings no
-    history, `shown` says what it shows of the session."""
+    history, `shown` what it shows of the session."""
 
     key: str
     session: str
@@ -67,8 +67,8 @@ class TurnItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerItem:
-    """What became of a request that names no session: what left, or None. `ticket` names this sending of the request,
-    as in its `StepRequest`; `trail` comes where nobody has heard that its session was found."""
+    """What became of a request that names no session: what left, or None. `ticket` names this sending, as in its
+    `StepRequest`; `trail` comes where its session wasn't searched yet."""
 
     key: str
     session: str
@@ -89,8 +89,7 @@ class ReportItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentItem:
-    """An incident that belongs to no request. Several Router replicas may see the same one: the first one under a
-    `request_id` counts."""
+    """An incident that belongs to no request. Several Routers may see it: the first one under a `request_id` counts."""
 
     incident: Mapping[str, Any]
 
@@ -101,9 +100,9 @@ Item = SettlementItem | Progress | Charge | TurnItem | AnswerItem | ReportItem |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRequest:
-    """One admission request in a step. `window`: the answer brings the session's window too. `trail`: the request names
-    no session, and this is to find it by; `ticket` names this sending. `complete`: so many answers of its streak it
-    shows itself, with their results; what was kept comes only where that is more."""
+    """One admission request in a step. `window`: the answer brings the session's window too. `trail`: the session isn't
+    named and is found by this; `ticket` names this sending. `complete`: how many answers of its streak it shows itself;
+    kept ones come only where there are more."""
 
     admission: AdmissionRequest
     window: bool = False
@@ -114,8 +113,7 @@ class StepRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAnswer:
-    """What was decided on one request, the window where it was asked for, and the session where it was searched
-    for."""
+    """What was decided on one request, with the window and the session where they were asked for."""
 
     decision: Grant | Rejection
     window: Window | None = None
@@ -124,11 +122,8 @@ class StepAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Items and requests of the Router replica `client`. `config` is the digest of the limits that they
-    are meant under.
-
-    `attempt`: how often it was sent before under this number, without an answer. Each of those may have been done.
-    """
+    """Items and requests of the Router `client`. `config`: the digest of their limits. `attempt`: how often it was sent
+    before under this number without an answer; each of those may have been done."""
 
     client: str
     number: int
@@ -159,8 +154,8 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer a request, in their order; `health` of the tiers that were ever asked for. `watched`: somebody looks
-    at what goes on."""
+    """One answer a request, in their order; `health` of the tiers that were ever asked for. `watched`: a page is open
+    on what goes on."""
 
     answers: tuple[StepAnswer, ...] = ()
     health: Mapping[str, Health] = field(default_factory=dict)
@@ -178,7 +173,7 @@ class StateLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which incidents: every field that is set must match. `before`: the id to go on from; the newest come first."""
+    """Which incidents: every field that is set must match, the newest come first. `before`: the id to continue from."""
 
     kind: str | None = None
     tier: str | None = None
@@ -193,8 +188,8 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class KeptResponse:
-    """A response that may be gone on from. `record`: its input and itself, compressed, of `size` bytes without that;
-    `previous`: the response that it goes on from itself."""
+    """A response that may be continued. `record`: its input and itself, compressed, of `size` bytes without that;
+    `previous`: the response that it continues."""
 
     key: str
     id: str

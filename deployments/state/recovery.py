@@ -1,11 +1,11 @@
 """The beginning of an incarnation: open the journal, or put it aside where it can't be read.
 
 A journal that is damaged, or that another version wrote, is renamed and never written over: it may still be read by
-hand. Budgets then start empty, which the log reports and is the first incident of the new journal. A disk that is
-full, or a file that is locked, is no damage: that error is raised, and whoever starts the actor tries again.
+hand. Budgets then start empty, which the log reports and is the first incident of the new journal. A full disk or a
+locked file is no damage: that error is raised, and the actor is started again.
 
-A folder in which an older version kept the ledger of sessions in several journals is refused as it stands, before
-anything is started: this journal alone may have forgotten what some of them have spent.
+A folder in which an older version kept the ledger in several journals is refused before anything is started: this
+journal alone may have forgotten what some of them have spent.
 """
 
 from __future__ import annotations
@@ -23,15 +23,11 @@ __all__ = ["JOURNAL", "open_journal", "refuse_parts"]
 
 LOG = logging.getLogger("ray.serve")
 JOURNAL = "ledger.sqlite"
-SUFFIXES = ("", "-wal", "-shm")
+_SUFFIXES = ("", "-wal", "-shm")
 
 
 def refuse_parts(path: Path) -> None:
-    """Refuse a journal beside which others hold parts of the ledger.
-
-    Raises:
-        ConfigError: one line that says how to bring them together.
-    """
+    """Refuse a journal next to others with parts of the ledger. Raises ConfigError, which says how to join them."""
     if _layout(path).endswith(" hub"):
         raise ConfigError(
             f"state.path: an older version kept the ledger in {path.parent} in several journals (state.shards): start "
@@ -40,8 +36,7 @@ def refuse_parts(path: Path) -> None:
 
 
 def _layout(path: Path) -> str:
-    """Read what an older version has written about its journals; of what can't be read, nothing: see
-    `open_journal`."""
+    """Read what an older version has written about its journals; nothing of a file that can't be read."""
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             row = db.execute("SELECT value FROM meta WHERE name = 'layout'").fetchone()
@@ -77,7 +72,7 @@ def _put_aside(path: Path, error: Exception) -> str:
     while (aside := path.with_name(f"{path.name}.unreadable-{number}")).exists():
         number += 1
     LOG.error("the journal %s can't be read (%s): put aside as %s; budgets start empty", path, error, aside.name)
-    for suffix in SUFFIXES:
+    for suffix in _SUFFIXES:
         part = path.with_name(path.name + suffix)
         if part.exists():
             part.rename(aside.with_name(aside.name + suffix))

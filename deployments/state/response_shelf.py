@@ -1,15 +1,12 @@
-"""The shelf of the journal: responses that clients may go on from (`previous_response_id`), read again, or delete.
+"""The shelf of the journal: responses that clients may continue (`previous_response_id`), read again, or delete.
 
-    responses   one row each: its key, its session, the response that it goes on from, its input and itself, compressed
-
-Each row holds its own input and output only, so a conversation of n turns takes n rows and not their sum of sums; who
-needs all of it walks back along `previous`, a bounded piece at a time, since the state actor has others to answer.
+Each row holds its own input and output only, so a conversation of n turns takes n rows and not their sum of sums; all
+of it is read by walking back along `previous`, a bounded piece at a time.
 
 Bounds: `bytes_max` of all rows, `ttl_s` of each. Above `bytes_max`, the API key that holds the most loses its oldest
-rows, in the same transaction. What each key holds is known without a look at the rows: the state actor has one thread,
-and a write that reads 64 MiB of rows would hold up every request of every key.
-
-Invariant: no key sees a row of another, or pushes it out while it holds more.
+rows, in the same transaction. The bytes of each key are known without a look at the rows: a write that reads 64 MiB of
+rows would hold up every request of every key. Invariant: no key sees a row of another, or pushes it out while it holds
+more.
 """
 
 from __future__ import annotations
@@ -33,25 +30,21 @@ COLUMNS = "key, id, session, previous, at_s, size, record"
 # What one call hands back at most, beyond its first row.
 WALK_ROWS = 64
 WALK_BYTES = 1024 * 1024
-DROPPED_ROWS = 16  # looked at together when room is made
+_DROPPED_ROWS = 16  # looked at together when room is made
 TRIM_SHARE = 4
 
 
 class ResponseShelf:
-    """The rows in the journal's file. Whoever writes does it inside of a step of the journal."""
+    """The rows in the journal's file. Writes happen inside of a step of the journal."""
 
     def __init__(self, db: sqlite3.Connection, *, bytes_max: int, ttl_s: float) -> None:
         self._db, self._bytes_max, self._ttl_s = db, bytes_max, ttl_s
         self._held: Counter[str] | None = None  # by key; None: to be counted, a transaction may have been taken back
 
     def write(self, response: KeptResponse) -> None:
-        """Keep one, and let the oldest go for it; the same one again replaces itself. One that alone is over the
-        bound isn't kept."""
+        """Keep one, and drop the oldest for it; the same one again replaces itself. One over the bound isn't kept."""
         held, self._held = self._count_bytes(), None
-        old = self._db.execute(
-            "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)", (response.key, response.id)
-        ).fetchone()
-        held[response.key] -= old[0] if old else 0
+        held[response.key] -= self._delete(response.key, response.id) or 0
         if len(response.record) <= self._bytes_max:  # else not a byte of it reaches the disk
             self._db.execute(f"INSERT INTO responses ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(response))
             held[response.key] += len(response.record)
@@ -66,7 +59,7 @@ class ResponseShelf:
         return None if row is None else KeptResponse(*row)
 
     def walk(self, key: str, response_id: str) -> list[KeptResponse]:
-        """Walk back from one along `previous`, the newest first, until the beginning or as far as one call may."""
+        """Walk back from one along `previous`, the newest first, to the beginning or as far as one call may."""
         found: list[KeptResponse] = []
         name: str | None = response_id
         while name is not None and len(found) < WALK_ROWS:
@@ -82,20 +75,24 @@ class ResponseShelf:
     def delete(self, key: str, response_id: str) -> bool:
         """Delete one; False where there is none."""
         held, self._held = self._count_bytes(), None
-        done = self._db.execute(
-            "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)", (key, response_id)
-        ).fetchone()
-        held[key] -= done[0] if done else 0
+        size = self._delete(key, response_id)
+        held[key] -= size or 0
         self._held = held
-        return done is not None
+        return size is not None
+
+    def _delete(self, key: str, response_id: str) -> int | None:
+        """Delete a row; return its bytes, or None where there is none."""
+        sql = "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)"
+        row = self._db.execute(sql, (key, response_id)).fetchone()
+        return None if row is None else int(row[0])
 
     def trim(self, now_s: float) -> None:
-        """Let go what is too old."""
+        """Delete what is too old."""
         self._held = None
         self._db.execute("DELETE FROM responses WHERE at_s < ?", (now_s - self._ttl_s,))
 
     def drop_share(self) -> bool:
-        """Let a share of the rows go, the oldest; return False where there are none."""
+        """Delete a share of the rows, the oldest; return False where there are none."""
         held, self._held = self._count_bytes(), None
         used = held.total()
         self._drop_oldest(held, used - -(-used // TRIM_SHARE))
@@ -113,7 +110,7 @@ class ResponseShelf:
         while used > bytes_max:
             key = max(held, key=held.__getitem__)
             rows = self._db.execute(
-                "SELECT rowid, length(record) FROM responses WHERE key = ? ORDER BY at_s LIMIT ?", (key, DROPPED_ROWS)
+                "SELECT rowid, length(record) FROM responses WHERE key = ? ORDER BY at_s LIMIT ?", (key, _DROPPED_ROWS)
             ).fetchall()
             for rowid, size in rows:
                 if used <= bytes_max or held[key] < max(held.values()):

@@ -1,10 +1,7 @@
 """Cookies of the control room that were ended before their time: they are sealed, so only a list can end them.
 
-    signed_out   a row each: the cookie's nonce, and when it would have expired, when its row goes as well
-
-Over `ROWS_MAX` the rows that expire first go early. So that none of them is good again, the row without a nonce then
-ends every cookie that expires no later than they would have.
-
+A row has the cookie's nonce and when it would have expired, when the row goes as well. Over `ROWS_MAX` the rows that
+expire first go early; the row without a nonce then ends every cookie that expires no later than they would have.
 Invariant: a cookie that was ended is never good again.
 """
 

@@ -2,12 +2,12 @@
 
     state before ──items──▶ ──requests──▶ state after    (and every event that changed something in the journal)
 
-The batch holds the state on its way; the actor takes it over only after the commit, so a disk that fails changes
-nothing, neither on it nor in memory.
+The transaction holds the state on its way; the actor takes it over only after the commit, so a disk that fails changes
+nothing, on it or in memory.
 
-Three things from outside are bounded here, since a step that can't be written would be sent again for ever: a count of
-tokens that no call can have, a wait that no tier can mean, and a report or incident that is no JSON; that one is left
-out, and the log says so.
+Three inputs are bounded here, since a step that can't be written would be sent again for ever: a count of tokens that
+no call can have, a wait that no tier can mean, and a report or incident that is no JSON, which is left out and
+logged.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from deployments.state.idempotent_answers import KeptItem
 from deployments.state.incident_record import IncidentKind, record
 from deployments.state.journal import UNWRITABLE, Journal
-from deployments.state.kept_answers import KeptItem
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
     AnswerItem,
@@ -34,11 +34,10 @@ from deployments.state.records import (
 from reliability.admission import admit as admission
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, AdmissionState, ClosedGrant, Grant
-from reliability.admission.breaker import Change
 from reliability.admission.events import Admit, Begin, Charge, Event, Progress, Settlement
 from reliability.types import Usage, Verdict
 
-__all__ = ["Batch"]
+__all__ = ["Transaction"]
 
 LOG = logging.getLogger("ray.serve")
 NS_PER_S = 1_000_000_000
@@ -46,7 +45,7 @@ NOTHING_SPENT = Usage()
 TOKENS_MAX = 10**12  # of one call: beyond it a tier's count is nonsense, and SQLite's integers end
 
 
-class Batch:
+class Transaction:
     """The transition of one step. `turns` collects what goes into the windows of sessions, which aren't journalled."""
 
     def __init__(self, state: AdmissionState, config: AdmissionConfig, journal: Journal, now_ns: int) -> None:
@@ -59,8 +58,7 @@ class Batch:
         self.events = 0  # written so far
 
     def begin(self, incarnation: str, aside: str | None) -> None:
-        """Begin a new incarnation. `aside`: the name of a journal that could not be read, whose budgets are
-        forgotten."""
+        """Begin a new incarnation. `aside`: the name of an unreadable journal, whose budgets are forgotten."""
         self.apply(Begin(incarnation))
         if aside is not None:
             self._note(IncidentKind.JOURNAL, None, reason="unreadable", evidence={"put_aside": aside})
@@ -97,7 +95,7 @@ class Batch:
         return answers
 
     def settle_unused(self, grants: Sequence[str]) -> None:
-        """Settle the grants of an answer that never arrived: nobody has used them."""
+        """Settle the grants of an answer that never arrived."""
         for name in grants:
             self.apply(Settlement(name, Verdict.IGNORED, NOTHING_SPENT))
 
@@ -110,7 +108,7 @@ class Batch:
         return answer
 
     def expire(self) -> None:
-        """Close what was never settled. To be done before anything else, which would close it without a record."""
+        """Close what was never settled. Must come first: any later event would close it without a record."""
         held = self.state.budget.open
         for closed in self.apply(replay.Expire()):
             lost = held.get(closed.id)
@@ -132,8 +130,10 @@ class Batch:
         usage = None if settlement.usage is None else _clamp_usage(settlement.usage)
         wait_ns = min(max(settlement.retry_after_ns, 0), RETRY_AFTER_S_MAX * NS_PER_S)
         closed = self.apply(replace(settlement, usage=usage, retry_after_ns=wait_ns))
-        if isinstance(closed, ClosedGrant) and closed.change is not None:
-            self._note_breaker(closed.tier, closed.change, item)
+        if isinstance(closed, ClosedGrant) and (change := closed.change) is not None:
+            reason = f"{change.before.value} -> {change.after.value}: {change.cause.value}"
+            who = {"session": item.session, "key": item.key, "request_id": item.request_id}
+            self._note(IncidentKind.BREAKER, closed.tier, reason=reason, **who)
 
     def _record(self, write: Callable[..., None], *what: Any) -> None:
         try:
@@ -141,17 +141,11 @@ class Batch:
         except UNWRITABLE as error:
             LOG.error("a record is left out of the journal: %s: %s", type(error).__name__, error)
 
-    def _note_breaker(self, tier: str, change: Change, item: SettlementItem) -> None:
-        reason = f"{change.before.value} -> {change.after.value}: {change.cause.value}"
-        who = {"session": item.session, "key": item.key, "request_id": item.request_id}
-        self._note(IncidentKind.BREAKER, tier, reason=reason, **who)
-
     def _note(self, kind: IncidentKind, tier: str | None, *, reason: str, **more: Any) -> None:
         self._journal.write_incident(record(kind, at_s=self.now_s, tier=tier, reason=reason, **more))
 
 
 def _clamp_usage(usage: Usage) -> Usage:
-    if max(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens) <= TOKENS_MAX:
-        return usage
     names = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
-    return replace(usage, **{name: min(getattr(usage, name), TOKENS_MAX) for name in names})
+    over: dict[str, Any] = {name: TOKENS_MAX for name in names if getattr(usage, name) > TOKENS_MAX}
+    return replace(usage, **over) if over else usage

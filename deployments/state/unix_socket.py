@@ -1,27 +1,25 @@
-"""The Unix socket of the state actor, for Routers on its node, beside Ray's calls.
+"""The Unix socket of the state actor, for Routers on its node.
 
     Link ── step ──▶ SocketActor ═ frames ═▶ StepListener, a thread for each Router ─▶ SessionState.step
       └── questions ──▶ Ray ────────────────────────────────────────────────────────▶ SessionState
 
-Each request waits for a step, and a call through Ray's core costs both processes milliseconds of CPU. So a Router on
-the actor's node sends its steps here, one at a time; one on another node, and whatever isn't a step, goes through Ray.
-Nothing else differs: the same step, the same answer, the same exceptions.
+Each request waits for a step, and a call through Ray's core costs both processes milliseconds of CPU
+(docs/decisions/062-a-socket-for-steps.md). So a Router on the actor's node sends its steps here, one at a time;
+everything else goes through Ray, and so does a step that can't be encoded or that the other end refuses.
 
-Measured 2026-11-22 (2 vCPU AMD EPYC, one hosted tier on the upstream of `loadtests.bench`), a request of one client: 17
-ms and 23 ms of CPU through Ray, 10 and 12 through the socket; at 32 clients, who share steps, 5 % more requests.
+A frame is its length in four bytes, and a `Question` or an `Answer` as `deployments/wire.py` writes them. An actor that
+dies closes its sockets, which its Routers see at once. A connection whose call was canceled or broken is closed, since
+the next bytes on it would answer another question.
 
-A frame is its length in four bytes, and a `Question` or an `Answer` as `deployments/wire.py` writes them. Another user
-of the machine gets nowhere: the socket has mode 0600 and lies in a folder of mode 0700 (`find_socket_folder`), and each
-end asks the kernel for the other's user before it reads or writes a byte (`peer.py`). Bytes that are no question are
-answered with a refusal. The refused step, and one that can't be encoded, goes through Ray.
-
-An actor that dies closes its sockets, which its Routers see at once. A connection whose call was canceled or broken is
-closed, since what comes on it next would answer another question.
+No other user of the machine gets in: the socket has mode 0600 in a folder of mode 0700 (`find_socket_folder`), and each
+end asks the kernel for the other's user before it reads or writes a byte. Linux has SO_PEERCRED (unix(7): `struct
+ucred`, three ints: process, user, group), macOS LOCAL_PEERCRED (unix(4) and <sys/ucred.h>: `struct xucred`, an unsigned
+version, which is 0, and the user first). Both tell who the peer was when it connected or began to listen.
 
 Invariants:
-- Nothing is built from a frame but the dataclasses of a step.
+- Only the dataclasses of a step are built from a frame.
 - A frame has at most `FRAME_BYTES_MAX` bytes, in both directions.
-- Nothing that comes through the socket ends the actor.
+- No bytes that come through the socket end the actor.
 """
 
 from __future__ import annotations
@@ -30,28 +28,33 @@ import asyncio
 import os
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from deployments.running.folder import base_folder
 from deployments.running.own_folder import make_own
-from deployments.state.link import Actor, StateSilent
-from deployments.state.peer import Foreigner, refuse_foreigner
+from deployments.state.link import Actor, StateUnavailable
 from deployments.state.records import Reply, StateLimits, Step
 from deployments.telemetry import log_error
 from deployments.wire import codec_of
 
-__all__ = ["SocketActor", "StepListener", "find_socket_folder"]
+__all__ = ["Foreigner", "SocketActor", "StepListener", "find_socket_folder", "refuse_foreigner"]
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 LENGTH = struct.Struct(">I")
 WAITING_MAX = 64  # Routers that connect at the same moment
-OWNER_ONLY = 0o177
+_OWNER_ONLY = 0o177
 RUN = "MLX_STACK_RUN"  # the folder of this run, where a supervisor has made one
+
+_UCRED = struct.Struct("3i")
+_XUCRED = struct.Struct("II")
+_XUCRED_BYTES = 76  # with its 16 groups
+SOL_LOCAL, LOCAL_PEERCRED = 0, 1  # <sys/un.h> of macOS
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +78,13 @@ QUESTION, ANSWER = codec_of(Question), codec_of(Answer)
 
 
 def find_socket_folder(environ: Mapping[str, str]) -> Path:
-    """Return a folder that only this user can reach, for the socket: the run's, or where `serve run` was started
-    without a supervisor, the folder of all runs.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return a folder that only this user can reach: the run's, or without a supervisor that of all runs. Raises
+    ConfigError."""
     return make_own(Path(environ[RUN])) if environ.get(RUN) else base_folder(environ)
 
 
 class StepListener:
-    """Answers steps that come through the socket at `path` by calling `step`, for each connection on a thread of its
-    own. `step` is called by several threads."""
+    """Answers steps that come through the socket at `path` by calling `step`, on a thread for each connection."""
 
     def __init__(self, path: Path, step: Callable[..., Any]) -> None:
         self.path = path
@@ -94,7 +92,7 @@ class StepListener:
         self._socket = socket.socket(socket.AF_UNIX)
         with suppress(FileNotFoundError):
             path.unlink()  # an earlier incarnation's
-        before = os.umask(OWNER_ONLY)
+        before = os.umask(_OWNER_ONLY)
         try:
             self._socket.bind(str(path))
         finally:
@@ -103,7 +101,7 @@ class StepListener:
         threading.Thread(target=self._accept, name="state-listener", daemon=True).start()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Let no Router in any more."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -122,7 +120,8 @@ class StepListener:
                 log_error("state_socket_foreigner", error)
                 return
             while True:
-                router.sendall(_frame(ANSWER.encode(self._answer(_read_frame(router)))))
+                frame = _read_exactly(router, _length(_read_exactly(router, LENGTH.size)))
+                router.sendall(_frame(ANSWER.encode(self._answer(frame))))
 
     def _answer(self, frame: bytes) -> Answer:
         try:
@@ -146,7 +145,7 @@ class SocketActor:
         """Call as the protocol says.
 
         Raises:
-            StateSilent: the step failed; the message says by what.
+            StateUnavailable: the step failed; the message says by what.
             OSError, EOFError: the actor is gone, or another user's process is in its place.
         """
         if method != "step":
@@ -159,11 +158,11 @@ class SocketActor:
         if answer.refused:
             return await self._call_through_ray(ValueError(answer.refused), args)
         if answer.failed:
-            raise StateSilent(answer.failed)
+            raise StateUnavailable(answer.failed)
         return answer.reply
 
     async def _call_through_ray(self, error: Exception, args: tuple[Any, ...]) -> Any:
-        """Call by Ray, whose transport carries any value; without it the same step would fail for ever."""
+        """Call by Ray, whose transport carries any value; otherwise the same step would fail for ever."""
         log_error("state_socket_unfit", error)
         return await self._ray_actor.call("step", *args)
 
@@ -180,7 +179,7 @@ class SocketActor:
         return answer
 
     def close(self) -> None:
-        """Close the connection. A call that runs keeps its own."""
+        """Close the connection. A running call keeps its own."""
         streams, self._streams = self._streams, None
         if streams is not None:
             streams[1].close()
@@ -196,6 +195,35 @@ async def _connect(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
     return reader, writer
 
 
+class Foreigner(PermissionError):
+    """The process at the other end belongs to another user."""
+
+
+class _Peered(Protocol):
+    """A socket, or what asyncio gives out of one."""
+
+    def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
+        """Read an option."""
+
+
+def refuse_foreigner(peer: _Peered) -> None:
+    """Return where the process at the other end belongs to this user. Raises Foreigner; OSError where it is gone."""
+    user = find_user(peer)
+    if user != os.geteuid():
+        raise Foreigner(f"the process at the other end belongs to user {user}, not to user {os.geteuid()}")
+
+
+def find_user(peer: _Peered) -> int:
+    """Return the user of the process at the other end."""
+    if sys.platform == "darwin":
+        version, user = _XUCRED.unpack_from(peer.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, _XUCRED_BYTES))
+        if version != 0:
+            raise Foreigner(f"the kernel's struct xucred has version {version}, not 0")
+        return int(user)
+    _, user, _ = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return int(user)
+
+
 def _frame(data: bytes) -> bytes:
     if len(data) > FRAME_BYTES_MAX:
         raise ValueError(f"a frame of {len(data)} bytes is over {FRAME_BYTES_MAX}")
@@ -207,10 +235,6 @@ def _length(head: bytes) -> int:
     if length > FRAME_BYTES_MAX:
         raise OSError(f"a frame of {length} bytes is over {FRAME_BYTES_MAX}")
     return int(length)
-
-
-def _read_frame(router: socket.socket) -> bytes:
-    return _read_exactly(router, _length(_read_exactly(router, LENGTH.size)))
 
 
 def _read_exactly(router: socket.socket, count: int) -> bytes:

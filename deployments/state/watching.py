@@ -1,24 +1,21 @@
-"""What is going on at this moment, for whoever looks: the part of the state actor that the journal doesn't hold.
+"""What is going on at this moment: the part of the state actor that the journal doesn't hold.
 
-    a page is open on Router A ──look──▶ actor ◀──share_running── Router B        while somebody looks, and only then
+    a page is open on Router A ──look──▶ actor ◀──share_running── Router B        while a page is open, and only then
                                            │
                    every step's reply says `watched`, so that B knows
 
-Somebody looks as long as the last `look` is less than `LOOK_S` ago. Until then no Router writes down what it runs, and
-the actor holds nothing: closed, it costs one comparison of two numbers a step.
-
-It is mixed into the actor (`actor.py`), whose journal it reads beside the lock (`history.py`).
-
-What must never happen: a row that outlives its Router: it is forgotten after `SHARE_S`.
+A page counts as open when the last `look` is less than `LOOK_S` ago. Otherwise no Router writes down what it runs, and
+a step costs one comparison of two numbers. It is mixed into the actor (`actor.py`), whose journal it reads outside of
+the lock (`history.py`). Invariant: a Router's rows are forgotten `SHARE_S` after it spoke last.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from deployments.state.history import History, RequestQuery, SessionQuery, Span
 from deployments.state.journal import Journal
@@ -26,15 +23,30 @@ from deployments.state.records import Query
 from reliability.admission.admit import AdmissionState
 from reliability.admission.ledger import owners_of
 
-__all__ = ["Watchable"]
+__all__ = ["Watchable", "one_at_a_time"]
 
 LOOK_S = 3.0
 SHARE_S = 3.0
 SHARED_MAX = 256
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def one_at_a_time(method: F) -> F:
+    """Let in one call at a time, and note when one succeeds: an actor that answers nothing any more ends itself."""
+
+    @functools.wraps(method)
+    def call_alone(self: Watchable, *args: Any, **kwargs: Any) -> Any:
+        with self._lock:
+            answer = method(self, *args, **kwargs)
+            self._last_call_s = time.monotonic()
+            return answer
+
+    return cast(F, call_alone)
+
 
 class Watchable:
-    """What may be asked of the actor outside of its lock. Ray calls these one at a time."""
+    """What may be asked of the actor, mostly outside of its lock. Ray calls these one at a time."""
 
     _journal: Journal
     _state: AdmissionState
@@ -46,18 +58,20 @@ class Watchable:
 
     @property
     def watched(self) -> bool:
-        """Whether somebody looks."""
+        """Whether a page is open."""
         return time.monotonic() - self._looked_s < LOOK_S
 
     def look(self, client: str, after: int | None) -> dict[str, Any]:
-        """Return what the other Routers run, and the reports that came after the one of this id; None: no reports,
-        but the newest id."""
-        now_s = self._looked_s = self._last_call_s = time.monotonic()
+        """Return what the other Routers run, and the reports after this id; None: no reports, but the newest id."""
+        now_s = self._looked_s = time.monotonic()
         fresh = {name: rows for name, (at_s, rows) in self._shared.items() if now_s - at_s < SHARE_S}
-        newest = self._open_history().ask(RequestQuery(after=after, limit=1 if after is None else 50))
+        if after is None:
+            finished, newest = [], self._open_history().ask(RequestQuery(limit=1))
+        else:
+            finished = newest = self._open_history().ask(RequestQuery(after=after, limit=50))
         return {
             "running": [row for name, rows in fresh.items() if name != client for row in rows],
-            "finished": [] if after is None else newest,
+            "finished": finished,
             "newest": newest[0]["id"] if newest else (after or 0),
         }
 
@@ -69,53 +83,45 @@ class Watchable:
 
     def incidents(self, query: Query) -> list[dict[str, Any]]:
         """Return the newest incidents that match."""
-        self._last_call_s = time.monotonic()
         return self._open_history().ask(query)
 
     def browse(self, question: RequestQuery | SessionQuery) -> list[dict[str, Any]]:
         """Return the finished requests or the sessions that match, the newest first."""
-        self._last_call_s = time.monotonic()
         return self._open_history().ask(question)
 
     def summarize(self, span: Span) -> dict[str, Any]:
         """Sum up a span: its requests by tier, its incidents by kind."""
-        self._last_call_s = time.monotonic()
         return self._open_history().summarize(span)
 
     def count_incidents(self, span: Span) -> list[tuple[int, str, int]]:
         """Count the incidents of a span by piece and kind."""
-        self._last_call_s = time.monotonic()
         return self._open_history().count_incidents(span)
 
+    @one_at_a_time
     def find_keys(self, kind: str, name: str) -> list[str]:
-        """Return the API keys that have a "request" or a "session" of this name: both are named by clients. A session
-        may be in the ledger alone, where none of its requests has ended."""
-        self._last_call_s = time.monotonic()
-        with self._lock:
-            found = self._journal.find_keys(kind, name)
-            return sorted(found | owners_of(self._state.budget, name) if kind == "session" else found)
+        """Return the API keys that have a "request" or a "session" of this name. A session whose requests are all
+        running is in the ledger alone."""
+        found = self._journal.find_keys(kind, name)
+        return sorted(found | owners_of(self._state.budget, name) if kind == "session" else found)
 
+    @one_at_a_time
     def sign_out(self, nonce: str, expires_s: int) -> None:
         """End a cookie of the control room, for every Router and the next start."""
-        self._last_call_s = time.monotonic()
-        with self._lock, self._journal.step() as journal:
+        with self._journal.step() as journal:
             journal.sign_outs.add(nonce, expires_s, time.time())
 
+    @one_at_a_time
     def is_signed_out(self, nonce: str, expires_s: int) -> bool:
         """Return whether a cookie of the control room was ended."""
-        self._last_call_s = time.monotonic()
-        with self._lock:
-            return self._journal.sign_outs.has(nonce, expires_s)
+        return self._journal.sign_outs.has(nonce, expires_s)
 
+    @one_at_a_time
     def get_page_secret(self) -> str:
-        """Return what the control room's cookies are sealed with: made once, kept in the journal, which is its owner's
-        alone to read."""
-        self._last_call_s = time.monotonic()
-        with self._lock:
-            return self._journal.read_page_secret()
+        """Return what the control room's cookies are sealed with: made once, and kept in the journal."""
+        return self._journal.read_page_secret()
 
     def _open_history(self) -> History:
-        path: Path = self._journal.path
+        self._last_call_s = time.monotonic()
         if self._history is None:
-            self._history = History(path)
+            self._history = History(self._journal.path)
         return self._history

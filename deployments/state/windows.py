@@ -8,7 +8,7 @@ from dataclasses import replace
 from deployments.state.records import TurnItem
 from reliability.admission.ledger import session_name
 from reliability.loops import LoopConfig, Window, keep_answer, observe
-from reliability.loops.kept import count_kept_chars
+from reliability.loops.answer_history import count_kept_chars
 
 __all__ = ["CHARS_MAX", "Windows"]
 
@@ -32,8 +32,8 @@ class Windows:
         return self._chars
 
     def find(self, key: str, session: str, complete: int = 0) -> Window:
-        """Return a session's window: without what was kept where that is no more than the `complete` answers that the
-        request shows itself."""
+        """Return a session's window; without the kept answers where they are no more than the `complete` ones that the
+        request shows."""
         window, _ = self._windows.get(session_name(key, session), (Window(), 0))
         answers = sum(not each.turn.continued for each in window.kept)
         return replace(window, kept=()) if window.kept and answers <= complete else window

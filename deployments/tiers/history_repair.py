@@ -8,11 +8,7 @@
     ids that are no nine letters and digits  such an id, the same for a call and its result      where they are refused
     several calls at once                    one after the other, each with its result           where they are refused
 
-What a client wrote is sent as it is where every backend takes it. A template that knows system messages only at the
-head, or wants roles to take turns, refuses it; then it is asked once more with the softened form. Nothing that was said
-is lost: words change their role, and stay in their place.
-
-Pure; for messages of OpenAI's chat completions, whose content is a text, a list of parts, or nothing.
+No words are lost: they change their role and stay in their place. Pure; for messages of OpenAI's chat completions.
 """
 
 from __future__ import annotations
@@ -20,35 +16,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
 from reliability.surrogates import join_all, join_surrogates
 from reliability.tools.extract.text import read_arguments
 
-__all__ = [
-    "UNREADABLE",
-    "HistoryForm",
-    "begin_with_user",
-    "fit_ids",
-    "join_systems",
-    "join_turns",
-    "merge_turns",
-    "move_system",
-    "name_ids",
-    "order_results",
-    "pair_results",
-    "read_past_arguments",
-    "say_results",
-    "soften",
-    "soften_systems",
-    "split_calls",
-    "take_turns",
-]
-
 CONTINUE = "Continue."
-NO_RESULT = "There is no result of this call."
+_NO_RESULT = "There is no result of this call."
 UNREADABLE = "unreadable_arguments"  # the key under which arguments stay that are no object
 _SYSTEM = frozenset({"system", "developer"})
 _FITTING = re.compile(r"[A-Za-z0-9]{9}")
@@ -96,10 +72,7 @@ def join_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Join the system messages at the head to one, and make what a later one says a part of the user's words beside it.
-
-    What no system message stands beside stays as it was rendered before there was one.
-    """
+    """Join the head's system messages, and make later ones part of the user's words next to them."""
     joined = join_systems(messages)
     head = 1 if joined and joined[0]["role"] == "system" else 0
     out, soft = joined[:head], False
@@ -125,8 +98,7 @@ def move_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Join messages of the user's that follow one another, and the model's words that no call follows, for templates
-    that want roles to take turns."""
+    """Join the user's messages in a row, and the model's that no call follows."""
     out: list[dict[str, Any]] = []
     for message in map(dict, messages):
         same = bool(out) and out[-1]["role"] == message["role"] and message["role"] in ("user", "assistant")
@@ -146,8 +118,7 @@ def say_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def soften(messages: Sequence[Mapping[str, Any]], form: HistoryForm) -> Sequence[Mapping[str, Any]]:
-    """Return the messages in this form: one system message at the head, or none, since its words stand before the
-    user's; then user and assistant in turn; each call with its result behind it."""
+    """Return the messages in this form, each call with its result behind it."""
     if form is HistoryForm.AS_WRITTEN:
         return messages
     softened = merge_turns(soften_systems(fit_ids(pair_results(_drop_empty(messages)))))
@@ -217,47 +188,45 @@ def _fit_id(given: Any) -> str:
 
 
 def split_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give each call a turn of its own, with its result behind it. What stands between results stays behind them."""
+    """Give each call a turn of its own, with its result behind it. Words between results stay behind them."""
     out: list[dict[str, Any]] = []
-    at = 0
-    while at < len(messages):
-        message = dict(messages[at])
-        at += 1
+    for message, results in _group_results(messages, frozenset({"tool"})):
         calls = message.get("tool_calls") or ()
         if len(calls) < 2:
-            out.append(message)
+            out += [message, *results]
             continue
-        end = at
-        while end < len(messages) and messages[end]["role"] == "tool":
-            end += 1
-        results = list(map(dict, messages[at:end]))
-        at = end
+        left = results
         for n, call in enumerate(calls):
             out.append({**message, "content": message.get("content") if n == 0 else "", "tool_calls": [call]})
-            own = [result for result in results if result.get("tool_call_id") == call.get("id")]
+            own = [result for result in left if result.get("tool_call_id") == call.get("id")]
             out += own
-            results = [result for result in results if result not in own]
-        out += results
+            left = [result for result in left if result not in own]
+        out += left
     return out
 
 
 def order_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Put the results of one turn in the order of its calls: many templates write no ids, so that a result is of the
-    call that stands in its place."""
+    """Put the results of one turn in the order of its calls: many templates write no ids."""
     out: list[dict[str, Any]] = []
+    for message, results in _group_results(messages, _RESULT):
+        places = {call.get("id"): place for place, call in reversed(list(enumerate(message.get("tool_calls") or ())))}
+        if len(message.get("tool_calls") or ()) > 1:
+            results.sort(key=lambda result: places.get(result.get("tool_call_id"), len(places)))
+        out += [message, *results]
+    return out
+
+
+def _group_results(
+    messages: Sequence[Mapping[str, Any]], roles: frozenset[str]
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield each message with the results behind it, where it has calls."""
     at = 0
     while at < len(messages):
-        message = dict(messages[at])
-        out.append(message)
-        at += 1
-        ids = [call.get("id") for call in message.get("tool_calls") or ()]
-        end = at
-        while len(ids) > 1 and end < len(messages) and messages[end]["role"] in _RESULT:
+        message, end = dict(messages[at]), at + 1
+        while message.get("tool_calls") and end < len(messages) and messages[end]["role"] in roles:
             end += 1
-        results = map(dict, messages[at:end])
-        out += sorted(results, key=lambda m: ids.index(id) if (id := m.get("tool_call_id")) in ids else len(ids))
+        yield message, list(map(dict, messages[at + 1 : end]))
         at = end
-    return out
 
 
 def begin_with_user(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -270,8 +239,7 @@ def begin_with_user(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 
 
 def take_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Put a word of the other's between two turns of the user's, or of the model's, that only calls and results stand
-    between."""
+    """Put a word of the other's between two turns of one role that only calls and results separate."""
     out: list[dict[str, Any]] = []
     last = ""
     for message in map(dict, messages):
@@ -292,7 +260,7 @@ def pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     later: list[dict[str, Any]] = []  # what stands between calls and their results
 
     def close() -> None:
-        out.extend({"role": "tool", "tool_call_id": id, "content": NO_RESULT} for id in open_ids)
+        out.extend({"role": "tool", "tool_call_id": id, "content": _NO_RESULT} for id in open_ids)
         open_ids.clear()
         out.extend(later)
         later.clear()

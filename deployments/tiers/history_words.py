@@ -1,5 +1,7 @@
-"""Write what a chat template leaves out into the words of a conversation: calls in the model's own form, words beside
-a call in a turn of their own, and an answer without the marks of another turn in it.
+"""Write what a chat template leaves out into the words of a conversation.
+
+Calls are written in the model's own form, words next to a call get a turn of their own, and an answer loses the marks
+of other turns.
 
 Pure; for messages of OpenAI's chat completions whose arguments are objects and whose contents are texts.
 """
@@ -7,25 +9,14 @@ Pure; for messages of OpenAI's chat completions whose arguments are objects and 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any
 
 from reliability.tools import ToolBox, build_toolbox, extract_calls
-from reliability.tools.delimiters import CLOSER, OPENER
 from reliability.tools.extract import harmony
 from reliability.tools.format_row import Reader
-from reliability.tools.formats import CALL_FORMATS, HERMES
-
-__all__ = [
-    "HERMES_FORM",
-    "find_written",
-    "give_thoughts",
-    "part_contents",
-    "say_calls",
-    "split_words",
-    "strip_channels",
-]
+from reliability.tools.formats import CALL_FORMATS, CLOSER, HERMES, OPENER
 
 JSON, LIST, PYTHON = "{json}", "[{json}]", "[{python}]"
 HERMES_FORM = f"{HERMES.writes[0]}\n{JSON}\n{HERMES.writes[1]}"
@@ -49,8 +40,7 @@ def part_contents(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def give_thoughts(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give each answer an empty thought where it has none, for templates that write it in the last turns only if there
-    is none."""
+    """Give each answer an empty thought where it has none: some templates write it in the last turns only."""
     return [
         {"reasoning_content": "", **message} if message["role"] == "assistant" else dict(message)
         for message in messages
@@ -101,8 +91,11 @@ def find_written(words: str, tokens: Collection[str] = ()) -> str:
 def _find_form(words: str) -> str | None:
     box = build_toolbox([{"type": "function", "function": {"name": _NAME, "parameters": {"type": "object"}}}])
     assert isinstance(box, ToolBox)
-    for opener, closer in _list_marks(words):
-        behind = words[words.find(opener) + len(opener) :].lstrip()[:2]
+    for opener in dict.fromkeys(found[0] for found in OPENER.finditer(words)):
+        at = words.find(opener) + len(opener)
+        mark = CLOSER.search(words, at)
+        closer = mark[0] if mark is not None and OPENER.search(words, at, mark.start()) is None else ""
+        behind = words[at:].lstrip()[:2]
         first = LIST if behind == "[{" else PYTHON if behind[:1] == "[" else JSON
         for payload in dict.fromkeys((first, JSON, LIST, PYTHON)):
             written = f"{opener}{payload}{closer}"
@@ -110,11 +103,3 @@ def _find_form(words: str) -> str | None:
             if not found.malformed and [(c.name, c.arguments) for c in found.calls] == [(_NAME, _ARGUMENTS)]:
                 return written
     return None
-
-
-def _list_marks(words: str) -> Iterator[tuple[str, str]]:
-    """List the marks that open calls, in the order in which they are named, each with the one that closes it."""
-    for opener in dict.fromkeys(found[0] for found in OPENER.finditer(words)):
-        at = words.find(opener) + len(opener)
-        closer = CLOSER.search(words, at)
-        yield opener, closer[0] if closer is not None and OPENER.search(words, at, closer.start()) is None else ""

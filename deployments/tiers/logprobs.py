@@ -1,7 +1,7 @@
-"""The probabilities of tokens, out of a model's own output or out of an upstream's chunks.
+"""Read the probabilities of tokens, from a model's own output or from an upstream's chunks.
 
-They are those that the token was drawn from before temperature, top-p and the like: after penalties, bias and grammar.
-JSON has no minus infinity: what can't be drawn stands as -9999, as it does at OpenAI.
+They are what the token was sampled from before temperature, top-p and the like, and after penalties, bias and grammar.
+JSON has no minus infinity: an impossible token has -9999, as at OpenAI.
 """
 
 from __future__ import annotations
@@ -11,32 +11,26 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from deployments.tiers.lazy_mlx import mx
 from reliability.types import TokenLogprob
 
-__all__ = ["NEVER", "LogprobReader", "read_logprobs"]
+__all__ = ["NEVER", "TOKENS_MAX", "LogprobReader", "read_logprobs"]
 
 NEVER = -9999.0
 # Bounds on what an upstream may send in one chunk.
 TOKENS_MAX = 4096
-TOP_MAX = 20
-TOKEN_BYTES_MAX = 1024
+_TOP_MAX = 20
+_TOKEN_BYTES_MAX = 1024
 
 
 class LogprobReader:
-    """Reads the log-probability of a drawn token, and of the likeliest others.
-
-    `spell` gives a token's bytes; `top` is how many others to name.
-    """
+    """Reads the log-probability of a sampled token and of the `top` likeliest. `spell` gives a token's bytes."""
 
     def __init__(self, spell: Callable[[int], bytes], top: int) -> None:
         self._spell, self._top = spell, top
 
     def read(self, token: int, logprobs: Any) -> TokenLogprob:
-        """Read them out of `logprobs`, an evaluated MLX array over the vocabulary.
-
-        Engine thread only.
-        """
-        import mlx.core as mx
+        """Read them out of `logprobs`, an evaluated MLX array over the vocabulary. Engine thread only."""
         import numpy as np
 
         # Within numpy: an operation of MLX would queue behind the next step, which is under way already.
@@ -48,8 +42,12 @@ class LogprobReader:
         return TokenLogprob(self._spell(token), _make_finite(float(numbers[token])), others)
 
 
+def _make_finite(number: float) -> float:
+    return number if math.isfinite(number) else NEVER
+
+
 def read_logprobs(value: Any) -> tuple[TokenLogprob, ...]:
-    """Read an upstream's `logprobs` of one choice. What isn't as OpenAI writes it is left out."""
+    """Read an upstream's `logprobs` of one choice. Entries that aren't as OpenAI writes them are left out."""
     content = value.get("content") if isinstance(value, Mapping) else None
     if not isinstance(content, list):
         return ()
@@ -58,7 +56,7 @@ def read_logprobs(value: Any) -> tuple[TokenLogprob, ...]:
 
 def _read_entry(one: Mapping[str, Any]) -> TokenLogprob:
     top = one.get("top_logprobs")
-    others = [other for other in top[:TOP_MAX] if isinstance(other, Mapping)] if isinstance(top, list) else []
+    others = [other for other in top[:_TOP_MAX] if isinstance(other, Mapping)] if isinstance(top, list) else []
     ranked = tuple((_read_bytes(other), _read_logprob(other)) for other in others)
     return TokenLogprob(_read_bytes(one), _read_logprob(one), ranked)
 
@@ -68,11 +66,11 @@ def _read_bytes(one: Mapping[str, Any]) -> bytes:
     values, text = one.get("bytes"), one.get("token")
     if (
         isinstance(values, list)
-        and len(values) <= TOKEN_BYTES_MAX
+        and len(values) <= _TOKEN_BYTES_MAX
         and all(isinstance(n, int) and 0 <= n < 256 for n in values)
     ):
         return bytes(values)
-    return text[:TOKEN_BYTES_MAX].encode(errors="replace") if isinstance(text, str) else b""
+    return text[:_TOKEN_BYTES_MAX].encode(errors="replace") if isinstance(text, str) else b""
 
 
 def _read_logprob(one: Mapping[str, Any]) -> float:
@@ -80,7 +78,3 @@ def _read_logprob(one: Mapping[str, Any]) -> float:
     if isinstance(number, int | float) and abs(number) <= sys.float_info.max:  # some integers are no floats
         return min(float(number), 0.0)  # of a probability
     return NEVER
-
-
-def _make_finite(number: float) -> float:
-    return number if math.isfinite(number) else NEVER

@@ -1,4 +1,4 @@
-"""Neighbouring events of one kind as one: each list that leaves a tier costs more than the text in it."""
+"""Join neighboring events of one kind: each list that leaves a tier costs more than the text in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["merge_events"]
 
 
 def merge_events(events: Iterable[Event]) -> list[Event]:
-    """Join neighbours of one kind: what one read brought leaves as one piece of each kind."""
+    """Join neighbors of one kind, so that one read leaves as one piece of each kind."""
     out: list[Event] = []
     for event in _join_text_runs(events):
         # The numbers of a text's tokens may follow at its end.
@@ -26,7 +26,7 @@ def merge_events(events: Iterable[Event]) -> list[Event]:
 
 
 def _join_text_runs(events: Iterable[Event]) -> Iterator[Event]:
-    """Give each run of text as one text, in one go: a read may bring hundreds of pieces."""
+    """Join each run of text in one go: a read may bring hundreds of pieces."""
     for kind, run in groupby(events, key=type):
         if kind is Text:
             yield Text("".join([event.text for event in run if isinstance(event, Text)]))

@@ -1,20 +1,20 @@
-"""From a chat request to the tokens of a prompt, or to a refusal that names the field.
+"""Render a chat request into the text of a prompt, or refuse it with the name of the field.
 
-What this tier can't do yet is refused before anything runs (`find_unsupported`), never ignored: the
-chain then asks a tier that can. Messages are brought into the narrow form that chat templates agree
-on (`tidy_messages`): content is a string, `developer` is `system`, the arguments of past calls are
-objects. A template is the model's own program and may raise: agents send system messages in the middle of a
-conversation, and many templates know them at its head only. What a template can't take is found when its model is
-loaded (`learn_template`), and mended from then on; where it raises all the same, it is asked again with softer forms.
-If it takes none of them, this tier can't answer the request (`UNSUPPORTED`), and another one may.
+Fields that this tier can't honor are refused before anything runs (`find_unsupported`), so that the chain asks a tier
+that can. Messages are brought into the narrow form that chat templates agree on (`tidy_messages`). A template is a
+program of the model's maker and may raise: `learn_template` finds what it can't take when the model is loaded; where it
+raises all the same, it is asked again with softer forms.
 
-What was rendered once should be rendered so again, since a prompt is computed anew from the first token that differs.
-So nothing here depends on how many messages follow, the date is the caller's, and templates that can keep the reasoning
-of earlier turns are told to.
+A prompt is computed anew from the first token that differs from the last one. So nothing here depends on how many
+messages follow, templates are told to keep the reasoning of earlier turns, and the date is the caller's: calls of
+`strftime_now` in a template are replaced by what they give for one moment (`hold_date`). A template that calls the
+clock in any other way stays as it is.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,24 +23,10 @@ from typing import Any
 
 from deployments.tiers.history_repair import read_past_arguments
 from deployments.tiers.history_words import find_written
-from deployments.tiers.template_date import hold_date
 from deployments.tiers.template_form import AS_WRITTEN, TemplateForm, learn_form
 from reliability.types import ChatRequest, Failed, Fault
 
-__all__ = [
-    "Refused",
-    "find_checkpoints",
-    "find_unsupported",
-    "learn_template",
-    "list_tools",
-    "measure_opening",
-    "read_template_options",
-    "render",
-    "tidy_messages",
-]
-
-# Fields of OpenAI's API that change the answer and that this tier can't honour: the values that ask for
-# nothing.
+# Fields of OpenAI's API that change the answer and that this tier can't honor: the values that ask for nothing.
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "n": (None, 1),
     "best_of": (None, 1),
@@ -48,44 +34,15 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "modalities": (None, ["text"], []),
 }
 
-# For a template that shows how calls are written only where there are tools.
-_PROBE_TOOLS = tuple(
-    {
-        "type": "function",
-        "function": {
-            "name": f"look_{n}",
-            "description": "Look at a place.",
-            "parameters": {"type": "object", "properties": {"place": {"type": "string", "description": "which"}}},
-        },
-    }
-    for n in range(2)
-)
-
 # From a part of Unicode that no text uses: the rendered user message differs from any real one at once.
-_NOBODY_SAYS = "\ue000"
+_NEVER_SAID = "\ue000"
 
-# Parameters of transformers' `apply_chat_template` itself. A client that could set them could run its own
-# template.
-_NOT_VARIABLES = frozenset(
-    {
-        "conversation",
-        "messages",
-        "tools",
-        "documents",
-        "chat_template",
-        "add_generation_prompt",
-        "continue_final_message",
-        "tokenize",
-        "padding",
-        "truncation",
-        "max_length",
-        "return_tensors",
-        "return_dict",
-        "return_assistant_tokens_mask",
-        "tokenizer_kwargs",
-    }
+# Parameters of transformers' `apply_chat_template` itself. A client that could set them could run its own template.
+_PARAMETERS = (
+    "conversation messages tools documents chat_template add_generation_prompt continue_final_message tokenize padding "
+    "truncation max_length return_tensors return_dict return_assistant_tokens_mask tokenizer_kwargs"
 )
-
+_NOT_VARIABLES = frozenset(_PARAMETERS.split())
 
 # How templates are told to keep the reasoning of earlier turns (Qwen3.6 and Kimi, GLM, Nemotron). Else they leave it
 # out once the user speaks again, and all of a long row of calls is computed anew.
@@ -95,8 +52,11 @@ _KEEP_REASONING: Mapping[str, bool] = {
     "truncate_history_thinking": False,
 }
 
+_CLOCK = "strftime_now("
+_CLOCK_CALL = re.compile(r"""strftime_now\(\s*("[^"\\{}]*"|'[^'\\{}]*')\s*\)""")
 
-class Refused(Exception):
+
+class RequestRefused(Exception):
     """The request can't be answered here; `failed` says why, in the words for the client."""
 
     def __init__(self, failed: Failed) -> None:
@@ -104,58 +64,75 @@ class Refused(Exception):
         self.failed = failed
 
 
+def refuse(param: str, message: str, fault: Fault = Fault.BAD_REQUEST) -> RequestRefused:
+    """Build the refusal of a request by one of its fields."""
+    return RequestRefused(Failed(fault=fault, message=message, param=param))
+
+
 def find_unsupported(request: ChatRequest) -> Failed | None:
-    """Find what the request asks for that this tier can't do, or None."""
+    """Find a field of the request that this tier can't honor, or None."""
     for field, neutral in _NEUTRAL.items():
         if request.extra.get(field) not in neutral:
-            return _cannot(field, f"honour {field}")
+            return Failed(fault=Fault.UNSUPPORTED, message=f"this tier can't honour {field}", param=field)
     return None
 
 
 def tidy_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Bring the messages into the form that chat templates agree on."""
-    return [_tidy_message(message) for message in messages]
+    """Bring messages into the form that templates agree on: contents are texts, past arguments objects."""
+    out = []
+    for message in messages:
+        tidy = {key: value for key, value in message.items() if value is not None}
+        tidy["content"] = _read_content(message.get("content") or tidy.pop("refusal", None))
+        tidy["role"] = {"developer": "system", "function": "tool"}.get(str(message.get("role")), message.get("role"))
+        if message.get("tool_calls"):
+            tidy["tool_calls"] = [_tidy_call(call) for call in message["tool_calls"]]
+        out.append(tidy)
+    return out
 
 
 def learn_template(tokenizer: Any) -> TemplateForm:
     """Find what a model's chat template can't take. Asked once, when the tokenizer is loaded; never raises."""
     bare = ChatRequest(request_id="", session_id="", messages=(), max_tokens=1, timeout_s=1)
     tools = _knows_tools(tokenizer)
+    place = {"place": {"type": "string", "description": "which"}}
+    look = {"description": "Look at a place.", "parameters": {"type": "object", "properties": place}}
+    # For a template that shows how calls are written only where there are tools.
+    probe_tools = tuple({"type": "function", "function": {"name": f"look_{n}", **look}} for n in range(2))
 
     def render_probe(messages: list[dict[str, Any]], with_tools: bool) -> str:
-        request = replace(bare, tools=_PROBE_TOOLS if with_tools else ())
+        request = replace(bare, tools=probe_tools if with_tools else ())
         return _apply(tokenizer, request, messages, None, to_answer=True)
 
     words, tokens = "", frozenset[str]()
     with suppress(Exception):  # see `render`
-        words = render_probe([{"role": "user", "content": _NOBODY_SAYS}], tools)
+        words = render_probe([{"role": "user", "content": _NEVER_SAID}], tools)
     with suppress(Exception):  # a tokenizer is the maker's as well
         tokens = frozenset(tokenizer.get_added_vocab())
     return learn_form(render_probe, tools=tools, written=find_written(words, tokens))
 
 
 def render(tokenizer: Any, request: ChatRequest, at: datetime | None = None, form: TemplateForm = AS_WRITTEN) -> str:
-    """Render the prompt's text, by the model's own chat template. `at`: the moment whose date a template writes that
-    writes one; now where it is None. `form`: what the template needs."""
+    """Render the prompt by the model's chat template, in the `form` that it needs. Raises `RequestRefused`.
+
+    `at`: the moment whose date a template writes; None for now.
+    """
     if list_tools(request) and not _knows_tools(tokenizer):
-        raise Refused(_cannot("tools", "use tools: its model's chat template has no place for them"))
+        message = "this tier can't use tools: its model's chat template has no place for them"
+        raise refuse("tools", message, Fault.UNSUPPORTED)
     try:
         return _apply_gently(tokenizer, request, tidy_messages(request.messages), at, form, to_answer=True)
-    except Refused:
+    except RequestRefused:
         raise
     except Exception as error:  # the template is a program of the model's maker: anything may come out of it
         message = f"the model's chat template can't render these messages ({type(error).__name__}: {error})"
-        raise Refused(Failed(fault=Fault.UNSUPPORTED, message=message, param="messages")) from error
+        raise refuse("messages", message, Fault.UNSUPPORTED) from error
 
 
 def measure_opening(tokenizer: Any, request: ChatRequest) -> int:
     """Count the tokens with which the template opens the answer to such a request; 0 where it can't be told."""
-    bare = replace(request, tools=())
+    bare, asked = replace(request, tools=()), [{"role": "user", "content": _NEVER_SAID}]
     try:
-        closed, opened = (
-            _apply(tokenizer, bare, [{"role": "user", "content": _NOBODY_SAYS}], None, to_answer=to_answer)
-            for to_answer in (False, True)
-        )
+        closed, opened = (_apply(tokenizer, bare, asked, None, to_answer=to_answer) for to_answer in (False, True))
     except Exception:  # see `render`; there may be templates that need more of a conversation
         return 0
     opening = opened.removeprefix(closed)
@@ -173,37 +150,22 @@ def find_checkpoints(
 ) -> tuple[int, ...]:
     """Find the places in `prompt`, in tokens, up to which a later one may be the same.
 
-    They are where the system prompt ends, and with `turns` where the answer begins. A template that
-    can't render a part of the conversation gives fewer.
+    They are where the system prompt ends, and with `turns` where the answer begins. A template that can't render a part
+    of the conversation gives fewer.
     """
     messages = tidy_messages(request.messages)
     head = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
     # Not the system prompt alone: many templates want a user in every conversation.
-    parts = [([*messages[:head], {"role": "user", "content": _NOBODY_SAYS}], True)]
+    parts = [([*messages[:head], {"role": "user", "content": _NEVER_SAID}], True)]
     parts += [(messages, False)] if turns else []
-    rendered = (_render_part(tokenizer, request, part, at, form, to_answer) for part, to_answer in parts)
-    found = {_count_shared(tokenizer, text, prompt) for text in rendered if text is not None}
+    found = set()
+    for part, to_answer in parts:
+        with suppress(Exception):  # see `render`; here it only means that there is nothing to gain
+            text = _apply_gently(tokenizer, request, part, at, form, to_answer=to_answer)
+            tokens = tokenizer.encode(text, add_special_tokens=False)
+            differs = (i for i, (one, other) in enumerate(zip(tokens, prompt, strict=False)) if one != other)
+            found.add(next(differs, min(len(tokens), len(prompt))))
     return tuple(sorted(found - {0}))
-
-
-def _render_part(
-    tokenizer: Any,
-    request: ChatRequest,
-    part: list[dict[str, Any]],
-    at: datetime | None,
-    form: TemplateForm,
-    to_answer: bool,
-) -> str | None:
-    try:
-        return _apply_gently(tokenizer, request, part, at, form, to_answer=to_answer)
-    except Exception:  # see `render`; here it only means that there is nothing to gain
-        return None
-
-
-def _count_shared(tokenizer: Any, text: str, prompt: Sequence[int]) -> int:
-    tokens = tokenizer.encode(text, add_special_tokens=False)
-    differs = (i for i, (one, other) in enumerate(zip(tokens, prompt, strict=False)) if one != other)
-    return next(differs, min(len(tokens), len(prompt)))
 
 
 def _apply_gently(
@@ -218,7 +180,7 @@ def _apply_gently(
     known = form.apply(messages)
     try:
         return _apply(tokenizer, request, known, at, to_answer=to_answer)
-    except Refused:
+    except RequestRefused:
         raise
     except Exception as error:  # see `render`
         for softer in form.list_softer():
@@ -247,15 +209,11 @@ def list_tools(request: ChatRequest) -> list[dict[str, Any]]:
 
 
 def read_template_options(tokenizer: Any, request: ChatRequest) -> dict[str, Any]:
-    """Read the variables that the template is given: those that the request sets (`enable_thinking` and the like), and
-    what keeps the reasoning of earlier turns.
-
-    Never the template itself.
-    """
+    """Read the template's variables, never the template itself. Raises `RequestRefused`."""
     options = request.extra.get("chat_template_kwargs") or {}
     if not isinstance(options, Mapping) or not _NOT_VARIABLES.isdisjoint(options):
         message = "chat_template_kwargs must be an object of template variables"
-        raise Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param="chat_template_kwargs"))
+        raise refuse("chat_template_kwargs", message)
     template = getattr(tokenizer, "chat_template", None)
     kept = {name: value for name, value in _KEEP_REASONING.items() if isinstance(template, str) and name in template}
     # The name that most makers of models have given the switch.
@@ -269,45 +227,51 @@ def _knows_tools(tokenizer: Any) -> bool:
     return bool(tokenizer.has_tool_calling) or not isinstance(template, str) or "tools" in template
 
 
-def _tidy_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    tidy = {key: value for key, value in message.items() if value is not None}
-    tidy["content"] = _read_content(message.get("content") or tidy.pop("refusal", None))
-    tidy["role"] = {"developer": "system", "function": "tool"}.get(str(message.get("role")), message.get("role"))
-    if message.get("tool_calls"):
-        tidy["tool_calls"] = [_tidy_call(call) for call in message["tool_calls"]]
-    return tidy
-
-
 def _read_content(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, Sequence):
-        raise _bad_messages("content must be a string or a list of parts")
+        raise refuse("messages", "messages: content must be a string or a list of parts")
     return "".join(_read_part(part) for part in content)
 
 
 def _read_part(part: Any) -> str:
     if not isinstance(part, Mapping):
-        raise _bad_messages("every part of a content must be an object")
+        raise refuse("messages", "messages: every part of a content must be an object")
     kind = str(part.get("type", "text"))
-    text = part.get({"text": "text", "refusal": "refusal"}.get(kind, ""))
+    text = part.get(kind) if kind in ("text", "refusal") else None
     if isinstance(text, str):
         return text
     if kind in ("text", "refusal"):
-        raise _bad_messages(f"a part of type {kind!r} needs a string {kind!r}")
-    raise Refused(_cannot("messages", f"read a content part of type {kind!r}"))
+        raise refuse("messages", f"messages: a part of type {kind!r} needs a string {kind!r}")
+    raise refuse("messages", f"this tier can't read a content part of type {kind!r}", Fault.UNSUPPORTED)
 
 
 def _tidy_call(call: Any) -> Any:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
-        raise _bad_messages("every tool call needs a function")
+        raise refuse("messages", "messages: every tool call needs a function")
     return {**call, "function": {**function, "arguments": read_past_arguments(function.get("arguments"))}}
 
 
-def _bad_messages(message: str) -> Refused:
-    return Refused(Failed(fault=Fault.BAD_REQUEST, message=f"messages: {message}", param="messages"))
+def read_date(tokenizer: Any, at: datetime) -> str:
+    """Return what the template would write of this moment; empty where it writes no date, or it can't be told."""
+    return "; ".join(at.strftime(found[1][1:-1]) for found in _CLOCK_CALL.finditer(_find_dated(tokenizer)))
 
 
-def _cannot(param: str, what: str) -> Failed:
-    return Failed(fault=Fault.UNSUPPORTED, message=f"this tier can't {what}", param=param)
+def hold_date(tokenizer: Any, at: datetime | None) -> str | None:
+    """Return the tokenizer's template with the date of this moment; None where it needs no other one."""
+    template = _find_dated(tokenizer)
+    if at is None or not template:
+        return None
+    return _CLOCK_CALL.sub(lambda found: json.dumps(at.strftime(found[1][1:-1]), ensure_ascii=False), template)
+
+
+def _find_dated(tokenizer: Any) -> str:
+    """Find a template of which every look at the clock can be replaced; empty where there is none."""
+    template = getattr(tokenizer, "chat_template", None)
+    # A renderer in Python, which mlx-lm has for some models, takes no template.
+    if not isinstance(template, str) or getattr(tokenizer, "_chat_template", None) is not None:
+        return ""
+    calls = template.count(_CLOCK)
+    return template if calls and calls == len(_CLOCK_CALL.findall(template)) else ""

@@ -1,36 +1,23 @@
-"""The prompts that the sessions of a tier had last, so that each begins as the one before it did, or says why not.
+"""Keep the last prompts of each session, so that the next one begins as they did, or says what changed.
 
     request ──prepare──▶ tools in the session's order, one date ──render──▶ tokens ──note──▶ what is lost, and why
                  ▲                                                              │
                  └────────────────────── the session's last prompts ◀───────────┘
 
-Theory of operation. A session keeps the shapes and the tokens of its last prompts (`PROMPTS_MAX`: an agent's helpers
-and its calls for a title or a summary come under the session's name, and each goes on with its own). A prompt is
-compared with the one that it shares most with. Where it has all of that one's history, it only went on, and what is
-new is all that is digested; else the shapes say what changed (`reliability.prefix`).
+A session keeps `PROMPTS_MAX` prompts, since an agent's helpers come under its name. A prompt is compared with the one
+that it shares most with; where it doesn't begin with all of its history, the shapes say why (`reliability.prefix`).
+Tools that are the session's last ones in another order are rendered as they were then; the first time they keep the
+client's order, which changes what a small model does (`docs/decisions/050-mlx-engine.md`). The date that a template
+writes is that of the session's begin, for `DATE_S` at most. The opening of the answer at a prompt's end is no history.
 
-Tools that are the session's last ones, in another order or with their keys in another order, are rendered as they were
-then: a client that keeps them in a set or a hash map permutes them from turn to turn, and in most templates they stand
-before everything else. The first time they come in the client's order, and not sorted: the order changes what a small
-model does. SmolLM2-135M made another call in 8 of 46 cases whose tools were sorted by name and in 15 of 48 where they
-were reversed (four tools each, `tool_choice: required`, greedy, 2026-11-24), and who wrote an agent has tried it in one
-order. The date that a template writes is the one that it was when the session began, for `DATE_S` at most.
-
-The opening of the answer at a prompt's end is no history: the next prompt has the answer there, and templates open an
-answer otherwise than they write one down.
-
-What must never happen: one key's prompts, tools or names in the report of another key (a session is its key's);
-memory without bound (`BYTES_MAX` in all, the session used longest ago goes first). One owner: the thread that renders.
-
-Measured 2026-11-24, 2 vCPU AMD EPYC, Linux, medians of 60, `python -m loadtests.prefix_bench`: 502 messages, 40,000
-tokens and 20 tools that go on take 0.26 ms, with their tools permuted 0.52 ms; where the prompt is lost, 0.64 ms.
+Invariants: no report names prompts or tools of another API key; at most `BYTES_MAX` are held, the session used longest
+ago goes first. Used by the thread that renders.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,21 +26,20 @@ from typing import Any
 
 import orjson
 
-from deployments.tiers.prompt import list_tools, measure_opening, read_template_options, tidy_messages
-from deployments.tiers.template_date import read_date
+from deployments.tiers.packed_tokens import count_common, pack
+from deployments.tiers.prompt import list_tools, measure_opening, read_date, read_template_options, tidy_messages
 from reliability.prefix import LostPrefix, PrefixChange, PromptShape, explain
 from reliability.types import ChatRequest
 
-__all__ = ["Prepared", "SessionPrompts"]
+__all__ = ["DATE_S", "PROMPTS_MAX", "SessionPrompts"]
 
 PROMPTS_MAX = 8
-BYTES_MAX = 32 * 1024 * 1024
 DATE_S = 24 * 3600
-_SESSION_BYTES = 1024  # what there is of a session beside its prompts, about
+_BYTES_MAX = 32 * 1024 * 1024
+_SESSION_BYTES = 1024  # of a session without its prompts, about
 _MESSAGE_BYTES = 64
 _OPENINGS_MAX = 64
 _OPTIONS_MAX = 32
-_WIDTH = array("I").itemsize
 _SYSTEM = ("system", "developer")
 
 
@@ -67,7 +53,7 @@ class _Tool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class _Prepared:
     """A request as it is to be rendered: with its tools in the session's order, at the session's moment."""
 
     request: ChatRequest
@@ -86,7 +72,6 @@ class _Prompt:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it holds."""
         return len(self.tokens) + sum(len(tool.raw) for tool in self.tools) + _MESSAGE_BYTES * len(self.shape.messages)
 
 
@@ -97,12 +82,11 @@ class _Session:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it holds."""
         return _SESSION_BYTES + sum(prompt.nbytes for prompt in self.prompts)
 
     def take(self, prompt: _Prompt, request: ChatRequest) -> LostPrefix | None:
-        """Keep a prompt in place of the one that it goes on from; return what is lost of that one."""
-        shared = [_count_common(known.tokens, prompt.tokens) for known in self.prompts]
+        """Keep a prompt in place of the one that it continues; return what is lost of that one."""
+        shared = [count_common(known.tokens, prompt.tokens) for known in self.prompts]
         at = max(range(len(shared)), key=shared.__getitem__, default=None)
         if at is None:
             self._keep(_digest_messages(prompt, request), request)
@@ -128,7 +112,7 @@ class _Session:
 class SessionPrompts:
     """The sessions of one tokenizer, the one used longest ago first."""
 
-    def __init__(self, tokenizer: Any, *, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self, tokenizer: Any, *, bytes_max: int = _BYTES_MAX) -> None:
         self._tokenizer, self._bytes_max = tokenizer, bytes_max
         self._sessions: OrderedDict[tuple[str, str], _Session] = OrderedDict()
         self._openings: dict[tuple[tuple[str, int], ...], int] = {}
@@ -137,28 +121,33 @@ class SessionPrompts:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def prepare(self, request: ChatRequest, now: datetime) -> Prepared:
+    def prepare(self, request: ChatRequest, now: datetime) -> _Prepared:
         """Prepare a request to be rendered."""
         session = self._sessions.get((request.key, request.session_id))
         if session is None:
-            return Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
+            return _Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
         if now - session.began > timedelta(seconds=DATE_S):
             session.began = now
         last = session.prompts[-1].tools if session.prompts else ()
         tools = _read_tools(list_tools(request), last)
-        known = next((p.tools for p in reversed(session.prompts) if _are_same(p.tools, tools)), tools)
+        digests = sorted(tool.digest for tool in tools)
+        alike = (p.tools for p in reversed(session.prompts) if sorted(tool.digest for tool in p.tools) == digests)
+        known = next(alike, tools)
         if known != tools:
             request = replace(request, tools=tuple(json.loads(tool.raw) for tool in known))
-        return Prepared(request=request, at=session.began, tools=known)
+        return _Prepared(request=request, at=session.began, tools=known)
 
-    def note(self, prepared: Prepared, tokens: Sequence[int]) -> LostPrefix | None:
-        """Keep a prompt that was rendered; return what of the session's last one it can't go on from."""
+    def note(self, prepared: _Prepared, tokens: Sequence[int]) -> LostPrefix | None:
+        """Keep a prompt that was rendered; return what of the session's last one it can't continue."""
         request = prepared.request
         key = (request.key, request.session_id)
         session = self._sessions.pop(key, None)
         self.nbytes -= session.nbytes if session else 0
         session = session or _Session(prepared.at)
-        options = _digest_options(read_template_options(self._tokenizer, request))
+        given = read_template_options(self._tokenizer, request)
+        # All as one where a client sends very many.
+        many = len(given) > _OPTIONS_MAX
+        options = {"": _digest(given)} if many else {name: _digest(value) for name, value in given.items()}
         roles = tuple(sys.intern(str(message.get("role"))) for message in request.messages)
         shape = PromptShape(
             tools=tuple((tool.name, tool.digest) for tool in prepared.tools),
@@ -168,12 +157,13 @@ class SessionPrompts:
             roles=roles,
         )
         end = len(tokens) - self._measure_opening(request, options)
-        prompt = _Prompt(shape, prepared.tools, array("I", tokens).tobytes(), end)
-        lost = session.take(prompt, request)
+        lost = session.take(_Prompt(shape, prepared.tools, pack(tokens), end), request)
         if session.prompts:
             self._sessions[key] = session
             self.nbytes += session.nbytes
-        self._shrink()
+        while self.nbytes > self._bytes_max and self._sessions:
+            _, oldest = self._sessions.popitem(last=False)
+            self.nbytes -= oldest.nbytes
         return lost
 
     def _measure_opening(self, request: ChatRequest, options: Mapping[str, int]) -> int:
@@ -183,11 +173,6 @@ class SessionPrompts:
                 self._openings.clear()
             self._openings[key] = measure_opening(self._tokenizer, request)
         return self._openings[key]
-
-    def _shrink(self) -> None:
-        while self.nbytes > self._bytes_max and self._sessions:
-            _, session = self._sessions.popitem(last=False)
-            self.nbytes -= session.nbytes
 
 
 def _find_lost(known: _Prompt, prompt: _Prompt, common: int, limit: int) -> LostPrefix | None:
@@ -215,22 +200,12 @@ def _read_tools(tools: Sequence[Mapping[str, Any]], last: tuple[_Tool, ...]) -> 
     raws = [_dump(tool, option=0) for tool in tools]
     if raws == [tool.raw for tool in last]:
         return last
-    return tuple(_Tool(_name(tool), _digest(tool), raw) for tool, raw in zip(tools, raws, strict=True))
-
-
-def _name(tool: Mapping[str, Any]) -> str:
-    function = tool.get("function")
-    return str((function if isinstance(function, Mapping) else tool).get("name"))
-
-
-def _are_same(some: Sequence[_Tool], others: Sequence[_Tool]) -> bool:
-    """Tell whether these are the same tools, in whatever order."""
-    return sorted(tool.digest for tool in some) == sorted(tool.digest for tool in others)
-
-
-def _digest_options(options: Mapping[str, Any]) -> dict[str, int]:
-    """Digest the template's variables by their names; all as one where a client sends very many."""
-    return {"": _digest(options)} if len(options) > _OPTIONS_MAX else {n: _digest(v) for n, v in options.items()}
+    found = []
+    for tool, raw in zip(tools, raws, strict=True):
+        function = tool.get("function")
+        name = str((function if isinstance(function, Mapping) else tool).get("name"))
+        found.append(_Tool(name, _digest(tool), raw))
+    return tuple(found)
 
 
 def _digest(value: Any) -> int:
@@ -242,17 +217,3 @@ def _dump(value: Any, option: int = orjson.OPT_SORT_KEYS) -> bytes:
         return orjson.dumps(value, option=option)
     except TypeError:  # half a surrogate pair, a number of more than 64 bits
         return json.dumps(value, sort_keys=bool(option)).encode()
-
-
-def _count_common(one: bytes, other: bytes) -> int:
-    """Count the whole tokens that both begin with."""
-    low, high = 0, min(len(one), len(other)) // _WIDTH
-    if one[: high * _WIDTH] == other[: high * _WIDTH]:
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low * _WIDTH : middle * _WIDTH] == other[low * _WIDTH : middle * _WIDTH]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -1,12 +1,9 @@
-"""Can the calls of this model be read? Asked once, when its tokenizer is loaded.
+"""Check once, when the tokenizer is loaded, whether the calls of this model can be read.
 
-A model writes its calls as its chat template renders them. So the template renders an answer with a call, in the form
-in which the tier gives it conversations, and the answer is read as one of the model's own: by the reader of calls in
-texts, and by mlx-lm's parser where the tier uses that. What comes out must be the call.
-
-A template may refuse to render a call, or leave it out: then what it says about calls in the system prompt counts, and
-there must be a mark that the table of call formats knows. What can't be read doesn't stop a tier, which may answer all
-requests without tools; it is said loudly, since its calls would leave as text.
+A model writes its calls as its chat template renders them. So the template renders an answer with a call, which is read
+as one of the model's own: by the reader of calls in texts, and by mlx-lm's parser where the tier uses that. A template
+that refuses to render a call, or leaves it out, is judged by what it says about calls in the system prompt. A tier
+whose calls can't be read still answers requests without tools, so it starts with a warning.
 """
 
 from __future__ import annotations
@@ -16,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deployments.tiers.call_split import CallFormat, CallSplit
 from deployments.tiers.prompt import tidy_messages
+from deployments.tiers.stream_matchers import CallFormat, CallSplit
 from deployments.tiers.template_form import AS_WRITTEN, Mend, TemplateForm
 from reliability.tools import ToolBox, build_toolbox, extract_calls
-from reliability.tools.delimiters import OPENER, START_MARKER
+from reliability.tools.formats import OPENER, START_MARKER
 from reliability.types import CallDelta
 
 __all__ = ["check_call_template"]
@@ -36,7 +33,7 @@ _ARGUMENTS = {"city": "Bern", "seats": 2}
 _ASKED = {"role": "user", "content": "Find me a train to Bern."}
 _SAID_CHARS_MAX = 200
 
-FindFormat = Callable[[Any, Sequence[Mapping[str, Any]]], CallFormat | None]
+_FindFormat = Callable[[Any, Sequence[Mapping[str, Any]]], CallFormat | None]
 
 
 # What would write the call in the template's place, and a result behind it.
@@ -44,13 +41,11 @@ _NOT_ITS_OWN = frozenset({Mend.SAY_CALLS, Mend.PAIR_RESULTS})
 
 
 def check_call_template(
-    tokenizer: Any, find_format: FindFormat | None = None, form: TemplateForm = AS_WRITTEN
+    tokenizer: Any, find_format: _FindFormat | None = None, form: TemplateForm = AS_WRITTEN
 ) -> str | None:
     """Return what is wrong with the calls of this model, fit for operators and clients; None where they can be read.
-
     `find_format` says how mlx-lm reads its calls, `form` what its template needs. Never raises: the template is a
-    program of the model's maker.
-    """
+    program of the model's maker."""
     form = replace(form, mends=form.mends - _NOT_ITS_OWN)
     template = getattr(tokenizer, "chat_template", None)
     if isinstance(template, str) and "tools" not in template and not getattr(tokenizer, "has_tool_calling", False):
@@ -104,8 +99,7 @@ def _judge_words(tokenizer: Any, form: TemplateForm, why: str) -> str | None:
 
 def _is_read(answer: str, box: ToolBox) -> bool:
     found = extract_calls(answer, box)
-    calls = [(call.name, call.arguments) for call in found.calls]
-    return not found.malformed and [(name, _parse(arguments)) for name, arguments in calls] == [(_NAME, _ARGUMENTS)]
+    return not found.malformed and _are_right(found.calls)
 
 
 def _is_split(answer: str, form: CallFormat | None) -> bool:
@@ -114,7 +108,10 @@ def _is_split(answer: str, form: CallFormat | None) -> bool:
         return False
     split = CallSplit(form)
     events = [*split.feed(answer), *split.finish(truncated=False)]
-    calls = [event for event in events if isinstance(event, CallDelta)]
+    return _are_right([event for event in events if isinstance(event, CallDelta)])
+
+
+def _are_right(calls: Sequence[Any]) -> bool:
     return [(call.name, _parse(call.arguments)) for call in calls] == [(_NAME, _ARGUMENTS)]
 
 

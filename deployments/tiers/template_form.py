@@ -4,14 +4,11 @@
                                     └─ refused, lost, doubled, moved ──▶ the gentlest mends that help ──▶ kept
                                                                                    └─ none ──▶ said at load
 
-A template is a program of the model's maker. Some raise where a system message doesn't stand at the head, where roles
-don't take turns, or where an id has more than nine signs; others drop such a message without a word. `learn_form` looks
-for the words in the prompt, so both are found, for any template, without a list of names. Measurements:
-`docs/decisions/001-chat-templates.md`.
+Some templates raise where a system message isn't at the head, where roles don't take turns, or where an id is too long;
+others drop such a message. `learn_form` looks for the words in the prompt, so it finds both, for any template, without
+a list of names (`docs/decisions/001-chat-templates.md`).
 
-`TemplateForm.apply` puts results in the order of their calls, since many templates write no ids; beside that it changes
-only the shapes that the template can't take. What a mend does to a message doesn't depend
-on those behind it, so that a longer conversation begins as the shorter one did.
+What a mend does to a message doesn't depend on those behind it: a longer conversation begins as the shorter one did.
 """
 
 from __future__ import annotations
@@ -23,32 +20,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from deployments.tiers.history_repair import (
-    begin_with_user,
-    fit_ids,
-    join_systems,
-    merge_turns,
-    move_system,
-    name_ids,
-    order_results,
-    pair_results,
-    say_results,
-    soften_systems,
-    split_calls,
-    take_turns,
-)
-from deployments.tiers.history_words import (
-    HERMES_FORM,
-    give_thoughts,
-    part_contents,
-    say_calls,
-    split_words,
-    strip_channels,
-)
+from deployments.tiers import history_repair as repair
+from deployments.tiers import history_words as words
+from deployments.tiers.history_words import HERMES_FORM
 
 __all__ = ["AS_WRITTEN", "PROBES", "Mend", "Render", "TemplateForm", "holds_words", "learn_form"]
 
-MENDS_MAX = 4  # at once, for one shape
+_MENDS_MAX = 4  # at once, for one shape
 
 Messages = list[dict[str, Any]]
 Render = Callable[[Messages, bool], str]
@@ -60,23 +38,23 @@ class Mend(Enum):
     what moves words, then what writes calls and results as words. `place`: where it stands in the order in which mends
     are applied; `do`: how it changes the messages, of which `SAY_CALLS` needs to know how the model writes calls."""
 
-    FIT_IDS = 12, fit_ids
-    NAME_IDS = 13, name_ids
-    JOIN_SYSTEMS = 5, join_systems
-    MERGE_TURNS = 8, merge_turns
-    SPLIT_CALLS = 2, split_calls
-    SPLIT_WORDS = 9, split_words
-    PAIR_RESULTS = 1, pair_results
-    STRIP_CHANNELS = 0, strip_channels
-    SOFTEN_SYSTEMS = 6, soften_systems
-    BEGIN_WITH_USER = 10, begin_with_user
-    TAKE_TURNS = 11, take_turns
-    MOVE_SYSTEM = 7, move_system
-    SAY_CALLS = 3, say_calls
-    SAY_RESULTS = 4, say_results
+    FIT_IDS = 12, repair.fit_ids
+    NAME_IDS = 13, repair.name_ids
+    JOIN_SYSTEMS = 5, repair.join_systems
+    MERGE_TURNS = 8, repair.merge_turns
+    SPLIT_CALLS = 2, repair.split_calls
+    SPLIT_WORDS = 9, words.split_words
+    PAIR_RESULTS = 1, repair.pair_results
+    STRIP_CHANNELS = 0, words.strip_channels
+    SOFTEN_SYSTEMS = 6, repair.soften_systems
+    BEGIN_WITH_USER = 10, repair.begin_with_user
+    TAKE_TURNS = 11, repair.take_turns
+    MOVE_SYSTEM = 7, repair.move_system
+    SAY_CALLS = 3, words.say_calls
+    SAY_RESULTS = 4, repair.say_results
     # By themselves, since they change every message.
-    GIVE_THOUGHTS = 14, give_thoughts
-    PART_CONTENTS = 15, part_contents
+    GIVE_THOUGHTS = 14, words.give_thoughts
+    PART_CONTENTS = 15, words.part_contents
 
     def __init__(self, place: int, do: Callable[..., Messages]) -> None:
         self.place, self.do = place, do
@@ -95,8 +73,7 @@ _SOFTER = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateForm:
-    """What a template needs. `written`: how the model writes calls, before and behind JSON or a call in Python's form.
-    `lost`: the shapes of which words are lost whatever is done."""
+    """What a template needs. `written`: how the model writes calls. `lost`: the shapes that lose words in any form."""
 
     mends: frozenset[Mend] = frozenset()
     written: str = HERMES_FORM
@@ -104,7 +81,7 @@ class TemplateForm:
 
     def apply(self, messages: Sequence[Mapping[str, Any]]) -> Messages:
         """Return the conversation as the template takes it."""
-        out = order_results(messages)
+        out = repair.order_results(messages)
         for mend in sorted(self.mends, key=lambda mend: mend.place):
             out = mend.do(out, self.written) if mend is Mend.SAY_CALLS else mend.do(out)
         return out
@@ -123,7 +100,7 @@ AS_WRITTEN = TemplateForm()
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class _Probe:
     """A shape of conversations. Each message, call and result holds a word of its own."""
 
     shape: str
@@ -131,7 +108,7 @@ class Probe:
     words: tuple[str, ...]
 
 
-def _make_probe(shape: str, plan: str) -> Probe:
+def _make_probe(shape: str, plan: str) -> _Probe:
     """Make a probe of a plan: S, U and A are messages, C and D a call and two, R a result of the call that is open, H
     an answer with the marks of Harmony in it, W an answer with words beside its call, L a result of no call."""
     letters = iter("abcdefghijklmnopqrstuvwxyz")
@@ -161,7 +138,7 @@ def _make_probe(shape: str, plan: str) -> Probe:
         else:
             id = "call_of_nobody" if letter == "L" else ids.pop(0)
             messages.append({"role": "tool", "tool_call_id": id, "name": "look_0", "content": say()})
-    return Probe(shape, messages, tuple(words))
+    return _Probe(shape, messages, tuple(words))
 
 
 PROBES = tuple(
@@ -200,7 +177,10 @@ def learn_form(render: Render, *, tools: bool, written: str = HERMES_FORM) -> Te
     whole = not _takes(render, PROBES[0], AS_WRITTEN, tools=tools) and _takes(render, PROBES[0], parts, tools=tools)
     mends = parts.mends if whole else AS_WRITTEN.mends
     for probe in PROBES:
-        mends |= _find_mends(render, probe, mends, tools=tools, written=written)
+        for more in _list_mends(probe, mends, written):
+            if _takes(render, probe, TemplateForm(mends=mends | more, written=written), tools=tools):
+                mends |= more
+                break
     form = TemplateForm(mends=mends, written=written)
     thoughts = replace(form, mends=mends | {Mend.GIVE_THOUGHTS})
     if not _keeps_prefix(render, form, tools=tools) and _keeps_prefix(render, thoughts, tools=tools):
@@ -209,19 +189,11 @@ def learn_form(render: Render, *, tools: bool, written: str = HERMES_FORM) -> Te
     return replace(form, lost=lost)
 
 
-def _find_mends(render: Render, probe: Probe, known: frozenset[Mend], *, tools: bool, written: str) -> frozenset[Mend]:
-    """Find the fewest and gentlest mends with which the template takes a probe; none where none help."""
-    for more in _list_mends(probe, known, written):
-        if _takes(render, probe, TemplateForm(mends=known | more, written=written), tools=tools):
-            return more
-    return frozenset()
-
-
-def _list_mends(probe: Probe, known: frozenset[Mend], written: str) -> Iterator[frozenset[Mend]]:
+def _list_mends(probe: _Probe, known: frozenset[Mend], written: str) -> Iterator[frozenset[Mend]]:
     """List the sets of mends that change a probe, each once: the gentlest first, and of those the fewest."""
     seen: list[Messages] = []
     candidates = [mend for mend in Mend if mend not in known | _BY_THEMSELVES]
-    sets = itertools.chain(*(itertools.combinations(candidates, count) for count in range(MENDS_MAX + 1)))
+    sets = itertools.chain(*(itertools.combinations(candidates, count) for count in range(_MENDS_MAX + 1)))
     for mends in sorted(sets, key=lambda mends: (candidates.index(mends[-1]) if mends else -1, len(mends))):
         changed = TemplateForm(mends=known.union(mends), written=written).apply(probe.messages)
         if changed not in seen:
@@ -229,7 +201,7 @@ def _list_mends(probe: Probe, known: frozenset[Mend], written: str) -> Iterator[
             yield frozenset(mends)
 
 
-def _takes(render: Render, probe: Probe, form: TemplateForm, *, tools: bool) -> bool:
+def _takes(render: Render, probe: _Probe, form: TemplateForm, *, tools: bool) -> bool:
     messages = form.apply(probe.messages)
     given = json.dumps(messages)
     try:
@@ -240,7 +212,7 @@ def _takes(render: Render, probe: Probe, form: TemplateForm, *, tools: bool) -> 
     return whole and _holds_names(text, probe)
 
 
-def _holds_names(text: str, probe: Probe) -> bool:
+def _holds_names(text: str, probe: _Probe) -> bool:
     """Return whether each call's name stands before its arguments, behind what was said before it."""
     places = sorted(text.find(word) for word in probe.words)
     for function in (call["function"] for message in probe.messages for call in message.get("tool_calls", ())):

@@ -1,8 +1,7 @@
-"""What a local model knows of its reasoning beside the table of marks: which are its own, and where they begin.
+"""Find which marks of reasoning are a local model's own, and whether a prompt ends within reasoning.
 
-mlx-lm's tokenizer names the marks of a few families; else the chat template tells: the first row of the table of which
-both an opener and a closer stand there (`find_thinking`). Where a rendered prompt ends with an opener of any row, the
-answer begins within the reasoning (`find_opened`).
+mlx-lm's tokenizer names the marks of a few families; for others, the chat template does: the first row of the table of
+which both an opener and a closer stand there.
 """
 
 from __future__ import annotations
@@ -12,19 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reliability.tools.delimiters import REASONING_CLOSE, compile_any
-from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought
+from reliability.tools.format_reasoning import MESSAGES, REASONING, REASONING_CLOSE, Thought
+from reliability.tools.formats import compile_any
 
-__all__ = ["Thinking", "encode_think_close", "find_opened", "find_thinking"]
+__all__ = ["ReasoningMarks", "encode_think_close", "find_opened", "find_thinking"]
 
 _OPENER_CHARS_MAX = 160
 _ROWS = [(row, compile_any((*row.opens, *row.prompts))) for row in (*REASONING, *MESSAGES)]
 
 
 @dataclass(frozen=True, slots=True)
-class Thinking:
-    """The marks between which a model reasons, as it writes them, and what it opens its answer with behind them. `row`
-    has them as expressions."""
+class ReasoningMarks:
+    """The marks of a model's reasoning, and what it opens its answer with. `row` has them as expressions."""
 
     row: Thought
     start: str
@@ -37,22 +35,22 @@ class Thinking:
         return f"{self.end}\n\n" if self.end.startswith("</") else self.end + self.says
 
 
-def find_thinking(tokenizer: Any) -> Thinking | None:
+def find_thinking(tokenizer: Any) -> ReasoningMarks | None:
     """Find the marks of a model's reasoning; None where it has none."""
     template = getattr(tokenizer, "chat_template", None)
     template = template if isinstance(template, str) else ""
     if getattr(tokenizer, "has_thinking", False):
         start, end = str(tokenizer.think_start), str(tokenizer.think_end)
         row = find_opened(start) or Thought("the model's own", (re.escape(start),), (re.escape(end),))
-        return Thinking(row, start, end, _find_mark(row.says, template))
+        return ReasoningMarks(row, start, end, _find_mark(row.says, template))
     for row, _ in _ROWS:
         start, end = (_find_mark(marks, template) for marks in ((*row.opens, *row.prompts), (*row.closes, *row.until)))
         if start and end:
-            return Thinking(row, start, end, _find_mark(row.says, template))
+            return ReasoningMarks(row, start, end, _find_mark(row.says, template))
     return None
 
 
-def find_opened(prompt: str, thinking: Thinking | None = None) -> Thought | None:
+def find_opened(prompt: str, thinking: ReasoningMarks | None = None) -> Thought | None:
     """Find the row of the reasoning that a prompt ends within; None where it ends in none."""
     end = prompt[-_OPENER_CHARS_MAX:].rstrip()
     if thinking is not None and end.endswith(thinking.start):
@@ -72,7 +70,7 @@ def _find_mark(marks: Sequence[str], template: str) -> str:
     return ""
 
 
-def encode_think_close(tokenizer: Any, thinking: Thinking) -> list[int]:
+def encode_think_close(tokenizer: Any, thinking: ReasoningMarks) -> list[int]:
     """Encode the end of the reasoning, as a model writes it itself."""
     line = "\n" if thinking.end.startswith("</") else ""
     tokens: list[int] = tokenizer.encode(line + thinking.closing, add_special_tokens=False)

@@ -1,10 +1,10 @@
 """The control room: all pages below `/ui`, and the one at `/`, as one app inside of the Router's.
 
-    /                      Now                /ui/incidents     what went wrong, over time; CSV and JSON
+    /                      Now                /ui/incidents     what went wrong, over time
     /ui/requests           what has finished  /ui/tiers         isolate, restore, close a breaker
     /ui/requests/{id}      one, as a timeline /ui/memory        who holds what, what waits and why
     /ui/sessions           who spent what     /ui/try           a small chat against any tier
-    /ui/evaluations        reports, framed    /ui/assets        the files
+    /ui/evaluations        kept reports       /ui/assets        the files
     /ui/sign-in, sign-out  the cookie
 
 With API keys an admin's key opens it; without, whoever is on this machine (`visits.py`). It asks the same sources as

@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from deployments.api.overview import Overview
 from deployments.errors import ApiError
 from deployments.state.client import State
-from deployments.state.link import StateSilent
+from deployments.state.link import StateUnavailable
 from deployments.ui.rendering import GUARDED, find_digest, render, respond
 from deployments.ui.visits import NotSignedIn, Visit, Visits, find_root
 
@@ -48,7 +48,7 @@ class Desk:
                 response = await view(request, visit)
             except NotSignedIn:
                 return _send_to_sign_in(request)
-            except (ApiError, StateSilent) as error:
+            except (ApiError, StateUnavailable) as error:
                 return self.explain(request, error)
             if visit.fresh is not None:
                 self.visits.set_cookie(request, response, visit.fresh)
@@ -65,7 +65,7 @@ class Desk:
                 return await view(request, visit, form)
             except NotSignedIn:
                 return _send_to_sign_in(request)
-            except (ApiError, StateSilent) as error:
+            except (ApiError, StateUnavailable) as error:
                 return self.explain(request, error)
 
         return act
@@ -83,7 +83,7 @@ class Desk:
             return Response(status_code=204, headers=GUARDED | {"hx-redirect": to})
         return RedirectResponse(to, status_code=303, headers=GUARDED)
 
-    def explain(self, request: Request, error: ApiError | StateSilent) -> Response:
+    def explain(self, request: Request, error: ApiError | StateUnavailable) -> Response:
         """Answer with what went wrong, in words."""
         status, words = (error.status, error.message) if isinstance(error, ApiError) else (503, SILENT)
         return explain(request, status, words)

@@ -1,7 +1,7 @@
 """`/ui/evaluations`: the reports that `mlx-stack-serve evaluate` has kept on this machine, with their plots.
 
-A report is a page of its own, made to be opened from a disk. Here it stands in a frame, in a sandbox: no script, no
-form, no origin, under a policy of its own, whatever is in the file. JSON and Markdown are sent as they are.
+A report is a page of its own, made to be opened from a disk. It is sent with a sandbox policy: no script, no form, no
+origin, whatever is in the file. JSON and Markdown are sent as they are.
 
 What must never happen: a report that runs in the control room's own origin; a file that is no report.
 """
@@ -9,6 +9,7 @@ What must never happen: a report that runs in the control room's own origin; a f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,35 +18,35 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.errors import ApiError
-from deployments.evaluate.kept_reports import find_kept, find_kept_folder, list_kept, read_kept
+from deployments.evaluate.kept_reports import clear_unfinished, find_kept_folder, list_kept, read_kept
 from deployments.ui.desk import Desk
-from deployments.ui.rendering import GUARDED, POLICY
+from deployments.ui.rendering import GUARDED
 from deployments.ui.visits import Visit
 
 __all__ = ["EvaluationPages"]
 
-FRAMED = {"content-security-policy": f"{POLICY}; frame-src 'self'"}
 # The style sheet stands in the file, which names its digest in a policy of its own; a browser holds it to both.
 SANDBOXED = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'self'; sandbox"
+    "frame-ancestors 'none'; sandbox"
 }
 TYPES = {"report.html": "text/html", "report.md": "text/plain", "report.json": "application/json"}
 NONE = "There is no report of this name: it is too old, or of another machine."
 
 
 class EvaluationPages:
-    """The list, one report, and its files. `folder` is asked for at each request: the first report makes it."""
+    """The list, and the files of a report. `folder` is asked for at each request: the first report makes it."""
 
     def __init__(self, desk: Desk, folder: Callable[[], Path] = find_kept_folder) -> None:
         self._desk = desk
         self._folder = folder
+        with contextlib.suppress(RuntimeError):  # a user without a home has no reports either
+            clear_unfinished(folder())
 
     def routes(self) -> list[Route]:
         """List them, below `/ui`."""
         return [
             Route("/evaluations", self._desk.look(self.show_list)),
-            Route("/evaluations/{name}", self._desk.look(self.show)),
             Route("/evaluations/{name}/{part}", self._desk.look(self.send)),
         ]
 
@@ -53,15 +54,6 @@ class EvaluationPages:
         """List them, the newest first."""
         kept = await asyncio.to_thread(list_kept, self._folder())
         return self._desk.show(request, visit, "evaluations.html", kept=kept)
-
-    async def show(self, request: Request, visit: Visit) -> Response:
-        """Show one."""
-        found = await asyncio.to_thread(find_kept, self._folder(), request.path_params["name"])
-        if found is None:
-            raise ApiError("not_found", NONE)
-        response = self._desk.show(request, visit, "evaluation.html", one=found)
-        response.headers.update(FRAMED)
-        return response
 
     async def send(self, request: Request, visit: Visit) -> Response:
         """Send one of its files."""

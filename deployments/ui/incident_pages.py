@@ -1,22 +1,17 @@
-"""`/ui/incidents`: what went wrong, or was mended, over time and one by one; the same as CSV and JSON."""
+"""`/ui/incidents`: faults, flaws and repairs, counted over time and listed one by one."""
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-import orjson
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.api.responses import json_response
-from deployments.errors import ApiError
 from deployments.state.history import Span
 from deployments.state.incident_record import IncidentKind
 from deployments.state.records import Query
@@ -27,20 +22,15 @@ from deployments.ui.visits import Visit
 
 __all__ = ["IncidentPages", "stack_counts"]
 
-PAGE, EXPORT_PAGE = 50, 500
+PAGE = 50
 FILTERS = ("kind", "tier", "session", "key", "request_id")
 COUNTED = FILTERS[:-1]
 # What the chart shows: name, how long, in pieces of how long.
 SPANS = {"day": (86_400.0, 1_800.0), "week": (7 * 86_400.0, 4 * 3_600.0), "month": (30 * 86_400.0, 86_400.0)}
-FIGURES = ("attempt", "prompt_tokens", "completion_tokens", "ttft_ms", "elapsed_ms")
-COLUMNS = ("id", "at", "kind", "reason", "tier", "session", "key", "request_id", *FIGURES)
-# What a spreadsheet computes at the beginning of a cell, and, where commas stand in numbers, behind a semicolon.
-FORMULA = re.compile(r"""(^|[;\t])(?=["\s]*[=+\-@]|[\t\r])""")
-Incidents = Sequence[Mapping[str, Any]]
 
 
 class IncidentPages:
-    """The page, its chart's figures and its exports."""
+    """The page and its chart's figures."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -50,7 +40,6 @@ class IncidentPages:
         return [
             Route("/incidents", self._desk.look(self.show_list)),
             Route("/incidents/counts", self._desk.look(self.count)),
-            Route("/incidents.{form:str}", self._desk.look(self.export)),
         ]
 
     async def show_list(self, request: Request, visit: Visit) -> Response:
@@ -86,26 +75,6 @@ class IncidentPages:
         counts = await self._desk.state.count_incidents(span)
         return json_response(stack_counts(counts, span), headers=GUARDED)
 
-    async def export(self, request: Request, _: Visit) -> Response:
-        """Send all that match, the newest first, as CSV or JSON: piece by piece, so that nobody holds them all."""
-        form = request.path_params["form"]
-        if form not in ("csv", "json"):
-            raise ApiError("not_found", "There is no such file: incidents.csv and incidents.json are.")
-        filters = read_filters(request.query_params, FILTERS)
-        # What goes wrong with the first page is still an answer; later it can only break the file off.
-        pages = self._read_on(filters, await self._read(filters, None))
-        rows = _write_csv(pages) if form == "csv" else _write_json(pages)
-        headers = GUARDED | {"content-disposition": f'attachment; filename="incidents.{form}"'}
-        return StreamingResponse(rows, media_type="text/csv" if form == "csv" else "application/json", headers=headers)
-
-    async def _read(self, filters: Mapping[str, Any], before: int | None) -> Incidents:
-        return await self._desk.state.incidents(Query(**filters, before=before, limit=EXPORT_PAGE))
-
-    async def _read_on(self, filters: Mapping[str, Any], page: Incidents) -> AsyncGenerator[Incidents, None]:
-        while page:
-            yield page
-            page = await self._read(filters, page[-1]["id"]) if len(page) == EXPORT_PAGE else ()
-
 
 def stack_counts(counts: Sequence[tuple[int, str, int]], span: Span) -> dict[str, Any]:
     """Make series of counts: the pieces' moments, and for each kind that occurs its number in each piece."""
@@ -119,28 +88,3 @@ def stack_counts(counts: Sequence[tuple[int, str, int]], span: Span) -> dict[str
         "at": [span.since_s + n * span.piece_s for n in range(pieces)],
         "series": [{"name": kind, "values": series[kind]} for kind in order],
     }
-
-
-async def _write_csv(pages: AsyncGenerator[Incidents, None]) -> AsyncGenerator[bytes, None]:
-    yield _write_lines([COLUMNS])
-    async for page in pages:
-        yield _write_lines([[_defuse(one.get(name)) for name in COLUMNS] for one in page])
-
-
-async def _write_json(pages: AsyncGenerator[Incidents, None]) -> AsyncGenerator[bytes, None]:
-    begin = b"["
-    async for page in pages:
-        yield begin + b",\n".join(map(orjson.dumps, page))
-        begin = b",\n"
-    yield b"[]" if begin == b"[" else b"]"
-
-
-def _write_lines(rows: Sequence[Sequence[Any]]) -> bytes:
-    out = io.StringIO()
-    csv.writer(out).writerows(rows)
-    return out.getvalue().encode("utf-8", "replace")
-
-
-def _defuse(value: Any) -> Any:
-    """Keep a spreadsheet from running a client's word as a formula."""
-    return FORMULA.sub(r"\1'", value) if isinstance(value, str) else value

@@ -24,11 +24,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reliability.answer.starts import DELIMITER_MAX, PARTIAL, Partial, Starts
-from reliability.tools.delimiters import QUOTES, SENTENCE_ENDS
-from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING, REASONING_CLOSES, Thought
+from reliability.tools.format_reasoning import (
+    ANSWER_MARKS,
+    REASONING,
+    REASONING_CLOSES,
+    Thought,
+    is_unsettled,
+    is_used,
+    opens_reasoning,
+)
 from reliability.tools.format_row import Place, Reader, Start, Until
-from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG, INNER_CLOSES
-from reliability.tools.reasoning_marks import is_unsettled, is_used, opens_reasoning
+from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG, INNER_CLOSES, QUOTES, SENTENCE_ENDS
 from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
 from reliability.tools.turns import ENDS, list_fences
 

@@ -57,7 +57,7 @@ from reliability.tools import (
     id_source,
     ids_in,
 )
-from reliability.tools.check.ids import assign
+from reliability.tools.check.calls import assign
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose

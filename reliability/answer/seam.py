@@ -29,7 +29,7 @@ from __future__ import annotations
 import re
 
 from reliability.answer.wrapping import Wrapping, read_wrapping
-from reliability.tools.delimiters import REASONING_OPEN
+from reliability.tools.format_reasoning import REASONING_OPEN
 from reliability.tools.turns import MARK, opens_turn
 
 __all__ = ["ANCHOR_CHARS", "Seam", "find_anchor"]

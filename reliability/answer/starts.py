@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, Literal
 
-from reliability.tools.delimiters import beginnings
+from reliability.tools.formats import beginnings
 
 __all__ = ["DELIMITER_MAX", "PARTIAL", "Partial", "Starts"]
 

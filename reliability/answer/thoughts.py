@@ -29,9 +29,8 @@ from functools import cache
 
 from reliability.answer.gate import Gate, Stopped, finish, step
 from reliability.answer.starts import PARTIAL, Starts
-from reliability.tools.delimiters import INDENT_MAX, QUOTES
-from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought
-from reliability.tools.reasoning_marks import ends_reasoning, is_said_of, is_unsettled
+from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought, ends_reasoning, is_said_of, is_unsettled
+from reliability.tools.formats import INDENT_MAX, QUOTES
 from reliability.types import CallDelta, Event, Reasoning, Refusal, Text
 
 __all__ = ["Thoughts", "close", "pass_on"]

@@ -99,7 +99,7 @@ def go_on_with_text(situation: Situation) -> Decision | None:
     circles = _stands_in_circles(attempts)
     if not told or any(attempt.fault is None for attempt in attempts[told[-1] + circles :]):
         return None
-    call = _find_who_goes_on(situation)
+    call = _choose_continuation(situation)
     if call is not None:
         return replace(call, resume=True, nudge=False)
     if circles:
@@ -114,7 +114,7 @@ def _stands_in_circles(attempts: Sequence[Attempt]) -> bool:
     return last is not None and last.flaw is Flaw.CYCLE and not last.calls_held
 
 
-def _find_who_goes_on(situation: Situation) -> Call | None:
+def _choose_continuation(situation: Situation) -> Call | None:
     attempts, last, limits = situation.attempts, situation.attempts[-1], situation.limits
     seams = sum(attempt.seam is not None for attempt in attempts if attempt.text_out)
     left = situation.remaining_ns > 0 and len(attempts) < limits.attempts_max and not last.hard_stop

@@ -15,7 +15,7 @@ from reliability.answer.equal_calls import collapse_calls
 from reliability.answer.wanted_form import form_message
 from reliability.escalation.decisions import Call
 from reliability.escalation.retry_strategy import RetryStep
-from reliability.loops import Loop, nudge, unwind
+from reliability.loops import Loop, nudge, trim_repetition
 from reliability.tools import Flaws, ToolBox, Violation, corrective_message, extract_calls
 from reliability.types import ChatRequest
 
@@ -57,7 +57,7 @@ def resume_for(
 ) -> ChatRequest:
     """Build the request that goes on with `told`, the text before the client, which took `written` tokens and is what
     `thought` came to. Where it runs in `circles` it goes on from the first one, and less surely than before."""
-    begun = unwind(told) if circles else told
+    begun = trim_repetition(told) if circles else told
     request = _resample(original, attempts) if circles else original
     return replace(request, begun=begun, begun_reasoning=thought, max_tokens=max(1, original.max_tokens - written))
 

@@ -16,6 +16,7 @@ What must never happen: a verdict that depends on ids, on key order or on how a 
 is stopped for waiting; a detector that raises on what a client or a model has written.
 """
 
+from reliability.loops.answer_history import Kept, ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
 from reliability.loops.comparison.findings import Call, Kind, Loop, Result, Stage, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.history import find_loop
@@ -29,12 +30,11 @@ from reliability.loops.judge import (
     judge_request,
     read_suggestion,
 )
-from reliability.loops.kept import Kept, ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
 from reliability.loops.nudge import nudge
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns
-from reliability.loops.unwind import unwind
+from reliability.loops.trim_repetition import trim_repetition
 from reliability.loops.written import find_repeated_calls
 
 __all__ = [
@@ -75,6 +75,6 @@ __all__ = [
     "read_suggestion",
     "read_turns",
     "step",
+    "trim_repetition",
     "truncate",
-    "unwind",
 ]

@@ -13,6 +13,7 @@ holds two full repetitions and the answer starts the third.
             (their figures drift, see `movement`)         poller_duplicate_...  poller_break_...
             (steps that lead on, see `steps`)             poller_duplicate_...  poller_break_...
             (other places, where there is nothing)        break_threshold - 1   poller_break_...
+            (thoughts alone, which lead to nothing)       poller_duplicate_...  poller_break_...
     ERRORS  same error of one tool, any arguments         duplicate_threshold   break_threshold
     TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
 
@@ -23,13 +24,14 @@ The strictest verdict wins, then the one with the most repetitions.
 
 Steps that lead on are nudged once. Where the user's message names a number ("twelve times down"), neither a nudge nor a
 break comes before so many steps; nor does it for a step that only says it was done. Where it says how often a thing is
-to be done ("run the tests ten times"), that holds for any call.
+to be done ("run the tests ten times"), that holds for any call; where it orders repetition without a number ("every
+minute"), any call and any error has the limits of a poll, and is nudged once.
 
 NEAR nudges late, since a near result may be news, as two or three of them on recorded runs were. The results of its
 streak must change more than once, and what changes must be no way to an end. Figures show only lap by lap where they
 go, so the circuit doesn't break before the streak without its newest lap told the same.
 
-CALLS and NEAR are lazy by design (`TurnRow`): keys are computed from the tail backwards and only as far as a cycle
+CALLS and NEAR are lazy by design (`TurnSequence`): keys are computed from the tail backwards and only as far as a cycle
 holds, and results are compared only where calls repeat; an ordinary history costs a handful of comparisons.
 Whatever was asked once of a request's turns stands in its `Memo`: neither another period nor another tier's
 attempt asks again.
@@ -47,12 +49,13 @@ from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
 from reliability.loops.comparison.near import find_difference, mask_figures
+from reliability.loops.only_thoughts import count_thoughts
 from reliability.loops.polling import is_thought, takes_notes
 from reliability.loops.same_error import count_same_errors
 from reliability.loops.same_text import PERIOD_MAX, count_same_texts
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
-from reliability.loops.turn_row import TurnRow
+from reliability.loops.turn_sequence import TurnSequence
 
 __all__ = ["find_loop", "stage_of"]
 
@@ -71,7 +74,7 @@ def find_loop(
     candidate = _read_candidate(turns, candidate)
     found: list[Loop | None] = []
     if candidate is None or candidate.calls:
-        found += _find_acting_loops(TurnRow(_select_acting(turns, candidate), config, candidate, memo))
+        found += _find_acting_loops(TurnSequence(_select_acting(turns, candidate), config, candidate, memo))
     if candidate is None or candidate.written or not candidate.calls:
         found += [_find_same_text(turns, config, candidate, period) for period in range(1, PERIOD_MAX + 1)]
     detected = [loop for loop in found if loop is not None]
@@ -102,7 +105,7 @@ def _only_thinks(turn: Turn) -> bool:
     return all(map(is_thought, turn.calls))
 
 
-def _find_acting_loops(row: TurnRow) -> list[Loop | None]:
+def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:
     """Find the loops of calls: for every period, and the errors of one tool."""
     found: list[Loop] = []
     same: list[int] = []  # the periods of streaks that are the same
@@ -120,20 +123,24 @@ def _find_acting_loops(row: TurnRow) -> list[Loop | None]:
         found.append(loop)
         if loop.stage is Stage.BREAK and row.memo.spent:
             break  # so much is compared already that a verdict is enough
-    errors = count_same_errors(row)
-    return [*found, None if errors is None else _build_streak_loop(Kind.ERRORS, *errors)]
+    errors, thoughts = count_same_errors(row), count_thoughts(row)
+    return [
+        *found,
+        None if errors is None else _build_streak_loop(Kind.ERRORS, *errors),
+        None if thoughts is None else _build_streak_loop(Kind.CALLS, *thoughts),
+    ]
 
 
-def _find_same_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
+def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:
     """Find CALLS for one period, and whether there is a streak at all."""
     config, newest = row.config, range(row.size - period, row.size)
     count = row.count_repetitions(period, row.has_same_results, max(config.duplicate_threshold, config.break_threshold))
     warn, limit = config.duplicate_threshold, config.break_threshold
     if stage_of(count, warn, limit) is None:
         return None, False
-    patient = all(map(row.polls_at, newest)) or row.makes_new(period)
+    patient = all(map(row.is_patient_at, newest)) or row.makes_new(period)
     if patient:
-        warn, limit = config.poller_duplicate_threshold, config.poller_break_threshold
+        warn, limit = _poll_thresholds(config)
     elif row.is_beyond(period):
         warn = config.poller_duplicate_threshold if row.seeks_bounds(period) else _near_thresholds(config)[0]
         limit = config.poller_break_threshold
@@ -141,10 +148,12 @@ def _find_same_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
     return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.CALLS), True
 
 
-def _judge_count(row: TurnRow, period: int, count: int, limits: tuple[int, int], patient: bool) -> Stage | None:
+def _judge_count(row: TurnSequence, period: int, count: int, limits: tuple[int, int], patient: bool) -> Stage | None:
     """Judge a streak by its limits, later ones where the user asked for so many. `patient`: they are those of polls;
     what doesn't poll is nudged once then."""
     newest = range(row.size - period, row.size)
+    if row.endless:
+        patient, limits = True, _poll_thresholds(row.config)
     leads = patient or any(map(row.steps_in, newest))
     asked = max(row.times, row.asked if leads else 0)
     warn, limit = (max(bound, asked + 1 if asked else 0) if bound > 0 else bound for bound in limits)
@@ -158,7 +167,7 @@ def _give_laps(limit: int, turns: Sequence[Turn], size: int) -> int:
     return limit + PUSHED_LAPS if limit > 0 and any(turn.pushed for turn in turns[-size:]) else limit
 
 
-def _find_near_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
+def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:
     """Find NEAR for one period, and whether there is a streak at all."""
     warn, limit = _near_thresholds(row.config)
     count = row.count_repetitions(period, row.has_near_results, limit) if limit > 0 else 0
@@ -167,8 +176,8 @@ def _find_near_calls(row: TurnRow, period: int) -> tuple[Loop | None, bool]:
     movement = _judge_streak(row, period, count)
     if movement is Movement.PROGRESS:
         return None, True
-    if movement is Movement.DRIFT:
-        warn, limit = row.config.poller_duplicate_threshold, row.config.poller_break_threshold
+    if movement is Movement.DRIFT or row.endless:
+        warn, limit = _poll_thresholds(row.config)
     count = row.count_repetitions(period, row.has_near_results, max(limit, row.asked + 1, row.times + 1))
     stage = _judge_count(row, period, count, (warn, limit), movement is Movement.DRIFT)
     if stage is Stage.BREAK and _judge_streak(row.cut_at(row.size - period), period, count - 1) is not movement:
@@ -182,7 +191,12 @@ def _near_thresholds(config: LoopConfig) -> tuple[int, int]:
     return (max(config.duplicate_threshold, limit - 1) if config.duplicate_threshold > 0 else 0), limit
 
 
-def _judge_streak(row: TurnRow, period: int, count: int) -> Movement:
+def _poll_thresholds(config: LoopConfig) -> tuple[int, int]:
+    """Return at which repetition of what may take long the model is nudged, and at which the circuit breaks."""
+    return config.poller_duplicate_threshold, config.poller_break_threshold
+
+
+def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
     """Judge where the results of a near streak go; one that changed too seldom is progress."""
     told, changes = Movement.NOTHING, 0
     known = min(count - (row.candidate is not None), LAPS_MAX)
@@ -207,7 +221,7 @@ def _count_changes(texts: Sequence[str], is_equal: Callable[[str, str], bool]) -
     return 0 if worded and len(changed) < len(texts) - 1 else len(changed)
 
 
-def _build_calls_loop(row: TurnRow, period: int, count: int, stage: Stage, kind: Kind) -> Loop:
+def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage, kind: Kind) -> Loop:
     newest = row.turns[row.size - period :]
     names = list(dict.fromkeys(call.name for turn in newest for call in turn.calls))
     results = [result.text for turn in newest for result in turn.results if result is not None]
@@ -223,7 +237,7 @@ def _build_calls_loop(row: TurnRow, period: int, count: int, stage: Stage, kind:
     )
 
 
-def _has_recurred(row: TurnRow, period: int, count: int) -> bool:
+def _has_recurred(row: TurnSequence, period: int, count: int) -> bool:
     """Return whether the model was in this very loop before, since the user last spoke, and had left it. Where the
     streak was not counted to its end nobody knows where it began."""
     if row.memo.spent:

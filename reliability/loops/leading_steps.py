@@ -8,15 +8,14 @@ is told from a repetition by two things:
   file. A shell, a code runner and a call that is given a path are none: the same edit, again and again, is a loop;
 - the result leads on (`leads_on`): it is short, no failure and no refusal ("already at the last row").
 
-How far steps may go is said in `history`. `read_number` reads how many of them a person asks for. Whoever says in so
-many words that a thing is to be done ten times asks for no loop, whatever it is (`read_times`).
+How far steps may go is said in `history`, and how many of them a person asks for in `orders`.
 """
 
 from __future__ import annotations
 
 import re
 
-from reliability.loops.comparison.blurring import names_place
+from reliability.loops.comparison.call_normalization import names_place
 from reliability.loops.comparison.canonical import parse
 from reliability.loops.comparison.errors import has_failed
 from reliability.loops.comparison.findings import Call, Result
@@ -24,15 +23,14 @@ from reliability.loops.comparison.volatile_fields import MARKED, word_set, words
 
 __all__ = [
     "ACTION_KEYS",
+    "COMMAND_KEYS",
     "acknowledges",
     "acts",
     "find_entities",
     "is_done",
     "is_generic_tool",
     "leads_on",
-    "read_number",
     "read_texts",
-    "read_times",
 ]
 
 _GENERIC = word_set(
@@ -51,16 +49,30 @@ _READS = word_set(
     "explain summarize logs price prices quote monitor"
 )
 _EDITS = word_set("edit editor replace write patch overwrite save apply rewrite str")
+#: Where a shell or a terminal is told what to do.
+COMMAND_KEYS = ("command", "cmd", "input", "chars", "keys")
 ACTION_KEYS = ("action", "operation", "op", "mode", "command", "cmd", "key", "type")
 #: A longer text is a command or a content, and names no step.
 ACTION_CHARS = 16
 #: A longer result shows a file or a page, and a figure in it is none of the call's doing.
 STEP_CHARS, DONE_CHARS = 500, 80
-_DONE = re.compile(
-    r"\W*(?:ok(?:ay)?|done|success(?:ful(?:ly)?)?|succeeded|true|null|none|completed|executed|performed|pressed|clicked|"
-    r"tapped|moved|added|sent|stepped|scrolled|updated|fertig|erledigt|hecho|listo|fait)?\W*",
-    re.IGNORECASE,
+#: Words that say no more than that it was done, and those that name the deed.
+_DONE = word_set(
+    "ok okay done success successful successfully succeeded true null none completed executed performed fertig "
+    "erledigt hecho listo fait"
 )
+_DEEDS = word_set(
+    "undone redone sent set put made drawn shown hit cut taken given thrown driven spun gone built sold bought eaten"
+)
+_NO_DEEDS = word_set(
+    "need feed seed speed exceed proceed hundred limited expired crashed timed errored aborted disconnected "
+    "interrupted terminated exhausted required expected exceeded prohibited completed executed performed succeeded"
+)
+_DEED = re.compile(r"[a-z]{3,20}ed")
+#: Words beside it that tell of the log and not of the deed.
+_LEVELS = word_set("info debug log notice result status output message")
+DONE_WORDS = 3
+_FOLDER_UP = re.compile(r"\s*(?:cd|pushd|popd)\b[ ./~-]*(?:&& ls)?\s*")
 _REFUSES = re.compile(
     r"\b(?:already|unchanged|cannot|can't|could not|unable|rejected|denied|refused|invalid|failed|failure|blocked|"
     r"no (?:change|effect|more|such)\w{0,1}|nothing|not (?!e\b)\w+|bereits|fehl\w+|nicht|erreur|échec|impossible|déjà|"
@@ -73,49 +85,6 @@ _ENTITY = re.compile(
     re.IGNORECASE,
 )
 ENTITY_LABEL_CHARS = 24
-
-NUMBER_MAX, REQUEST_CHARS = 200, 2_000
-_NUMBER = re.compile(r"(?<![\w.,:/#$€£-])\d{1,3}(?![\w%°]|[.,:/-]\d)")
-_NUMBER_WORDS = {
-    word: number
-    for words, number in (
-        ("two twice zwei zweimal dos deux", 2),
-        ("three thrice drei dreimal tres trois", 3),
-        ("four vier viermal cuatro quatre", 4),
-        ("five fünf fünfmal cinco cinq", 5),
-        ("six sechs sechsmal seis", 6),
-        ("seven sieben siebenmal siete sept", 7),
-        ("eight acht achtmal ocho huit", 8),
-        ("nine neun neunmal nueve neuf", 9),
-        ("ten zehn zehnmal diez dix", 10),
-        ("eleven elf once onze", 11),
-        ("twelve dozen zwölf zwölfmal dutzend doce docena douze douzaine", 12),
-        ("thirteen dreizehn trece treize", 13),
-        ("fourteen vierzehn catorce quatorze", 14),
-        ("fifteen fünfzehn quince quinze", 15),
-        ("sixteen sechzehn dieciséis seize", 16),
-        ("seventeen siebzehn siebzehnmal diecisiete", 17),
-        ("eighteen achtzehn dieciocho", 18),
-        ("nineteen neunzehn neunzehnmal diecinueve", 19),
-        ("twenty zwanzig zwanzigmal veinte vingt", 20),
-        ("thirty dreißig treinta trente", 30),
-        ("forty vierzig cuarenta quarante", 40),
-        ("fifty fünfzig cincuenta cinquante", 50),
-        ("sixty sechzig sesenta soixante", 60),
-        ("hundred hundert cien cent", 100),
-    )
-    for word in words.split()
-}
-_TENS = re.compile(r"\b(twenty|thirty|forty|fifty|sixty)[- ](one|two|three|four|five|six|seven|eight|nine)\b")
-_WORD = re.compile(r"[^\W\d_]+")
-_CHINESE = "一二三四五六七八九十"
-_TIMES = re.compile(
-    r"(?:(?<![\w.,:/#$€£-])(?:(\d{1,3}|[^\W\d_]{3,12}) ?-?(?:times|mal|veces|fois|volte|vezes|раза?)\b"
-    r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b)"
-    r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回])"
-    r"(?! (?:as|a|an|the|per|out|more|less|better|\w{2,12}er)\b)",
-    re.IGNORECASE,
-)
 
 
 def is_generic_tool(name: str) -> bool:
@@ -158,8 +127,15 @@ def leads_on(result: Result | None) -> bool:
 
 
 def acknowledges(call: Call, result: str) -> bool:
-    """Return whether the call names a step, and its result says no more than that it was done."""
-    return is_done(result) and not _STEPS.isdisjoint(_name_actions(call, read_texts(call)))
+    """Return whether the call goes one step on, and its result says no more than that it was done."""
+    if not is_done(result):
+        return False
+    texts = read_texts(call)
+    if not _STEPS.isdisjoint(_name_actions(call, texts)):
+        return True
+    if is_generic_tool(call.name):
+        return any(_FOLDER_UP.fullmatch(texts.get(key, "-")) for key in COMMAND_KEYS)
+    return acts(call) and any(map(_is_deed, words_of(result)))
 
 
 def is_done(result: str) -> bool:
@@ -168,11 +144,22 @@ def is_done(result: str) -> bool:
         return False
     known, value = parse(result)
     if known and isinstance(value, dict):
-        return all(
-            item in (True, None, 0, "") or (isinstance(item, str) and _DONE.fullmatch(item)) for item in value.values()
-        )
-    words = words_of(result)
-    return bool(_DONE.fullmatch(result)) or (0 < len(words) <= 3 and bool(_DONE.fullmatch(words[0])))
+        items = value.values()
+        return all(item in (True, None, 0, "") or (isinstance(item, str) and _says_done(item)) for item in items)
+    return _says_done(result)
+
+
+def _says_done(text: str) -> bool:
+    if not any(map(str.isalnum, text)):
+        return True
+    words = [word for word in words_of(text) if word not in _LEVELS]
+    few = 0 < len(words) <= DONE_WORDS and not _REFUSES.search(text)
+    return few and any(word in _DONE or _is_deed(word) for word in words)
+
+
+def _is_deed(word: str) -> bool:
+    """Return whether the word names what was done: `deleted`, `undone`."""
+    return word in _DEEDS or (word not in _NO_DEEDS and bool(_DEED.fullmatch(word)))
 
 
 def find_entities(text: str) -> frozenset[str]:
@@ -183,30 +170,3 @@ def find_entities(text: str) -> frozenset[str]:
 
 def _read_label(text: str, at: int) -> str:
     return text[max(0, at - ENTITY_LABEL_CHARS) : at].rpartition(",")[2]
-
-
-def read_number(text: str) -> int:
-    """Read the largest number that a short request names, in digits or in words; 0: none."""
-    if len(text) > REQUEST_CHARS:
-        return 0
-    lower = text.lower()
-    named = [_NUMBER_WORDS.get(word, 0) for word in _WORD.findall(lower)]
-    named += [_NUMBER_WORDS[tens] + _NUMBER_WORDS[ones] for tens, ones in _TENS.findall(lower)]
-    return max((n for n in (*named, *map(int, _NUMBER.findall(text))) if n <= NUMBER_MAX), default=0)
-
-
-def read_times(text: str) -> int:
-    """Read how often a short request says that a thing is to be done ("ten times", "6x", "zehnmal"); 0: it doesn't."""
-    if len(text) > REQUEST_CHARS:
-        return 0
-    named = (_read_count(next(filter(None, match.groups())).lower()) for match in _TIMES.finditer(text))
-    return max((number for number in named if number <= NUMBER_MAX), default=0)
-
-
-def _read_count(word: str) -> int:
-    if word.isdecimal():
-        return int(word)
-    if word[0] not in _CHINESE:
-        return _NUMBER_WORDS.get(word, 0)
-    tens, ten, ones = word.rpartition("十")
-    return 10 * (_CHINESE.find(tens[-1:]) + 1 or 1) * bool(ten) + (_CHINESE.find(ones[-1:]) + 1 if ones else 0)

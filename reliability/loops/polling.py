@@ -6,9 +6,7 @@ What makes a call a poll is mostly its shape:
 - the call itself does: a shell command that sleeps, that asks another system how it stands (`kubectl get`, `gh pr
   checks`), or is empty and only reads on; `action: poll`;
 - its result does: it says that something is pending or still goes on, that one must come again later (HTTP 429), or
-  that an inbox holds nothing yet;
-- it is a step (see `leading_steps`), and its result says no more than that it was done: where
-  the step has led, the world alone knows; `cd ..` is one.
+  that an inbox holds nothing yet.
 
 Pollers have limits of their own, far higher ones, and their results are compared as they are: a second more on the
 clock of a job is progress.
@@ -29,7 +27,7 @@ from itertools import pairwise
 from reliability.loops.comparison.findings import Call, Result
 from reliability.loops.comparison.same_result import is_ongoing
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
-from reliability.loops.leading_steps import ACTION_KEYS, acknowledges, is_done, is_generic_tool, read_texts
+from reliability.loops.leading_steps import ACTION_KEYS, COMMAND_KEYS, is_generic_tool, read_texts
 
 __all__ = ["is_poll", "is_thought", "polls_by_name", "takes_notes"]
 
@@ -50,7 +48,6 @@ _PAIRS = frozenset(
 )
 _WAITS = frozenset({"poll", "wait", "await", "sleep", "watch", "tail"})
 _SLEEPS = re.compile(r"(?:^|[;&|(\s\"])sleep\s+\d", re.IGNORECASE)
-_COMMAND_KEYS = ("command", "cmd", "input", "chars", "keys")
 #: Commands that ask how another system stands, and change nothing.
 _ASKS = re.compile(
     r"\s*(?:sudo )?(?:kubectl\b.{0,80}?\b(?:get|describe|rollout status|logs|top|wait)\b|oc get\b|helm status\b"
@@ -81,7 +78,6 @@ _COME_AGAIN = re.compile(
     re.IGNORECASE,
 )
 COME_AGAIN_CHARS = 400
-_FOLDER_UP = re.compile(r"\s*(?:cd|pushd|popd)\b[ ./~-]*(?:&& ls)?\s*")
 _THOUGHTS = word_set(
     "think thinking thought thoughts reflect reflection sequentialthinking ponder brainstorm scratchpad"
 )
@@ -119,7 +115,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def is_poll(call: Call, result: Result | None, declared: Iterable[str] = ()) -> bool:
-    """Return whether this call, with this result, waits for the world, pages through it or goes one step on in it."""
+    """Return whether this call, with this result, waits for the world or pages through it."""
     if polls_by_name(call.name, declared):
         return True
     texts = read_texts(call)
@@ -127,13 +123,13 @@ def is_poll(call: Call, result: Result | None, declared: Iterable[str] = ()) -> 
         return True
     if result is None:
         return False
-    return is_ongoing(result.text) or _says_later(call, result.text) or _is_step(call, texts, result.text)
+    return is_ongoing(result.text) or _says_later(call, result.text)
 
 
 def _waits(call: Call, texts: dict[str, str]) -> bool:
     if any(texts.get(key, "").lower() in _WAITS for key in ACTION_KEYS):
         return True
-    commands = [texts[key] for key in _COMMAND_KEYS if key in texts]
+    commands = [texts[key] for key in COMMAND_KEYS if key in texts]
     if not commands or not is_generic_tool(call.name):
         return False
     asks = any(_SLEEPS.search(command) or _ASKS.match(command) for command in commands)
@@ -152,14 +148,6 @@ def _says_later(call: Call, text: str) -> bool:
 
 
 _EMPTY_FIELDS = re.compile(r'\{(?:\s*"\w{1,40}"\s*:\s*(?:\[\s*\]|0|null|\{\s*\})\s*,?){1,8}\s*\}')
-
-
-def _is_step(call: Call, texts: dict[str, str], result: str) -> bool:
-    """Return whether the call goes one step on, and its result only says that it was done."""
-    if acknowledges(call, result):
-        return True
-    climbs = is_generic_tool(call.name) and any(_FOLDER_UP.fullmatch(texts.get(key, "-")) for key in _COMMAND_KEYS)
-    return climbs and is_done(result)
 
 
 def is_thought(call: Call) -> bool:

@@ -16,7 +16,7 @@ from reliability.loops.comparison.echoes import mask_echoes
 from reliability.loops.comparison.errors import error_text, has_failed
 from reliability.loops.comparison.findings import Turn
 from reliability.loops.leading_steps import is_generic_tool
-from reliability.loops.turn_row import TurnRow
+from reliability.loops.turn_sequence import TurnSequence
 
 __all__ = ["count_same_errors"]
 
@@ -26,7 +26,7 @@ ERROR_CHARS_MIN = 8
 _LOOKUP = re.compile(r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b", re.IGNORECASE)
 
 
-def count_same_errors(row: TurnRow) -> tuple[int, int, int, str, str] | None:
+def count_same_errors(row: TurnSequence) -> tuple[int, int, int, str, str] | None:
     """Count the failures of one tool in a row that say the same, where the candidate calls that tool again. Returns
     (how many, warn at, break at, the error, the tool)."""
     newest = _read_error_at(row, row.size - 1) if row.turns else None
@@ -35,7 +35,10 @@ def count_same_errors(row: TurnRow) -> tuple[int, int, int, str, str] | None:
     tool, text, masked = newest
     if row.candidate is not None and {call.name for call in row.candidate.calls} != {tool}:
         return None
-    warn, limit = row.config.duplicate_threshold, row.config.break_threshold
+    config = row.config
+    warn, limit = config.duplicate_threshold, config.break_threshold
+    if row.endless:
+        warn, limit = config.poller_duplicate_threshold, config.poller_break_threshold
     count, echoes = 0, bool(_LOOKUP.search(text))
     for index in range(row.size - 1, max(row.size - 2 * max(warn, limit, 1) - 2, -1), -1):
         error = _read_error_at(row, index)
@@ -46,11 +49,14 @@ def count_same_errors(row: TurnRow) -> tuple[int, int, int, str, str] | None:
                 break
             echoes = True
         count += 1
+    if row.endless:
+        count += row.candidate is not None  # as in CALLS, so that both nudge at once
+        return None if warn < count < limit else (count, warn, limit, summary(text), tool)
     limit = 2 * limit if echoes else limit
     return count, warn, limit, summary(text), tool
 
 
-def _read_error_at(row: TurnRow, index: int) -> tuple[str, str, str] | None:
+def _read_error_at(row: TurnSequence, index: int) -> tuple[str, str, str] | None:
     return row.memo.once(("error", index), lambda: _read_error(row.turns[index]))
 
 

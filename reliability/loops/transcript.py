@@ -37,7 +37,7 @@ from reliability.loops.content import (
     type_of,
 )
 from reliability.loops.conversation_tail import MESSAGES_MAX, ConversationTail
-from reliability.loops.leading_steps import read_number, read_times
+from reliability.loops.orders import orders_endless, read_number, read_times
 
 __all__ = ["MESSAGES_MAX", "TURNS_MAX", "answer_turn", "calls_turn", "carries_history", "read_turns"]
 
@@ -110,9 +110,10 @@ class _OpenTurn:
         places = self.by_id.get(call_id or None) or (self.by_id.get("") if call_id else None)
         return None if places is None else places.find_next(self.results)
 
-    def freeze(self, asked: int, times: int) -> Turn:
+    def freeze(self, asked: int, times: int, endless: bool) -> Turn:
         results = tuple([None if result is None else result.freeze() for result in self.results])
-        return Turn(tuple(self.calls), results, self.text, self.continued, self.written, self.pushed, asked, times)
+        said = (self.text, self.continued, self.written, self.pushed)
+        return Turn(tuple(self.calls), results, *said, asked, times, endless)
 
 
 def _add_place(by_id: dict[str | None, _CallPlaces], call_id: str, place: int) -> None:
@@ -165,8 +166,8 @@ def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
         if isinstance(listed[index], dict):
             _read_message(tail, index, turns)
     request = tail.find_request(start) if turns else ""
-    asked, times = (read_number(request), read_times(request)) if request else (0, 0)
-    return tuple(turn.freeze(asked, times) for turn in turns)
+    asked, times, endless = read_number(request), read_times(request), orders_endless(request)
+    return tuple(turn.freeze(asked, times, endless) for turn in turns)
 
 
 def _read_message(tail: ConversationTail, index: int, turns: list[_OpenTurn]) -> None:

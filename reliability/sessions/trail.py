@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from reliability.loops.answer_history import is_summary
 from reliability.loops.comparison.canonical import call_key, dumps
 from reliability.loops.comparison.findings import Call, Turn
 from reliability.loops.content import text_of
-from reliability.loops.kept import is_summary
 from reliability.loops.transcript import answer_turn
 
 __all__ = ["Answered", "Seen", "Trail", "describe_answer", "name_request", "read_trail"]

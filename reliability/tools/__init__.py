@@ -12,10 +12,9 @@ what is changed is recorded.
 """
 
 from reliability.tool_calls import Checked, Extraction, Flaws, Malformed, RawCall, Repair, RepairKind, Violation
-from reliability.tools.check.calls import CheckConfig, check_calls
+from reliability.tools.check.calls import CheckConfig, check_calls, id_source, ids_in
 from reliability.tools.check.choice import Choice, parse_choice
-from reliability.tools.check.corrective_message import corrective_message
-from reliability.tools.check.ids import id_source, ids_in
+from reliability.tools.check.complaints import corrective_message
 from reliability.tools.check.placeholders import PLACEHOLDERS
 from reliability.tools.extract.scanner import extract_calls
 from reliability.tools.schema.compiled import Compiled, compile_schema, keep

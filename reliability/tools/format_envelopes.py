@@ -1,11 +1,10 @@
-"""The first rows of the table of call formats: the envelopes, which stand around calls.
-
-`formats.py` has the whole table, and says what its columns are.
-"""
+"""The envelopes of the table of call formats (`formats.py`): what stands around calls."""
 
 from __future__ import annotations
 
-from reliability.tools.format_parts import (
+import re
+
+from reliability.tools.format_row import (
     DSML,
     DSML_CALL,
     ELEMENTS_CALL,
@@ -17,8 +16,11 @@ from reliability.tools.format_parts import (
     PARAMETERS_CALL,
     SPACES_OF_TAGS,
     SUFFIX_OF_TAGS,
+    Format,
+    Place,
+    Reader,
+    Start,
 )
-from reliability.tools.format_row import Format, Place, Reader, Start
 
 __all__ = ["ENVELOPES", "HERMES"]
 
@@ -61,6 +63,11 @@ def _envelope(
         compared=opens,
         writes=writes,
     )
+
+
+def _pair(family: str, opener: str, body: str, closer: str) -> Format:
+    """Build a row of one opener and one closer, both to the letter."""
+    return _envelope(family, f"{opener}{body}{closer}", opens=(re.escape(opener),), closes=(re.escape(closer),))
 
 
 _DEEPSEEK_OPENS = (r"<[|｜]tool[▁_ ]calls?[▁_ ]begin[|｜]>",)
@@ -139,31 +146,15 @@ ENVELOPES: tuple[Format, ...] = (
         opens=(r"<\|tool_call:begin\|>", r"<\|tool_call:start\|>"),
         closes=(r"<\|tool_call:end\|>", r"<\|calls\|>"),
     ),
-    _envelope(
-        "Apertus",
-        '<|tools_prefix|>[{"search": {"query": "x"}}]<|tools_suffix|>',
-        opens=(r"<\|tools_prefix\|>",),
-        closes=(r"<\|tools_suffix\|>",),
-    ),
-    _envelope(
+    _pair("Apertus", "<|tools_prefix|>", '[{"search": {"query": "x"}}]', "<|tools_suffix|>"),
+    _pair(
         "Command R7B, Command A",
-        '<|START_ACTION|>[\n  {"tool_call_id": "0", "tool_name": "search", "parameters": {"query": "x"}}\n]'
+        "<|START_ACTION|>",
+        '[\n  {"tool_call_id": "0", "tool_name": "search", "parameters": {"query": "x"}}\n]',
         "<|END_ACTION|>",
-        opens=(r"<\|START_ACTION\|>",),
-        closes=(r"<\|END_ACTION\|>",),
     ),
-    _envelope(
-        "Inkling",
-        '<|content_invoke_tool_json|>{"name": "search", "args": {"query": "x"}}<|end_message|>',
-        opens=(r"<\|content_invoke_tool_json\|>",),
-        closes=(r"<\|end_message\|>",),
-    ),
-    _envelope(
-        "Llama 4",
-        '<|python_start|>[search(query="x")]<|python_end|>',
-        opens=(r"<\|python_start\|>",),
-        closes=(r"<\|python_end\|>",),
-    ),
+    _pair("Inkling", "<|content_invoke_tool_json|>", '{"name": "search", "args": {"query": "x"}}', "<|end_message|>"),
+    _pair("Llama 4", "<|python_start|>", '[search(query="x")]', "<|python_end|>"),
     _envelope(
         "HyperCLOVA X",
         f"-> tool/function_call\n[{JSON_CALL}]<|im_end|>",
@@ -182,20 +173,12 @@ ENVELOPES: tuple[Format, ...] = (
         endless=True,
     ),
     _envelope(
-        "Gemma 3",
-        '<tool_code>search(query="x")</tool_code>',
-        opens=_tags("tool_code"),
-        closes=_end_tags("tool_code"),
+        "Gemma 3", '<tool_code>search(query="x")</tool_code>', opens=_tags("tool_code"), closes=_end_tags("tool_code")
     ),
     _envelope(
         "tool", f"<tool>{JSON_CALL}</tool>", opens=("<tool>",), closes=(r"<\|?/tool\|?>", r"<\|?/\w{1,32}:tool\|?>")
     ),
-    _envelope(
-        "LFM2",
-        '<|tool_call_start|>[search(query="x")]<|tool_call_end|>',
-        opens=(r"<\|tool_call_start\|>",),
-        closes=(r"<\|tool_call_end\|>",),
-    ),
+    _pair("LFM2", "<|tool_call_start|>", '[search(query="x")]', "<|tool_call_end|>"),
     _envelope(
         "Kimi K2",
         "<|tool_calls_section_begin|><|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>"
@@ -214,10 +197,7 @@ ENVELOPES: tuple[Format, ...] = (
         "<｜tool_call_end｜><｜tool_calls_end｜>",
         opens=(*_DEEPSEEK_OPENS, rf"function{_DEEPSEEK_SEPARATOR}"),
         closes=(r"<[|｜]tool[▁_ ]calls?[▁_ ]end[|｜]>",),
-        holds=(
-            *map(Start, _DEEPSEEK_OPENS),
-            Start(rf"function{_DEEPSEEK_SEPARATOR}", place=Place.SENTENCE),
-        ),
+        holds=(*map(Start, _DEEPSEEK_OPENS), Start(rf"function{_DEEPSEEK_SEPARATOR}", place=Place.SENTENCE)),
     ),
     _envelope(
         "Llama 3",
@@ -233,12 +213,7 @@ ENVELOPES: tuple[Format, ...] = (
         opens=(r"<\|action_start\|>", r"<\|plugin\|>"),
         closes=(r"<\|action_end\|>",),
     ),
-    _envelope(
-        "FunctionGemma",
-        "<start_function_call>call:search{query:<escape>x<escape>}<end_function_call>",
-        opens=("<start_function_call>",),
-        closes=("<end_function_call>",),
-    ),
+    _pair("FunctionGemma", "<start_function_call>", "call:search{query:<escape>x<escape>}", "<end_function_call>"),
     _envelope(
         "Mistral",
         '[TOOL_CALLS]search[ARGS]{"query": "x"}',
@@ -248,12 +223,7 @@ ENVELOPES: tuple[Format, ...] = (
         closes=(r"\[/TOOL_CALLS?\]",),
         endless=True,
     ),
-    _envelope(
-        "LM Studio",
-        f"[TOOL_REQUEST]{JSON_CALL}[END_TOOL_REQUEST]",
-        opens=(r"\[TOOL_REQUEST\]",),
-        closes=(r"\[END_TOOL_REQUEST\]",),
-    ),
+    _pair("LM Studio", "[TOOL_REQUEST]", JSON_CALL, "[END_TOOL_REQUEST]"),
     Format(
         family="Phi 4",
         examples=(f"functools[{JSON_CALL}]",),

@@ -1,12 +1,10 @@
-"""The other rows of the table of call formats: the notations, in which a call says what it calls and with what, be it
-in an envelope or in the open. The last row is a line of a transcript, which nobody reads as a call.
-
-`formats.py` has the whole table, and says what its columns are.
+"""The notations of the table of call formats (`formats.py`): how a call says what it calls and with what, in an
+envelope or in the open. The last row is a line of a transcript, which isn't read as a call.
 """
 
 from __future__ import annotations
 
-from reliability.tools.format_parts import (
+from reliability.tools.format_row import (
     DSML,
     DSML_CALL,
     ELEMENTS_CALL,
@@ -18,8 +16,12 @@ from reliability.tools.format_parts import (
     M3_TOKEN,
     NAME,
     PARAMETERS_CALL,
+    Format,
+    Place,
+    Reader,
+    Start,
+    Until,
 )
-from reliability.tools.format_row import Format, Place, Reader, Start, Until
 
 __all__ = ["NOTATIONS"]
 
@@ -85,26 +87,15 @@ NOTATIONS: tuple[Format, ...] = (
             '<|plamo:constrain|>json<|plamo:msg|>{"query": "x"}<|plamo:end_tool_arguments:plamo|>',
         ),
         reader=Reader.SECTIONS,
-        opens=(
-            K3_CALL,
-            r"call tool=(?=\"[^\"<>]{1,128}\"[^<>]{0,64}<\|sep\|>)",
-            r"<\|plamo:begin_tool_name:plamo\|>",
-        ),
-        holds=(
-            Start(K3_CALL),
-            Start("call tool=", place=Place.SENTENCE),
-            Start(r"<\|plamo:begin_tool_name:plamo\|>"),
-        ),
+        opens=(K3_CALL, r"call tool=(?=\"[^\"<>]{1,128}\"[^<>]{0,64}<\|sep\|>)", r"<\|plamo:begin_tool_name:plamo\|>"),
+        holds=(Start(K3_CALL), Start("call tool=", place=Place.SENTENCE), Start(r"<\|plamo:begin_tool_name:plamo\|>")),
         closes=(r"<\|close\|>call<\|sep\|>", r"<\|plamo:end_tool_arguments:plamo\|>"),
         compared=(K3_CALL, r"<\|plamo:begin_tool_name:plamo\|>"),
         explicit=True,
     ),
     Format(
         family="Qwen2",
-        examples=(
-            '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}\n✿RESULT✿',
-            '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}',
-        ),
+        examples=('✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}\n✿RESULT✿', '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}'),
         reader=Reader.FLOWERS,
         opens=("✿FUNCTION✿",),
         closes=("✿RESULT✿", "✿RETURN✿"),
@@ -297,10 +288,7 @@ NOTATIONS: tuple[Format, ...] = (
         ),
         reader=Reader.MESSAGES,
         opens=_HARMONY[:2],
-        holds=(
-            *map(Start, _HARMONY),
-            *(Start(rf"{word}\s{{0,8}}<\|", place=Place.SENTENCE) for word in _HEADER_WORDS),
-        ),
+        holds=(*map(Start, _HARMONY), *(Start(rf"{word}\s{{0,8}}<\|", place=Place.SENTENCE) for word in _HEADER_WORDS)),
         closes=(r"<\|call\|>", r"<\|end\|>", r"<\|return\|>"),
         explicit=True,
         compared=(r"<\|start\|>assistant<\|channel\|>commentary to=", r"<\|channel\|>commentary to="),
@@ -317,10 +305,7 @@ NOTATIONS: tuple[Format, ...] = (
     ),
     Format(
         family="parameters as tags: Cline, Roo",
-        examples=(
-            "<search>\n<query>x</query>\n</search>",
-            "<search><query>x</query></search>",
-        ),
+        examples=("<search>\n<query>x</query>\n</search>", "<search><query>x</query></search>"),
         reader=Reader.CHILDREN,
         opens=(rf"<(?={NAME}\s{{0,8}}/?>)",),
         holds=(Start("<", rf"\s{{0,8}}>{_SPACES}<"), Start("<", r"\s{0,8}/>")),

@@ -1,10 +1,10 @@
-"""ONE table of the formats in which models write their calls as text: a row per family.
+"""ONE table of the formats in which models write their calls as text: a row per family, and its expressions, compiled.
 
     examples  a call of `search` with {"query": "x"}, as the family writes it, in each of its forms
     opens     regular expressions of what says that a call begins; how it is read follows from `reader`
     closes    what ends it
     holds     what the gate holds until it is known whether it opens a call (`Start`); None: `opens`, as they are
-    reader    who reads it (`extract/` has the readers); None: nobody, it is only known as a repetition
+    reader    which reader of `extract/` reads it; None: it is only known as a repetition
     place     where `opens` counts: anywhere, or only where a line begins
     named     `opens` stands behind a name: `search[ARGS]{...}`
     explicit  `opens` says by itself that this is a call; where it doesn't, only a declared name does
@@ -12,37 +12,54 @@
     compared  what begins a call that the loop check compares with the others of the same answer
     writes    the opener and the closer with which this server writes a call itself
 
-The rows are written down in two files and joined here, in order: the envelopes (`format_envelopes.py`), then the
-notations (`format_notations.py`). What rows of both share stands in `format_parts.py`, what a row is made of in
-`format_row.py`. Of two rows of one `place` that open at the same spot, extraction takes the first.
-
-An *envelope* stands around calls. Models mix envelopes up (a wrong special token, a missing one), so any opener of
-one goes with any closer, and any notation may stand between: what counts is what is written there.
-
-Who reads it: the gate (`reliability.answer.call_starts`), which sees a text in pieces; the extraction, which sees all
-of it; the loop check inside an answer (`reliability.loops.written`); the grammar
-(`deployments.tiers.mlx.grammar.lark`), which writes the form of the first row. `delimiters.py` has the table's
-expressions, compiled. What a model only thinks is no call: `format_reasoning.py` has the marks of reasoning.
+An *envelope* (`format_envelopes.py`) stands around calls in any notation (`format_notations.py`); any opener of one
+goes with any closer, since models mix them up. Of two rows of one `place` that open at the same spot, extraction takes
+the first. The gate reads the table (`answer.call_starts`), and so do the extraction, the loop check inside an answer
+(`loops.written`) and the grammar (`mlx.grammar.lark`), which writes the form of the first row.
 
 The expressions in `holds` (and in `opens` where they are held as they are) are rows of single characters and sets of
-characters, each with at most a `?` or `{n,m}` behind it, so that `delimiters.beginnings` can say of a cut text whether
-it may still become one. White space and names are bounded; delimiters are compared without case, words to the
-letter.
+characters, each with at most a `?` or `{n,m}` behind it, so that `beginnings` can say of a cut text whether it may
+still become one. White space and names are bounded, all else is possessive or bounded, so that scanning stays linear.
+Delimiters are compared without case, words to the letter.
 
-What must never happen: a call in a streamed answer that is none in the complete one, or the other way round, or a
-part of a call that leaves as text. A word that begins a call is held, and belongs to it, where a line or a sentence
-begins (`Place`): to hold it everywhere would delay each "a" and "to" of ordinary prose. In the middle of a sentence it
-is a word of the sentence, streamed or not, and the call behind it is a call.
+Invariants: a streamed answer and the complete one have the same calls, and no part of a call leaves as text. So a word
+that begins a call belongs to it where a line or a sentence begins (`Place`); in a sentence it is a word, streamed or
+not.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from reliability.tools.format_envelopes import ENVELOPES, HERMES
 from reliability.tools.format_notations import NOTATIONS
-from reliability.tools.format_parts import DSML
-from reliability.tools.format_row import Format
+from reliability.tools.format_row import DSML, Format, Place, Reader, Until
 
-__all__ = ["CALL_FORMATS", "FRAME_FENCE", "FRAME_TAG", "HERMES", "INNER_CLOSES", "SPEECH_ENDS"]
+__all__ = [
+    "BLANK",
+    "CALL_FORMATS",
+    "CLOSER",
+    "ENDLESS",
+    "FENCE",
+    "FRAME_FENCE",
+    "FRAME_TAG",
+    "HERMES",
+    "INDENT_MAX",
+    "INNER_CLOSERS",
+    "INNER_CLOSES",
+    "OPENER",
+    "QUOTES",
+    "SENTENCE_ENDS",
+    "SPEECH_END",
+    "START_MARKER",
+    "beginnings",
+    "begins_sentence",
+    "compile_any",
+    "compile_closers",
+    "has_only_delimiters",
+    "is_quoted",
+]
 
 CALL_FORMATS: tuple[Format, ...] = (*ENVELOPES, *NOTATIONS)
 
@@ -56,4 +73,64 @@ INNER_CLOSES = tuple(
     for name in ("parameter", "param", "function", "invoke", "arg_key", "arg_value")
 )
 # What ends whatever a model says, a call or not.
-SPEECH_ENDS = (r"<\|call\|>", r"<\|eom_id\|>", r"<\|eot_id\|>", r"<\|im_end\|>", r"<\|end\|>", r"<\|return\|>")
+_SPEECH_ENDS = (r"<\|call\|>", r"<\|eom_id\|>", r"<\|eot_id\|>", r"<\|im_end\|>", r"<\|end\|>", r"<\|return\|>")
+
+
+_ENVELOPES = [row for row in CALL_FORMATS if row.reader is Reader.ENVELOPE]
+_PIECE = re.compile(r"(?P<one>\[[^\]]+\]|\\?.)(?P<times>\{(?P<least>\d+)(?:,\d+)?\}|\?)?", re.DOTALL)
+
+
+def compile_any(patterns: Iterable[str]) -> re.Pattern[str]:
+    """Compile the alternatives into one expression, without case."""
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+def beginnings(pattern: str, *, complete: bool = True) -> str:
+    """Turn a row of single characters and sets into the expression of every beginning of it that a text ends with, and
+    of the whole row where `complete`."""
+    found = "" if complete else "(?!)"
+    for piece in reversed(list(_PIECE.finditer(pattern))):
+        less = int(piece["least"] or 1) - 1
+        some = f"{piece['one']}{{0,{less}}}" if less > 0 else ""
+        found = rf"(?:{some}\Z|{piece[0]}{found})"
+    return found
+
+
+def compile_closers(reader: Reader) -> re.Pattern[str]:
+    """Compile what ends the calls that a reader reads."""
+    return re.compile("|".join(closer for row in CALL_FORMATS if row.reader is reader for closer in row.closes))
+
+
+OPENER = compile_any(opener for row in _ENVELOPES for opener in row.opens)
+CLOSER = compile_any([*(closer for row in _ENVELOPES for closer in row.closes), *_SPEECH_ENDS])
+ENDLESS = compile_any(opener for row in _ENVELOPES if row.endless for opener in row.opens)
+SPEECH_END = compile_any(_SPEECH_ENDS)
+INNER_CLOSERS = re.compile(rf"(?:(?:{'|'.join(INNER_CLOSES)})\s*+)+", re.IGNORECASE)
+START_MARKER = compile_any(
+    start.head
+    for row in CALL_FORMATS
+    for start in row.starts
+    if start.tail is None and start.until is Until.ASKED and start.place is Place.ANYWHERE
+)
+SENTENCE_ENDS = "\n.!?:>"
+INDENT_MAX = 256
+QUOTES = "`\"'"
+BLANK = re.compile(r"\s*+")
+FENCE = re.compile(r"`{3,}+[\w-]{0,32}+")
+_ONLY_DELIMITERS = re.compile(rf"(?:{OPENER.pattern}|{CLOSER.pattern}|\s)*+", re.IGNORECASE)
+
+
+def begins_sentence(text: str, at: int) -> bool:
+    """Return whether a line or a sentence begins here, white space aside."""
+    before = text[max(0, at - INDENT_MAX) : at].rstrip(" \t\r")
+    return not before or before[-1] in SENTENCE_ENDS
+
+
+def is_quoted(text: str, start: int, end: int) -> bool:
+    """Return whether a delimiter is only talked about: it stands between two equal quotes."""
+    return start > 0 and end < len(text) and text[start - 1] in QUOTES and text[end] == text[start - 1]
+
+
+def has_only_delimiters(text: str) -> bool:
+    """Return whether nothing stands in a text but delimiters and white space."""
+    return _ONLY_DELIMITERS.fullmatch(text) is not None

@@ -6,6 +6,7 @@ calls that rest on it. The answer ends where the turn does:
     It is clear.<|im_end|>\\n<|im_start|>user\\n...     an end mark, and another role, a result or nothing behind it
     It is clear.<|user|>                              a role's mark that ends turns itself, glued to the last word
     {call}<tool_response>21</tool_response>{call}     behind a call: a result, or another role
+    {call}\\n**Output:** 21\\n{call}                    between two calls: a line that gives a result
 
 An answer may talk of such marks. In quotes, in inline code and in a closed code block they are the answer's, and so is
 an end mark with other text behind it, one that stands apart in a sentence, and one whose turn was opened in the
@@ -20,15 +21,15 @@ import re
 from bisect import bisect_left
 from typing import NamedTuple
 
-from reliability.tools.delimiters import QUOTES, beginnings, begins_sentence, compile_any, is_quoted
+from reliability.tools.formats import QUOTES, beginnings, begins_sentence, compile_any, is_quoted
 
 __all__ = [
     "ENDS",
+    "GIVEN_LINE",
     "MARK",
     "MARKS",
     "RESULT_LINE",
     "TURNS",
-    "Turns",
     "ends_answer",
     "is_in_code_block",
     "list_fences",
@@ -43,7 +44,7 @@ LINE_CHARS = 100  # of the line before a mark, looked through for inline code: f
 ROLE_WORDS = "user|human|system|developer|tool|function|observation|ipython|assistant|model"
 
 
-class Turns(NamedTuple):
+class _Turns(NamedTuple):
     """The marks of one family. `stops`: the marks of roles that end the turn before them, without an end mark."""
 
     family: str
@@ -53,45 +54,41 @@ class Turns(NamedTuple):
     results: tuple[str, ...] = ()
 
 
-TURNS: tuple[Turns, ...] = (
-    Turns("ChatML: Qwen, Hermes, Yi, LFM2", (r"<\|im_end\|>", r"<\|endoftext\|>"), (r"<\|im_start\|>",)),
-    Turns(
+TURNS: tuple[_Turns, ...] = (
+    _Turns("ChatML: Qwen, Hermes, Yi, LFM2", (r"<\|im_end\|>", r"<\|endoftext\|>"), (r"<\|im_start\|>",)),
+    _Turns(
         "Llama 3",
         (r"<\|eot_id\|>", r"<\|eom_id\|>", r"<\|end_of_text\|>"),
         (r"<\|start_header_id\|>", r"<\|begin_of_text\|>"),
     ),
-    Turns("Llama 4", (r"<\|eot\|>", r"<\|eom\|>"), (r"<\|header_start\|>",)),
-    Turns("Llama 2, Mistral", ("</s>",), ("<s>",), (r"\[INST\]",), (r"\[TOOL_RESULTS\]",)),
-    Turns("Gemma", ("<end_of_turn>", "<eos>"), ("<start_of_turn>",), (), ("<start_function_response>",)),
-    Turns("Gemma 4", (r"<turn\|>",), (r"<\|turn>",), (), (r"<\|tool_response>",)),
-    Turns("GLM", (), (r"<\|assistant\|>", r"<\|system\|>"), (r"<\|user\|>", r"<\|observation\|>")),
-    Turns(
+    _Turns("Llama 4", (r"<\|eot\|>", r"<\|eom\|>"), (r"<\|header_start\|>",)),
+    _Turns("Llama 2, Mistral", ("</s>",), ("<s>",), (r"\[INST\]",), (r"\[TOOL_RESULTS\]",)),
+    _Turns("Gemma", ("<end_of_turn>", "<eos>"), ("<start_of_turn>",), (), ("<start_function_response>",)),
+    _Turns("Gemma 4", (r"<turn\|>",), (r"<\|turn>",), (), (r"<\|tool_response>",)),
+    _Turns("GLM", (), (r"<\|assistant\|>", r"<\|system\|>"), (r"<\|user\|>", r"<\|observation\|>")),
+    _Turns(
         "DeepSeek",
         (r"<[|｜]end[▁_]of[▁_]sentence[|｜]>",),
         (r"<[|｜]Assistant[|｜]>",),
         (r"<[|｜]User[|｜]>",),
         (r"<[|｜]tool[▁_]outputs?[▁_]begin[|｜]>",),
     ),
-    Turns("Kimi", (), (r"<\|im_assistant\|>",), (r"<\|im_user\|>", r"<\|im_system\|>")),
-    Turns("Harmony: gpt-oss", (r"<\|return\|>", r"<\|call\|>", r"<\|end\|>"), (r"<\|start\|>",)),
-    Turns("MiniMax", (r"\[e~\[",), (r"\]~b\]", r"\]~!b\[")),
-    Turns("Granite", (), (r"<\|start_of_role\|>",), (), (r"<\|tool_response\|>",)),
-    Turns(
-        "Command",
-        (r"<\|END_OF_TURN_TOKEN\|>",),
-        (r"<\|START_OF_TURN_TOKEN\|>",),
-        (),
-        (r"<\|START_TOOL_RESULT\|>",),
+    _Turns("Kimi", (), (r"<\|im_assistant\|>",), (r"<\|im_user\|>", r"<\|im_system\|>")),
+    _Turns("Harmony: gpt-oss", (r"<\|return\|>", r"<\|call\|>", r"<\|end\|>"), (r"<\|start\|>",)),
+    _Turns("MiniMax", (r"\[e~\[",), (r"\]~b\]", r"\]~!b\[")),
+    _Turns("Granite", (), (r"<\|start_of_role\|>",), (), (r"<\|tool_response\|>",)),
+    _Turns(
+        "Command", (r"<\|END_OF_TURN_TOKEN\|>",), (r"<\|START_OF_TURN_TOKEN\|>",), (), (r"<\|START_TOOL_RESULT\|>",)
     ),
-    Turns("EXAONE", (r"\[\|endofturn\|\]",), (r"\[\|assistant\|\]",), (r"\[\|user\|\]",), (r"\[\|tool\|\]",)),
-    Turns("Seed", ("<seed:eos>",), ("<seed:bos>",)),
-    Turns("Hunyuan", (r"<\|eos\|>",), (), (r"<[|｜]hy_User[|｜]>",)),
-    Turns("Ling", (r"<\|role_end\|>",), ("<role>",)),
-    Turns("dots", (r"<\|endofresponse\|>",), (r"<\|userprompt\|>",)),
-    Turns("LongCat", ("</longcat_s>",)),
-    Turns("TeleChat", ("<_end>",), ("<_bot>",), ("<_user>",)),
-    Turns("Apertus", (r"<\|assistant_end\|>",), (r"<\|user_start\|>", r"<\|assistant_start\|>")),
-    Turns(
+    _Turns("EXAONE", (r"\[\|endofturn\|\]",), (r"\[\|assistant\|\]",), (r"\[\|user\|\]",), (r"\[\|tool\|\]",)),
+    _Turns("Seed", ("<seed:eos>",), ("<seed:bos>",)),
+    _Turns("Hunyuan", (r"<\|eos\|>",), (), (r"<[|｜]hy_User[|｜]>",)),
+    _Turns("Ling", (r"<\|role_end\|>",), ("<role>",)),
+    _Turns("dots", (r"<\|endofresponse\|>",), (r"<\|userprompt\|>",)),
+    _Turns("LongCat", ("</longcat_s>",)),
+    _Turns("TeleChat", ("<_end>",), ("<_bot>",), ("<_user>",)),
+    _Turns("Apertus", (r"<\|assistant_end\|>",), (r"<\|user_start\|>", r"<\|assistant_start\|>")),
+    _Turns(
         "results of many families",
         results=(
             "<tool_response>",
@@ -131,6 +128,13 @@ RESULT_LINE = re.compile(
     rf"[ \t]{{0,8}}(?:{'|'.join(map(re.escape, _RESULT_WORDS))}|(?P<sure>`{{3,8}}outputs?\b|(?P<role>{_BARE_ROLE})))"
 )
 """How a line begins that gives a result behind a call; `sure`: behind a sure one. A `role`: right behind it."""
+_GIVEN = r"(?:results?|outputs?|responses?)\b"
+GIVEN_LINE = re.compile(
+    rf"[ \t]{{0,8}}(?:(?:[*_]{{1,3}}|\[|\#{{1,6}} ?)?(?:(?:tool|function)(?:[ _]call)?[ _]{_GIVEN}|(?P<right>{_GIVEN}))"
+    rf"(?:[ \t]*[*_\]]{{0,3}}:|[*_\]]{{1,3}})|(?P<tag><(?:result|output)>))",
+    re.IGNORECASE,
+)
+"""How a line begins that gives a result between two calls; `right` and `tag`: right behind the first of them."""
 _FENCE = re.compile(r"^[ \t]*`{3,}", re.MULTILINE)
 
 

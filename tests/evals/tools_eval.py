@@ -28,9 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from deployments.request.attempt import Reading
-from deployments.request.attempt_record import record_attempt
-from reliability.answer.gate import Hold
+from deployments.request.attempt import record_attempt
 from reliability.answer.judgement import expect
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, Checked, RawCall, ToolBox, check_calls, extract_calls
@@ -49,6 +47,7 @@ from tests.evals.tool_cases import (
     same,
     toolbox,
 )
+from tests.support.readings import open_state
 from tests.support.renderings import tool
 
 VALIDATION_US_MAX = 150.0
@@ -173,15 +172,8 @@ def repeated(cases: Iterable[Case], dice: Random) -> Row:
 
 def read_in_pieces(text: str, box: ToolBox, size: int) -> tuple[Sequence[Any], Any]:
     """What an attempt makes of a text that its tier writes in pieces: the calls and the flaw."""
-    reading = Reading(
-        tier="fast",
-        number=0,
-        expected=expect((), box, id_seed="evals", checks=CheckConfig(placeholders=()), loops=LoopConfig()),
-        hold=Hold.TOOL_CALLS,
-        text_committed=False,
-        started_ns=0,
-        output_cap=100_000,
-    )
+    expected = expect((), box, id_seed="evals", checks=CheckConfig(placeholders=()), loops=LoopConfig())
+    reading = open_state(expected, 100_000)
     events = [
         Started(),
         *(Text(text[at : at + size]) for at in range(0, len(text), size)),

@@ -10,11 +10,11 @@ import pytest
 
 from deployments.models.artifact import Artifact, resolve
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx import loading, starting
-from deployments.tiers.mlx.batch import Batch
+from deployments.tiers.mlx import loading, warm_up
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.memory_budget import Layer, Layout
-from deployments.tiers.mlx.starting import prepare_batch
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.warm_up import prepare_batch
 
 __all__ = ["QWEN3_8B", "Size", "start", "start_batch"]
 
@@ -38,7 +38,7 @@ def start(folder: Path, size: Size, monkeypatch: pytest.MonkeyPatch, **options: 
 
 def start_batch(
     folder: Path, size: Size, monkeypatch: pytest.MonkeyPatch, *, memory_bytes: int | None = None, **options: Any
-) -> tuple[Loaded, Batch]:
+) -> tuple[Loaded, Scheduler]:
     """The same, with the batch."""
 
     def resolve_larger(*args: Any, **more: Any) -> Artifact:
@@ -47,6 +47,6 @@ def start_batch(
 
     monkeypatch.setattr(loading, "resolve", resolve_larger)
     loaded = load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None, **options)
-    batch = Batch(loaded.model, loaded.tokenizer, running_max=1, label="x")
-    monkeypatch.setattr(starting, "measure_layout", lambda _: Layout((Layer(size.token_bytes),)))
+    batch = Scheduler(loaded.model, loaded.tokenizer, running_max=1, label="x")
+    monkeypatch.setattr(warm_up, "measure_layout", lambda _: Layout((Layer(size.token_bytes),)))
     return prepare_batch(batch, loaded, 1, memory_bytes, None), batch

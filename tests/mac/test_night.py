@@ -8,7 +8,7 @@ from typing import Any
 
 from deployments.graph.keep_awake import LINGER_S, LOOK_S, KeepAwake
 from deployments.memory.sensors.process_footprint import RusageInfo, read_footprint
-from deployments.tiers.mlx.gpu_lost import takes_no_more
+from deployments.tiers.mlx.metal import is_gpu_lost
 from tests.mac.assumptions import METAL_IGNORES, PHYS_FOOTPRINT_OFFSET
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -52,8 +52,8 @@ def test_a_night_of_requests_on_mains_and_on_battery() -> None:
 
 def test_metal_s_refusal_is_the_one_that_no_second_try_helps() -> None:
     """Law: Metal's words for submissions that it ignores end the process; a time-out alone doesn't."""
-    assert takes_no_more(RuntimeError(METAL_IGNORES))
-    assert not takes_no_more(RuntimeError(METAL_IGNORES.replace("Ignored", "Caused GPU Timeout Error").split(" (0")[0]))
+    assert is_gpu_lost(RuntimeError(METAL_IGNORES))
+    assert not is_gpu_lost(RuntimeError(METAL_IGNORES.replace("Ignored", "Caused GPU Timeout Error").split(" (0")[0]))
 
 
 def test_the_footprint_is_what_the_kernel_counts() -> None:

@@ -13,11 +13,10 @@ import pytest
 from deployments.memory.prefill_scores import SCORES_BYTES_MAX
 from deployments.memory.room import AGENT_TOKENS, Room
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx import starting
-from deployments.tiers.mlx.kv import scratch_bytes
+from deployments.tiers.mlx import metal, prefill_budget, warm_up
+from deployments.tiers.mlx.cache_size import scratch_bytes
 from deployments.tiers.mlx.loading import load
-from deployments.tiers.mlx.metal import chunk, fused
-from deployments.tiers.mlx.metal.chunk import choose_chunk, measure_chunk
+from deployments.tiers.mlx.prefill_budget import choose_chunk, measure_chunk
 from tests.mac.engines import QWEN3_8B, start_batch
 from tests.mac.scripted_mac import ScriptedMac
 
@@ -57,23 +56,23 @@ class TestScores:
         """Law: the kernels for wide heads are asked for where the scores would take more than the bound, and only
         there: not behind a short text, not to decode, not for a size that has none."""
         mac = ScriptedMac(64).start(monkeypatch)
-        fused.install()
-        fused.install()
-        assert fused.is_forced()
+        metal.install_fused()
+        metal.install_fused()
+        assert metal.is_forced()
         for queries, keys, size in ((256, 300, 256), (8, 20_000, 256), (256, 300, 128), (256, 200, 256)):
-            wide = fused.FusedAttention(mac.attend, bytes_max=4 * 256 * 256)
+            wide = metal.FusedAttention(mac.attend, bytes_max=4 * 256 * 256)
             q, k = mx.zeros((1, 1, queries, size)), mx.zeros((1, 1, keys, size))
             wide(q, k, k, scale=1.0, mask=None)
         assert [asked for _, asked in mac.attended[-4:]] == [True, False, False, False]
         mac.has_wide_kernels = False  # what they refuse is computed all the same
-        assert fused.FusedAttention(mac.attend, bytes_max=0)(q, q, q, scale=1.0).shape == q.shape
+        assert metal.FusedAttention(mac.attend, bytes_max=0)(q, q, q, scale=1.0).shape == q.shape
 
     def test_an_mlx_without_the_kernels_stays_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Law: where the trial fails, nothing is put in its place, and the scores are counted."""
         mac = ScriptedMac(64, has_wide_kernels=False).start(monkeypatch)
-        fused.install()
+        metal.install_fused()
         assert mx.fast.scaled_dot_product_attention == mac.attend
-        assert not fused.is_forced()
+        assert not metal.is_forced()
 
 
 class Machine:
@@ -112,7 +111,7 @@ class TestChunk:
     ) -> None:
         """Law: the chunk that suits the model is read at once, unless what it takes leaves too short a context."""
         ScriptedMac(24).start(monkeypatch)
-        monkeypatch.setattr(starting, "choose_chunk", lambda *_: 2048)
+        monkeypatch.setattr(warm_up, "choose_chunk", lambda *_: 2048)
         usual = scratch_bytes(load_tiny(folder), 512)
         needed_bytes = QWEN3_8B.weight_bytes + AGENT_TOKENS * (QWEN3_8B.token_bytes + usual[1]) + usual[0]
         room = Room(working_set_bytes=needed_bytes + spare_bytes)
@@ -130,7 +129,7 @@ class TestChunk:
             measured.append(1)
             return 1024
 
-        monkeypatch.setattr(chunk, "measure_chunk", measure)
+        monkeypatch.setattr(prefill_budget, "measure_chunk", measure)
         assert choose_chunk(None, {"model": "a"}, tmp_path, 512) == 512  # MLX's default device here is a processor
         monkeypatch.setattr(mx, "default_device", lambda: "a GPU")
         choices: list[Callable[[], int]] = [

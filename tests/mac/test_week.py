@@ -32,8 +32,7 @@ from deployments.running import keeper as keeper_module
 from deployments.running.bounded_log import BoundedLog
 from deployments.running.folder import RunFolder
 from deployments.running.keeper import Keeper
-from deployments.tiers.mlx.gpu_lost import takes_no_more
-from deployments.tiers.mlx.metal.wired import unwire
+from deployments.tiers.mlx.metal import is_gpu_lost, unwire
 from reliability.memory.pressure import Level, Pressure, PressureConfig, level_at, observe
 from tests.mac.assumptions import GIB, LAUNCHD_EIO, LAUNCHD_EIO_S, METAL_IGNORES, TMP_DAYS
 from tests.mac.engines import Size, start
@@ -180,7 +179,7 @@ def play_event(day: int, week: Week) -> None:
             week.load("longctx")
         assert caught.value.again
     if day == 3:
-        assert takes_no_more(RuntimeError(METAL_IGNORES))
+        assert is_gpu_lost(RuntimeError(METAL_IGNORES))
         unwire()  # the process ends, and Serve starts another one
         before = week.contexts["standard"], week.wired["standard"]
         week.load("standard")

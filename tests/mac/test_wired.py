@@ -8,8 +8,8 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
-from deployments.tiers.mlx import generators
-from deployments.tiers.mlx.metal.wired import unwire, wire
+from deployments.tiers.mlx.decoding import generators
+from deployments.tiers.mlx.metal import unwire, wire
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import TierState
 from tests.mac.assumptions import GIB

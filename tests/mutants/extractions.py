@@ -53,19 +53,19 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/payloads.py",
-        "not _has_arguments(value.value) or any(_holds_object(call.arguments) for call in calls)",
-        "not _has_arguments(value.value)",
+        "not holds_arguments or any(_holds_object(call.arguments) for call in calls)",
+        "not holds_arguments",
         "a lost brace that may belong inside the arguments is not guessed",
     ),
     (
         "reliability/tools/extract/payloads.py",
-        "not _has_arguments(value.value) or any(",
+        "not holds_arguments or any(",
         "any(",
         "a call that was cut before its arguments is not a call without arguments",
     ),
     (
         "reliability/tools/extract/payloads.py",
-        " and means_call(value.value, setting.box)",
+        " and means_call(content, setting.box)",
         "",
         "data that a stray closer stands behind is an answer",
     ),

@@ -101,25 +101,25 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     # the shell
     (
-        "deployments/request/spending.py",
+        "deployments/request/accounting.py",
         "TRAITS[end.fault].ran is not Ran.RAN or not accepted",
         "not accepted",
         "what did not run is not charged",
     ),
     (
-        "deployments/request/attempt_record.py",
-        "    if reading.ttft_ns is not None or usage.total_tokens > 0:\n",
+        "deployments/request/attempt.py",
+        "    if ttft_ns is not None or usage.total_tokens > 0:\n",
         "    if False:\n",
         "what costs or writes something has run",
     ),
     (
-        "deployments/request/patience.py",
+        "deployments/request/timeouts.py",
         "if fault is None or end.lost or not ends:",
         "if fault is None or end.lost:",
         "only what would be asked again counts as a stall",
     ),
     (
-        "deployments/request/patience.py",
+        "deployments/request/timeouts.py",
         'Failed(fault=Fault.DEADLINE, message="the request\'s deadline passed")',
         'Failed(fault=Fault.TOTAL_TIMEOUT, message="the request\'s deadline passed")',
         "a client's short deadline says nothing of a tier",

@@ -117,7 +117,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "what opens a call is held unless the row says otherwise",
     ),
     (
-        "reliability/tools/delimiters.py",
+        "reliability/tools/formats.py",
         '        found = rf"(?:{some}\\Z|{piece[0]}{found})"\n',
         '        found = rf"(?:\\Z|{piece[0]}{found})"\n',
         "a beginning is one wherever it is cut",
@@ -130,12 +130,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/scanner.py",
-        "            self.at = max(at, bad.at)  # a row of openers is looked at once\n",
+        "            self.at = max(self.at, bad.at)  # a row of openers is looked at once\n",
         "            pass\n",
         "a row of openers costs linear time",
     ),
     (
-        "reliability/tools/extract/broken_json.py",
+        "reliability/tools/extract/shapes.py",
         "    if not _JSON_BEGINS.match(text, start):\n        return False\n",
         "",
         "braces in the prose before a call spoil nothing",
@@ -147,7 +147,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a mark in the middle of a line opens a call in that line only",
     ),
     (
-        "reliability/tools/extract/prose.py",
+        "reliability/tools/extract/settling.py",
         "        pieces = [piece[max(0, self.sent - at) :] for at, piece in self._pieces[:count]]\n",
         "        pieces = [piece for at, piece in self._pieces[:count]]\n",
         "what has left is not said again",
@@ -195,7 +195,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "reasoning in the text leaves as it comes",
     ),
     (
-        "reliability/tools/reasoning_marks.py",
+        "reliability/tools/format_reasoning.py",
         "    return stands_in_code(text, at) or _stands_in_string(text, at)",
         "    return False",
         "a mark in code or in a string of data is data",
@@ -214,24 +214,24 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/extract/settling.py",
-        "            self.calls, self.malformed, self.kept = [], [], 0\n",
+        "            self.calls, self.malformed, self.kept, self.given = [], [], 0, None\n",
         "",
         "a call in reasoning that the prompt has opened is none",
     ),
     (
-        "reliability/tools/reasoning_marks.py",
+        "reliability/tools/format_reasoning.py",
         "    return not apart or begins_sentence(text, start)",
         "    return True",
         "a closer of reasoning in the middle of a sentence is a word",
     ),
     (
-        "reliability/tools/extract/mentions.py",
+        "reliability/tools/extract/envelope.py",
         "        return begins_line or begins_sentence(text, start)",
         "        return True",
         "a sentence that ends with an opener is prose",
     ),
     (
-        "reliability/tools/extract/mentions.py",
+        "reliability/tools/extract/envelope.py",
         "    return _looks_like_calling(text[max(begin, start - NEAR_CHARS) : start], box)",
         "    return False",
         "a closer behind a declared name was meant",
@@ -243,7 +243,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a line break that may have been the value's is taken off with a note",
     ),
     (
-        "reliability/tools/extract/children.py",
+        "reliability/tools/extract/markup.py",
         "    if any(key not in found.found for key in tool.required):",
         "    if False:",
         "tags without a required parameter are a broken call",
@@ -268,8 +268,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "deployments/tiers/template_check.py",
-        "    return not found.malformed and [",
-        "    return True or [",
+        "    return not found.malformed and _are_right(",
+        "    return True or _are_right(",
         "a model whose calls can't be read is said",
     ),
 ]

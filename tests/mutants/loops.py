@@ -19,25 +19,25 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a threshold of 0 or less is off",
     ),
     (
-        "reliability/loops/turn_row.py",
+        "reliability/loops/turn_sequence.py",
         "// period + (self.candidate is not None)",
         "// period",
         "the answer about to leave counts as the newest repetition",
     ),
     (
-        "reliability/loops/turn_row.py",
+        "reliability/loops/turn_sequence.py",
         "            if result is None or other is None:\n                return False\n",
         "            if result is None or other is None:\n                continue\n",
         "an unknown result equals nothing",
     ),
     (
-        "reliability/loops/turn_row.py",
+        "reliability/loops/turn_sequence.py",
         "        exact = self.polls_at(older) and self.polls_at(newer)\n",
         "        exact = False\n",
         "the results of polls are compared as they are",
     ),
     (
-        "reliability/loops/turn_row.py",
+        "reliability/loops/turn_sequence.py",
         "        if key != self.key(first):\n            return False\n",
         "        if key != self.key(first):\n            return True\n",
         "another call than the one that would start the repetition is free",
@@ -110,9 +110,27 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/loops/history.py",
-        "    return [*found, None if errors is None else _build_streak_loop(Kind.ERRORS, *errors)]\n",
-        "    return found\n",
+        "        None if errors is None else _build_streak_loop(Kind.ERRORS, *errors),\n",
+        "",
         "the same error under any arguments is a loop",
+    ),
+    (
+        "reliability/loops/history.py",
+        "        None if thoughts is None else _build_streak_loop(Kind.CALLS, *thoughts),\n",
+        "",
+        "an agent that only thinks is ended",
+    ),
+    (
+        "reliability/loops/history.py",
+        "    if row.endless:\n        patient, limits = True, _poll_thresholds(row.config)\n",
+        "",
+        "an order of repetition without a number has the limits of a poll",
+    ),
+    (
+        "reliability/loops/leading_steps.py",
+        "    return acts(call) and any(map(_is_deed, words_of(result)))\n",
+        "    return False\n",
+        "a step that only says that it was done has the limits of a poll",
     ),
     (
         "reliability/loops/polling.py",
@@ -230,9 +248,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "the answer that may be nudged was held",
     ),
     (
-        "deployments/request/attempt_record.py",
-        "    if reading.stopped_in_arguments or _has_broken_call(reading):\n",
-        "    if _has_broken_call(reading):\n",
+        "deployments/request/attempt.py",
+        "    if state.scan.stopped_in_arguments or has_broken_call:\n",
+        "    if has_broken_call:\n",
         "a runaway call is never delivered, though it came whole",
     ),
     (
@@ -296,13 +314,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a nudge names its streak",
     ),
     (
-        "reliability/loops/turn_row.py",
+        "reliability/loops/turn_sequence.py",
         "        if self.polls_at(older) or self.polls_at(newer) or not self._asks_the_same(older, newer):\n",
         "        if self.polls_at(older) or self.polls_at(newer):\n",
         "nearly the same counts for equal calls only",
     ),
     (
-        "reliability/loops/turn_row.py",
+        "reliability/loops/turn_sequence.py",
         "        if first < period or self._asks_the_same(first - period, first):\n            return False\n",
         "",
         "who corrects a figure begins something new",
@@ -374,7 +392,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "who says how often a thing is to be done asks for no loop",
     ),
     (
-        "reliability/loops/turn_row.py",
+        "reliability/loops/turn_sequence.py",
         "                texts = mask_echoes(call, texts[0]), mask_echoes(asked, texts[1])\n",
         "                pass\n",
         "what only repeats the call is no other result",

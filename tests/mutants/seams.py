@@ -35,12 +35,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/escalation/reask.py",
-        "unwind(told) if circles else told",
+        "trim_repetition(told) if circles else told",
         "told",
         "nobody is asked to write a circle on",
     ),
     (
-        "reliability/loops/unwind.py",
+        "reliability/loops/trim_repetition.py",
         "    return _walk_back(text, kept) or _find_end(text, kept) or kept\n",
         "    return kept\n",
         "what is written behind a circle fits its very end",
@@ -70,8 +70,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "an echo counts only where it stands once",
     ),
     (
-        "deployments/request/attempt.py",
-        "            self.unsaid = len(self.begun) - len(self.told) - sum(map(len, self.sent))\n",
+        "deployments/request/delivery.py",
+        "        opened.undelivered = len(begun) - len(opened.delivered) - sum(map(len, opened.sent))\n",
         "",
         "what the gate holds of a begun text isn't said twice",
     ),

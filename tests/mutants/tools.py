@@ -128,7 +128,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/schema/equality.py",
-        "    if isinstance(value, float) and value.is_integer():\n        value = int(value)\n",
+        "        if isinstance(value, float) and value.is_integer():\n            value = int(value)\n",
         "",
         "1.0 is 1",
     ),
@@ -139,7 +139,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "the order of members means nothing",
     ),
     (
-        "reliability/tools/schema/evaluated.py",
+        "reliability/tools/schema/keywords.py",
         "    yield from (part for part in parts if not v.judge(part, value, run))\n",
         "    yield from parts\n",
         "what a value doesn't satisfy speaks for none of its members",
@@ -151,7 +151,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a name that a pattern takes is no surplus",
     ),
     (
-        "reliability/tools/schema/meta.py",
+        "reliability/tools/schema/dialects.py",
         "        if check is not None and not check[0](value):\n",
         "        if check is None:\n",
         "a schema is checked against the schema of schemas",
@@ -200,8 +200,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/check/calls.py",
-        "        calls=() if violations else calls,\n",
-        "        calls=calls,\n",
+        "        calls=() if violations else calls,",
+        "        calls=calls,",
         "an invalid call is never delivered",
     ),
     (
@@ -229,7 +229,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "tool_choice none forbids every call",
     ),
     (
-        "reliability/tools/check/ids.py",
+        "reliability/tools/check/calls.py",
         "            id, n = _find_unused(taken | reserved, new_id, n)\n",
         "            id, n = _find_unused(reserved, new_id, n)\n",
         "no id is given twice in a conversation",
@@ -290,12 +290,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "reliability/tools/check/complaints.py",
-        '        yield from (((*path, key), "is required") for key in error.keys)\n',
-        '        yield path, "is required"\n',
+        "        yield from (((*path, key), _OF_MEMBERS[kind].format(beside=beside)) for key in error.keys)\n",
+        "        yield path, _OF_MEMBERS[kind].format(beside=beside)\n",
         "a violation names the missing field",
     ),
     (
-        "reliability/tools/check/corrective_message.py",
+        "reliability/tools/check/complaints.py",
         "    return separator.join(found)\n",
         "    return parts[0]\n",
         "the corrective message lists everything",

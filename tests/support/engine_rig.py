@@ -10,12 +10,12 @@ from typing import Any
 
 from deployments.models.cache_folder import Say
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Job
 from deployments.tiers.mlx.engine import Engine
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.memory_budget import Layout
 from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault, Finish, Text, TierState
 
 PATIENCE_S = 60.0
@@ -76,7 +76,7 @@ class Rig:
         out: queue.SimpleQueue[list[Event]] = queue.SimpleQueue()
         usual: dict[str, Any] = {"prompt": PROMPT, "max_tokens": 20, "sampling": Sampling()}
         fields = {**usual, "reader": AnswerReader(), **fields}
-        return self.engine.submit(Job(sink=out.put, **fields)), out
+        return self.engine.submit(EngineJob(sink=out.put, **fields)), out
 
     def answer(self, **fields: Any) -> list[Event]:
         return whole(self.ask(**fields)[1])

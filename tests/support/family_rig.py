@@ -6,19 +6,18 @@ import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Batch, Job
 from deployments.tiers.mlx.batch_check import choose_sharing
-from deployments.tiers.mlx.kv import MlxCaches
+from deployments.tiers.mlx.cache_size import MlxCaches
 from deployments.tiers.mlx.memory_budget import Layout, MemoryBudget
-from deployments.tiers.mlx.prompt_store import PromptStore
+from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.stored.segment_folder import SegmentFolder
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Finish, TokenLogprob
 
 __all__ = ["PLENTY_BYTES", "Asked", "Numbers", "add", "begin", "load", "measure", "run"]
@@ -75,20 +74,19 @@ def load(model: Any) -> Any:
     return SimpleNamespace(model=model, tokenizer=Numbers(), artifact=SimpleNamespace(source="here"), step=None)
 
 
-def begin(model: Any, folder: Path | None = None) -> Batch:
-    """A batch as an engine makes it, which keeps prompts for reuse, in a folder where there is one."""
-    batch = Batch(model, Numbers(), running_max=4, label="t")
+def begin(model: Any) -> Scheduler:
+    """A batch as an engine makes it, which keeps prompts for reuse."""
+    batch = Scheduler(model, Numbers(), running_max=4, label="t")
     batch.share(choose_sharing(load(model), 4))
-    stored = None if folder is None else SegmentFolder(folder, "a" * 64, bytes_max=PLENTY_BYTES)
     budget = MemoryBudget(budget_bytes=PLENTY_BYTES, weight_bytes=0, scratch_bytes=0, layout=Layout(()))
-    batch.set_budget(budget, PromptStore(MlxCaches(), bytes_max=PLENTY_BYTES, folder=stored))
+    batch.set_budget(budget, PromptStore(MlxCaches(), bytes_max=PLENTY_BYTES))
     return batch
 
 
-def add(batch: Batch, prompt: Sequence[int], max_tokens: int, checkpoints: Sequence[int] = ()) -> Asked:
+def add(batch: Scheduler, prompt: Sequence[int], max_tokens: int, checkpoints: Sequence[int] = ()) -> Asked:
     """Let a request run."""
     asked = Asked(list(prompt))
-    job = Job(
+    job = EngineJob(
         prompt=asked.prompt,
         max_tokens=max_tokens,
         sampling=Sampling(),
@@ -101,7 +99,7 @@ def add(batch: Batch, prompt: Sequence[int], max_tokens: int, checkpoints: Seque
     return asked
 
 
-def run(batch: Batch) -> None:
+def run(batch: Scheduler) -> None:
     """To the end."""
     while batch:
         batch.step()

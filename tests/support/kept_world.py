@@ -34,7 +34,8 @@ from reliability.tools import CheckConfig
 from reliability.types import ChatRequest, Event, Reason
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
-from tests.unit.deployments.state.test_client import Near, config
+from tests.support.near_actor import NearActor
+from tests.unit.deployments.state.test_client import config
 
 WORDS = [f"w{number} " for number in range(20)]  # in the cap of an answer
 TEXT = "".join(WORDS)
@@ -111,7 +112,7 @@ def _read_texts(raw: str) -> Iterator[str]:
 class Router:
     """One Router replica, as far as a chat needs it."""
 
-    def __init__(self, near: Near, tier: Writer) -> None:
+    def __init__(self, near: NearActor, tier: Writer) -> None:
         self.near, self.tier = _Wire(near), tier
         self.state = State(self.near.find, config())
         self.clock = VirtualClock()
@@ -188,7 +189,7 @@ class Router:
 class _Wire:
     """One Router's way to the actor."""
 
-    def __init__(self, near: Near) -> None:
+    def __init__(self, near: NearActor) -> None:
         self._near, self.away = near, False
 
     async def find(self) -> _Wire:
@@ -210,7 +211,7 @@ class World:
     one: Router
     other: Router
     tier: Writer
-    near: Near
+    near: NearActor
     tasks: list[asyncio.Task[Told]] = field(default_factory=list)
 
     def begin(self, router: Router, **more: Any) -> Told:
@@ -229,7 +230,7 @@ def in_world(folder: Path, go: Callable[[World], Any]) -> None:
     """Play it; at the end nothing is reserved."""
 
     async def main() -> None:
-        near, tier = Near(folder), Writer()
+        near, tier = NearActor(folder, call_s=0.001), Writer()
         world = World(Router(near, tier), Router(near, tier), tier, near)
         for router in (world.one, world.other):
             await router.state.start()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployments.memory.node_report import NodeReport
-from deployments.memory.plan import TierNeed
+from deployments.memory.plan import NodeReport, TierNeed
 from reliability.memory.pressure import Level
 
 GB = 10**9

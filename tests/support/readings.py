@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deployments.request.attempt import Reading
+from deployments.request.accounting import Accounting
+from deployments.request.attempt import AttemptPlan, AttemptState, open_attempt
 from reliability.answer.gate import Hold
-from reliability.answer.judgement import expect
-from reliability.answer.logprobs import WaitingLogprobs
+from reliability.answer.judgement import Expected, expect
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import Event, Started
 
@@ -16,19 +16,26 @@ MESSAGES = ({"role": "user", "content": "hi"},)
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 
 
-def reading(output_cap: int, prompt_bytes: int = 18, events: Sequence[Event] = (Started(),), **more: Any) -> Reading:
+def open_state(expected: Expected, output_cap: int, **more: Any) -> AttemptState:
+    """The state of an attempt that has read nothing yet."""
+    planned: dict[str, Any] = {"tier": "fast", "number": 0, "hold": Hold.TOOL_CALLS, "text_committed": False}
+    known = {name: more.pop(name) for name in ("prompt_bytes", "trusted") if name in more}
+    account: dict[str, Any] = {"prompt_bytes": 0, "prompt_most": int, "progress": None} | known
+    plan = AttemptPlan(**(planned | {"started_ns": 0} | more), expected=expected)
+    return open_attempt(plan, Accounting(output_cap=output_cap, **account))
+
+
+def reading(
+    output_cap: int,
+    prompt_bytes: int = 18,
+    events: Sequence[Event] = (Started(),),
+    expected: Expected | None = None,
+    *,
+    logprobs: bool = True,
+    **more: Any,
+) -> AttemptState:
     """An attempt whose tier has taken the request, or has said what `events` are."""
-    made = Reading(
-        tier="fast",
-        number=0,
-        expected=expect(MESSAGES, build_toolbox(()), id_seed="r", checks=CheckConfig()),
-        hold=Hold.TOOL_CALLS,
-        text_committed=False,
-        started_ns=0,
-        prompt_bytes=prompt_bytes,
-        output_cap=output_cap,
-        logprobs=WaitingLogprobs(),
-        **more,
-    )
+    expected = expected or expect(MESSAGES, build_toolbox(()), id_seed="r", checks=CheckConfig())
+    made = open_state(expected, output_cap, prompt_bytes=prompt_bytes, logprobs=logprobs, **more)
     made.take(events, 0)
     return made

@@ -20,13 +20,12 @@ from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.response_body import parse_response
 from deployments.api.openai_responses.response_events import RESPONSES
-from deployments.request.attempt import Reading
 from deployments.tiers.hosted.chat_reader import ChatReader
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import Judged, expect
 from reliability.tools import CheckConfig, ToolBox
 from reliability.types import CallDelta, Event, Finish, FinishReason, Started, Text
 from tests.support.readings import MESSAGES as HI
+from tests.support.readings import open_state
 from tests.support.run_values import request_of, run_of
 
 LITERAL = CheckConfig(placeholders=())  # drawn texts may look like placeholders, and are meant here
@@ -41,15 +40,7 @@ Given = list[tuple[str, Any]]
 
 def judge_events(batches: Sequence[Sequence[Event]], box: ToolBox) -> tuple[list[Event], Judged]:
     """Read an answer as an attempt does; return what leaves for the client, and the judgement."""
-    reading = Reading(
-        tier="fast",
-        number=0,
-        expected=expect(HI, box, id_seed="v", checks=LITERAL),
-        hold=Hold.TOOL_CALLS,
-        text_committed=False,
-        started_ns=0,
-        output_cap=1_000_000,
-    )
+    reading = open_state(expect(HI, box, id_seed="v", checks=LITERAL), 1_000_000)
     out: list[Event] = []
     for batch in ([Started()], *batches):
         out += reading.take(batch, 0)

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from unittest import mock
 
-from deployments.tiers.mlx.decoding import generator
+from deployments.tiers.mlx.decoding import generators
 from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy, Offer
 from deployments.tiers.mlx.decoding.lookup import Guess
 from deployments.tiers.mlx.job_builder import JobBuilder
@@ -58,7 +58,7 @@ def check_decoding(one: Specimen) -> None:
     """It starts on the generator that is expected, and its answer is plain mlx-lm's; a changed prompt's isn't."""
     stage, prompt = one.stage, one.prompt(40, "alone")
     one.require("shared steps", stage.batch._sharing, one.family.sharing)
-    one.require("draft tokens", isinstance(stage.batch._generator, generator.LookupGenerator), one.family.drafts)
+    one.require("draft tokens", isinstance(stage.batch._generator, generators.LookupGenerator), one.family.drafts)
     answer = stage.answer(prompt)
     stage.check(answer)
     prompt[-9] = prompt[-9] % 200 + 7
@@ -105,8 +105,7 @@ def check_disk(one: Specimen) -> None:
     first = stage.answer(prompt, checkpoints=[100])
     turn, edit = [*prompt, *first.tokens, *one.prompt(20, "disk turn")], [*prompt[:110], *one.prompt(30, "disk edit")]
     for tokens, held in ((turn, 130), (edit, 110 if one.family.cuts else 100)):
-        assert stage.batch.prompts is not None
-        stage.batch.prompts.close(10.0)
+        stage.batch.close(10.0)
         stage, least = Stage(one.loaded, disk=disk), held if one.family.stored else 0
         answer = stage.answer(tokens)
         stage.check(answer)
@@ -128,7 +127,7 @@ def check_guesses(one: Specimen) -> None:
     prompts = [one.prompt(tokens, f"guess {tokens}") for tokens in (30, 9)]
     plain = [one.stage.answer(prompt, 24) for prompt in prompts]
     known = [[*answer.prompt, *answer.tokens] for answer in plain]
-    with mock.patch.object(generator, "Lookup", partial(Oracle, known)):
+    with mock.patch.object(generators, "PromptLookup", partial(Oracle, known)):
         stage = Stage(one.loaded)
         stage.batch._policy = stage.batch._generator._policy = Eager()
         drafted = [stage.ask(prompt, 24) for prompt in prompts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.mlx.generators import Sharing
+from deployments.tiers.mlx.decoding.generators import Sharing
 
 __all__ = ["FAMILIES", "FAST", "Family", "find_family"]
 
@@ -13,12 +13,10 @@ __all__ = ["FAMILIES", "FAST", "Family", "find_family"]
 @dataclass(frozen=True, slots=True)
 class Family:
     """A line of docs/models.md. `configs`: its configurations in tests/support/model_configs.py, separated by commas.
-    `call`, `reasoning`: how they open in its published format; empty where none is known.
-
-    `plain`: it keeps keys and values of all tokens, else windows, states or caches that only mlx-lm's generator takes.
-    `cuts`: what is cached can be cut back to any token. `stored`: it goes to disk. `sharing`: less than all where
-    mlx-lm computes the model wrongly in a batch, by `fault` (faults.py); `excused`: the aspects that differ by it.
-    """
+    `call`, `reasoning`: how they open in its published format; empty where none is known. `plain`: it keeps keys and
+    values of all tokens, else windows, states or caches that only mlx-lm's generator takes. `cuts`: what is cached can
+    be cut back to any token. `stored`: it goes to disk. `sharing`: less than all where mlx-lm computes the model
+    wrongly in a batch, by `fault` (faults.py); `excused`: the aspects that differ by it."""
 
     name: str
     configs: str

@@ -20,12 +20,13 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from deployments.models.cache_folder import quiet
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Batch, Job
 from deployments.tiers.mlx.loading import Loaded, load
-from deployments.tiers.mlx.pace import PrefillPace
+from deployments.tiers.mlx.prefill_budget import PrefillBudget
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.starting import PromptDisk, prepare_batch
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Failed
 from tests.support.family_rig import Asked
 from tests.support.random_models import build_family
@@ -67,10 +68,8 @@ def read(model: Any, tokens: Sequence[int], prompt: int, *, chunk: int = 0) -> A
 
 
 def compare(model: Any, prompt: Sequence[int], tokens: Sequence[int], logprobs: Sequence[Any]) -> float:
-    """Return by how much these log-probabilities differ at most from plain mlx-lm's for the same tokens.
-
-    Tokens that a grammar forbids, or a bias, are left out, and the others are compared among themselves.
-    """
+    """Return by how much these log-probabilities differ at most from plain mlx-lm's for the same tokens. Tokens that a
+    grammar forbids, or a bias, are left out, and the others are compared among themselves."""
     worst = 0.0
     for one, logits in zip(logprobs, read(model, [*prompt, *tokens[:-1]], len(prompt)), strict=True):
         row = np.array(one.astype(mx.float32))
@@ -97,18 +96,18 @@ class Stage:
 
     def __init__(self, loaded: Loaded, *, disk: Path | None = None, ends: bool = False) -> None:
         tokenizer = loaded.tokenizer if ends else Endless(loaded.tokenizer)
-        self.batch = Batch(loaded.model, tokenizer, running_max=4, label="zoo")
+        self.batch = Scheduler(loaded.model, tokenizer, running_max=4, label="zoo")
         place = None if disk is None else PromptDisk(disk, ANY_BYTES)
         self.loaded = prepare_batch(self.batch, loaded, 4, ANY_BYTES, ANY_BYTES, place)
-        self.batch._pace = PrefillPace(tokens_min=CHUNK_TOKENS, tokens_max=CHUNK_TOKENS, tokens=CHUNK_TOKENS)
+        self.batch._pace = PrefillBudget(tokens_min=CHUNK_TOKENS, tokens_max=CHUNK_TOKENS, tokens=CHUNK_TOKENS)
         self._asked: list[Asked] = []
 
     def ask(self, prompt: Sequence[int], tokens: int = 8, **fields: Any) -> Asked:
         """Begin an answer."""
-        job = Job(prompt=list(prompt), max_tokens=tokens, sampling=Sampling(), reader=AnswerReader(), sink=print)
+        job = EngineJob(prompt=list(prompt), max_tokens=tokens, sampling=Sampling(), reader=AnswerReader(), sink=print)
         return self.add(dataclasses.replace(job, **fields))
 
-    def add(self, job: Job) -> Asked:
+    def add(self, job: EngineJob) -> Asked:
         """Begin a job's answer. Its `prompt` is what stands before its first sampled token."""
         made = Asked([*job.prompt, *job.written])
         self._asked.append(made)

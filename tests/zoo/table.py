@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from deployments.tiers.mlx.generators import Sharing
-from reliability.tools.delimiters import OPENER, REASONING_OPEN
-from reliability.tools.formats import CALL_FORMATS
+from deployments.tiers.mlx.decoding.generators import Sharing
+from reliability.tools.format_reasoning import REASONING_OPEN
+from reliability.tools.formats import CALL_FORMATS, OPENER
 from tests.zoo.families import FAMILIES, Family
 
 __all__ = ["build_table"]

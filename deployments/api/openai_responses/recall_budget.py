@@ -2,7 +2,7 @@
 
 A request of 110 bytes may name a conversation of 16 MiB (`previous_response_id`). The Router holds such a conversation
 from its recall to the last byte of the answer. A request reserves the bytes before the conversation is parsed. It waits
-`WAIT_S` at most for its turn to recall, and `WAIT_S` for the bytes, and is refused then. `BoundaryApp` ends the
+`WAIT_S` at most for its turn to recall, and `WAIT_S` for the bytes, and is refused then. `MiddlewareApp` ends the
 reservation with the request.
 
 Invariants:

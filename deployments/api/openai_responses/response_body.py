@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import orjson
 from pydantic import Field, ValidationError
 
-from deployments.api.keeping import may_keep
+from deployments.api.cache_retention import may_keep
 from deployments.api.openai_chat import (
     MESSAGES_MAX,
     MODEL_CHARS_MAX,

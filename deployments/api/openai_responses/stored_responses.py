@@ -34,7 +34,7 @@ from deployments.api.openai_responses.stored_record import (
 )
 from deployments.errors import ApiError
 from deployments.request.run_record import Run
-from deployments.state.link import StateSilent
+from deployments.state.link import StateUnavailable
 from deployments.state.records import KeptResponse
 from deployments.telemetry import log_error
 from deployments.work.large_work import QUIET_BYTES, large
@@ -56,7 +56,7 @@ CONTEXTS_MAX = 2
 
 
 class Shelf(Protocol):
-    """Where responses are kept: the state. Each method raises StateSilent."""
+    """Where responses are kept: the state. Each method raises StateUnavailable."""
 
     async def keep_response(self, response: KeptResponse) -> None:
         """Keep one."""
@@ -124,7 +124,7 @@ class StoredResponses:
         self._waiting[waiting.key, waiting.id] = waiting
         self._bytes += waiting.size
         while self._bytes > WAITING_BYTES_MAX:
-            self._let_go(self._find_excess(), StateSilent("too many responses wait to be kept"))
+            self._let_go(self._find_excess(), StateUnavailable("too many responses wait to be kept"))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._hand_over())
 
@@ -153,7 +153,7 @@ class StoredResponses:
             return False
         try:
             return await self._shelf.forget_response(key, response_id) or waiting is not None
-        except StateSilent as error:
+        except StateUnavailable as error:
             raise _say_silent(error) from None
 
     async def recall(self, key: str, need: NeedsRecall, ending: ExitStack) -> Recalled:
@@ -229,7 +229,7 @@ class StoredResponses:
                 return [await waiting.pack()]
             try:
                 found = await self._shelf.recall_responses(key, response_id)
-            except StateSilent as error:
+            except StateUnavailable as error:
                 raise _say_silent(error) from None
             if found:
                 return found
@@ -251,7 +251,7 @@ class StoredResponses:
             while self._waiting.get(name) is waiting:
                 try:
                     await self._shelf.keep_response(packed)
-                except StateSilent:
+                except StateUnavailable:
                     await asyncio.sleep(RETRY_S)
                 else:
                     self._drop(waiting)
@@ -280,7 +280,7 @@ def _check_size(found: Sequence[KeptResponse], path: str) -> None:
         raise ApiError("invalid_request", f"{path}: {words}", param=path)
 
 
-def _say_silent(error: StateSilent) -> ApiError:
+def _say_silent(error: StateUnavailable) -> ApiError:
     log_error("state_silent", error)
     words = "the state actor doesn't answer; it is restarted within seconds"
     return ApiError("no_tier_available", words, retry_after_s=BACK_S)

@@ -2,9 +2,9 @@
 
     OPERATIONS ──▶ paths       bodies ◀── the pydantic models that check them
     TABLE      ──▶ the errors of each status
-    SCHEMAS    ──▶ what comes out
+    SCHEMAS    ──▶ the fields of answers that a client may rely on; others may stand beside them
 
-What must never happen: a word in it that isn't the same for everybody: it is shown without a key.
+Invariant: the document is the same for everybody, since it is shown without a key.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ import orjson
 from pydantic.json_schema import models_json_schema
 
 from deployments import __version__
-from deployments.api.openapi.operations import OPERATIONS, Access, Operation
-from deployments.api.openapi.schemas import SCHEMAS
+from deployments.api.openapi.operations import OPERATIONS, Operation
 from deployments.errors import TABLE
 
-__all__ = ["build_document", "write_document"]
+__all__ = ["SCHEMAS", "build_document", "write_document"]
 
 REF = "#/components/schemas/{model}"
 INTRO = (
@@ -36,7 +35,122 @@ HEADERS = {
     "X-MLX-Stack-Local-Only": "true: the request never leaves this machine",
 }
 KEPT = {"Idempotency-Key": "the request's name: who repeats it within a minute is told the same answer, charged once"}
-ANTHROPIC = "/v1/messages"
+
+STRING, COUNT, YES_NO = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "boolean"}
+ANY: dict[str, Any] = {"type": "object"}
+OPTIONAL_TEXT, OPTIONAL_OBJECT = {"type": ["string", "null"]}, {"type": ["object", "null"]}
+
+
+def _describe(words: str, texts: str = "", counts: str = "", optional: str = "", **fields: Any) -> dict[str, Any]:
+    """Describe an object by the names of its texts and counts, and its other fields; `optional` may be missing."""
+    properties = dict.fromkeys(texts.split(), STRING) | dict.fromkeys(counts.split(), COUNT) | fields
+    required = [name for name in properties if name not in optional.split()]
+    return {"type": "object", "description": words, "properties": properties, "required": required}
+
+
+def _list(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _fix(value: str) -> dict[str, Any]:
+    return {"type": "string", "const": value}
+
+
+PARAM = OPTIONAL_TEXT | {"description": "the field that is wrong"}
+CODE = STRING | {"description": "the name of the error: docs/errors.md"}
+ERROR = _describe(
+    "what went wrong, the figures, and the way out",
+    "message type",
+    "retry_after",
+    "retry_after",
+    param=PARAM,
+    code=CODE,
+)
+USAGE = _describe("tokens", counts="prompt_tokens completion_tokens total_tokens")
+CHOICE = _describe("the answer", "finish_reason", "index", message=ANY)
+MESSAGE_USAGE = _describe("tokens", counts="input_tokens output_tokens")
+COMPLETED = _describe("the text", "text", "index", finish_reason=OPTIONAL_TEXT)
+VECTOR = _describe("a vector: figures, or base64", counts="index", embedding={"type": ["array", "string"]})
+LIVE_TIER = _describe("a tier", "name state breaker", "asked writing")
+ONE_ANSWER = "one answer; `model` is the tier that gave it"
+PASSED_ON = "what the tier answered; `model` is the tier"
+MODEL = "a tier, an alias or `auto`; the state is that of the tier that it starts at"
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "Error": _describe("an error, in OpenAI's shape", error=ERROR),
+    "AnthropicError": _describe(
+        "an error, in Anthropic's shape",
+        "request_id",
+        type=_fix("error"),
+        error=ANY | {"required": ["type", "message"]},
+    ),
+    "ChatCompletion": _describe(
+        ONE_ANSWER, "id model", "created", object=_fix("chat.completion"), choices=_list(CHOICE), usage=USAGE
+    ),
+    "AnthropicMessage": _describe(
+        ONE_ANSWER,
+        "id model",
+        type=_fix("message"),
+        role=_fix("assistant"),
+        content=_list(ANY),
+        stop_reason=OPTIONAL_TEXT,
+        usage=MESSAGE_USAGE,
+    ),
+    "TokenCount": _describe("the tokens of a prompt", counts="input_tokens"),
+    "Response": _describe(
+        "one response; `model` is the tier that gave it",
+        "id status model",
+        object=_fix("response"),
+        output=_list(ANY),
+        usage=OPTIONAL_OBJECT,
+    ),
+    "Completion": _describe(
+        PASSED_ON, "id object model", optional="id object usage", choices=_list(COMPLETED), usage=ANY
+    ),
+    "Embeddings": _describe(PASSED_ON, "object model", optional="object usage", data=_list(VECTOR), usage=ANY),
+    "Model": _describe(
+        MODEL,
+        "id kind state starts_at",
+        optional="starts_at",
+        object=_fix("model"),
+        reason=OPTIONAL_TEXT,
+        context_length={"type": ["integer", "null"]},
+    ),
+    "Models": _describe("all of them", object=_fix("list"), data=_list({"$ref": REF.format(model="Model")})),
+    "Ready": _describe(
+        "whether a tier of the chain can answer; more for whoever has a key",
+        optional="chain tiers",
+        ready=YES_NO,
+        chain=_list(STRING),
+        tiers={"type": "object", "additionalProperties": ANY},
+    ),
+    "Health": _describe("the server is alive", status=_fix("ok")),
+    "Root": _describe("somebody is here", name=_fix("mlx-stack-serve")),
+    "Report": _describe(
+        "how an answer came about: docs/http.md",
+        "request_id session outcome",
+        "retries",
+        tier=OPTIONAL_TEXT,
+        repairs=_list(STRING),
+        notes=_list(STRING),
+        attempts=_list(ANY),
+    ),
+    "Session": _describe("what a session has spent", "session key", "spent_tokens open_calls"),
+    "List": _describe("a page", object=_fix("list"), data=_list(ANY)),
+    "Live": _describe(
+        "the server at this moment, and the sums of the last day",
+        "state_actor",
+        at={"type": "number"},
+        tiers=_list(LIVE_TIER),
+        running=_list(ANY),
+        finished=_list(ANY),
+        memory=OPTIONAL_OBJECT,
+        day=ANY,
+    ),
+    "Deleted": _describe("it is forgotten", "id object", deleted=YES_NO),
+    "Done": ANY | {"description": "what was done, and to whom"},
+    "Description": ANY | {"description": "an OpenAPI description", "required": ["openapi", "info", "paths"]},
+    "Page": STRING,
+}
 
 
 @functools.lru_cache(maxsize=8)
@@ -47,82 +161,57 @@ def write_document(root: str) -> bytes:
 
 def build_document(root: str = "") -> dict[str, Any]:
     """Build the document."""
-    names, schemas = _build_bodies()
+    models = list(dict.fromkeys(operation.body for operation in OPERATIONS if operation.body is not None))
+    refs, bodies = models_json_schema([(model, "validation") for model in models], ref_template=REF)
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method] = _build_operation(operation, names)
+        ref = None if operation.body is None else refs[operation.body, "validation"]
+        paths.setdefault(operation.path, {})[operation.method] = _build_operation(operation, ref)
+    info = {"title": "MLX Stack Serve", "version": __version__, "description": INTRO}
+    bearer, header = {"type": "http", "scheme": "bearer"}, {"type": "apiKey", "in": "header", "name": "x-api-key"}
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "MLX Stack Serve",
-            "version": __version__,
-            "description": INTRO,
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
+        "info": info | {"license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
         "servers": [{"url": root or "/"}],
         "tags": [{"name": tag} for tag in dict.fromkeys(operation.tag for operation in OPERATIONS)],
         "paths": paths,
         "components": {
-            "schemas": schemas | SCHEMAS,
-            "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer"},
-                "header": {"type": "apiKey", "in": "header", "name": "x-api-key"},
-            },
+            "schemas": bodies["$defs"] | SCHEMAS,
+            "securitySchemes": {"bearer": bearer, "header": header},
         },
     }
 
 
-def _build_bodies() -> tuple[dict[type, str], dict[str, Any]]:
-    """Build the schemas of the bodies, and the name of each in the document."""
-    models = list(dict.fromkeys(operation.body for operation in OPERATIONS if operation.body is not None))
-    found, document = models_json_schema([(model, "validation") for model in models], ref_template=REF)
-    names = {model: found[model, "validation"]["$ref"].rpartition("/")[2] for model in models}
-    return names, document["$defs"]
-
-
-def _build_operation(operation: Operation, names: dict[type, str]) -> dict[str, Any]:
+def _build_operation(operation: Operation, body: Any) -> dict[str, Any]:
+    words = "the answer" if operation.access != "admin" else "the answer; an admin's key is needed"
+    answer: dict[str, Any] = {operation.media: {"schema": {"$ref": REF.format(model=operation.answer)}}}
+    if operation.stream:
+        answer["text/event-stream"] = {"schema": STRING}
+        words += ", or with `stream` its events one by one"
     built: dict[str, Any] = {
-        "operationId": _name_operation(operation),
+        "operationId": "_".join([operation.method, *re.findall(r"\w+", operation.path)]),
         "summary": operation.summary,
         "tags": [operation.tag],
         "parameters": list(_build_parameters(operation)),
-        "responses": {"200": _build_answer(operation), **_build_errors(operation)},
-        "security": _build_security(operation),
+        "responses": {"200": {"description": words, "content": answer}, **_build_errors(operation)},
+        # A server without keys asks nobody for one, hence the empty choice.
+        "security": [{}] if operation.access == "anybody" else [{}, {"bearer": []}, {"header": []}],
     }
     if operation.body is not None:
-        content: dict[str, Any] = {"schema": {"$ref": REF.format(model=names[operation.body])}}
-        if operation.example is not None:
-            content["example"] = operation.example
+        content = {"schema": body, "example": operation.example}
         built["requestBody"] = {"required": True, "content": {"application/json": content}}
     return built
 
 
-def _name_operation(operation: Operation) -> str:
-    return "_".join([operation.method, *re.findall(r"\w+", operation.path)])
-
-
 def _build_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
     for name in re.findall(r"\{(\w+)\}", operation.path):
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        yield {"name": name, "in": "path", "required": True, "schema": STRING}
     for name, words in operation.query.items():
-        yield {"name": name, "in": "query", "description": words, "schema": {"type": "string"}}
-    headers = HEADERS | (KEPT if "idempotency_key_reused" in operation.errors else {})
-    for name, words in headers.items() if operation.body is not None else ():
-        yield {"name": name, "in": "header", "description": words, "schema": {"type": "string"}}
-
-
-def _build_security(operation: Operation) -> list[dict[str, list[str]]]:
-    """Build who may ask. A server without keys asks nobody for one, hence the empty choice."""
-    return [{}] if operation.access is Access.ANYBODY else [{}, {"bearer": []}, {"header": []}]
-
-
-def _build_answer(operation: Operation) -> dict[str, Any]:
-    words = "the answer" if operation.access is not Access.ADMIN else "the answer; an admin's key is needed"
-    content = {operation.media: {"schema": {"$ref": REF.format(model=operation.answer)}}}
-    if operation.stream:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
-        words += ", or with `stream` its events one by one"
-    return {"description": words, "content": content}
+        yield {"name": name, "in": "query", "description": words, "schema": STRING}
+    if operation.body is not None:
+        headers = HEADERS | (KEPT if "idempotency_key_reused" in operation.errors else {})
+        for name, words in headers.items():
+            yield {"name": name, "in": "header", "description": words, "schema": STRING}
 
 
 def _build_errors(operation: Operation) -> dict[str, Any]:
@@ -131,7 +220,7 @@ def _build_errors(operation: Operation) -> dict[str, Any]:
     for code in TABLE:
         if code in operation.codes:
             codes.setdefault(operation.find_status(code), []).append(code)
-    model = "AnthropicError" if operation.path.startswith(ANTHROPIC) else "Error"
+    model = "AnthropicError" if operation.path.startswith("/v1/messages") else "Error"
     content = {"application/json": {"schema": {"$ref": REF.format(model=model)}}}
     built: dict[str, Any] = {}
     for status in sorted(codes):

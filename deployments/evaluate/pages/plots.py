@@ -1,18 +1,33 @@
-"""The plots of a report: which figures go into which picture."""
+"""The plots of a report, as SVG in the page itself: bars with intervals, lines, and points.
+
+A plot has no script and no style of its own. Its colors are classes of the style sheet, for light and dark. No color
+carries a meaning alone: each series has its name next to its last point, each bar its figure, each plot a title.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
-from deployments.evaluate.pages.svg_plot import Bar, draw_bars, draw_lines, draw_points
-
 __all__ = ["draw_cascade", "draw_growth", "draw_layers", "draw_lengths", "draw_together"]
+
+WIDTH, HEIGHT = 640, 300
+LEFT, RIGHT, TOP, BOTTOM = 52, 120, 14, 40
+BAR, GAP, LABEL = 18, 8, 190
+SERIES = 6
+TICKS = 5
+
+# Name, share, low, high, label.
+_Bar = tuple[str, float, float, float, str]
+_Series = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def draw_layers(report: Mapping[str, Any]) -> str:
     """Draw the share of right calls by model and layer."""
-    bars: list[Bar] = []
+    bars: list[_Bar] = []
     for row in report["calls"]:
         right = row["right"]
         if right["runs"]:
@@ -20,7 +35,7 @@ def draw_layers(report: Mapping[str, Any]) -> str:
             bars.append(
                 (name, right["share"], right["low"], right["high"], f"{right['hits']} of {right['runs']} right")
             )
-    return _frame("Right tool calls, with 95 % intervals", draw_bars("Right tool calls", bars)) if bars else ""
+    return _frame("Right tool calls, with 95 % intervals", _draw_bars("Right tool calls", bars)) if bars else ""
 
 
 def draw_growth(report: Mapping[str, Any]) -> str:
@@ -29,7 +44,7 @@ def draw_growth(report: Mapping[str, Any]) -> str:
         name: [(step["step"], step["prompt_tokens"]) for step in steps] for name, steps in report["growth"].items()
     }
     words = "Prompt tokens by step of the agent"
-    return _frame(words, draw_lines(words, series, across="step", up="prompt tokens (median)"))
+    return _frame(words, _draw_chart(words, series, across="step", up="prompt tokens (median)"))
 
 
 def draw_lengths(report: Mapping[str, Any]) -> str:
@@ -39,8 +54,8 @@ def draw_lengths(report: Mapping[str, Any]) -> str:
         rows = [row for row in speed["lengths"] if row["prompt_tokens"]]
         first[name] = [(row["prompt_tokens"]["median"], row["first_s"]["median"]) for row in rows if row["first_s"]]
         pace[name] = [(row["prompt_tokens"]["median"], row["tokens_s"]["median"]) for row in rows if row["tokens_s"]]
-    one = draw_lines("Time to the first token", first, across="prompt tokens", up="seconds (median)")
-    two = draw_lines("Tokens a second", pace, across="prompt tokens", up="tokens/s (median)")
+    one = _draw_chart("Time to the first token", first, across="prompt tokens", up="seconds (median)")
+    two = _draw_chart("Tokens a second", pace, across="prompt tokens", up="tokens/s (median)")
     return _frame("Time to the first token", one) + _frame("Tokens a second, once it writes", two)
 
 
@@ -51,7 +66,7 @@ def draw_together(report: Mapping[str, Any]) -> str:
         for name, speed in report["speeds"].items()
     }
     words = "Tokens a second of all requests together"
-    return _frame(words, draw_lines(words, series, across="requests at once", up="tokens/s"))
+    return _frame(words, _draw_chart(words, series, across="requests at once", up="tokens/s"))
 
 
 def draw_cascade(cascade: Mapping[str, Any]) -> str:
@@ -63,8 +78,105 @@ def draw_cascade(cascade: Mapping[str, Any]) -> str:
         series[names[one["role"]]].append((one["usd"] if paid else one["seconds"], 100 * one["right"]))
     across = "dollars a case" if paid else "seconds a case"
     words = "Price and share right of every chain, on the cases of the fit"
-    return _frame(words, draw_points(words, series, across=across, up="right, %"))
+    return _frame(words, _draw_chart(words, series, across=across, up="right, %", joined=False))
 
 
 def _frame(words: str, picture: str) -> str:
     return f"<figure>{picture}<figcaption>{words}</figcaption></figure>" if picture else ""
+
+
+def _draw_bars(title: str, bars: Sequence[_Bar]) -> str:
+    """Draw shares from 0 to 1, each with its interval."""
+    height = len(bars) * (BAR + GAP) + 26
+    scale = WIDTH - LABEL - 150
+    parts = []
+    for number, (name, share, low, high, words) in enumerate(bars):
+        y = number * (BAR + GAP) + 4
+        middle = y + BAR / 2
+        parts += [
+            _text(LABEL - 8, middle + 4, name, "end"),
+            f'<rect class="track" x="{LABEL}" y="{y}" width="{scale}" height="{BAR}"/>',
+            f'<rect class="bar" x="{LABEL}" y="{y}" width="{share * scale:.1f}" height="{BAR}"/>',
+            f'<path class="whisker" d="M{LABEL + low * scale:.1f} {middle}H{LABEL + high * scale:.1f}"/>',
+            _text(LABEL + scale + 8, middle + 4, words),
+        ]
+    for percent in (0, 25, 50, 75, 100):
+        parts.append(_text(LABEL + percent / 100 * scale, height - 6, f"{percent} %", "middle", "tick"))
+    return _wrap(title, WIDTH, height, parts)
+
+
+def _draw_chart(title: str, series: _Series, *, across: str, up: str, joined: bool = True) -> str:
+    """Draw a line for each series, or only its points; both axes begin at 0."""
+    points = [point for line in series.values() for point in line]
+    if not points:
+        return ""
+    top_x, step_x = _find_scale(max(x for x, _ in points))
+    top_y, step_y = _find_scale(max(y for _, y in points))
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        wide, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+        return LEFT + x / top_x * wide, HEIGHT - BOTTOM - y / top_y * tall
+
+    parts = _draw_axes(top_x, step_x, top_y, step_y, across, up)
+    taken: list[float] = []
+    for number, (name, line) in enumerate(series.items()):
+        ordered = sorted(line)
+        placed = [place(x, y) for x, y in ordered]
+        kind = f"s{number % SERIES}"
+        if joined and len(placed) > 1:
+            way = "L".join(f"{x:.1f} {y:.1f}" for x, y in placed)
+            parts.append(f'<path class="line {kind}" d="M{way}"/>')
+        parts += [
+            f'<circle class="dot {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{3 if joined else 4}">'
+            f"<title>{escape(name)}: {at[0]:g}, {at[1]:.3g}</title></circle>"
+            for at, (x, y) in zip(ordered, placed, strict=True)
+        ]
+        if placed:
+            y = _find_room(placed[-1][1] if joined else TOP + 14 + 18 * number, taken)
+            parts.append(f'<circle class="dot {kind}" cx="{WIDTH - RIGHT + 10}" cy="{y - 4:.1f}" r="4"/>')
+            parts.append(_text(WIDTH - RIGHT + 18, y, name))
+    return _wrap(title, WIDTH, HEIGHT, parts)
+
+
+def _draw_axes(top_x: float, step_x: float, top_y: float, step_y: float, across: str, up: str) -> list[str]:
+    wide, tall, foot = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM, HEIGHT - BOTTOM
+    parts = [_text(LEFT + wide / 2, HEIGHT - 6, across, "middle", "tick"), _text(4, TOP - 12, up, "start", "tick")]
+    for number in range(round(top_y / step_y) + 1):
+        y = foot - number * step_y / top_y * tall
+        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{LEFT + wide}"/>')
+        parts.append(_text(LEFT - 6, y + 4, f"{number * step_y:g}", "end", "tick"))
+    for number in range(round(top_x / step_x) + 1):
+        x = LEFT + number * step_x / top_x * wide
+        parts.append(_text(x, foot + 15, f"{number * step_x:g}", "middle", "tick"))
+    return parts
+
+
+def _find_scale(most: float) -> tuple[float, float]:
+    """Find where an axis ends, and its steps: 1, 2 or 5 times a power of ten."""
+    if most < sys.float_info.min * TICKS:
+        return 1.0, 0.5
+    rough = most / TICKS
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    return math.ceil(most / step * 0.999) * step, step
+
+
+def _find_room(y: float, taken: list[float]) -> float:
+    """Find a place for a name near y where no other one stands."""
+    y = max(TOP + 12.0, y + 4)
+    while any(abs(y - other) < 16 for other in taken):
+        y += 16
+    taken.append(y)
+    return y
+
+
+def _text(x: float, y: float, words: str, anchor: str = "start", kind: str = "") -> str:
+    shown = f' class="{kind}"' if kind else ""
+    return f'<text{shown} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _wrap(title: str, width: int, height: float, parts: Sequence[str]) -> str:
+    return (
+        f'<svg viewBox="0 -10 {width} {height + 10:.0f}" role="img" aria-label="{escape(title)}">'
+        f"<title>{escape(title)}</title>{''.join(parts)}</svg>"
+    )

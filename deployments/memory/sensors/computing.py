@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-__all__ = ["Computing", "find_computing", "has_cuda_library", "has_nvidia_gpu"]
+__all__ = ["Computing", "find_computing", "has_nvidia_gpu"]
 
 _DEVICES = ("/dev/nvidiactl", "/dev/dxg")  # the driver's own, and that of Windows' subsystem for Linux
 _PACKAGES = ("mlx-cuda-13", "mlx-cuda-12")
@@ -50,7 +50,7 @@ def find_computing() -> Computing:
     """Find what computes. Takes a millisecond at most."""
     if sys.platform == "darwin" and platform.machine() == "arm64":
         return Computing.METAL
-    return Computing.CUDA if has_nvidia_gpu() and has_cuda_library() else Computing.CPU
+    return Computing.CUDA if has_nvidia_gpu() and _has_cuda_library() else Computing.CPU
 
 
 def has_nvidia_gpu(environ: Mapping[str, str] | None = None) -> bool:
@@ -59,7 +59,7 @@ def has_nvidia_gpu(environ: Mapping[str, str] | None = None) -> bool:
     return sys.platform == "linux" and not hidden and any(Path(device).exists() for device in _DEVICES)
 
 
-def has_cuda_library() -> bool:
+def _has_cuda_library() -> bool:
     """Tell whether the library that MLX would load is one for CUDA."""
     return any(_is_in_place(package) for package in _PACKAGES)
 

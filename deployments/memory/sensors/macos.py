@@ -1,15 +1,12 @@
-"""The sensor for macOS, from the kernel's own calls. Not run here: written from Apple's headers, tested with fakes.
+"""The sensor for macOS, from the kernel's own calls. Written from Apple's headers and tested with fakes, not run.
 
-    macos_level     sysctl `kern.memorystatus_vm_pressure_level`: 1 normal, 2 warn, 4 critical (readable by anybody;
-                    hidden from `sysctl -a`). `vm.memory_pressure_level`, which is often quoted, does not exist.
+    macos_level     sysctl `kern.memorystatus_vm_pressure_level`: 1 normal, 2 warn, 4 critical (hidden from `sysctl -a`;
+                    the often quoted `vm.memory_pressure_level` does not exist)
     swap_out_mb     MB per second, from `swapouts` of `host_statistics64(HOST_VM_INFO64)`
 
-How much memory is free is no source here: a healthy Mac keeps little of it free, and the kernel's own level knows what
-its compressor can still do. The level has the kernel's hysteresis in it.
-
-`wake_by` opens libdispatch's memory-pressure source. It fires on transitions only and may come later than the level
-itself, so it only wakes the poll loop early; the level is polled all the same. Its handler runs on a thread of
-libdispatch's and must stay referenced for as long as the process lives, as must the source.
+Free memory is no source: a healthy Mac keeps little of it, and the kernel's level, which has its own hysteresis, knows
+what the compressor can still do. `wake_by` opens libdispatch's memory-pressure source, which fires on transitions and
+may come later than the level; so it only wakes the poll loop early. Handler and source must stay referenced.
 """
 
 from __future__ import annotations
@@ -38,19 +35,15 @@ class Kernel(Protocol):
 
     def sysctl_u32(self, name: str) -> int | None:
         """Read a sysctl of four bytes."""
-        ...
 
     def read_swap_out_bytes(self) -> int | None:
         """Read what has left for swap since the start."""
-        ...
 
     def memory_bytes(self) -> tuple[int, int]:
         """Read the total, and what is available."""
-        ...
 
-    def on_pressure(self, handler: Callable[[], None]) -> bool:
+    def on_pressure(self, handler: Callable[[], object]) -> bool:
         """Call `handler` at each transition of the pressure. False: that can't be had."""
-        ...
 
 
 class MacosSensor:
@@ -66,7 +59,6 @@ class MacosSensor:
         self._swapped = Counter()
 
     def read(self, now_ns: int) -> Sample:
-        """Implement the protocol."""
         level = self._kernel.sysctl_u32(LEVEL)
         known = float(level) if level in LEVELS else None
         swapped = self._kernel.read_swap_out_bytes()
@@ -80,8 +72,7 @@ class MacosSensor:
             problem="" if known is not None else f"sysctl {LEVEL} says {level}",
         )
 
-    def wake_by(self, wake: Callable[[], None]) -> bool:
-        """Implement the protocol."""
+    def wake_by(self, wake: Callable[[], object]) -> bool:
         return self._kernel.on_pressure(wake)
 
 
@@ -90,10 +81,8 @@ class _VmStatistics64(ctypes.Structure):
 
     _fields_ = (
         ("pages", ctypes.c_uint32 * 4),  # free, active, inactive, wire
-        (
-            "events",
-            ctypes.c_uint64 * 9,
-        ),  # zero_fill, reactivations, pageins, pageouts, faults, cow, lookups, hits, purges
+        # zero_fill, reactivations, pageins, pageouts, faults, cow, lookups, hits, purges
+        ("events", ctypes.c_uint64 * 9),
         ("more_pages", ctypes.c_uint32 * 2),  # purgeable, speculative
         ("decompressions", ctypes.c_uint64),
         ("compressions", ctypes.c_uint64),
@@ -118,25 +107,21 @@ class SystemKernel:
         self._kept: list[Any] = []
 
     def sysctl_u32(self, name: str) -> int | None:
-        """Implement the protocol."""
         value, size = ctypes.c_uint32(), ctypes.c_size_t(4)
         failed = self._lib.sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0)
         return None if failed else value.value
 
     def read_swap_out_bytes(self) -> int | None:
-        """Implement the protocol."""
         statistics = _VmStatistics64()
         count = ctypes.c_uint32(ctypes.sizeof(statistics) // 4)
         failed = self._lib.host_statistics64(self._host, _HOST_VM_INFO64, ctypes.byref(statistics), ctypes.byref(count))
         return None if failed else int(statistics.swapouts) * self._page_bytes
 
     def memory_bytes(self) -> tuple[int, int]:
-        """Implement the protocol."""
         memory = psutil.virtual_memory()
         return memory.total, memory.available
 
-    def on_pressure(self, handler: Callable[[], None]) -> bool:
-        """Implement the protocol."""
+    def on_pressure(self, handler: Callable[[], object]) -> bool:
         lib = self._lib
         kind = ctypes.c_char.in_dll(lib, "_dispatch_source_type_memorypressure")
         lib.dispatch_get_global_queue.restype = ctypes.c_void_p

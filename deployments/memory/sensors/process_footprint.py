@@ -22,20 +22,13 @@ RUSAGE_INFO_V0 = 0
 
 
 class RusageInfo(ctypes.Structure):
-    """`struct rusage_info_v0` of <sys/resource.h>."""
+    """`struct rusage_info_v0` of <sys/resource.h>: a UUID of 16 bytes, then ten counters of 8."""
 
     _fields_ = (
         ("uuid", ctypes.c_uint8 * 16),
-        ("user_time", ctypes.c_uint64),
-        ("system_time", ctypes.c_uint64),
-        ("pkg_idle_wkups", ctypes.c_uint64),
-        ("interrupt_wkups", ctypes.c_uint64),
-        ("pageins", ctypes.c_uint64),
-        ("wired_size", ctypes.c_uint64),
-        ("resident_size", ctypes.c_uint64),
+        ("counters", ctypes.c_uint64 * 7),  # times, wake-ups, page-ins, wired and resident size
         ("phys_footprint", ctypes.c_uint64),
-        ("proc_start_abstime", ctypes.c_uint64),
-        ("proc_exit_abstime", ctypes.c_uint64),
+        ("start_and_end", ctypes.c_uint64 * 2),
     )
 
 
@@ -45,7 +38,7 @@ Rusage = Callable[[int, int, "ctypes._Pointer[RusageInfo]"], int]
 def read_footprint(pid: int | None = None, *, system: str = sys.platform, rusage: Rusage | None = None) -> int | None:
     """Return the bytes that a process holds, by default this one; None where it is gone or may not be seen. `rusage`
     is the kernel's call."""
-    pid = os.getpid() if pid is None else pid
+    pid = pid or os.getpid()
     if system == "darwin" and (found := _read_phys(pid, rusage or _load_rusage())) is not None:
         return found
     try:

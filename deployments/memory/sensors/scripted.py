@@ -7,11 +7,10 @@ The file says the level now, or a script in lines with the seconds since the sen
                                 5    used_share=0.97 psi=3
                                 9    normal
 
-A line is an optional time, then a level (`normal`, `warn`, `critical`, `unknown`) or values of named sources
-(`used_share`, `psi`, `macos_level`, `swap_out_mb`), or both. The last line whose time has come counts; `#` begins a
-comment. Environment variables in the path are expanded, so that each node may have a file of its own. The file is read
-anew at each reading, so whoever writes it turns the knob. A file that is missing or can't be read is unknown, and the
-sample says why.
+A line is an optional time, then a level (`normal`, `warn`, `critical`, `unknown`), values of named sources, or both.
+The last line whose time has come counts; `#` begins a comment. Environment variables in the path are expanded, so that
+each node may have a file of its own. The file is read anew at each reading. A file that can't be read is unknown, and
+the sample says why.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def parse(text: str) -> list[Step]:
 
 
 class ScriptedSensor:
-    """A `deployments.memory.sensors.sensor.Sensor`. Time begins with the first reading."""
+    """A `Sensor`. Time begins with the first reading."""
 
     sources = SOURCES
 
@@ -71,24 +70,22 @@ class ScriptedSensor:
         self._began_ns: int | None = None
 
     def read(self, now_ns: int) -> Sample:
-        """Implement the protocol."""
         began_ns = self._began_ns = now_ns if self._began_ns is None else self._began_ns
         memory = psutil.virtual_memory()
+        steps, problem = [], ""
         try:
             with self._path.open(encoding="utf-8") as file:
                 steps = parse(file.read(SCRIPT_BYTES_MAX))
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            return Sample(
-                total_bytes=memory.total, available_bytes=memory.available, problem=f"{self._path.name}: {reason}"
-            )
-        since_s = (now_ns - began_ns) / NS_PER_S
-        now = [step for step in steps if step.at_s <= since_s]
-        return Sample(
-            readings=now[-1].readings if now else (), total_bytes=memory.total, available_bytes=memory.available
-        )
+            problem = f"{self._path.name}: {getattr(error, 'strerror', None) or error}"
+        readings: tuple[Reading, ...] = ()
+        for step in steps:
+            if step.at_s <= (now_ns - began_ns) / NS_PER_S:
+                readings = step.readings
+        total_bytes, available_bytes = memory.total, memory.available
+        return Sample(readings=readings, total_bytes=total_bytes, available_bytes=available_bytes, problem=problem)
 
-    def wake_by(self, wake: Callable[[], None]) -> bool:
+    def wake_by(self, wake: Callable[[], object]) -> bool:
         """Decline: the file is read at each poll."""
         return False
 

@@ -1,13 +1,8 @@
 """What a machine reports of its memory, behind one protocol.
 
-A sensor reads numbers that grow with trouble and says from where each of them calls for a level (`sources`). Which
-level follows is not its business: `reliability.memory.pressure` decides. What can't be read is None: neither normal nor
-an alarm. A sensor never raises and keeps nothing but what a rate needs: the counters of its last reading.
-
-    auto            Linux (`linux.py`) or macOS (`macos.py`); elsewhere nothing is known
-    scripted:PATH   a file says it (`scripted.py`): for tests and demonstrations
-
-Cost, measured on 2026-11-22 (2 vCPU AMD EPYC Linux): see `linux.py`.
+A sensor reads numbers that grow with trouble and names the thresholds of each (`sources`);
+`reliability.memory.pressure` decides the level. What can't be read is None: neither normal nor an alarm. A sensor
+never raises and keeps nothing but the counters of its last reading. `monitor.py` chooses the sensor.
 """
 
 from __future__ import annotations
@@ -19,7 +14,7 @@ from typing import Protocol
 
 from reliability.memory.pressure import Reading, Thresholds
 
-__all__ = ["SWAP_OUT_MB_PER_S", "Counter", "NoSensor", "Sample", "Sensor", "make_sensor"]
+__all__ = ["SWAP_OUT_MB_PER_S", "Counter", "NoSensor", "Sample", "Sensor"]
 
 # Pages that leave for the disk, in MB per second. Swap that is in use says little; swap that grows is trouble now. A
 # model of 4 GB that is pushed out within two minutes goes at 32 MB/s; on a healthy machine less than 1 goes.
@@ -29,8 +24,8 @@ NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One look at the machine. None: unknown. `working_set_bytes`: what models may use of a GPU's memory. `problem`:
-    what a person should know of why something is unknown."""
+    """One look at the machine; None: unknown. `working_set_bytes`: what models may use of a GPU. `problem`: why
+    something is unknown."""
 
     readings: tuple[Reading, ...] = ()
     total_bytes: int | None = None
@@ -45,15 +40,12 @@ class Sensor(Protocol):
     @property
     def sources(self) -> Mapping[str, Thresholds]:
         """All sources that a sample may hold."""
-        ...
 
     def read(self, now_ns: int) -> Sample:
         """Look now. Takes under 1 ms, never raises. `now_ns` must not run backwards."""
-        ...
 
-    def wake_by(self, wake: Callable[[], None]) -> bool:
-        """Call `wake`, from any thread, when the machine itself says that something has changed. False: it can't."""
-        ...
+    def wake_by(self, wake: Callable[[], object]) -> bool:
+        """Call `wake`, from any thread, when the machine says that something has changed. False: it can't."""
 
 
 class NoSensor:
@@ -65,8 +57,8 @@ class NoSensor:
         """Report that nothing is known."""
         return Sample(problem=f"no memory sensor for {sys.platform}")
 
-    def wake_by(self, wake: Callable[[], None]) -> bool:
-        """Decline: it can't."""
+    def wake_by(self, wake: Callable[[], object]) -> bool:
+        """Decline."""
         return False
 
 
@@ -82,25 +74,3 @@ class Counter:
         if value is None or last is None or now_ns <= last[1] or value < last[0]:
             return None
         return (value - last[0]) * NS_PER_S / (now_ns - last[1])
-
-
-def make_sensor(which: str) -> Sensor:
-    """Make the sensor that the key `sensor` names: `auto`, or `scripted:PATH`."""
-    kind, _, path = which.partition(":")
-    if kind == "scripted":
-        from deployments.memory.sensors.scripted import ScriptedSensor
-
-        return ScriptedSensor(path)
-    # Both ask the GPU, once: a reading must not take that long.
-    if sys.platform == "linux":
-        from deployments.memory.sensors.linux import LinuxSensor
-        from deployments.memory.sensors.working_set import find_working_set
-
-        return LinuxSensor(working_set_bytes=find_working_set())
-    if sys.platform == "darwin":
-        from deployments.memory.sensors.macos import MacosSensor
-        from deployments.memory.sensors.working_set import find_working_set, read_working_set
-
-        find_working_set()
-        return MacosSensor(read_working_set=read_working_set)
-    return NoSensor()

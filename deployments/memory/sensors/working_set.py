@@ -20,9 +20,9 @@ import sys
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.memory.sensors.macos import LEVEL, Kernel, SystemKernel
 
-__all__ = ["CRITICAL", "WIRED_LIMIT", "estimate_working_set", "find_level", "find_working_set", "read_working_set"]
+__all__ = ["CRITICAL", "estimate_working_set", "find_level", "find_working_set", "read_working_set"]
 
-WIRED_LIMIT = "iogpu.wired_limit_mb"
+_WIRED_LIMIT = "iogpu.wired_limit_mb"
 CRITICAL = 4  # of the kernel's pressure level
 _GIB = 1 << 30
 _ASKING_MAX_S = 60.0
@@ -36,7 +36,9 @@ def find_working_set() -> int | None:
     if computing is Computing.CUDA:
         total_bytes = _ask_mlx("total_memory")
         return None if total_bytes is None else int(total_bytes * _GPU_SHARE)
-    return read_working_set(SystemKernel()) if computing is Computing.METAL else None
+    if computing is Computing.CPU:
+        return None
+    return read_working_set(SystemKernel())
 
 
 def find_level() -> int | None:
@@ -49,7 +51,7 @@ def read_working_set(kernel: Kernel) -> int | None:
     if find_computing() is not Computing.METAL:
         return None
     total_bytes, _ = kernel.memory_bytes()
-    limit_mb = kernel.sysctl_u32(WIRED_LIMIT)
+    limit_mb = kernel.sysctl_u32(_WIRED_LIMIT)
     if limit_mb:
         return min(limit_mb << 20, total_bytes)
     return _ask_mlx("max_recommended_working_set_size") or estimate_working_set(total_bytes)
@@ -74,4 +76,6 @@ def _ask_other_process(name: str) -> int | None:
 
 def estimate_working_set(total_bytes: int) -> int:
     """Estimate what Metal recommends on a Mac of so much memory."""
-    return total_bytes * 2 // 3 if total_bytes <= 32 * _GIB else total_bytes * 3 // 4
+    if total_bytes <= 32 * _GIB:
+        return total_bytes * 2 // 3
+    return total_bytes * 3 // 4

@@ -1,29 +1,18 @@
-"""Find out what sequences of a model may share: those that are computed together must get what each gets alone.
+"""Find out which steps sequences of a model may share and still get what each gets alone.
 
-No specification gives that. mlx-lm has models whose padded prompts leave a wrong state behind, models whose sequences
-depend on the length of their neighbors, and caches that can't be put together at all. Such a model would answer one
-client with another's words. So before the first request three short prompts of different lengths are computed as a
-batch: two are prefilled together, the third next to them while they decode, and they end one after another. The
-log-probabilities that each token was sampled from are compared with plain mlx-lm's, which reads prompt and answer by
-themselves, in one step: that takes less time than to generate the answer once more. The tokens alone show little: with
-wrong log-probabilities the likeliest token is often the same.
+mlx-lm has models whose padded prompts leave a wrong state behind, models whose sequences depend on their neighbors'
+lengths, and caches that can't be put together. So before the first request three short prompts of different lengths are
+computed as a batch: two are prefilled together, the third next to them while they decode. The log-probabilities are
+compared with plain mlx-lm's, which reads prompt and answer in one step.
 
     all steps are right       everything is shared
     else those of decoding    prompts are prefilled one by one, each without padding
-    else none                 one request at a time (`decoding/single.py`)
+    else none                 one request at a time (`SingleGenerator`)
 
-A difference is the root mean square over the vocabulary, in standard deviations of the logits, and of the tokens of a
-sequence the median counts: a near tie of experts falls one way or the other at one token, a wrong state is wrong at
-all. In float32 rounding leaves 1e-6, and the faults that are known 1e-2 to 3e-1: `_TOLERANCE` lies between.
-
-In 16 bits rounding depends on how many tokens a step reads. Some tens of layers that each round once leave an error of
-a few units (the square root of their number) in the last place, so `_UNITS_MAX` of them are no difference, nor is one
-of the log-probability itself. What padding does to a recurrent state could be hidden in that, so there the states are
-compared too: rounding changes them by some hundredths, padding by about as much as they are.
-
-Invariants:
-- Both sides compute the same tokens, so a near tie that falls otherwise is no difference.
-- A model is judged by what it computes, but for what so few tokens can't show (`cuts_places_into_blocks`).
+A difference is the root mean square over the vocabulary, in standard deviations of the logits; of a sequence the
+median counts, since a near tie of experts may fall either way at one token. In float32 rounding leaves 1e-6 and the
+known faults 1e-2 to 3e-1. In 16 bits, `_UNITS_MAX` units in the last place are no difference; padding could hide in
+that, so there recurrent states are compared too.
 """
 
 from __future__ import annotations
@@ -34,15 +23,16 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Batch, Job
-from deployments.tiers.mlx.decoding.drawing import normalise
-from deployments.tiers.mlx.decoding.rows import Computer
-from deployments.tiers.mlx.generators import Sharing
-from deployments.tiers.mlx.kv import flatten
+from deployments.tiers.mlx.cache_size import flatten
+from deployments.tiers.mlx.decoding.generators import Sharing
+from deployments.tiers.mlx.decoding.ragged_batch import Computer, normalise
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import TokenLogprob
 
 __all__ = ["choose_sharing", "cuts_places_into_blocks"]
@@ -78,11 +68,9 @@ def choose_sharing(loaded: Loaded, running_max: int) -> Sharing:
 
 
 def cuts_places_into_blocks(model: Any) -> bool:
-    """Return whether attention chooses among blocks of the cache's places, as MiniMax-M3's does.
-
-    Padding shifts the blocks, so a sequence next to a longer one is wrong as soon as blocks are left out. In the real
-    model that is behind 2,048 tokens, too many to be read at each start. Such layers name the size of their blocks.
-    """
+    """Return whether attention chooses among blocks of the cache's places, as MiniMax-M3's does. Padding shifts the
+    blocks, so a sequence next to a longer one is wrong as soon as blocks are left out. In the real model that is behind
+    2,048 tokens, too many to be read at each start. Such layers name the size of their blocks."""
     return any(name.endswith("block_size") for module in model.modules() for name in vars(module))
 
 
@@ -120,7 +108,11 @@ class _Mute:
 
 def _measure_all(loaded: Loaded, sharing: Sharing, prompts: Sequence[tuple[list[int], int]]) -> list[float]:
     """Measure how far each answer is from what is right, as a share of what is no difference."""
-    model, unit = loaded.model, _find_unit(loaded.model)
+    from mlx.utils import tree_flatten
+
+    model, kinds = loaded.model, {array.dtype for _, array in tree_flatten(loaded.model.parameters())}
+    # One unit in the last place of the coarsest numbers that the model computes with.
+    unit = max(float(mx.finfo(kind).eps) for kind in kinds if mx.issubdtype(kind, mx.floating))
     found = _compute_together(model, loaded.step, sharing, prompts)
     right = [_compute_alone(model, prompt, one.tokens) for (prompt, _), one in zip(prompts, found, strict=True)]
     apart = [_measure(one.logprobs, by_itself, unit) for one, by_itself in zip(found, right, strict=True)]
@@ -130,44 +122,36 @@ def _measure_all(loaded: Loaded, sharing: Sharing, prompts: Sequence[tuple[list[
 
 
 def _measure_states(model: Any, prompts: Sequence[Sequence[int]]) -> float:
-    """Measure how far the recurrent states of the last prompt, which is padded, are from its own, as a share of what is
-    no difference. 0 for a model without."""
-    import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache
-
-    alone = make_prompt_cache(model)
+    """Measure how far the padded prompt's recurrent states are from its own; 0 for a model without."""
+    alone = mlx_caches.make_prompt_cache(model)
     if not any(hasattr(one, "cache") for one in flatten(alone)):
         return 0.0
     module: Any = importlib.import_module("mlx_lm.generate")
-    batch = module.PromptProcessingBatch(model, list(range(len(prompts))), [make_prompt_cache(model) for _ in prompts])
+    caches = [mlx_caches.make_prompt_cache(model) for _ in prompts]
+    batch = module.PromptProcessingBatch(model, list(range(len(prompts))), caches)
     batch.prompt([list(prompt) for prompt in prompts])
     model(mx.array([prompts[-1]]), cache=alone)
     pairs = zip(flatten(batch.extract_cache(len(prompts) - 1)), flatten(alone), strict=True)
-    states = [
-        both for one, other in pairs if hasattr(other, "cache") for both in zip(one.cache, other.cache, strict=True)
-    ]
-    return max(_measure_state(found, right) for found, right in states)
-
-
-def _measure_state(found: Any, right: Any) -> float:
-    import mlx.core as mx
-
-    found, right = found.astype(mx.float32), right.astype(mx.float32)
-    apart: Any = mx.linalg.norm(found - right) / mx.maximum(_STATE * mx.linalg.norm(right), mx.finfo(mx.float32).eps)
-    return float(apart.item())
+    worst = 0.0
+    for one, other in pairs:
+        for found, right in zip(one.cache, other.cache, strict=True) if hasattr(other, "cache") else ():
+            size = mx.maximum(_STATE * mx.linalg.norm(right.astype(mx.float32)), mx.finfo(mx.float32).eps)
+            apart = mx.linalg.norm(found.astype(mx.float32) - right.astype(mx.float32)) / size
+            worst = max(worst, float(mx.nan_to_num(apart, nan=mx.inf).item()))
+    return worst
 
 
 def _compute_together(
     model: Any, step: Computer | None, sharing: Sharing, prompts: Sequence[tuple[list[int], int]]
 ) -> list[_Watch]:
     """Sample so many tokens behind each prompt; those after the second come once the first has two tokens."""
-    batch = Batch(model, _Mute(), running_max=len(prompts), label="", step=step)
+    batch = Scheduler(model, _Mute(), running_max=len(prompts), label="", step=step)
     batch.share(sharing)
     watches = [_Watch() for _ in prompts]
     for ticket, ((prompt, count), watch) in enumerate(zip(prompts, watches, strict=True)):
         while ticket == 2 and batch and len(watches[0].tokens) < 2:
             batch.step()
-        job = Job(
+        job = EngineJob(
             prompt=prompt,
             max_tokens=count,
             sampling=Sampling(),
@@ -185,17 +169,12 @@ def _compute_together(
 
 def _compute_alone(model: Any, prompt: Sequence[int], tokens: Sequence[int]) -> list[Any]:
     """Compute the log-probabilities that each token was sampled from, by plain mlx-lm."""
-    import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache
-
-    logits = model(mx.array([[*prompt, *tokens[:-1]]]), cache=make_prompt_cache(model))[0, len(prompt) - 1 :]
+    logits = model(mx.array([[*prompt, *tokens[:-1]]]), cache=mlx_caches.make_prompt_cache(model))[0, len(prompt) - 1 :]
     return list(normalise(logits))
 
 
 def _measure(some: Sequence[Any], others: Sequence[Any], unit: float) -> float:
     """Measure how far log-probabilities are apart, as a share of what is no difference."""
-    import mlx.core as mx
-
     one, other = (mx.stack(list(those)).astype(mx.float32) for those in (some, others))
     apart = mx.where(one == other, 0.0, one - other)  # some models rule tokens out: -inf
     other = mx.maximum(other, _LEAST)
@@ -205,15 +184,4 @@ def _measure(some: Sequence[Any], others: Sequence[Any], unit: float) -> float:
 
 
 def _average(numbers: Any) -> Any:
-    import mlx.core as mx
-
     return mx.sqrt(mx.mean(numbers**2, axis=-1))
-
-
-def _find_unit(model: Any) -> float:
-    """Find what one unit in the last place is of the coarsest numbers that the model computes with."""
-    import mlx.core as mx
-    from mlx.utils import tree_flatten
-
-    kinds = {array.dtype for _, array in tree_flatten(model.parameters()) if mx.issubdtype(array.dtype, mx.floating)}
-    return max(float(mx.finfo(kind).eps) for kind in kinds)

@@ -1,40 +1,35 @@
-"""Measure the cache that a model keeps of a sequence. Run as a program: from its config.json alone (`models/needs.py`).
+"""Copy, cut and measure mlx-lm's caches of keys and values. Engine thread only.
 
-MLX is lazy: the shapes and types of arrays are known before anything is computed. The program builds mlx-lm's own class
-of the model with weights that are never computed, lets it read a few tokens, and measures its caches; the engine does
-that with the loaded model (`starting.py`). So each architecture is known that mlx-lm has, and the defaults of what the
-configuration leaves out. For DeepSeek-V3 (671 billion weights) it takes 0.2 s and 92 MiB, after 2.2 s of processor time
-to import mlx-lm (2026-11-26, 2 cores, Linux).
+mlx-lm computes lazily: a cache just taken out of a batch is a formula over the batch's arrays and keeps all of them
+alive. `detach` computes it. The shapes of arrays are known before anything is computed, so `measure_layout` builds no
+weights: run as a program, this module measures a model from its config.json alone (`models/needs.py`).
 
-Invariants:
-    - No weight is computed.
-    - A server's process never runs the program, which loads MLX before the matrix library that `loading.py` puts first.
+Invariant: a server's process never runs the program, which loads MLX before the matrix library that `loading.py` puts
+first.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from deployments.memory.prefill_scores import estimate_scores_bytes
+from deployments.memory.sensors.computing import find_computing
 from deployments.models.precision import find_held_dtype
-from deployments.tiers.mlx.kv import flatten, layout_of
+from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.memory_budget import Layer, Layout
-
-__all__ = ["build_unloaded", "find_context", "measure_layout"]
 
 _FLOATS = ("float32", "bfloat16", "float16")
 # A cache of an unknown kind is measured at two lengths. Both are whole steps of growth and whole compressed groups.
 _FEW, _MANY = 256, 512
+_SCRATCH_UNKNOWN_BYTES = 256 << 20  # where the model's configuration doesn't say its sizes
 
 
 def build_unloaded(config: Mapping[str, Any]) -> Any:
-    """Build mlx-lm's model of a config.json, with random weights that aren't computed.
-
-    Raises what mlx-lm raises for an architecture or a configuration that it doesn't know.
-    """
-    import mlx.core as mx
+    """Build mlx-lm's model of a config.json, with weights that aren't computed. Raises what mlx-lm raises."""
     from mlx_lm.utils import _get_classes
 
     model_class, args_class = _get_classes(dict(config))
@@ -50,22 +45,23 @@ def measure_layout(model: Any) -> Layout:
     cache = _read_tokens(model, 2)
     if all(hasattr(one, "keys") or not hasattr(one, "offset") for one in flatten(cache)):
         return layout_of(cache, 2)
-    pairs = zip(*(flatten(_read_tokens(model, tokens)) for tokens in (_FEW, _MANY)), strict=True)
-    return Layout(tuple(_compare(few, many) for few, many in pairs))
+    layers = []
+    few_tokens, many_tokens = (flatten(_read_tokens(model, tokens)) for tokens in (_FEW, _MANY))
+    for few, many in zip(few_tokens, many_tokens, strict=True):
+        token_bytes = (many.nbytes - few.nbytes) // (_MANY - _FEW)
+        layers.append(Layer(token_bytes, getattr(many, "max_size", None), many.nbytes - _MANY * token_bytes))
+    return Layout(tuple(layers))
+
+
+def layout_of(cache: Any, tokens: int) -> Layout:
+    """Measure what each layer keeps, on a cache of `tokens` tokens."""
+    return Layout(tuple(_measure_layer(one, tokens) for one in flatten(cache)))
 
 
 def _read_tokens(model: Any, tokens: int) -> list[Any]:
-    import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache
-
-    cache: list[Any] = make_prompt_cache(model)
+    cache: list[Any] = mlx_caches.make_prompt_cache(model)
     model(mx.zeros((1, tokens), mx.int32), cache=cache)
     return cache
-
-
-def _compare(few: Any, many: Any) -> Layer:
-    token_bytes = (many.nbytes - few.nbytes) // (_MANY - _FEW)
-    return Layer(token_bytes, getattr(many, "max_size", None), many.nbytes - _MANY * token_bytes)
 
 
 def find_context(model: Any) -> int | None:
@@ -87,11 +83,94 @@ def _make_zeros(one: Any) -> Any:
     return fill(one.shape)
 
 
-def main() -> None:
-    """Print the bytes of `sys.argv[1]` tokens, or of the model's own context if it is shorter, for the config.json on
-    standard input."""
-    import mlx.core as mx
+class MlxCaches:
+    """`prompt_cache.CacheOps` over mlx-lm's caches."""
 
+    def nbytes(self, cache: Any) -> int:
+        """Return the memory of all layers."""
+        return sum(int(layer.nbytes) for layer in cache)
+
+    def is_trimmable(self, cache: Any) -> bool:
+        """Return mlx-lm's own answer; a window that has moved on can't go back, nor can a chunk (Llama 4's)."""
+        return all(layer.is_trimmable() and not getattr(layer, "start_position", 0) for layer in cache)
+
+    def copy_shortened(self, cache: Any, tokens: int) -> Any:
+        """Copy and cut; the copy shares the original's arrays until one of them is written to."""
+        shorter = copy.deepcopy(cache)
+        for layer in shorter if tokens else ():
+            layer.trim(tokens)
+        return shorter
+
+    def cut(self, cache: Any, tokens: int) -> Any:
+        """Copy the first tokens of plain caches; others hold more than tokens."""
+        if any(type(one) is not mlx_caches.KVCache for one in flatten(cache)):
+            return None
+        return detach([_cut_layer(layer, tokens) for layer in cache])
+
+
+def detach(cache: Any) -> Any:
+    """Compute the cache, and return it."""
+    mx.eval([layer.state for layer in cache])
+    return cache
+
+
+def flatten(caches: Iterable[Any]) -> Iterator[Any]:
+    """Yield the caches, and in place of one that is made of several its parts."""
+    for one in caches:
+        yield from flatten(one.caches) if hasattr(one, "caches") else (one,)
+
+
+def _cut_layer(layer: Any, tokens: int) -> Any:
+    if hasattr(layer, "caches"):
+        return mlx_caches.CacheList(*(_cut_layer(one, tokens) for one in layer.caches))
+    keys, values = (mx.contiguous(one[..., :tokens, :]) for one in (layer.keys, layer.values))
+    return mlx_caches.KVCache.from_state((keys, values, tokens))
+
+
+def _measure_layer(one: Any, tokens: int) -> Layer:
+    if not hasattr(one, "offset"):  # a recurrent state
+        return Layer(0, fixed_bytes=int(one.nbytes))
+    window = getattr(one, "max_size", None)
+    if hasattr(one, "chunk_size"):  # Llama 4's, which grows by a step before it is cut
+        window = one.chunk_size + one.step
+    # There may be more places than tokens, since caches grow by steps, and fewer, in a window.
+    keys = getattr(one, "keys", None)
+    places = tokens if keys is None else keys.shape[2]
+    return Layer(-(-int(one.nbytes) // places), int(window) if window else None)
+
+
+def scratch_bytes(model: Any, step_tokens: int, *, forced: bool = False) -> tuple[int, int]:
+    """Estimate the most that one prefill step needs for values in between, in float32: in any case, and for each token
+    of the context. The first is a few rows of the widest layers; the second the attention scores, where no fused kernel
+    spares them (on a CPU, and for some sizes of a head on a GPU: `memory/prefill_scores.py`). `forced`: those kernels
+    are used that must be asked for."""
+
+    args = _read_args(getattr(model, "args", None))
+    hidden, heads = args("hidden_size"), args("num_attention_heads")
+    if not hidden or not heads:
+        return _SCRATCH_UNKNOWN_BYTES, 0
+    step_bytes = 4 * step_tokens * (8 * hidden + 3 * (args("intermediate_size") or 4 * hidden))
+    size = args("head_dim") or hidden // heads
+    fixed_bytes, token_bytes = estimate_scores_bytes(heads, size, step_tokens, find_computing(), forced=forced)
+    return step_bytes + fixed_bytes, token_bytes
+
+
+def _read_args(args: Any) -> Callable[[str], int]:
+    """Return what reads a number of a model's arguments, wherever they have those of its text layers; 0 for none."""
+    inner = getattr(args, "text_config", None)
+
+    def read(name: str) -> int:
+        for one in (args, inner):
+            found = one.get(name) if isinstance(one, Mapping) else getattr(one, name, None)
+            if type(found) is int and found > 0:
+                return found
+        return 0
+
+    return read
+
+
+def main() -> None:
+    """Print the bytes of `sys.argv[1]` tokens, at most the model's context, for a config.json on standard input."""
     numbers: Any = mx.array
     numbers.tolist = numbers.item = _make_zeros
     model = build_unloaded(json.load(sys.stdin))

@@ -1,21 +1,18 @@
-"""One thread that owns a model: it loads it, holds its caches and makes every MLX call. Metal's streams
-belong to the thread that made them, so nothing of MLX ever leaves this thread; only plain Python values do.
+"""Own a model on one thread: load it, hold its caches and make every MLX call.
 
     LOADING ──▶ READY ──▶ UNAVAILABLE (closed)
        │  ▲
        ▼  │  tried again where time can help
     UNAVAILABLE (no package, no model, too little memory)
 
-Theory of operation. Other threads only put commands into an inbox (`submit`, `abort`, `close`) and read the
-published `Phase`. Between two steps the thread empties the inbox, so an abort takes effect within one step.
-Up to `running_max` requests run in the batch; the others wait in order. Every request gets exactly one last
-event: `Finish` or `Failed` (after `abort` nobody listens, and it gets none). Where the thread has ended, whoever
-submits empties the inbox itself.
+Metal's streams belong to the thread that made them, so only plain Python values leave this thread. Others put commands
+into an inbox (`submit`, `abort`, `close`) and read the published `phase`. Between two steps the thread empties the
+inbox, so an abort takes effect within one step. Up to `running_max` requests run in the scheduler; the others wait in
+order. Every request gets exactly one last event: `Finish` or `Failed` (none after `abort`).
 
-What must never happen: a request that waits for ever. After a step that raises, those that run start again from their
-own tokens, once (`batch.py`); a thread that makes no step for `hang_s` while there is work is reported by `healthy`, as
-is one whose steps fail one after the other with no token in between, and whoever runs the replica starts a new one. A
-GPU that takes no more work from this process ends it at once (`gpu_lost.py`).
+Invariant: no request waits forever. After a step that raises, sequences start again from their own tokens, once. A
+thread that makes no step for `hang_s` while there is work, or whose steps fail one after another, is not `healthy`, and
+Serve starts a new replica. A lost GPU ends the process at once (`metal.py`).
 """
 
 from __future__ import annotations
@@ -34,21 +31,21 @@ from dataclasses import dataclass
 
 from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelUnavailable
-from deployments.tiers.mlx.batch import AHEAD_TOKENS, Batch, Job
-from deployments.tiers.mlx.gpu_lost import end_process, takes_no_more
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.metal.wired import unwire
-from deployments.tiers.mlx.starting import PromptDisk, prepare_batch
+from deployments.tiers.mlx.metal import end_process, is_gpu_lost, unwire
+from deployments.tiers.mlx.scheduler import AHEAD_TOKENS, Scheduler
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from reliability.escalation.wording import figure
 from reliability.types import Failed, Fault, TierState
 
-__all__ = ["Engine", "Phase"]
+__all__ = ["RESTART_S", "Engine", "EnginePhase"]
 
 _LOG = logging.getLogger(__name__)
 
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 30.0, 600.0
 _FAILURES_MAX = 3
-_RESTART_S = 5.0  # Serve starts another replica in place of one that ends
+RESTART_S = 5.0  # Serve starts another replica in place of one that ends
 _CLOSE_S, _CLOSE_LOADING_S = 10.0, 0.5
 _SAVE_S = 5.0  # of it, for prompts that aren't on disk yet
 # How long an idle engine waits for more after each request that comes, as a share of what those that have come will
@@ -58,9 +55,8 @@ _GATHER_SHARE, _GATHER_MAX_S = 0.1, 0.06
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """Where the engine stands. `reason` is fit for clients, `detail` for the operator; `again`: it will be
-    tried again; `loaded` only when ready."""
+class EnginePhase:
+    """Where the engine stands. `reason` is fit for clients, `detail` for operators; `again`: it will be retried."""
 
     state: TierState
     reason: str = ""
@@ -74,7 +70,7 @@ class _Command:
     """`job` with `ticket`: submit; `ticket` alone: abort; `trim`: let go of what is kept for reuse; else close."""
 
     ticket: int | None = None
-    job: Job | None = None
+    job: EngineJob | None = None
     trim: bool = False
 
 
@@ -102,31 +98,27 @@ class Engine:
         self._hang_s = hang_s
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._tickets = itertools.count()
-        self._waiting: dict[int, Job] = {}  # in order of arrival
+        self._waiting: dict[int, EngineJob] = {}  # in order of arrival
         self._expected = 0  # requests that are being made ready to be submitted
-        self._batch: Batch | None = None
+        self._batch: Scheduler | None = None
         self._failures = 0
         self._busy_since_s: float | None = None  # when the step under way began; None while there is nothing to do
         self._closed, self._ended = threading.Event(), threading.Event()
-        self.phase = Phase(TierState.LOADING, "starting")
+        self.phase = EnginePhase(TierState.LOADING, "starting")
         self.load_attempted = threading.Event()  # set once the first attempt to load has ended, well or not
         atexit.register(self._at_exit)
         threading.Thread(target=self._run, name=f"mlx-{name}", daemon=True).start()
 
     @contextlib.contextmanager
     def expect_request(self) -> Iterator[None]:
-        """Expect a request while it is made ready. Always from the same thread.
-
-        An engine that has nothing to do waits a moment for it, so that those which come together
-        begin together.
-        """
+        """Expect a request, so that an idle engine waits a moment for it. Always from the same thread."""
         self._expected += 1
         try:
             yield
         finally:
             self._expected -= 1
 
-    def submit(self, job: Job) -> int:
+    def submit(self, job: EngineJob) -> int:
         """Hand over a request; its events come to `job.sink`. The ticket is for `abort`."""
         ticket = next(self._tickets)
         self._inbox.put(_Command(ticket, job))
@@ -165,8 +157,7 @@ class Engine:
             self._ended.wait(_CLOSE_S)
 
     def _turn_away(self) -> None:
-        """Answer what came behind the thread's last look into the inbox. On any thread: a command is taken out by one
-        of them only, so nobody is answered twice."""
+        """Answer commands that the thread doesn't take any more. On any thread: each is taken out once."""
         with contextlib.suppress(queue.Empty):
             while True:
                 job = self._inbox.get_nowait().job
@@ -187,20 +178,27 @@ class Engine:
                 self._turn()
         finally:
             self._fail_everything(_build_shut_down())
-            if self._batch is not None and self._batch.prompts is not None:
-                self._batch.prompts.close(_SAVE_S)
+            if self._batch is not None:
+                self._batch.close(_SAVE_S)
             self._batch = None
-            self.phase = Phase(TierState.UNAVAILABLE, "its engine has stopped")
-            _free()
+            self.phase = EnginePhase(TierState.UNAVAILABLE, "its engine has stopped")
+            gc.collect()
+            used_mlx = "mlx.core" in sys.modules
+            if used_mlx:  # memory that a Mac has wired can outlive a killed process
+                sys.modules["mlx.core"].clear_cache()
+                unwire()
             self.load_attempted.set()
             self._ended.set()
             self._turn_away()  # what came before that, and saw it not set yet
-            _block_for_ever()
+            if used_mlx:
+                # MLX keeps things per thread that are freed when the thread ends, and that need the interpreter. If
+                # that ends at the same moment, the process aborts: so the thread waits until the process ends.
+                threading.Event().wait()
 
     def _bring_up(self) -> bool:
         try:
             loaded = self._load(self._say)
-            self._batch = Batch(
+            self._batch = Scheduler(
                 loaded.model,
                 loaded.tokenizer,
                 running_max=self._running_max,
@@ -222,13 +220,13 @@ class Engine:
             self._batch = None
             self.phase = _build_unavailable(error)
             return False
-        self.phase = Phase(TierState.READY, loaded=loaded)
+        self.phase = EnginePhase(TierState.READY, loaded=loaded)
         return True
 
     def _say(self, words: str) -> None:
         if self._closed.is_set():  # between two parts of loading is the place to give up
             raise ModelUnavailable("closed while loading")
-        self.phase = Phase(TierState.LOADING, words)
+        self.phase = EnginePhase(TierState.LOADING, words)
 
     def _turn(self) -> None:
         """Take commands, then make one step if anything runs."""
@@ -236,21 +234,22 @@ class Engine:
         assert batch is not None
         if not batch and not self._waiting:
             self._busy_since_s = None
-            while not self._idle(_save_prompts(batch, idle=True)):
+            while not self._idle(batch.save_prompts(idle=True)):
                 pass
             self._gather(batch)
         self._busy_since_s = time.monotonic()
         try:
-            self._take_commands()
+            while self._idle(0):
+                pass
             self._end_overdue(batch)
             self._admit(batch)
             if not batch:
                 return
-            _save_prompts(batch, idle=False)
+            batch.save_prompts(idle=False)
             if batch.step():  # health is tokens: prefill that goes on doesn't count as a cure
                 self._failures = 0
         except Exception as error:  # taking a sequence out computes too
-            if takes_no_more(error):
+            if is_gpu_lost(error):
                 self._abandon(error)
                 return
             self._failures += 1
@@ -266,11 +265,8 @@ class Engine:
         self._fail_everything(Failed(fault=Fault.CRASHED, message=message, lost=True))
         self._end_process()
 
-    def _admit(self, batch: Batch) -> None:
-        """Let those that wait run, in order, as long as they fit.
-
-        A small one doesn't overtake a large one, which would wait for ever.
-        """
+    def _admit(self, batch: Scheduler) -> None:
+        """Admit waiting requests in order, as long as they fit: no small one overtakes a large one."""
         while self._waiting:
             ticket, job = next(iter(self._waiting.items()))
             admissible = batch.can_admit(job)
@@ -280,17 +276,17 @@ class Engine:
             if admissible:
                 batch.add(ticket, job)
             else:  # nothing runs, and still it doesn't fit
-                job.sink([Failed(fault=Fault.CONTEXT_LENGTH, message=_explain_too_large(job), param="messages")])
+                job.sink([_build_too_large(job)])
 
     def _idle(self, timeout_s: float | None) -> bool:
         """Sleep until a command comes; return whether one did."""
         try:
-            self._obey(self._inbox.get(timeout=timeout_s))
+            self._obey(self._inbox.get(block=timeout_s != 0, timeout=timeout_s))
         except queue.Empty:
             return False
         return True
 
-    def _gather(self, batch: Batch) -> None:
+    def _gather(self, batch: Scheduler) -> None:
         """Wait for those that come at the same time as the first."""
         last_s, seen, prefill_s = time.monotonic() + _GATHER_MAX_S, 0, 0.0
         while (now_s := time.monotonic()) < last_s:
@@ -299,13 +295,6 @@ class Engine:
             gap_s = last_s - now_s if self._expected else min(last_s - now_s, _GATHER_SHARE * prefill_s)
             self._idle(gap_s)
             if len(self._waiting) <= seen and not self._expected:
-                return
-
-    def _take_commands(self) -> None:
-        while True:
-            try:
-                self._obey(self._inbox.get_nowait())
-            except queue.Empty:
                 return
 
     def _obey(self, command: _Command) -> None:
@@ -318,16 +307,17 @@ class Engine:
         elif self._waiting.pop(command.ticket, None) is None and self._batch is not None:
             self._batch.remove(command.ticket)
 
-    def _end_overdue(self, batch: Batch) -> None:
+    def _end_overdue(self, batch: Scheduler) -> None:
         now_s = time.monotonic()
         late = Failed(fault=Fault.DEADLINE, message="the request's time ran out")
         for ticket in batch.find_overdue(now_s):
-            batch.end(ticket, late)
+            batch.remove(ticket, late)
         for ticket in [ticket for ticket, job in self._waiting.items() if now_s >= job.deadline_s]:
             self._waiting.pop(ticket).sink([late])
 
     def _fail_everything(self, failed: Failed) -> None:
-        self._take_commands()
+        while self._idle(0):
+            pass
         if self._batch is not None:
             self._batch.fail_all(failed)
         for job in self._waiting.values():
@@ -335,46 +325,24 @@ class Engine:
         self._waiting = {}
 
 
-def _save_prompts(batch: Batch, *, idle: bool) -> float | None:
-    """Let prompts go to disk; return after how many seconds of idleness to do so again, if at all."""
-    return None if batch.prompts is None else batch.prompts.save(idle=idle)
-
-
 def _build_shut_down() -> Failed:
-    return Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down", retry_after_s=_RESTART_S)
+    return Failed(fault=Fault.UNAVAILABLE, message="the tier is shutting down", retry_after_s=RESTART_S)
 
 
-def _explain_too_large(job: Job) -> str:
-    return (
+def _build_too_large(job: EngineJob) -> Failed:
+    message = (
         f"a prompt of {figure(len(job.prompt))} tokens and {figure(job.max_tokens)} of answer don't fit this tier's "
         "memory (memory_bytes): shorten it, or ask for fewer max_tokens"
     )
+    return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")
 
 
-def _block_for_ever() -> None:
-    """Block a thread that has used MLX until the process ends.
-
-    MLX keeps things per thread that are freed when the thread ends, after Python has let go of it, and that
-    need the interpreter for it. If that is ending at the same moment, the process aborts.
-    """
-    if "mlx.core" in sys.modules:
-        threading.Event().wait()
-
-
-def _free() -> None:
-    """Give the memory back before the process is killed: memory that a Mac has wired can outlive a killed process."""
-    gc.collect()
-    if "mlx.core" in sys.modules:
-        sys.modules["mlx.core"].clear_cache()
-        unwire()
-
-
-def _build_unavailable(error: Exception) -> Phase:
+def _build_unavailable(error: Exception) -> EnginePhase:
     if isinstance(error, ModelUnavailable):
-        return Phase(TierState.UNAVAILABLE, str(error), again=error.again)
+        return EnginePhase(TierState.UNAVAILABLE, str(error), again=error.again)
     if isinstance(error, ImportError):
         reason = f"the package {error.name or error} can't be imported; install mlx-lm (`pip install mlx-lm`)"
-        return Phase(TierState.UNAVAILABLE, reason, detail=str(error))
+        return EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))
     _LOG.error("the model could not be loaded", exc_info=error)
     reason = f"the model could not be loaded ({type(error).__name__})"
-    return Phase(TierState.UNAVAILABLE, reason, detail=str(error))
+    return EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))

@@ -1,7 +1,7 @@
-"""From a request to the job that the engine takes: rendered, counted, with its grammar and its settings.
+"""Build the job that the engine takes from a request: rendered, counted, with its grammar and its settings.
 
-Used by one thread, the tier's helper, since a tokenizer isn't made for two. What is made once for a tokenizer is kept
-here: its grammars, and the last prompts of the sessions.
+Used by one thread, the tier's helper, since a tokenizer isn't thread-safe. Grammars and the sessions' last prompts are
+kept here.
 """
 
 from __future__ import annotations
@@ -12,24 +12,22 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from deployments.tiers.call_split import CallFormat
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.mlx.answer import AnswerReader
+from deployments.tiers.mlx.answer_start import Resumed, forbid_silence, resume
 from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
 from deployments.tiers.mlx.grammar.lark import HERMES
-from deployments.tiers.mlx.grammar.spelling import Spelling
+from deployments.tiers.mlx.grammar.vocabulary import ForcedBytes
 from deployments.tiers.mlx.loading import Loaded, call_format
-from deployments.tiers.mlx.opening import forbid_silence
-from deployments.tiers.mlx.resuming import Resumed, resume
-from deployments.tiers.mlx.sampling import Processor, Sampling, read_sampling
-from deployments.tiers.mlx.sequence import Job
-from deployments.tiers.prompt import Refused, find_checkpoints, render
+from deployments.tiers.mlx.sampling import Processor, read_sampling
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
-from deployments.tiers.thinking import Thinking, encode_think_close, find_opened
+from deployments.tiers.stream_matchers import AnswerReader, CallFormat
+from deployments.tiers.thinking import ReasoningMarks, encode_think_close, find_opened
 from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix
 from reliability.tools.format_reasoning import Thought
-from reliability.types import ChatRequest, Event, Failed, Fault
+from reliability.types import ChatRequest, Event, Fault
 
 __all__ = ["JobBuilder"]
 
@@ -44,12 +42,12 @@ class JobBuilder:
 
     def build(
         self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
-    ) -> tuple[Job, LostPrefix | None]:
-        """Render and count the prompt, and find what of the session's last one it can't go on from.
-
-        Raises `Refused`.
-        """
-        tokenizer, sessions = loaded.tokenizer, self._sessions_of(loaded.tokenizer)
+    ) -> tuple[EngineJob, LostPrefix | None]:
+        """Build the job, and find what of the session's last prompt it can't continue. Raises `RequestRefused`."""
+        tokenizer = loaded.tokenizer
+        if self._sessions is None:
+            self._sessions = SessionPrompts(tokenizer)
+        sessions = self._sessions
         prepared = sessions.prepare(request, datetime.now())
         request = prepared.request
         text = render(tokenizer, request, prepared.at, loaded.form)
@@ -61,13 +59,18 @@ class JobBuilder:
         resumed = resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=inside is not None)
         left_tokens = loaded.context_tokens - len(prompt) - len(resumed.tokens)
         if left_tokens < 1:
-            raise Refused(_build_too_long(len(prompt) + len(resumed.tokens), loaded.context_tokens))
+            count, most = figure(len(prompt) + len(resumed.tokens)), figure(loaded.context_tokens)
+            message = f"the prompt has {count} tokens; this tier's context holds {most}"
+            raise refuse("messages", message, Fault.CONTEXT_LENGTH)
         constraint = constraints.of(request, opened=inside is not None)
-        job = Job(
+        defaults = loaded.defaults
+        if self._temperature is not None:
+            defaults = dataclasses.replace(defaults, temperature=self._temperature)
+        job = EngineJob(
             prompt=prompt,
             # What is written once more isn't taken off what the client may have.
             max_tokens=len(resumed.tokens) + max(1, min(request.max_tokens + resumed.again, left_tokens)),
-            sampling=read_sampling(request, self._merge_defaults(loaded), loaded.vocabulary),
+            sampling=read_sampling(request, defaults, loaded.vocabulary),
             reader=_open_reader(request, constraint, tokenizer, think, inside),
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
@@ -90,21 +93,14 @@ class JobBuilder:
     def _list_processors(
         self, loaded: Loaded, request: ChatRequest, prompt_tokens: int, resumed: Resumed, *, free: bool
     ) -> list[Processor]:
-        """List what changes the logits beside the request's own settings and its grammar. `free`: there is none; one
-        says itself with what an answer begins."""
+        """List what changes the logits next to the request's settings and its grammar. `free`: there is no grammar."""
         found: list[Processor] = []
-        if request.must_speak and free:
+        if request.must_speak and free:  # a grammar decides itself with what an answer begins
             found.append(forbid_silence(loaded.tokenizer, loaded.turn_start, prompt_tokens))
         speller = self._constraints_of(loaded.tokenizer).load_speller() if resumed.rest else None
         if speller is not None:
-            found.append(Spelling(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
+            found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
         return found
-
-    def _sessions_of(self, tokenizer: Any) -> SessionPrompts:
-        """Return the last prompts of the sessions."""
-        if self._sessions is None:
-            self._sessions = SessionPrompts(tokenizer)
-        return self._sessions
 
     def _constraints_of(self, tokenizer: Any) -> Constraints:
         """Return the grammars of the model's tokenizer."""
@@ -112,20 +108,21 @@ class JobBuilder:
             self._constraints = Constraints(tokenizer)
         return self._constraints
 
-    def _merge_defaults(self, loaded: Loaded) -> Sampling:
-        if self._temperature is None:
-            return loaded.defaults
-        return dataclasses.replace(loaded.defaults, temperature=self._temperature)
-
 
 def _open_reader(
     request: ChatRequest,
     constraint: Constraint | None,
     tokenizer: Any,
-    think: Thinking | None,
+    think: ReasoningMarks | None,
     inside: Thought | None,
 ) -> AnswerReader:
-    calls, calls_max = _calls_of(request, constraint, tokenizer)
+    """Open the reader of the answer: its calls are written as the grammar has it, else as the model does."""
+    calls: CallFormat | None
+    if constraint is not None:
+        calls, calls_max = (HERMES, constraint.demand.calls_max) if constraint.demand.tools else (None, None)
+    else:
+        calls = None if request.tool_choice == "none" else call_format(tokenizer, request.tools)
+        calls_max = 1 if request.parallel_tool_calls is False else None
     return AnswerReader(
         stops=request.stop,
         think=None if think is None else think.row,
@@ -134,21 +131,3 @@ def _open_reader(
         calls_max=calls_max,
         distinct=constraint is not None,
     )
-
-
-def _calls_of(
-    request: ChatRequest, constraint: Constraint | None, tokenizer: Any
-) -> tuple[CallFormat | None, int | None]:
-    """Return how the calls of the answer are written, and how many may be.
-
-    As the grammar has it, else as the model does.
-    """
-    if constraint is not None:
-        return (HERMES, constraint.demand.calls_max) if constraint.demand.tools else (None, None)
-    calls = None if request.tool_choice == "none" else call_format(tokenizer, request.tools)
-    return calls, 1 if request.parallel_tool_calls is False else None
-
-
-def _build_too_long(prompt_tokens: int, context_tokens: int) -> Failed:
-    message = f"the prompt has {figure(prompt_tokens)} tokens; this tier's context holds {figure(context_tokens)}"
-    return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")

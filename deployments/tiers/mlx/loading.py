@@ -1,10 +1,7 @@
-"""From a model source to a model that can generate, and what its tokenizer says about the form of its
-answers.
+"""Load a model that can generate, and learn from its tokenizer the form of its answers. Engine thread only.
 
-Called on the engine thread (MLX is imported and used here for the first time). The order matters: the
-model's files first, since they take longest and need no MLX; then the memory check, before anything is
-allocated; then the matrix library, which must be in the process before MLX is; then MLX itself; at last a few
-tokens are generated, so that ready means "has generated".
+The order matters: the files first, since they take longest and need no MLX; then the memory check, before anything is
+allocated; then the matrix library, which must be in the process before MLX is; then MLX itself.
 """
 
 from __future__ import annotations
@@ -27,16 +24,16 @@ from deployments.models.artifact import Artifact, resolve
 from deployments.models.cache_folder import Say
 from deployments.models.provenance import versions, weights_sha256
 from deployments.models.sources import ModelSource, ModelUnavailable
-from deployments.tiers.call_split import CallFormat, strict_json_call
+from deployments.tiers.mlx.answer_start import read_turn_start
 from deployments.tiers.mlx.cache_size import find_context
 from deployments.tiers.mlx.cpu import attention, gate
 from deployments.tiers.mlx.cpu.binary import NotHere
 from deployments.tiers.mlx.cpu.step import Step, build_step
 from deployments.tiers.mlx.cpu.widening import widen
-from deployments.tiers.mlx.metal import fused
-from deployments.tiers.mlx.opening import read_turn_start
+from deployments.tiers.mlx.metal import install_fused
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.prompt import learn_template
+from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from deployments.tiers.template_check import check_call_template
 from deployments.tiers.template_form import AS_WRITTEN, TemplateForm
 
@@ -50,8 +47,12 @@ _CONTEXT_UNKNOWN_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A model in memory. `model` may be touched by the engine thread only; the tokenizer by one thread at a
-    time.
+    """A model in memory. Only the engine thread touches `model`; the tokenizer is used by one thread at a time.
+
+    `batched_as_alone`: whether sequences that decode together give what each gives alone; None where it wasn't tried.
+    `turn_start`: the tokens of its own that open its turn. `warning`: what is wrong with its calls, its history or its
+    batches. `form`: what its chat template needs. `cuttable`: whether its cache of a prompt can always be cut back.
+    `step` computes its steps in its place; `room`: on a Mac, what this replica may use of it.
     """
 
     model: Any
@@ -63,19 +64,12 @@ class Loaded:
     adapter: str | None = None
     adapter_config_sha256: str | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # Whether sequences that decode together give what each gives alone; if not, none do. None where it wasn't tried.
     batched_as_alone: bool | None = None
-    # The tokens that open its turn, as far as it has any of its own for that.
     turn_start: Sequence[int] = ()
-    # What is wrong with its calls, its history or its batches; None where nothing is.
     warning: str | None = None
-    # What its chat template needs.
     form: TemplateForm = AS_WRITTEN
-    # Whether what it keeps of a prompt can always be cut back to a shorter one.
     cuttable: bool = True
-    # What computes its steps in its place, where something does.
     step: Step | None = None
-    # On a Mac, what this replica may use of it.
     room: Room | None = None
 
 
@@ -89,13 +83,16 @@ def load(
     adapter_dir: str | None = None,
     room: Room | None = None,
 ) -> Loaded:
-    """Fetch, check and load. `room`: on a Mac, what this replica may use of it; else free memory is looked at.
-
-    Raises `ModelUnavailable` or ImportError for what a person can repair.
-    """
+    """Fetch, check and load. Raises `ModelUnavailable` or ImportError for what a person can repair."""
     adapter = adapter_at(adapter_dir) if adapter_dir else None
-    artifact = _add_adapter_bytes(resolve(source, cache_dir=cache_dir, say=say), adapter)
-    lack = _explain_too_little(artifact) if room is None else explain_lack(artifact.needed_bytes, room)
+    artifact = resolve(source, cache_dir=cache_dir, say=say)
+    if adapter:
+        artifact = dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + adapter.extra_bytes)
+    lack = "" if room is None else explain_lack(artifact.needed_bytes, room)
+    available_bytes = psutil.virtual_memory().available
+    if room is None and artifact.needed_bytes > available_bytes:
+        needed, available = artifact.needed_bytes / 2**30, available_bytes / 2**30
+        lack = f"too little memory: the model needs {needed:.1f} GiB and {available:.1f} GiB are available"
     if lack:
         raise ModelUnavailable(lack, again=True)
     say("loading the weights")
@@ -152,10 +149,7 @@ def _check_template(tokenizer: Any, artifact: Artifact, form: TemplateForm) -> s
 
 
 def check_calls_on_disk(folder: Path) -> str | None:
-    """Return what is wrong with the calls of the model in this folder, without loading its weights.
-
-    Raises ImportError without mlx-lm, and what its tokenizer raises.
-    """
+    """Check the calls of the model in this folder without its weights. Raises ImportError without mlx-lm."""
     from mlx_lm.tokenizer_utils import load as load_tokenizer
 
     tokenizer = load_tokenizer(folder)
@@ -174,32 +168,23 @@ def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallForma
     return CallFormat(tokenizer.tool_call_start, tokenizer.tool_call_end, parse)
 
 
-def _add_adapter_bytes(artifact: Artifact, adapter: Adapter | None) -> Artifact:
-    """Add the adapter's bytes."""
-    extra_bytes = adapter.extra_bytes if adapter else 0
-    return dataclasses.replace(artifact, weight_bytes=artifact.weight_bytes + extra_bytes)
-
-
 def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
     import mlx.core as mx
     from mlx_lm import load as mlx_load
 
     if find_computing() is not Computing.CPU:
         mx.set_cache_limit(_FREED_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
-        fused.install()
+        install_fused()
     try:
         model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path) if adapter else None)
     except ValueError as error:
         if adapter is None:
             raise
-        raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {_shorten(error)}") from error
+        why = " ".join(str(error).split())[:200]
+        raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {why}") from error
     if mx.default_device() == mx.Device(mx.cpu):
         widen(model)
     return model, tokenizer
-
-
-def _shorten(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def _guard_parser(
@@ -242,11 +227,3 @@ def _read_default_sampling(folder: Path) -> Sampling:
         top_p=float(config.get("top_p") or 1.0),
         top_k=int(config.get("top_k") or 0),
     )
-
-
-def _explain_too_little(artifact: Artifact) -> str:
-    available_bytes = psutil.virtual_memory().available
-    if artifact.needed_bytes <= available_bytes:
-        return ""
-    needed, available = artifact.needed_bytes / 2**30, available_bytes / 2**30
-    return f"too little memory: the model needs {needed:.1f} GiB and {available:.1f} GiB are available"

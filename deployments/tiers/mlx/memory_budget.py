@@ -1,20 +1,14 @@
-"""Whether one more sequence fits into this replica's memory: checked before it is computed.
+"""Decide whether one more sequence fits into this replica's memory, before it is computed.
 
-MLX refuses no allocation: on a Mac the machine swaps or a GPU command fails, on Linux the kernel kills. So the bound is
-kept here. Four things make up the bill, and the bill must never be over `budget_bytes`:
+MLX refuses no allocation: a Mac swaps or a GPU command fails, on Linux the kernel kills. So this bill never exceeds
+`budget_bytes`:
 
     weights  +  scratch of one prefill step  +  keys and values of all sequences  +  prompts kept for reuse
 
-Sequences that decode together are padded to the longest of them, so the bill for them is their
-count times the longest, with each at the length that is set aside for it: what there is of it and a
-stretch ahead (`batch.py`). Each sequence must fit alone at its full length, with every token that
-it may still generate. What is kept for reuse is what gives way: it may only have what the sequences
-leave over.
-
-Where nobody names a budget it is the weights and a third of what the machine has left once they are
-loaded: three tiers that start at the same moment see the same free memory, and may not take more of
-it than there is. On a Mac, where free memory says nothing, the working set is shared out (`memory/room.py`): a tier
-has what its weights and the context that an agent needs take, and a part of the rest.
+Sequences that decode together are padded to the longest, so they cost their count times the longest. Prompts kept for
+reuse get only what the sequences leave over. Without a configured budget it is the weights and a third of the memory
+that is free once they are loaded, since three tiers that start together see the same free memory. On a Mac, the working
+set is shared out (`memory/room.py`).
 """
 
 from __future__ import annotations
@@ -23,17 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from deployments.memory.room import AGENT_TOKENS, Room
-
-__all__ = [
-    "TOKENS_MIN",
-    "Layer",
-    "Layout",
-    "MemoryBudget",
-    "count_needed",
-    "default_budget_bytes",
-    "explain_short",
-    "share_budget",
-]
 
 # mlx-lm lets a cache grow by this many tokens at a time.
 _GROWTH_TOKENS = 256
@@ -87,10 +70,7 @@ class MemoryBudget:
     scratch_token_bytes: int = 0
 
     def spare_bytes(self, lengths: Sequence[int]) -> int:
-        """Return what is left beside sequences of these lengths (prompt and answer, in tokens).
-
-        Negative where they don't fit.
-        """
+        """Return what is left next to sequences of these lengths, in tokens; negative where they don't fit."""
         longest = max(lengths, default=0)
         sequences_bytes = len(lengths) * self.layout.sequence_bytes(longest) + longest * self.scratch_token_bytes
         return self.budget_bytes - self.weight_bytes - self.scratch_bytes - sequences_bytes

@@ -1,20 +1,19 @@
-"""The tier kind `mlx`: a model in this process, by mlx-lm.
+"""Serve the tier kind `mlx`: a model in this process, by mlx-lm.
 
-Constructing it is cheap and never fails: an engine thread starts, fetches and loads the model, and publishes how far it
-is. Until then `status` says `loading` and a request is answered at once by `Failed(LOADING)`; without the package, the
-model or the memory it is `unavailable`, with the reason. Nothing of MLX is imported on any other thread.
+Constructing it is cheap and never fails: an engine thread starts, loads the model, and publishes how far it is. Until
+then `status` says `loading` and a request gets `Failed(LOADING)` at once. Nothing of MLX is imported on any other
+thread.
 
-One request: what this tier can't do is refused by its field; a place is taken (running and waiting requests are
-bounded, the next one's refusal says when to come back); the prompt is rendered and counted on a helper thread, one
-prompt at a time, since a tokenizer is not made for two threads; the job goes to the engine, and its events come back in
-chunks through the event loop. Leaving the stream in any way gives the place back and aborts the job, which ends within
-one step of the engine.
+A request takes a place (running and waiting requests are bounded), is rendered on a helper thread, one prompt at a
+time, and goes to the engine, whose events come back through the event loop. Leaving the stream in any way gives the
+place back and aborts the job, which ends within one step.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -25,14 +24,14 @@ from deployments.memory.room import Room, find_room_alone
 from deployments.models.cache_folder import Say, default_cache_dir
 from deployments.models.catalog import choose_here
 from deployments.models.presence import await_model
-from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
+from deployments.models.sources import ModelUnavailable, parse_source
 from deployments.tiers.merging import merge_events
-from deployments.tiers.mlx.batch import Job
-from deployments.tiers.mlx.engine import Engine, Phase
+from deployments.tiers.mlx.engine import RESTART_S, Engine
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded, load
-from deployments.tiers.mlx.starting import PromptDisk
-from deployments.tiers.prompt import Refused, find_unsupported, render
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.warm_up import PromptDisk
+from deployments.tiers.prompt import RequestRefused, find_unsupported, render
 from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
@@ -41,7 +40,6 @@ __all__ = ["MlxTier"]
 
 _LOADING_RETRY_S = 5.0
 _AGAIN_S = 30.0  # a model that could not be had is looked for again after so long, and longer each time
-_RESTART_S = 5.0  # Serve starts another replica in place of one that ends
 _RETRY_MAX_S = 60.0
 _CHECK_S = 5.0
 
@@ -99,22 +97,26 @@ class MlxTier:
             async with contextlib.aclosing(self._answer(request)) as chunks:
                 async for events in chunks:
                     yield events
-        except Refused as refusal:
+        except RequestRefused as refusal:
             yield [refusal.failed]
         finally:
             self._open -= 1
             self._request_s += 0.2 * (time.monotonic() - began_s - self._request_s)
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
-        """Count the tokens of the request's prompt, on the helper thread; None where it can't be
-        read here, or not now."""
+        """Count the tokens of the request's prompt, on the helper thread; None where it can't be read here, or now."""
         loaded = self._engine.phase.loaded
         if loaded is None or self._refuse_if_full() is not None:
             return None
+
+        def count() -> int:
+            text = render(loaded.tokenizer, request, form=loaded.form)
+            return len(loaded.tokenizer.encode(text, add_special_tokens=False))
+
         self._open += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._renderer, _count_prompt, loaded, request)
-        except (Refused, RuntimeError):  # the helper thread takes no more
+            return await asyncio.get_running_loop().run_in_executor(self._renderer, count)
+        except (RequestRefused, RuntimeError):  # the helper thread takes no more
             return None
         finally:
             self._open -= 1
@@ -122,24 +124,31 @@ class MlxTier:
     async def status(self) -> TierStatus:
         """Return what this tier is and whether it can answer."""
         phase = self._engine.phase
-        artifact = phase.loaded.artifact if phase.loaded else None
+        loaded = phase.loaded
         reason = f"{phase.reason}: {phase.detail}" if phase.detail else phase.reason
-        return TierStatus(
+        status = TierStatus(
             name=self._name,
             kind="mlx",
             state=phase.state,
             reason=reason,
             model=self._model,
-            source=artifact.source if artifact else None,
-            revision=artifact.revision if artifact else None,
-            quantization=artifact.quantization if artifact else None,
-            sha256=artifact.sha256 if artifact else None,
-            adapter=phase.loaded.adapter if phase.loaded else None,
-            versions=phase.loaded.versions if phase.loaded else {},
-            context_tokens=phase.loaded.context_tokens if phase.loaded else self._context_tokens,
-            batched_as_alone=phase.loaded.batched_as_alone if phase.loaded else None,
-            warning=phase.loaded.warning if phase.loaded else None,
-            mlx_peak_bytes=_read_peak_bytes(phase),
+            context_tokens=self._context_tokens,
+        )
+        if loaded is None:
+            return status
+        return dataclasses.replace(
+            status,
+            source=loaded.artifact.source,
+            revision=loaded.artifact.revision,
+            quantization=loaded.artifact.quantization,
+            sha256=loaded.artifact.sha256,
+            adapter=loaded.adapter,
+            versions=loaded.versions,
+            context_tokens=loaded.context_tokens,
+            batched_as_alone=loaded.batched_as_alone,
+            warning=loaded.warning,
+            # MLX counts it itself, for the whole process.
+            mlx_peak_bytes=sys.modules["mlx.core"].get_peak_memory() if "mlx.core" in sys.modules else None,
         )
 
     async def wait_for_load(self, timeout_s: float) -> TierStatus:
@@ -153,7 +162,7 @@ class MlxTier:
         self._renderer.shutdown(wait=False, cancel_futures=True)
 
     def trim(self) -> None:
-        """Let go of what is only kept for reuse: the machine is short of memory."""
+        """Release memory that is only kept for reuse: the machine is short of it."""
         self._engine.trim()
 
     def healthy(self) -> bool:
@@ -162,9 +171,15 @@ class MlxTier:
 
     async def _answer(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         loaded = self._require_loaded()
-        arrivals = _Arrivals(asyncio.get_running_loop())
+        loop, arrivals = asyncio.get_running_loop(), asyncio.Queue[list[Event]]()
+
+        def put(events: list[Event]) -> None:
+            """Take events, from any thread."""
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the reader has left
+                loop.call_soon_threadsafe(arrivals.put_nowait, events)
+
         with self._engine.expect_request():
-            job, lost = await self._render_job(loaded, request, arrivals.put)
+            job, lost = await self._render_job(loaded, request, put)
         ticket = self._engine.submit(job)
         try:
             yield [Started(lost)]
@@ -178,35 +193,48 @@ class MlxTier:
 
     async def _render_job(
         self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
-    ) -> tuple[Job, LostPrefix | None]:
-        """Make the job on the helper thread; see `JobBuilder`.
-
-        Raises `Refused`, also where the tier is closed before its turn comes.
-        """
+    ) -> tuple[EngineJob, LostPrefix | None]:
+        """Make the job on the helper thread. Raises `RequestRefused`, also where the tier is closed before that."""
+        message = f"tier {self._name} is unavailable: it is closed"
+        closed = RequestRefused(Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=RESTART_S))
         loop = asyncio.get_running_loop()
         try:
             rendering = loop.run_in_executor(self._renderer, self._jobs.build, loaded, request, sink)
         except RuntimeError:  # the helper thread takes no more
-            raise Refused(self._build_closed()) from None
+            raise closed from None
         try:
             # Not awaited itself: `close` cancels it, and that must not look as if the reader had been cancelled.
             await asyncio.wait({rendering})
         finally:
             rendering.cancel()  # of a reader that has left; does nothing to one that is done
         if rendering.cancelled():
-            raise Refused(self._build_closed())
+            raise closed
         return rendering.result()
 
-    async def _next(self, arrivals: _Arrivals) -> list[Event]:
+    async def _next(self, arrivals: asyncio.Queue[list[Event]]) -> list[Event]:
         """Return all events that have arrived, as one chunk. An engine that has died ends the wait."""
-        while not await arrivals.wait(_CHECK_S):
-            if not self._engine.healthy():
-                return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
-        return merge_events(arrivals.take())
+        while True:
+            try:
+                async with asyncio.timeout(_CHECK_S):
+                    events = list(await arrivals.get())
+                break
+            except TimeoutError:
+                if not self._engine.healthy():
+                    return [Failed(fault=Fault.CRASHED, message="the engine has stopped working")]
+        while not arrivals.empty():
+            events += arrivals.get_nowait()
+        return merge_events(events)
 
     def _load(self, say: Say) -> Loaded:
         """Load the model. Runs on the engine thread."""
-        source = self._choose_source(say)
+        choice = choose_here(self._name, self._model)
+        if self._model == "auto":
+            say(f"auto: {choice.source} ({choice.why})")
+            await_model(self._name, choice, say, cache_dir=self._cache_dir)
+        try:
+            source = parse_source(choice.source)
+        except ValueError as error:
+            raise ModelUnavailable(str(error)) from error
         return load(
             source,
             cache_dir=self._cache_dir,
@@ -217,33 +245,22 @@ class MlxTier:
             room=self._room or find_room_alone(),
         )
 
-    def _choose_source(self, say: Say) -> ModelSource:
-        choice = choose_here(self._name, self._model)
-        if self._model == "auto":
-            say(f"auto: {choice.source} ({choice.why})")
-            await_model(self._name, choice, say, cache_dir=self._cache_dir)
-        return _parse_model(choice.source)
-
     def _require_loaded(self) -> Loaded:
         loaded = self._engine.phase.loaded
         if loaded is None:
-            raise Refused(self._build_failed(self._engine.phase))
+            raise RequestRefused(self._build_not_ready())
         return loaded
 
     def _refuse_if_not_ready(self) -> Failed | None:
-        phase = self._engine.phase
-        return None if phase.state is TierState.READY else self._build_failed(phase)
+        return None if self._engine.phase.state is TierState.READY else self._build_not_ready()
 
-    def _build_failed(self, phase: Phase) -> Failed:
+    def _build_not_ready(self) -> Failed:
+        phase = self._engine.phase
         if phase.state is TierState.LOADING:
             message = f"tier {self._name} is loading its model: {phase.reason}"
             return Failed(fault=Fault.LOADING, message=message, retry_after_s=_LOADING_RETRY_S)
         message = f"tier {self._name} is unavailable: {phase.reason}"
         return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=_AGAIN_S if phase.again else None)
-
-    def _build_closed(self) -> Failed:
-        message = f"tier {self._name} is unavailable: it is closed"
-        return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=_RESTART_S)
 
     def _refuse_if_full(self) -> Failed | None:
         if self._open < self._places:
@@ -252,51 +269,3 @@ class MlxTier:
         retry_after_s = min(_RETRY_MAX_S, max(1.0, ahead * self._request_s))
         message = f"tier {self._name} is full: {figure(self._open)} requests run or wait (max_running, max_waiting)"
         return Failed(fault=Fault.OVERLOADED, message=message, retry_after_s=round(retry_after_s, 1))
-
-
-class _Arrivals:
-    """The events of one answer on their way from the engine's thread to the event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._events: list[Event] = []
-        self._news = asyncio.Event()
-
-    def put(self, events: list[Event]) -> None:
-        """Take events, from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-            self._loop.call_soon_threadsafe(self._arrive, events)
-
-    def _arrive(self, events: list[Event]) -> None:
-        self._events += events
-        self._news.set()
-
-    async def wait(self, seconds: float) -> bool:
-        """Wait so long for something to take."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
-        return bool(self._events)
-
-    def take(self) -> list[Event]:
-        """Take all that has arrived."""
-        events, self._events = self._events, []
-        self._news.clear()
-        return events
-
-
-def _read_peak_bytes(phase: Phase) -> int | None:
-    """Read how much MLX has held at most, which it counts itself and for the whole process."""
-    return sys.modules["mlx.core"].get_peak_memory() if phase.loaded and "mlx.core" in sys.modules else None
-
-
-def _parse_model(text: str) -> ModelSource:
-    try:
-        return parse_source(text)
-    except ValueError as error:
-        raise ModelUnavailable(str(error)) from error
-
-
-def _count_prompt(loaded: Loaded, request: ChatRequest) -> int:
-    """Count the prompt. Runs on the helper thread; raises `Refused`."""
-    return len(loaded.tokenizer.encode(render(loaded.tokenizer, request, form=loaded.form), add_special_tokens=False))

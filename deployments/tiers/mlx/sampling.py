@@ -1,31 +1,25 @@
-"""How the next token is drawn: the fields of a request, samplers and logits processors, in mlx-lm's own two forms.
+"""Sample the next token: a request's settings, samplers and logits processors, in mlx-lm's own forms.
 
-A request's own settings stand over the tier's; a field of nonsense is refused by its name. Bounds are OpenAI's, where
-it has any. A token that the model doesn't have must never reach the engine: MLX doesn't check indexes.
+A request's settings stand over the tier's; an invalid field is refused by its name. A token that the model doesn't have
+must never reach the engine: MLX doesn't check indexes. A sampler takes log-probabilities and gives tokens; a processor
+is `(tokens so far, logits) -> logits`.
 
-A sampler takes log-probabilities and gives tokens; a processor takes the sequence's tokens so far (prompt included) and
-its logits, and gives logits: `(tokens, logits) -> logits`. They run once a token on the engine thread, between the
-model's work and the choice.
-
-A processor of one sequence must not harm its neighbours in the batch, but mlx-lm calls all of them in the middle of a
-step that has already written to the caches that all share: an exception there would ruin the step for everybody. So
-each one is wrapped (`Guarded`): what it raises, or a result of the wrong shape, is remembered for its own sequence,
-which ends with it after the step, and the step itself goes on with the logits as they were.
-
-After a failed step a sequence starts again from its own tokens, so a processor may see the same tokens twice. One that
-keeps a state must derive it from the tokens that it is given.
+mlx-lm calls processors in the middle of a step that has already written to the shared caches, so an exception there
+would ruin the step for all. `Guarded` keeps it for its own sequence, which ends after the step. After a failed step a
+processor may see the same tokens twice, so it must derive its state from the tokens that it is given.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.prompt import Refused
-from reliability.types import ChatRequest, Failed, Fault
+from deployments.tiers.lazy_mlx import mx
+from deployments.tiers.prompt import refuse
+from reliability.types import ChatRequest
 
 __all__ = ["Guarded", "Processor", "Sampling", "build_penalties", "make_sampler", "read_sampling"]
 
@@ -34,18 +28,21 @@ _TOP_P_MIN = 1e-6
 _BIAS_ENTRIES_MAX = 1024
 _BIAS_MAX = 100.0
 # Field, least, most. A repetition penalty divides.
-_PENALTIES = (("presence_penalty", -2.0, 2.0), ("frequency_penalty", -2.0, 2.0), ("repetition_penalty", 0.01, 10.0))
+_BOUNDS = (
+    *((name, 0.0, math.inf) for name in ("temperature", "top_p", "top_k", "min_p")),
+    ("presence_penalty", -2.0, 2.0),
+    ("frequency_penalty", -2.0, 2.0),
+    ("repetition_penalty", 0.01, 10.0),
+)
 
 Processor = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How the next token is drawn. Temperature 0 takes the most likely one.
-
-    The penalties for presence and frequency are OpenAI's: they count the answer's tokens only. The one for repetition
-    divides, and counts the prompt too. `logit_bias` is added, by token.
-    """
+    """How the next token is drawn. Temperature 0 takes the most likely one. The penalties for presence and frequency
+    are OpenAI's: they count the answer's tokens only. The one for repetition divides, and counts the prompt too.
+    `logit_bias` is added, by token."""
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -59,66 +56,48 @@ class Sampling:
 
 
 def read_sampling(request: ChatRequest, defaults: Sampling, vocabulary: int) -> Sampling:
-    """Read the settings of `request` over `defaults`. Raises `Refused`.
-
-    `vocabulary`: how many tokens the model has.
-    """
-    given = {
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "top_k": request.extra.get("top_k"),
-        "min_p": request.extra.get("min_p"),
-    }
-    values = {name: _read_setting(defaults, name, value, 0.0, math.inf) for name, value in given.items()}
-    penalties = {
-        name: _read_setting(defaults, name, request.extra.get(name), least, most) for name, least, most in _PENALTIES
-    }
+    """Read the settings of `request` over `defaults`. `vocabulary`: the number of tokens. Raises `RequestRefused`."""
+    given = {**request.extra, "temperature": request.temperature, "top_p": request.top_p}
+    values: dict[str, float] = {}
+    for name, least, most in _BOUNDS:
+        value = given.get(name)
+        values[name] = getattr(defaults, name) if value is None else _check_number(name, value, least, most)
     return Sampling(
         temperature=values["temperature"],
         top_p=max(values["top_p"], _TOP_P_MIN),
         top_k=int(values["top_k"]),
         min_p=values["min_p"],
         seed=defaults.seed if request.seed is None else request.seed,
-        logit_bias=_read_logit_bias(request.extra.get("logit_bias"), vocabulary),
-        **penalties,
+        presence_penalty=values["presence_penalty"],
+        frequency_penalty=values["frequency_penalty"],
+        repetition_penalty=values["repetition_penalty"],
+        logit_bias=_read_logit_bias(given.get("logit_bias"), vocabulary),
     )
 
 
-def _read_setting(defaults: Sampling, name: str, value: Any, least: float, most: float) -> float:
-    default: float = getattr(defaults, name)
-    return default if value is None else _check_number(name, value, least, most)
-
-
 def _check_number(name: str, value: Any, least: float, most: float) -> float:
-    """Check its bounds; what is no number, or none that a float holds, is within none."""
+    """Check its bounds; a value that is no number, or none that a float holds, is within none."""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     if numeric and least <= value <= min(most, sys.float_info.max):
         return float(value)
     bounds = "that is not negative" if (least, most) == (0.0, math.inf) else f"from {least:g} to {most:g}"
-    raise _build_refusal(name, f"{name} must be a number {bounds}")
+    raise refuse(name, f"{name} must be a number {bounds}")
 
 
 def _read_logit_bias(given: Any, vocabulary: int) -> tuple[tuple[int, float], ...]:
     if given is None:
         return ()
     if not isinstance(given, Mapping) or len(given) > _BIAS_ENTRIES_MAX:
-        raise _build_refusal("logit_bias", f"logit_bias must be an object of at most {_BIAS_ENTRIES_MAX} tokens")
-    return tuple(
-        (_parse_token(key, vocabulary), _check_number("logit_bias", v, -_BIAS_MAX, _BIAS_MAX))
-        for key, v in given.items()
-    )
-
-
-def _parse_token(key: Any, vocabulary: int) -> int:
-    text = str(key)
-    # A short run of plain digits: `int` takes more than that, and very long ones raise.
-    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) < vocabulary:
-        return int(text)
-    raise _build_refusal("logit_bias", f"logit_bias: {text[:20]!r} is no token of this model (0 to {vocabulary - 1})")
-
-
-def _build_refusal(name: str, message: str) -> Refused:
-    return Refused(Failed(fault=Fault.BAD_REQUEST, message=message, param=name))
+        raise refuse("logit_bias", f"logit_bias must be an object of at most {_BIAS_ENTRIES_MAX} tokens")
+    bias = []
+    for key, value in given.items():
+        text = str(key)
+        # A short run of plain digits: `int` takes more than that, and very long ones raise.
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) < vocabulary):
+            message = f"logit_bias: {text[:20]!r} is no token of this model (0 to {vocabulary - 1})"
+            raise refuse("logit_bias", message)
+        bias.append((int(text), _check_number("logit_bias", value, -_BIAS_MAX, _BIAS_MAX)))
+    return tuple(bias)
 
 
 class Guarded:
@@ -145,35 +124,22 @@ def build_penalties(sampling: Sampling, prompt_tokens: int) -> list[Processor]:
     """Build the processors that the settings ask for."""
     made: list[Processor] = []
     if sampling.logit_bias:
-        made.append(_build_bias(sampling.logit_bias))
-    if sampling.repetition_penalty != 1:
-        made.append(_build_repetition_penalty(sampling.repetition_penalty))
+        biased, bias = (mx.array(list(column)) for column in zip(*sampling.logit_bias, strict=True))
+        made.append(lambda _, logits: logits.at[:, biased].add(bias.astype(logits.dtype)))
+    if (penalty := sampling.repetition_penalty) != 1:
+
+        def penalize(tokens: Any, logits: Any) -> Any:
+            seen = logits[:, tokens]
+            logits[:, tokens] = mx.where(seen < 0, seen * penalty, seen / penalty)
+            return logits
+
+        made.append(penalize)
     if sampling.presence_penalty or sampling.frequency_penalty:
         made.append(_build_count_penalty(sampling.presence_penalty, sampling.frequency_penalty, prompt_tokens))
     return made
 
 
-def _build_bias(bias: Sequence[tuple[int, float]]) -> Processor:
-    import mlx.core as mx
-
-    tokens, values = mx.array([token for token, _ in bias]), mx.array([value for _, value in bias])
-    return lambda _, logits: logits.at[:, tokens].add(values.astype(logits.dtype))
-
-
-def _build_repetition_penalty(penalty: float) -> Processor:
-    import mlx.core as mx
-
-    def process(tokens: Any, logits: Any) -> Any:
-        seen = logits[:, tokens]
-        logits[:, tokens] = mx.where(seen < 0, seen * penalty, seen / penalty)
-        return logits
-
-    return process
-
-
 def _build_count_penalty(presence: float, frequency: float, prompt_tokens: int) -> Processor:
-    import mlx.core as mx
-
     def process(tokens: Any, logits: Any) -> Any:
         answer = tokens[prompt_tokens:]
         if answer.size == 0:
@@ -185,14 +151,11 @@ def _build_count_penalty(presence: float, frequency: float, prompt_tokens: int) 
 
 
 def make_sampler(sampling: Sampling, drawn: int = 0) -> Callable[[Any], Any] | None:
-    """Make a function from log-probabilities to tokens; None for the most likely token.
-
-    With a seed it draws from a stream of its own, so that its tokens don't depend on who else is running. `drawn`: how
-    many tokens of that stream were drawn before.
-    """
+    """Make a function from log-probabilities to tokens; None for the most likely token. With a seed it draws from a
+    stream of its own, so that its tokens don't depend on who else is running. `drawn`: how many tokens of that stream
+    were drawn before."""
     if sampling.temperature == 0:
         return None
-    import mlx.core as mx
     from mlx_lm.sample_utils import apply_min_p, apply_top_k, apply_top_p
 
     keys = None if sampling.seed is None else [mx.random.key(sampling.seed % 2**63)]

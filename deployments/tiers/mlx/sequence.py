@@ -1,10 +1,8 @@
-"""One sequence of the batch: its request, its own record of tokens, and what of its answer is still to leave.
+"""Keep one sequence: its request, its record of tokens, and the events of its answer that are still to leave.
 
-The record is what a sequence is rebuilt from after a failed step, so it holds what was given out and nothing else: a
-token that was computed ahead and never given out isn't in it. It counts what the request has used, too.
-
-Text leaves at once for its first piece and then in windows of `WINDOW_S`, since each message to another process costs
-more than a token.
+A sequence is rebuilt from its record after a failed step, so the record holds only tokens that were given out. Text
+leaves at once for its first piece and then in windows of `WINDOW_S`, since a message to another process costs more than
+a token.
 """
 
 from __future__ import annotations
@@ -15,32 +13,28 @@ from typing import Any
 
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.merging import merge_events
-from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.grammar.closing import CLOSED_NOTE, REPEATED_NOTE
 from deployments.tiers.mlx.grammar.compiler import Constraint
-from deployments.tiers.mlx.grammar.masker import Masker
+from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, REPEATED_NOTE, Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
 
-__all__ = ["WINDOW_S", "Job", "SequenceState"]
+__all__ = ["WINDOW_S", "EngineJob", "SequenceState"]
 
 WINDOW_S = 0.03
 
 
 @dataclass(slots=True, kw_only=True)
-class Job:
-    """One request as the engine takes it. `sink` is called on the engine thread with each chunk of
-    events; where that has ended, on another.
-
-    `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
-    answer must keep to. `checkpoints` are places in the prompt behind which its cache is worth
-    keeping. After `reasoning_tokens_max` tokens of reasoning, `think_close` is written for the
-    model. `turn_start`: the tokens that open the model's turn; an answer that begins with them again
-    begins behind them. `written`: the tokens that its answer has already (`resuming.py`), `begun` the text of it that
-    stands before the client. `logprob_reader`: the probabilities of its tokens are wanted. `keep`: what is
-    computed for it may go to disk. `owner`: the API key whose later prompts may use it.
-    """
+class EngineJob:
+    """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
+    has ended, on another. `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
+    answer must keep to. `checkpoints` are places in the prompt behind which its cache is worth keeping. After
+    `reasoning_tokens_max` tokens of reasoning, `think_close` is written for the model. `turn_start`: the tokens that
+    open the model's turn; an answer that begins with them again begins behind them. `written`: the tokens that its
+    answer has already (`answer_start.py`), `begun` the text of it that stands before the client. `logprob_reader`: the
+    probabilities of its tokens are wanted. `keep`: what is computed for it may go to disk. `owner`: the API key whose
+    later prompts may use it."""
 
     prompt: Sequence[int]
     max_tokens: int
@@ -72,13 +66,10 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class SequenceState:
-    """The state of one sequence.
-
-    `suspected`: it may have caused a failed step, and was started again.
-    """
+    """The state of one sequence. `suspected`: it may have caused a failed step, and was started again."""
 
     ticket: int
-    job: Job
+    job: EngineJob
     detokenizer: Any
     guards: list[Guarded] = field(default_factory=list)
     masker: Masker | None = None
@@ -90,10 +81,10 @@ class SequenceState:
     reasoning_tokens: int = 0
     suspected: bool = False
     closed_thinking: bool = False
-    unsaid: str = field(init=False)  # what stands before the client and wasn't written again yet
+    unmatched: str = field(init=False)  # the delivered text that was not written again yet
 
     def __post_init__(self) -> None:
-        self.unsaid = self.job.begun
+        self.unmatched = self.job.begun
         if hasattr(self.detokenizer, "_maybe_trim_space"):
             # mlx-lm's takes a space off the head of an answer, which encoding the answer again doesn't bring back.
             self.detokenizer._maybe_trim_space = str
@@ -107,10 +98,7 @@ class SequenceState:
         return [*self.job.prompt, *self.tokens]
 
     def tokens_kept(self, ahead: int) -> int:
-        """Return the length of prompt and answer as far as memory is set aside for them.
-
-        That is `ahead` tokens beyond what there is.
-        """
+        """Return the length for which memory is set aside: `ahead` tokens beyond what there is."""
         return self.job.tokens_kept(len(self.tokens) + ahead)
 
     def build_finish(self, reason: FinishReason, model: str) -> Finish:
@@ -121,7 +109,7 @@ class SequenceState:
             usage=self.usage(),
             model=model,
             notes=self.notes,
-            stop=self.job.reader.stop,
+            stop=self.job.reader.stop_cut.found,
             sampled=(sampling.temperature, sampling.top_p),
         )
 
@@ -135,10 +123,7 @@ class SequenceState:
         )
 
     def build_processors(self, penalties: Sequence[Processor]) -> list[Guarded]:
-        """Build what changes the logits from here on; the grammar has the last word.
-
-        It is made anew for each generator.
-        """
+        """Build the processors anew for each generator; the grammar has the last word."""
         processors: list[Processor] = [*self.job.processors, *penalties]
         if self.job.constraint is not None:
             closing = self.masker is not None and self.masker.closing
@@ -152,7 +137,7 @@ class SequenceState:
         """What the answer's reader should know of the grammar."""
         known = self.job.constraint.notes if self.job.constraint is not None else ()
         closed = (CLOSED_NOTE,) if self.masker is not None and self.masker.closing else ()
-        return (*known, *closed, *((REPEATED_NOTE,) if self.job.reader.repeated else ()))
+        return (*known, *closed, *((REPEATED_NOTE,) if self.job.reader.call_split.repeated else ()))
 
     @property
     def error(self) -> Exception | None:
@@ -166,64 +151,57 @@ class SequenceState:
         return (
             most is not None
             and self.reasoning_tokens >= most
-            and self.job.reader.thinking
+            and self.job.reader.thoughts.thinking
             and bool(self.job.think_close)
             and not self.closed_thinking
         )
 
     def take(self, token: int, finish: str | None, logprobs: Any = None) -> FinishReason | None:
-        """Turn one token into events; return the reason if the answer ends with it.
-
-        `logprobs`: those of all tokens there, as the model gave them; None for a token that was
-        written for it.
-        """
+        """Turn one token into events; return the reason if the answer ends. `logprobs`: None for a written token."""
         self.tokens.append(token)
         reader = self.job.reader
-        was_reasoning = reader.thinking
+        was_reasoning = reader.thoughts.thinking
         self.reasoning_tokens += was_reasoning
         events = reader.feed(self._decode(token, finish))
         ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
         if ended:
             events += reader.finish(truncated=truncated)
-        if self.unsaid:
-            events = self._drop_said(events)
+        if self.unmatched:
+            events = self._drop_delivered(events)
         if self.job.logprob_reader is not None and logprobs is not None and finish != "stop":
-            of_text = not was_reasoning and not reader.thinking and not self._opens_turn
+            of_text = not was_reasoning and not reader.thoughts.thinking and not self._opens_turn
             self.logprobs.add([self.job.logprob_reader.read(token, logprobs)] if of_text else [])
         self.pending += self._add_logprobs(events) if self.job.logprob_reader is not None else events
-        return _choose_reason(reader, truncated) if ended else None
+        if not ended:
+            return None
+        if truncated:
+            return FinishReason.LENGTH
+        return FinishReason.TOOL_CALLS if reader.call_split.calls else FinishReason.STOP
 
-    def _drop_said(self, events: list[Event]) -> list[Event]:
-        """Drop what stands before the client already.
-
-        Raises ValueError where it isn't the same to the letter.
-        """
+    def _drop_delivered(self, events: list[Event]) -> list[Event]:
+        """Drop text that was delivered already. Raises ValueError where it isn't the same to the letter."""
         out: list[Event] = []
         for event in events:
             if isinstance(event, Text):
-                text = self._drop_said_text(event.text)
+                text = self._drop_delivered_text(event.text)
                 out += [Text(text)] if text else []
-            elif not (self.unsaid and isinstance(event, Reasoning)):
+            elif not (self.unmatched and isinstance(event, Reasoning)):
                 out.append(event)
         return out
 
-    def _drop_said_text(self, text: str) -> str:
-        shared = min(len(text), len(self.unsaid))
-        if text[:shared] != self.unsaid[:shared] and not self.job.begun[: -len(self.unsaid)].strip():
+    def _drop_delivered_text(self, text: str) -> str:
+        shared = min(len(text), len(self.unmatched))
+        if text[:shared] != self.unmatched[:shared] and not self.job.begun[: -len(self.unmatched)].strip():
             # Another model wrote it: of the white space at its head, tokenizers and the end of reasoning take some off.
-            text, self.unsaid = text.lstrip(), self.unsaid.lstrip()
-            shared = min(len(text), len(self.unsaid))
-        if text[:shared] != self.unsaid[:shared]:
+            text, self.unmatched = text.lstrip(), self.unmatched.lstrip()
+            shared = min(len(text), len(self.unmatched))
+        if text[:shared] != self.unmatched[:shared]:
             raise ValueError("the text that is gone on with came out otherwise")
-        self.unsaid = self.unsaid[shared:]
+        self.unmatched = self.unmatched[shared:]
         return text[shared:]
 
     def _add_logprobs(self, events: list[Event]) -> list[Event]:
-        """Add the probabilities of the tokens of the text in the events.
-
-        Reasoning, calls and stop strings have no part in it: what waits when one of those comes out
-        of the reader is of no text.
-        """
+        """Add the probabilities of the text's tokens. Reasoning, calls and stop strings have none."""
         out: list[Event] = []
         for event in events:
             out.append(event)
@@ -238,11 +216,8 @@ class SequenceState:
         self.flush(0.0, last=replace(failed, usage=self.usage()))
 
     def flush(self, now_s: float, *, last: Event | None = None) -> None:
-        """Send what is due: the first piece at once, the following in windows, everything with the last event.
-
-        Each chunk reports what the answer has cost so far, so that a client that leaves is charged
-        what was generated.
-        """
+        """Send what is due: the first piece at once, the following in windows, everything with the last event. Each
+        chunk reports what the answer has cost so far, so that a client that leaves is charged what was generated."""
         due = last is not None or now_s - self.sent_s >= WINDOW_S
         events = merge_events(self.pending) if due else []
         if events and last is None:
@@ -269,9 +244,3 @@ class SequenceState:
             self.detokenizer.finalize()
             text += self.detokenizer.last_segment
         return str(text)
-
-
-def _choose_reason(reader: AnswerReader, truncated: bool) -> FinishReason:
-    if truncated:
-        return FinishReason.LENGTH
-    return FinishReason.TOOL_CALLS if reader.calls else FinishReason.STOP

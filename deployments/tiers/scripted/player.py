@@ -22,9 +22,9 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from deployments.tiers.cuts import StopCut
 from deployments.tiers.hosted.upstream_errors import Complaint, translate_complaint
 from deployments.tiers.scripted.script import CallSpec, Pace, Rule, Script, Step, When
+from deployments.tiers.stream_matchers import StopCut
 from reliability.types import (
     CallDelta,
     ChatRequest,
@@ -174,7 +174,7 @@ class _Player:
             cut = StopCut(self._facts.request.stop)
             text = cut.feed(text) + cut.flush()
             yield from self._send_text(step, text, Text, step.delay_s)
-            if cut.stopped and self._finish is None:
+            if cut.found is not None and self._finish is None:
                 self._finish, self._stop = FinishReason.STOP, cut.found
 
     def _play_call(self, step: Step, call: CallSpec) -> Iterator[ScriptEvent]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-from reliability.loops.comparison.blurring import names_range
+from reliability.loops.comparison.call_normalization import names_range
 from reliability.loops.comparison.canonical import parse
 from reliability.loops.comparison.findings import Call
 

@@ -55,7 +55,7 @@ class Turn:
 
     A turn with `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand
     in its text, and its results came as a user message. `asked`: the largest number that the user's last message names;
-    `times`: how often it says that a thing is to be done.
+    `times`: how often it says that a thing is to be done; `endless`: it orders repetition without a number.
     """
 
     calls: tuple[Call, ...] = ()
@@ -66,6 +66,7 @@ class Turn:
     pushed: bool = False
     asked: int = 0
     times: int = 0
+    endless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,9 @@ recorded. Judging the result again changes nothing and finds nothing.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,6 @@ from reliability.surrogates import join_all, join_surrogates, may_hold_halves
 from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
 from reliability.tools.check.choice import find_breaches, parse_choice
 from reliability.tools.check.complaints import describe, report_unknown_tool
-from reliability.tools.check.ids import assign
 from reliability.tools.check.placeholders import PLACEHOLDERS, find_implausible
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import Unreadable, dump, read
@@ -35,12 +35,14 @@ from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox
 from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import ToolCall
 
-__all__ = ["CheckConfig", "check_calls"]
+__all__ = ["CheckConfig", "assign", "check_calls", "id_source", "ids_in"]
 
 ENCODINGS_MAX = 3
 _QUOTED = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*', re.DOTALL)
 STEPS_A_GUESS = 5  # at what an unknown name may mean, for each tool
 VIOLATIONS_MAX = 100
+_NUMBER = "a number"
+_KINDS = {str: "a string", bool: "a boolean", int: _NUMBER, float: _NUMBER, list: "an array", type(None): "null"}
 RAW_CHARS_MAX = 300
 
 
@@ -99,9 +101,7 @@ def check_calls(
     repairs += [Repair(RepairKind.ID, join(i, "id")) for i, raw in enumerate(raw_calls) if raw.id and raw.id != ids[i]]
     calls = tuple(ToolCall(id=id, name=one.name, arguments=one.arguments) for id, one in zip(ids, judged, strict=True))
     return Checked(
-        calls=() if violations else calls,
-        repairs=tuple(dict.fromkeys(repairs)),
-        violations=_limit(violations),
+        calls=() if violations else calls, repairs=tuple(dict.fromkeys(repairs)), violations=_limit(violations)
     )
 
 
@@ -112,7 +112,8 @@ def _judge(
     tool = box.find(raw.name) or box.find(clean_name(raw.name))
     before = tuple(Repair(repair.kind, join(i) + repair.path) for repair in raw.repairs)
     if tool is None and config.validate_tool_names:
-        _pay(steps, STEPS_A_GUESS * len(box.tools))
+        guesses = STEPS_A_GUESS * len(box.tools)
+        steps.spend(min(guesses, max(steps.left, 0)) if steps.final else guesses)  # it is reported in any case
         return _Judged(raw.name, "", before, (report_unknown_tool(raw.name, i, box),))
     if tool is not None and tool.name != raw.name:
         before = (*before, Repair(RepairKind.NAME, join(i, "name")))
@@ -128,11 +129,6 @@ def _judge(
     if tool is None:
         return _Judged(name, text, repairs)
     return _check_schema(_Judged(name, text, repairs), value, tool, i, config, conversation, steps)
-
-
-def _pay(steps: Steps, count: int) -> None:
-    """Spend steps on what has to be reported in any case: where they are final, only as many as there are."""
-    steps.spend(min(count, max(steps.left, 0)) if steps.final else count)
 
 
 def _check_schema(
@@ -151,10 +147,7 @@ def _check_schema(
         repaired = repair_arguments(value, tool, steps)
         if repaired.repairs:
             value, text = repaired.value, dump(repaired.value)
-            repairs = (
-                *repairs,
-                *(Repair(kind, join(i, "arguments", *path)) for kind, path in repaired.repairs),
-            )
+            repairs = (*repairs, *(Repair(kind, join(i, "arguments", *path)) for kind, path in repaired.repairs))
         violations = describe(repaired.errors, i, tool)
     if not violations:
         violations = [
@@ -167,6 +160,11 @@ def _check_schema(
 # --- arguments ----------------------------------------------------------------------------------------------
 
 
+_Given = tuple[
+    dict[str, Any], str, tuple[RepairKind, ...]
+]  # the arguments, their JSON text, and what was repaired in it
+
+
 @dataclass(frozen=True, slots=True)
 class _Refused:
     """Arguments that are no JSON, or no object."""
@@ -175,7 +173,7 @@ class _Refused:
     message: str
 
 
-def _read_whole(raw: RawCall, free_text: str | None) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+def _read_whole(raw: RawCall, free_text: str | None) -> _Given | _Refused:
     """Return the arguments as `_read_raw` does, without half characters: no dialect could deliver them, and no client
     send them back. `free_text`: the one key of a tool whose input is free text."""
     given = _read_raw(raw)
@@ -192,7 +190,7 @@ def _read_whole(raw: RawCall, free_text: str | None) -> tuple[dict[str, Any], st
     return given if joined is value else (joined, dump(joined), (*kinds, RepairKind.SURROGATE))
 
 
-def _read_raw(raw: RawCall) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+def _read_raw(raw: RawCall) -> _Given | _Refused:
     """Return the arguments as an object, as JSON text, and what was repaired."""
     given = raw.arguments
     if isinstance(given, str):
@@ -209,9 +207,7 @@ def _read_raw(raw: RawCall) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]
     return value, text, (RepairKind.OBJECT,) if raw.format == "native" else ()
 
 
-def _read_free_text(
-    raw: RawCall, given: tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused, key: str
-) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+def _read_free_text(raw: RawCall, given: _Given | _Refused, key: str) -> _Given | _Refused:
     """Return what a tool of free text is given: one text under another key, or the bare text, is its input."""
     found, bare = None if isinstance(given, _Refused) else given[0], raw.arguments
     if found is not None and key in found:
@@ -227,7 +223,7 @@ def _read_free_text(
     return {key: texts[0]}, dump({key: texts[0]}), (RepairKind.ENVELOPE,)
 
 
-def _read_text(text: str) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] | _Refused:
+def _read_text(text: str) -> _Given | _Refused:
     if not text.strip():
         return _build_empty()
     kinds: tuple[RepairKind, ...] = ()
@@ -249,21 +245,13 @@ def _read_text(text: str) -> tuple[dict[str, Any], str, tuple[RepairKind, ...]] 
     return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_name_kind(inner)}")
 
 
-def _build_empty() -> tuple[dict[str, Any], str, tuple[RepairKind, ...]]:
+def _build_empty() -> _Given:
     """Build an empty object for no arguments at all; the schema then judges it."""
     return {}, "{}", (RepairKind.EMPTY,)
 
 
 def _name_kind(value: Any) -> str:
-    kinds = {
-        str: "a string",
-        bool: "a boolean",
-        int: "a number",
-        float: "a number",
-        list: "an array",
-        type(None): "null",
-    }
-    return kinds.get(type(value), "that")
+    return _KINDS.get(type(value), "that")
 
 
 # --- all calls together -------------------------------------------------------------------------------------
@@ -281,3 +269,51 @@ def _limit(violations: list[Violation]) -> tuple[Violation, ...]:
         return tuple(found)
     more = len(found) - VIOLATIONS_MAX + 1
     return (*found[: VIOLATIONS_MAX - 1], Violation(Flaws.SCHEMA, "", f"and {more} more"))
+
+
+IDS_TRIED_MAX = 1_000
+_ID = re.compile(r"[\x21-\x7e]{1,128}")
+
+
+def id_source(seed: str) -> Callable[[int], str]:
+    """Build ids that look like OpenAI's, from a seed such as the request's id."""
+    return lambda n: "call_" + hashlib.sha256(f"{seed}/{n}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def ids_in(messages: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Collect all ids of calls that a conversation holds already."""
+    found: set[str] = set()
+    for message in messages:
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            if isinstance(call, Mapping) and isinstance(call.get("id"), str):
+                found.add(call["id"])
+        if isinstance(message.get("tool_call_id"), str):
+            found.add(message["tool_call_id"])
+    return frozenset(found)
+
+
+def assign(given: Sequence[str | None], used: Collection[str], new_id: Callable[[int], str]) -> list[str]:
+    """Assign one id to each call: its own where that is fit and free, else a new one."""
+    taken = {*used}
+    reserved = {id for id in given if id is not None}
+    found: list[str] = []
+    n = 0
+    for own in given:
+        id = own
+        if id is None or id in taken or not _ID.fullmatch(id):
+            id, n = _find_unused(taken | reserved, new_id, n)
+        taken.add(id)
+        found.append(id)
+    return found
+
+
+def _find_unused(taken: Collection[str], new_id: Callable[[int], str], n: int) -> tuple[str, int]:
+    """Find the next unused id of the source. A source that repeats itself is helped out with the counter."""
+    for tried in range(n, n + IDS_TRIED_MAX):
+        if (id := new_id(tried)) not in taken:
+            return id, tried + 1
+    stem = new_id(n)
+    while (id := f"{stem}_{n}") in taken:
+        n += 1
+    return id, n + 1

@@ -42,19 +42,13 @@ def parse_choice(value: Any, box: ToolBox) -> Choice | BadTools:
         return BadTools("/tool_choice", "must be a word or an object")
     if value.get("type") == "allowed_tools":
         inner = value.get("allowed_tools", value)
-        return (
-            _parse_allowed(inner, box)
-            if isinstance(inner, Mapping)
-            else BadTools("/tool_choice/allowed_tools", "must be an object")
-        )
+        if not isinstance(inner, Mapping):
+            return BadTools("/tool_choice/allowed_tools", "must be an object")
+        tools = inner.get("tools")
+        if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
+            return BadTools("/tool_choice/allowed_tools/tools", "must be an array of tools")
+        return _parse_named(tools, box, must=inner.get("mode") == "required")
     return _parse_named([value], box, must=True)
-
-
-def _parse_allowed(inner: Mapping[str, Any], box: ToolBox) -> Choice | BadTools:
-    tools = inner.get("tools")
-    if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
-        return BadTools("/tool_choice/allowed_tools/tools", "must be an array of tools")
-    return _parse_named(tools, box, must=inner.get("mode") == "required")
 
 
 def _parse_named(tools: Sequence[Mapping[str, Any]], box: ToolBox, *, must: bool) -> Choice | BadTools:
@@ -75,11 +69,7 @@ def find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, u
     if choice.must and not names and not unread:
         wanted = f"call {' or '.join(choice.may)}" if choice.may else "call a tool"
         found.append(
-            Violation(
-                Flaws.TOOL_CHOICE,
-                "/tool_choice",
-                f"the request wants you to {wanted}, and no tool was called",
-            )
+            Violation(Flaws.TOOL_CHOICE, "/tool_choice", f"the request wants you to {wanted}, and no tool was called")
         )
     for i, name in enumerate(names):
         if choice.may is not None and name not in choice.may:
@@ -88,9 +78,7 @@ def find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, u
     if parallel is False and len(names) + unread > 1:
         found.append(
             Violation(
-                Flaws.PARALLEL,
-                "/parallel_tool_calls",
-                f"only one call at a time is allowed, not {len(names) + unread}",
+                Flaws.PARALLEL, "/parallel_tool_calls", f"only one call at a time is allowed, not {len(names) + unread}"
             )
         )
     return found

@@ -1,8 +1,11 @@
-"""A schema's complaints, phrased for a model: the place, what is wanted, and what came, each in one short
-sentence.
+"""A schema's complaints, phrased for a model, and the message of a re-ask that carries them.
 
-Everything is cut to `MESSAGE_CHARS_MAX`: a value may be as long as an answer. A missing or a surplus field
-is named in the path, since the path is what a model looks for.
+Each complaint says the place, what is wanted, and what came, in one short sentence cut to `MESSAGE_CHARS_MAX`: a value
+may be as long as an answer. A missing or a surplus field is named in the path, since the path is what a model looks
+for.
+
+The message is one text for all violations, so that one re-ask can repair them all. It is bounded, since it is paid for
+with the prompt: the violations come first, then the signatures of the tools that were meant, then the other tools.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from reliability.tools.schema.tool_names import fold, prepare_tool_names
 from reliability.tools.schema.toolbox import Tool, ToolBox
 from reliability.tools.schema.validator import KEYS_MAX, Complaint
 
-__all__ = ["describe", "report_unknown_tool"]
+__all__ = ["corrective_message", "describe", "report_unknown_tool"]
 
 MESSAGE_CHARS_MAX = 200
 SUGGESTIONS_MAX = 3
@@ -60,31 +63,36 @@ def describe(errors: Iterable[Complaint], i: int, tool: Tool) -> list[Violation]
 def _phrase(error: Complaint) -> Iterator[tuple[tuple[object, ...], str]]:
     """Phrase where something is wrong, and what."""
     path, kind, got, wanted = error.path, error.keyword, error.got, error.wanted
-    if kind == "required":
-        yield from (((*path, key), "is required") for key in error.keys)
-    elif kind == "dependentRequired":
-        yield from (((*path, key), f"is required beside {next(iter(wanted))!r}") for key in error.keys)
-    elif kind in ("additionalProperties", "unevaluatedProperties"):
-        yield from (((*path, key), "is no parameter of this tool") for key in error.keys)
-    elif kind == "propertyNames":
-        yield from (((*path, key), "is no name that is allowed here") for key in error.keys)
-    elif kind == "type":
-        kinds = wanted if isinstance(wanted, list) else [wanted]
-        yield path, f"must be {' or '.join(kinds)}, not {_shorten(got)}"
-    elif kind == "enum":
-        yield path, f"must be one of {_shorten(wanted, 120)[1:-1]}, not {_shorten(got)}"
-    elif kind == "const":
-        yield path, f"must be {_shorten(wanted)}, not {_shorten(got)}"
-    elif kind == "format":
-        yield path, f"{_shorten(got)} is no valid {wanted}"
+    if kind in _OF_MEMBERS:
+        beside = repr(next(iter(wanted))) if kind == "dependentRequired" else ""
+        yield from (((*path, key), _OF_MEMBERS[kind].format(beside=beside)) for key in error.keys)
     elif kind in ("anyOf", "oneOf"):
         count = "none" if error.context else "more than one"
         yield path, f"{_shorten(got)} fits {count} of the allowed forms{_describe_nearest(error)}"
     else:
-        yield path, _PHRASES[kind].format(got=_shorten(got), wanted=_shorten(wanted))
+        yield path, _PHRASES[kind].format(got=_shorten(got), wanted=_name_wanted(kind, wanted))
 
 
+def _name_wanted(kind: str, wanted: Any) -> str:
+    if kind == "type":
+        return " or ".join(wanted if isinstance(wanted, list) else [wanted])
+    if kind == "enum":
+        return _shorten(wanted, 120)[1:-1]
+    return str(wanted) if kind == "format" else _shorten(wanted)
+
+
+_OF_MEMBERS = {
+    "required": "is required",
+    "dependentRequired": "is required beside {beside}",
+    "additionalProperties": "is no parameter of this tool",
+    "unevaluatedProperties": "is no parameter of this tool",
+    "propertyNames": "is no name that is allowed here",
+}
 _PHRASES = {
+    "type": "must be {wanted}, not {got}",
+    "enum": "must be one of {wanted}, not {got}",
+    "const": "must be {wanted}, not {got}",
+    "format": "{got} is no valid {wanted}",
     "pattern": "{got} does not match {wanted}",
     "multipleOf": "{got} is not a multiple of {wanted}",
     "minimum": "{got} is less than the minimum of {wanted}",
@@ -140,3 +148,61 @@ def _write_json(value: Any, chars: int) -> Iterator[str]:
         yield "]"
     else:
         yield json.dumps(value[: chars + 1] if isinstance(value, str) else value, ensure_ascii=False, default=str)
+
+
+REASK_CHARS_MAX = 6_000
+VIOLATIONS_CHARS_MAX = 3_000
+SIGNATURE_CHARS_MAX = 600
+MORE_CHARS = 24
+
+
+def corrective_message(violations: Sequence[Violation], toolbox: ToolBox) -> str:
+    """Write the text of a re-ask."""
+    errors = _join_parts([_write_line(v) for v in violations], "; ", VIOLATIONS_CHARS_MAX)
+    head = (
+        f"Your previous response contained an invalid tool call. The error was: {errors}. "
+        "You must respond with valid JSON matching the tool schema exactly. Available tools: "
+    )
+    meant = {violation.tool for violation in violations}
+    tools = sorted(toolbox.tools, key=lambda tool: tool.name not in meant)
+    return head + _join_parts([_write_signature(tool) for tool in tools], ", ", REASK_CHARS_MAX - len(head) - 1) + "."
+
+
+def _write_line(violation: Violation) -> str:
+    where = f"{violation.path} " if violation.path else ""
+    who = f"(in {violation.tool}) " if violation.tool and "/arguments" in violation.path else ""
+    return f"{where}{who}{violation.message}".rstrip(".")
+
+
+def _join_parts(parts: Sequence[str], separator: str, chars: int) -> str:
+    """Join as many parts as there is room for, and how many more there are. The first one is there in
+    any case, cut if it must be."""
+    if not parts:
+        return "none"
+    limit = chars - MORE_CHARS
+    found = [parts[0][:limit]]
+    for i, part in enumerate(parts[1:], 1):
+        if sum(map(len, found)) + len(separator) * i + len(part) > limit:
+            return separator.join([*found, f"and {len(parts) - i} more"])
+        found.append(part)
+    return separator.join(found)
+
+
+def _write_signature(tool: Tool) -> str:
+    """Write `search(query: string, limit?: integer)`."""
+    properties = tool.parameters.get("properties", {})
+    names = [*tool.required, *(key for key in properties if key not in tool.required)]
+    parts = [
+        f"{key}{'' if key in tool.required else '?'}: {_write_type(properties.get(key))}"
+        for key in dict.fromkeys(names)
+    ]
+    return f"{tool.name}({', '.join(parts)})"[:SIGNATURE_CHARS_MAX]
+
+
+def _write_type(schema: Any) -> str:
+    if not isinstance(schema, dict):
+        return "any"
+    if "enum" in schema:
+        return "|".join(map(repr, schema["enum"][:12]))
+    kind = schema.get("type", "any")
+    return "|".join(kind) if isinstance(kind, list) else str(kind)

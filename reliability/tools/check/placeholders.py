@@ -41,8 +41,8 @@ from reliability.tools.check.placeholder_forms import (
     may_be_description,
     split_words,
 )
+from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
-from reliability.tools.schema.types_allowed import find_allowed_types, property_schema
 
 __all__ = ["PLACEHOLDERS", "find_implausible"]
 

@@ -18,18 +18,18 @@ the same steps, and judges only what an edit has changed: the rest of the value 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reliability.steps import OutOfSteps, Steps
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.schema.references import find_allowed_types
 from reliability.tools.schema.toolbox import Tool
-from reliability.tools.schema.types_allowed import find_allowed_types
 from reliability.tools.schema.validator import UNBOUNDED, Complaint, Run
 
-__all__ = ["Repaired", "repair_arguments"]
+__all__ = ["repair_arguments"]
 
 REPAIRS_MAX = 64
 ITEMS_A_STEP = 50
@@ -41,7 +41,7 @@ _KIND = {dict: "object", list: "array", bool: "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class _Repaired:
     """The arguments after all repairs, what was changed where, and what is still wrong."""
 
     value: Any
@@ -63,7 +63,7 @@ def find_complaints(value: Any, tool: Tool, run: Run | None = None) -> tuple[Com
         return (Complaint("unjudged", None, None),)
 
 
-def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> Repaired:
+def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> _Repaired:
     """Repair what can be repaired without loss. Raises `OutOfSteps`, unless the steps are final."""
     run = Run(steps or Steps(UNBOUNDED))
     errors = find_complaints(value, tool, run)
@@ -79,7 +79,7 @@ def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> Repa
     except OutOfSteps:
         if not run.steps.final:
             raise
-    return Repaired(value, tuple(repairs), errors)
+    return _Repaired(value, tuple(repairs), errors)
 
 
 Step = tuple[Any, tuple[Complaint, ...], list[tuple[RepairKind, Path]]]
@@ -101,7 +101,7 @@ def _repair_all(value: Any, errors: Sequence[Complaint], tool: Tool, run: Run) -
     done: list[tuple[RepairKind, Path]] = []
     for path, error in _list_places(errors).items():
         edits = _list_edits(error, tool, run.steps)
-        changed = edits[0][0](after, run.steps) if len(edits) == 1 else None
+        changed = _edit(after, path, edits[0][0], run.steps) if len(edits) == 1 else None
         if changed is not None:
             after = changed
             done += [(kind, path) for kind in edits[0][1]]
@@ -125,8 +125,8 @@ def _repair_first(
         if error.keyword not in _CHOICES or (path, error.keyword) in tried:
             continue
         tried.add((path, error.keyword))
-        for edit, kinds in _list_edits(error, tool, run.steps):
-            after = edit(value, run.steps)
+        for new, kinds in _list_edits(error, tool, run.steps):
+            after = _edit(value, path, new, run.steps)
             if after is None:
                 continue
             left = find_complaints(after, tool, run)
@@ -144,24 +144,14 @@ def _identify(error: Complaint) -> tuple[object, ...]:
     return error.path, error.keyword, error.keys, id(error.wanted)
 
 
-Edit = Callable[[Any, Steps], Any]
+_DROP = object()  # instead of a new value: leave the member out
 
 
-def _list_edits(error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Edit, tuple[RepairKind, ...]]]:
-    """List what may be done about a complaint: each a function that gives an edited copy, or None
-    where it can't."""
+def _list_edits(error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Any, tuple[RepairKind, ...]]]:
+    """List what may be done about a complaint: what may stand at its place instead."""
     if error.got is None:
-        return [(lambda value, steps: _drop_member(value, error.path, steps), (RepairKind.NULL_DROPPED,))]
-    if not isinstance(error.got, str):
-        return []
-    return [
-        (_build_setter(error.path, candidate), kinds)
-        for candidate, kinds in _list_readings(error.got, error, tool, steps)
-    ]
-
-
-def _build_setter(path: Path, candidate: Any) -> Edit:
-    return lambda value, steps: _set_value(value, path, candidate, steps)
+        return [(_DROP, (RepairKind.NULL_DROPPED,))]
+    return _list_readings(error.got, error, tool, steps) if isinstance(error.got, str) else []
 
 
 def _list_readings(text: str, error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Any, tuple[RepairKind, ...]]]:
@@ -206,27 +196,22 @@ def _decode(text: str) -> tuple[Any, tuple[RepairKind, ...]] | None:
     return (value.value, value.repair_kinds) if complete else None
 
 
-def _edit_copy(value: Any, path: Path, edit: Callable[[Any, str | int], None], steps: Steps) -> Any:
-    """Copy a value with one edit at the end of a path; everything beside the path is shared."""
-    new = at = _copy_shallow(value, steps)
+def _edit(value: Any, path: Path, new: Any, steps: Steps) -> Any | None:
+    """Return a copy of a value with one edit at the end of a path, everything beside the path shared; None where no
+    member of an object is there to drop."""
+    if not path or (new is _DROP and not isinstance(path[-1], str)):
+        return None if new is _DROP else new
+    copy = at = _copy_shallow(value, steps)
     for part in path[:-1]:
         at[part] = _copy_shallow(at[part], steps)
         at = at[part]
-    edit(at, path[-1])
-    return new
+    if new is _DROP:
+        at.pop(path[-1])
+    else:
+        at[path[-1]] = new
+    return copy
 
 
 def _copy_shallow(value: Any, steps: Steps) -> Any:
     steps.spend(1 + len(value) // ITEMS_A_STEP)
     return {**value} if isinstance(value, dict) else [*value]
-
-
-def _drop_member(value: Any, path: Path, steps: Steps) -> Any | None:
-    """Return the value without one member of an object; None where that isn't what the path names."""
-    if not path or not isinstance(path[-1], str):
-        return None
-    return _edit_copy(value, path, lambda at, key: at.pop(key), steps)
-
-
-def _set_value(value: Any, path: Path, new: Any, steps: Steps) -> Any:
-    return _edit_copy(value, path, lambda at, key: at.__setitem__(key, new), steps) if path else new

@@ -14,11 +14,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from reliability.tools.delimiters import CLOSER, begins_sentence
-from reliability.tools.format_parts import NAME
+from reliability.tools.extract.harmony import HEADER_MARKS
 from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, REASONING_OPENS
-from reliability.tools.format_row import Format, Place, Reader
-from reliability.tools.formats import CALL_FORMATS
+from reliability.tools.format_row import NAME, Format, Place, Reader
+from reliability.tools.formats import CALL_FORMATS, CLOSER, begins_sentence
 from reliability.tools.turns import MARKS
 
 __all__ = ["SPOT", "Delimiter", "find_delimiter_at", "find_delimiter_in_line"]
@@ -66,7 +65,7 @@ _REASONING = [
     f"(?P<thought>{'|'.join(REASONING_CLOSES)})",  # `<|END_THINKING|>` and closers are no openers with a namespace
     f"(?P<think>{'|'.join(REASONING_OPENS)})",
     f"(?P<says>{'|'.join(ANSWER_MARKS)})",
-    rf"(?=[<\[\]])(?P<turn>{'|'.join(MARKS)})",  # few places are worth the long row
+    rf"(?=[<\[\]])(?P<turn>{'|'.join((*MARKS, HEADER_MARKS))})",  # few places are worth the long row
 ]
 SPOT = re.compile(r"[<\[{\n=:.✿◁]|\](?=<\]minimax|~)|(?<=-> tool)/")
 _DELIMITER = re.compile("|".join([*_REASONING, f"(?P<close>{CLOSER.pattern})", *_ENVELOPES, *_OTHERS]), re.I)

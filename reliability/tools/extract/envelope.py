@@ -1,9 +1,17 @@
-"""What stands between an opener and its closer: one call or several, in any notation.
+"""What stands between an opener and its closer: one call or several, in any notation; and delimiters without a call.
 
-Inside an envelope the model has announced that it calls, so every name is taken and everything must be read:
-what can't be is `Unreadable`, and the whole envelope with it, so that no call of several is lost. What may
-be missing or too much without loss: the closer (a call's JSON ends by itself), a fence, prose before or
-behind the call.
+Inside an envelope the model has announced that it calls, so every name is taken and everything must be read: what can't
+be is `Unreadable`, and the whole envelope with it, so that no call of several is lost. What may be missing or too much
+without loss: the closer (a call's JSON ends by itself), a fence, prose before or behind the call.
+
+A delimiter without a call is meant or talked of:
+
+    meant       <tool_call> at the end of an answer, or in a line of its own; with the name of a declared tool, or with
+                arguments, behind it; with a closer behind it, where a sentence begins
+    talked of   "A call begins with <tool_call> and ends with </tool_call>.", in all other places
+
+A closer is meant behind something that looks like a call. Where a sentence would begin, or glued to the last word, it
+is lost: it closes nothing, and is dropped.
 """
 
 from __future__ import annotations
@@ -12,33 +20,54 @@ import re
 from collections.abc import Callable
 
 from reliability.tool_calls import RepairKind
-from reliability.tools.delimiters import (
+from reliability.tools.extract.literal import Unreadable
+from reliability.tools.extract.markup import (
+    may_have_children,
+    read_attributes,
+    read_children,
+    read_elements,
+    read_name_and_arguments,
+    read_pairs,
+)
+from reliability.tools.extract.payloads import (
+    Found,
+    read_announced,
+    read_braces,
+    read_fenced,
+    read_json,
+    read_named,
+    record_repairs,
+    skip_space,
+)
+from reliability.tools.extract.pythonic import read_python
+from reliability.tools.extract.sections import read_flowers, read_sections
+from reliability.tools.extract.shapes import Setting
+from reliability.tools.extract.text import is_harmless_after, is_harmless_before
+from reliability.tools.format_reasoning import REASONING_CLOSE
+from reliability.tools.format_row import DSML, M3_TOKEN, NAME, Reader
+from reliability.tools.formats import (
     CLOSER,
     ENDLESS,
     INNER_CLOSERS,
     OPENER,
-    REASONING_CLOSE,
     SPEECH_END,
     START_MARKER,
+    begins_sentence,
+    has_only_delimiters,
 )
-from reliability.tools.extract.children import may_have_children, read_children, read_name_and_arguments
-from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.markup import read_elements, read_pairs
-from reliability.tools.extract.payloads import Found, read_braces, read_json, read_named, record_repairs, skip_space
-from reliability.tools.extract.pythonic import read_python
-from reliability.tools.extract.sections import read_sections
-from reliability.tools.extract.shapes import Setting
-from reliability.tools.extract.text import is_harmless_after, is_harmless_before
-from reliability.tools.format_parts import DSML, M3_TOKEN, NAME
+from reliability.tools.schema.toolbox import ToolBox
 
 __all__ = [
     "FENCE_LINE",
+    "OPEN_READERS",
     "Nothing",
-    "find_delimiter",
     "find_empty_end",
     "find_region_end",
+    "is_closer_lost",
+    "is_closer_meant",
     "is_closer_next",
-    "is_closing",
+    "is_opener_meant",
+    "is_tag_meant",
     "may_open",
     "read_envelope",
     "skip_closers",
@@ -121,12 +150,6 @@ def find_empty_end(text: str, at: int) -> int | None:
     return end if closed or inside["list"] else None
 
 
-def find_delimiter(text: str, at: int) -> int:
-    """Find the place of the next delimiter, or the end of the text."""
-    delimiter = _DELIMITER.search(text, at)
-    return len(text) if delimiter is None else delimiter.start()
-
-
 def is_closer_next(text: str, at: int) -> bool:
     """Return whether the next delimiter is a closer."""
     delimiter = _DELIMITER.search(text, at)
@@ -167,7 +190,9 @@ def _read_notation(text: str, at: int, setting: Setting) -> Found | None:
 def may_open(text: str) -> bool:
     """Return whether a text that begins with a start marker (or a name and one) in a line of prose
     may still become a call."""
-    if may_have_children(text) or is_closing(text):
+    parts = INNER_CLOSERS.match(text)  # behind them the closer of the call may follow
+    closing = parts is not None and (parts.end() == len(text) or text[parts.end()] in "<[]")
+    if closing or may_have_children(text):
         return True
     name = _NAME_FIRST.match(text)
     delimiter = START_MARKER.match(text, name.end() if name else 0)
@@ -175,12 +200,6 @@ def may_open(text: str) -> bool:
         return False
     rest = text[_skip_openers(text, delimiter.end())[0] :].strip()
     return _fits_line(rest) or _FENCED_NAME.fullmatch(rest) is not None
-
-
-def is_closing(text: str) -> bool:
-    """Return whether a text closes parts of a call and nothing else, so that the closer of the call may follow."""
-    parts = INNER_CLOSERS.match(text)
-    return parts is not None and (parts.end() == len(text) or text[parts.end()] in "<[]")
 
 
 def _fits_line(prose: str) -> bool:
@@ -218,3 +237,79 @@ def _find_end(text: str, at: int) -> tuple[int, bool, bool]:
     if not is_harmless_after(text[at : delimiter.start()]):
         raise Unreadable("there is more in it than a call", at)
     return skip_closers(text, delimiter.start())[0], True, True
+
+
+NEAR_CHARS = 400
+
+_ARGUMENTS = re.compile(r"[{}=]|\w\(")
+_WORD = re.compile(NAME)
+_JOINT = re.compile(r"[\s,;:/&.…`'\"-]*(?:(?:and|or|to|with|und|et)[\s,;:/&.…`'\"-]*|(?:\.\.\.|…)\s*)")
+_LINE_ENDS = re.compile(r"[ \t\r]*(?:\n(?![ \t]*`{3})|\Z)")
+
+_TAG = re.compile(rf"<function=\s*(?:(?P<name>{NAME})|[\"']?\Z)")
+
+
+def is_opener_meant(text: str, start: int, at: int, box: ToolBox, *, begins_line: bool) -> bool:
+    """Return whether an opener, from `start` to `at`, was meant that no call stands behind."""
+    if _ends_behind_delimiters(text, at):
+        return begins_line or begins_sentence(text, start)
+    delimiter = _DELIMITER.search(text, at)
+    inside = text[at : delimiter.start() if delimiter else len(text)]
+    closed = delimiter is not None and delimiter.lastgroup == "close"
+    if (closed or begins_line) and _looks_like_calling(inside, box):
+        return True
+    if closed:
+        return begins_sentence(text, start) and not _JOINT.fullmatch(inside, 0, NEAR_CHARS)
+    return begins_line and _LINE_ENDS.match(text, at) is not None
+
+
+def is_closer_meant(text: str, begin: int, start: int, box: ToolBox) -> bool:
+    """Return whether a closer at `start` was meant that no call stands before: what stands there looks like one.
+    `begin`: where the paragraph begins that it ends."""
+    return _looks_like_calling(text[max(begin, start - NEAR_CHARS) : start], box)
+
+
+def is_closer_lost(text: str, begin: int, start: int, end: int) -> bool:
+    """Return whether a closer, from `start` to `end`, closes nothing and says nothing. `begin`: as above."""
+    ends = _ends_behind_delimiters(text, end) or _LINE_ENDS.match(text, end) is not None
+    glued = start > begin and (text[start - 1].isalnum() or text[start - 1] in ")]>*_")
+    return ends and (glued or begins_sentence(text, start) or not text[begin:start].strip())
+
+
+def is_tag_meant(text: str, start: int, box: ToolBox) -> bool:
+    """Return whether a `<function=` that can't be read was meant: with a declared name in it, or cut off by the end of
+    the text."""
+    tag = _TAG.match(text, start)
+    if tag is None:
+        return False
+    cut = tag.end() == len(text) and begins_sentence(text, start)
+    return cut or (tag["name"] is not None and box.find(tag["name"]) is not None)
+
+
+def _ends_behind_delimiters(text: str, at: int) -> bool:
+    """Return whether nothing follows here but a few delimiters."""
+    return len(text) - at <= NEAR_CHARS and has_only_delimiters(text[at:])
+
+
+def _looks_like_calling(text: str, box: ToolBox) -> bool:
+    """Return whether arguments, or the name of a declared tool, stand in a text."""
+    if _ARGUMENTS.search(text):
+        return True
+    return any(box.find(name) is not None for name in _WORD.findall(text, 0, NEAR_CHARS))
+
+
+OPEN_READERS = {
+    Reader.ELEMENTS: read_elements,
+    Reader.CHILDREN: read_children,
+    Reader.SECTIONS: read_sections,
+    Reader.FLOWERS: read_flowers,
+    Reader.ATTRIBUTES: read_attributes,
+    Reader.PAIRS: read_pairs,
+    Reader.NAMED: read_named,
+    Reader.BRACES: read_braces,
+    Reader.PYTHON: read_python,
+    Reader.JSON: read_json,
+    Reader.REACT: read_announced,
+    Reader.CHANNEL: read_announced,
+    Reader.ANNOUNCED: read_fenced,
+}

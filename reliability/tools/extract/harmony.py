@@ -15,20 +15,38 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from reliability.tools.delimiters import OPENER, begins_sentence
+from reliability.tools.formats import OPENER, begins_sentence
 from reliability.tools.turns import is_in_code_block, stands_in_code
 
-__all__ = ["Message", "has_header", "is_harmony", "split"]
+__all__ = [
+    "HEADER_MARKS",
+    "Message",
+    "begins_message",
+    "has_header",
+    "is_harmony",
+    "is_header",
+    "skip_header_mark",
+    "split",
+]
+
+HEADER_MARKS = r"<\|(?:channel|constrain|message)\|>"
+"""The marks of a header that don't open a turn: without the rest of it they are no part of the answer."""
 
 _DELIMITER = re.compile(r"<\|(start|channel|constrain|message|end|call|return|eom|eot)\|>")
 _RECIPIENT = re.compile(r"\bto=([A-Za-z0-9_.:/-]{1,160})")
 _HEADER = re.compile(
-    r"(?:assistant|analysis|commentary|final|(?:assistant)?(?:(?:commentary|analysis) )?to=[\w.:/-]{1,160})\s*\Z"
+    r"(?:assistant|analysis|commentary|final"
+    r"|(?:assistant ?)?(?:(?:commentary|analysis) )?to=[\w.:/-]{1,160}(?: (?:code|json))?)\s*\Z"
 )
 _HEADER_WITH_BODY = re.compile(
     r"<\|(?:start|channel)\|>[^<]{0,200}(?:<\|(?:channel|constrain)\|>[^<]{0,200}){0,3}<\|message\|>"
 )
+_OWN_HEADER = re.compile(rf"(?=<\|channel\|>|<\|start\|>assistant\b)(?:{_HEADER_WITH_BODY.pattern})")
+_LOST_MARK = re.compile(
+    rf"(?:<\|start\|>assistant[ \t]*)?{HEADER_MARKS}(?:(?:analysis|commentary|final)[ \t]*(?=\n|\Z))?"
+)
 _CHANNEL = re.compile(r"channel:\s*(\w+)")
+_GOES_ON = re.compile(HEADER_MARKS)
 _ROLE = re.compile(r"start:\s*([\w.:/-]+)")
 _NOBODY = frozenset({"assistant", "user", "all"})
 
@@ -77,6 +95,22 @@ def has_header(text: str) -> bool:
     return _HEADER_WITH_BODY.search(text) is not None
 
 
+def begins_message(text: str, at: int) -> bool:
+    """Return whether a message of the answer's own begins here, with a complete header."""
+    return _OWN_HEADER.match(text, at) is not None
+
+
+def is_header(text: str, at: int) -> bool:
+    """Return whether a message of the answer's own begins here, or a mark of a header stands alone."""
+    return _LOST_MARK.match(text, at) is not None or begins_message(text, at)
+
+
+def skip_header_mark(text: str, at: int) -> int:
+    """Return the place behind a mark of a header that stands alone, and behind its channel; `at` where none does."""
+    mark = _LOST_MARK.match(text, at)
+    return mark.end() if mark else at
+
+
 def split(text: str) -> list[Message]:
     """Split a text into its messages, in order; text without a header is a message of its own."""
     delimiters = list(_DELIMITER.finditer(text))
@@ -88,8 +122,9 @@ def split(text: str) -> list[Message]:
         kind, part = delimiter[1], text[delimiter.end() : end]
         if kind == "message":
             called = text.startswith("<|call|>", end)
-            found.append(_build_message(header, part, f"{raw}{delimiter[0]}{part}", delimiter.end(), called=called))
-            header, raw = "", ""
+            body, following = _split_header(part) if _GOES_ON.match(text, end) else (part, "")
+            found.append(_build_message(header, body, f"{raw}{delimiter[0]}{body}", delimiter.end(), called=called))
+            header = raw = following
         elif kind in ("start", "channel", "constrain"):
             header, raw = f"{header} {kind}:{part}", f"{raw}{delimiter[0]}{part}"
         else:
@@ -106,8 +141,9 @@ def _split_header(text: str) -> tuple[str, str]:
     """Part what stands before the first delimiter: prose, and the beginning of a header whose first
     delimiter is missing."""
     header = _HEADER.search(text)
-    at = header.start() if header and begins_sentence(text, header.start()) else len(text)
-    return text[:at], text[at:]
+    if header is None or not (begins_sentence(text, header.start()) or text[: header.start()].endswith(("}", "} "))):
+        return text, ""
+    return text[: header.start()], text[header.start() :]
 
 
 def _build_message(

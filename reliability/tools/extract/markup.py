@@ -1,34 +1,177 @@
-"""Calls written as tags: the parameters are elements, and their values are bare text.
+"""Calls written as tags.
 
     <function=name><parameter=key>value</parameter></function>             <function=name>{json}</function>
     <invoke name="name"><parameter name="key">value</parameter></invoke>   (any namespace, also `｜DSML｜`)
     ]<]minimax[>[<invoke name="name">]<]minimax[>[<key>value]<]minimax[>[</key>]<]minimax[>[</invoke>
-    name<arg_key>key</arg_key><arg_value>value</arg_value>
-    <tool name="name" key="value" />
+    name<arg_key>key</arg_key><arg_value>value</arg_value>                 <tool name="name" key="value" />
+    <name><key>value</key></name>                                          declared names only: prose has tags too
+    <name>search</name><arguments>{json}</arguments>                       inside an envelope
 
-Bare text has no type, so the tool's schema gives it one (`typing_text.py`). DeepSeek says itself which of its values
-are strings. A value in which the next parameter begins means that a closing tag is missing: two
-readings, so `Unreadable`. The end of the text without the closing tag of the call means that more may have
-been cut off: `Unreadable` too, unless a closer of the envelope follows.
+Bare text has no type, so the tool's schema gives it one (`typing_text.py`); DeepSeek says itself which of its values
+are strings. A value in which the next parameter begins means that a closing tag is missing: two readings, so
+`Unreadable`. The end of the text without the closing tag of the call means that more may have been cut off:
+`Unreadable` too, unless a closer of the envelope follows.
+
+A tag of a declared name is a call where every child is one of its parameters and none that it requires is missing, and
+a broken one where only some are; without any it is prose. A child of MiniMax M3 ends at its own closing tag, whose
+token no value has: children in it are the members of an object, equal ones or `item`s the items of an array.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from reliability.tool_calls import RawCall, RepairKind
-from reliability.tools.delimiters import CLOSER, compile_closers
-from reliability.tools.extract.children import read_m3_children
-from reliability.tools.extract.literal import Unreadable, read
-from reliability.tools.extract.payloads import Found, record_repairs, skip_space
-from reliability.tools.extract.shapes import Setting
-from reliability.tools.extract.typing_text import Arguments
-from reliability.tools.format_parts import DSML, M3_TOKEN, NAME
-from reliability.tools.format_row import Reader
+from reliability.tool_calls import RepairKind
+from reliability.tools.extract.literal import Unreadable
+from reliability.tools.extract.payloads import Found, build_found, read_object, skip_space
+from reliability.tools.extract.shapes import HalfCall, Setting
+from reliability.tools.extract.typing_text import Arguments, type_text
+from reliability.tools.format_row import DSML, M3_TOKEN, NAME, Reader
+from reliability.tools.formats import CLOSER, compile_closers
+from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
-__all__ = ["read_attributes", "read_elements", "read_pairs"]
+__all__ = [
+    "may_have_children",
+    "read_attributes",
+    "read_children",
+    "read_elements",
+    "read_name_and_arguments",
+    "read_pairs",
+]
+
+DEPTH_MAX = 32
+
+M3 = re.compile(M3_TOKEN)
+_M3_OPEN = re.compile(rf"{M3_TOKEN}\s*<(?P<key>[^<>/\s][^<>\s]{{0,127}})>")
+_TAG_NAME = r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}+"
+_OPEN = re.compile(rf"<(?P<name>{_TAG_NAME})\s{{0,8}}(?P<empty>/?)>")
+_CHILD = re.compile(r"<(?P<key>[A-Za-z_][\w.-]{0,127})>")
+_BEGUN = re.compile(rf"<{_TAG_NAME}\s{{0,8}}/?>\s*(?:<(?:[A-Za-z_][\w.-]{{0,127}})?)?\Z")
+_NAME_TAG = re.compile(rf"<(?P<tag>name|tool_name|function_name|tool)>\s*(?P<name>{NAME})\s*</(?P=tag)>\s*")
+_ARGUMENTS_TAG = re.compile(r"<(?P<tag>arguments|parameters|args|params|input)>\s*(?=\{)")
+
+
+def may_have_children(text: str) -> bool:
+    """Return whether a text is a tag behind which the first child may still come."""
+    return _BEGUN.match(text) is not None
+
+
+def read_children(text: str, at: int, setting: Setting) -> Found | None:
+    """Read `<name>`, its parameters, and `</name>`, for declared tools."""
+    head = _OPEN.match(text, at)
+    tool = setting.box.find(head["name"]) if head is not None else None
+    if head is None or tool is None:
+        return None
+    if head["empty"]:
+        return _build_empty(tool, head.end(), setting)
+    found, at = Arguments(tool), skip_space(text, head.end())
+    while (child := _CHILD.match(text, at)) is not None:
+        if property_schema(tool.parameters, tool.parameters, child["key"]) is None:
+            if not found.found:
+                return None
+            raise HalfCall("a tag that is no parameter stands between the parameters", at)
+        closing = f"</{child['key']}>"
+        end = text.find(closing, child.end())
+        if end < 0:
+            raise HalfCall("a parameter without an end", len(text))
+        found.add_framed(child["key"], text, child.end(), end, on_lines=False)
+        at = skip_space(text, end + len(closing))
+    closing = f"</{head['name']}>"
+    if not found.found:
+        return _build_empty(tool, at + len(closing), setting) if text.startswith(closing, at) else None
+    if not text.startswith(closing, at):
+        raise HalfCall("the closing tag of the call is missing", at)
+    if any(key not in found.found for key in tool.required):
+        raise HalfCall("a parameter that it requires is missing", at)
+    return build_found(tool.name, found.found, setting, at + len(closing), found.kinds)
+
+
+def _build_empty(tool: Tool, end: int, setting: Setting) -> Found | None:
+    """Build the call of a tool that takes nothing."""
+    return build_found(tool.name, {}, setting, end) if tool.takes_nothing else None
+
+
+def _read_m3_children(text: str, at: int, tool: Tool | None) -> tuple[Arguments, int]:
+    """Read the parameters that stand here, each behind the token of MiniMax M3."""
+    found = Arguments(tool)
+    while (opened := _M3_OPEN.match(text, at)) is not None:
+        if opened["key"] in found.found:
+            raise Unreadable("a parameter is given twice", at)
+        schema = property_schema(tool.parameters, tool.parameters, opened["key"]) if tool else None
+        root = tool.parameters if tool else {}
+        found.found[opened["key"]], at = _read_m3_value(text, opened, schema, root, found.kinds)
+        at = skip_space(text, at)
+    return found, at
+
+
+def _read_m3_value(
+    text: str, opened: re.Match[str], schema: Any, root: Mapping[str, Any], kinds: list[RepairKind], depth: int = 0
+) -> tuple[Any, int]:
+    """Read what stands in one tag, and the place behind its closing tag; add what was repaired to `kinds`."""
+    if depth > DEPTH_MAX:
+        raise Unreadable("nested too deeply", opened.end())
+    closing, start = f"</{opened['key']}>", opened.end()
+    token = M3.search(text, start)
+    if token is None:
+        raise Unreadable("a parameter without an end", len(text))
+    lone = text.find(closing, start, token.start())
+    place = skip_space(text, token.end())
+    if lone >= 0:  # its closing tag lacks the token
+        kinds.append(RepairKind.ENVELOPE)
+    if lone >= 0 or text.startswith(closing, place):
+        end, behind = (lone, lone) if lone >= 0 else (token.start(), place)
+        value, repaired = type_text(text[start:end], schema, root)
+        kinds += repaired
+        return value, behind + len(closing)
+    if text[start : token.start()].strip():
+        raise Unreadable("text and tags in one parameter", start)
+    return _read_m3_members(text, token.start(), closing, schema, root, kinds, depth)
+
+
+def _read_m3_members(
+    text: str, at: int, closing: str, schema: Any, root: Mapping[str, Any], kinds: list[RepairKind], depth: int
+) -> tuple[Any, int]:
+    """Read the members of an object, or the items of an array, up to the closing tag around them."""
+    allowed = find_allowed_types(schema, root) if schema is not None else None
+    pairs: list[tuple[str, Any]] = []
+    while (child := _M3_OPEN.match(text, at)) is not None:
+        inner = property_schema(schema, root, child["key"])
+        if inner is None and isinstance(schema, Mapping):
+            inner = schema.get("items")
+        value, at = _read_m3_value(text, child, inner, root, kinds, depth + 1)
+        pairs.append((child["key"], value))
+        at = skip_space(text, at)
+    token = M3.match(text, at)
+    place = skip_space(text, token.end()) if token else at
+    if not pairs or not text.startswith(closing, place):
+        raise Unreadable("a parameter without an end", at)
+    end = place + len(closing)
+    keys = {key for key, _ in pairs}
+    if len(keys) == 1 and (keys == {"item"} or len(pairs) > 1) and (allowed is None or "array" in allowed):
+        return [value for _, value in pairs], end
+    if len(keys) < len(pairs):
+        raise Unreadable("a parameter is given twice", at)
+    return dict(pairs), end
+
+
+def read_name_and_arguments(text: str, at: int, setting: Setting) -> Found | None:
+    """Read `<name>search</name><arguments>{json}</arguments>`, inside an envelope."""
+    head = _NAME_TAG.match(text, at)
+    opened = _ARGUMENTS_TAG.match(text, head.end()) if head is not None else None
+    if head is None or opened is None or not setting.explicit:
+        return None
+    value = read_object(text, opened.end())
+    closing, end = f"</{opened['tag']}>", skip_space(text, value.end)
+    kinds = list(value.repair_kinds)
+    if text.startswith(closing, end):
+        end += len(closing)
+    else:
+        kinds.append(RepairKind.ENVELOPE)
+    return build_found(head["name"], value.value, setting, end, kinds)
+
 
 _SPACE = rf"(?:\w{{1,32}}:|{DSML})?"
 _M3 = rf"(?:{M3_TOKEN}\s{{0,8}})?"
@@ -68,17 +211,15 @@ def read_elements(text: str, at: int, setting: Setting) -> Found | None:
         return None
     at = skip_space(text, head.end())
     if text[at : at + 1] == "{":
-        value = read(text, at)
-        if not isinstance(value.value, dict):
-            raise Unreadable("the arguments must be an object", value.end)
+        value = read_object(text, at)
         end, kinds = _find_end(text, skip_space(text, value.end), list(value.repair_kinds), complete=True)
-        return Found([record_repairs(RawCall(name=name, arguments=value.value, format=setting.format), kinds)], end)
+        return build_found(name, value.value, setting, end, kinds)
     tool = setting.box.find(name)
     arguments, at = _read_parameters(text, at, tool)
     if not arguments.found and head["m3"]:
-        arguments, at = read_m3_children(text, at, tool)
+        arguments, at = _read_m3_children(text, at, tool)
     end, kinds = _find_end(text, at, arguments.kinds, complete=False)
-    return Found([record_repairs(RawCall(name=name, arguments=arguments.found, format=setting.format), kinds)], end)
+    return build_found(name, arguments.found, setting, end, kinds)
 
 
 def _find_end(text: str, at: int, kinds: list[RepairKind], *, complete: bool) -> tuple[int, list[RepairKind]]:
@@ -136,7 +277,7 @@ def read_pairs(text: str, at: int, setting: Setting) -> Found | None:
     head = _PAIRS.match(text, at)
     if head is None and setting.explicit and (only := _ONLY_NAME.match(text, at)) is not None:
         known = setting.box.find(only["name"]) is not None and CLOSER.match(text, only.end()) is not None
-        return Found([RawCall(name=only["name"], arguments={}, format=setting.format)], only.end()) if known else None
+        return build_found(only["name"], {}, setting, only.end()) if known else None
     if head is None or (not setting.explicit and setting.box.find(head["name"]) is None):
         return None
     found = Arguments(setting.box.find(head["name"]))
@@ -155,9 +296,7 @@ def read_pairs(text: str, at: int, setting: Setting) -> Found | None:
         raise Unreadable("the closing tag of the call is missing", at)
     if closed and (part := _PAIR_PART.search(text, closed.end())) and part[0].startswith("</"):
         raise Unreadable("a closing tag of the call that may be the last value's own", at)
-    return Found(
-        [record_repairs(RawCall(name=head["name"], arguments=found.found, format=setting.format), found.kinds)], at
-    )
+    return build_found(head["name"], found.found, setting, at, found.kinds)
 
 
 def read_attributes(text: str, at: int, setting: Setting) -> Found | None:
@@ -174,10 +313,7 @@ def read_attributes(text: str, at: int, setting: Setting) -> Found | None:
     end = _TOOL_END.match(text, skip_space(text, at))
     if end is None:
         raise Unreadable("an attribute that can't be read", at)
-    return Found(
-        [record_repairs(RawCall(name=tool.name, arguments=found.found, format=setting.format), found.kinds)],
-        end.end(),
-    )
+    return build_found(tool.name, found.found, setting, end.end(), found.kinds)
 
 
 def _match_all(expression: re.Pattern[str], text: str, at: int) -> Iterator[re.Match[str]]:

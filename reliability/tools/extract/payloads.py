@@ -1,29 +1,51 @@
-"""What stands inside an envelope, or on its own: JSON, a name followed by JSON, and the brace notation of the
-Gemma family.
+"""What stands inside an envelope, or on its own: JSON, a name followed by JSON, words that announce JSON, and the brace
+notation of the Gemma family.
 
-Each reader looks at one place and answers in one of three ways: `Found` (calls, and where they end), None
-(not this notation), or `Unreadable` (this notation, but not without loss). Readers never look back and
-never decide what becomes of the text around them.
+    Action: name                         to=functions.name {json}          Action: ```json
+    Action Input: {json}                                                    [{json}]```
+
+Each reader looks at one place and answers in one of three ways: `Found` (calls, and where they end), None (not this
+notation), or `Unreadable` (this notation, but not without loss). Readers never look back and never decide what becomes
+of the text around them.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from reliability.tool_calls import RawCall, Repair, RepairKind
-from reliability.tools.delimiters import BLANK, CLOSER, FENCE, SPEECH_END, has_only_delimiters
-from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.extract.literal import Unreadable, Value, read
 from reliability.tools.extract.rows import ends_here
-from reliability.tools.extract.shapes import ARGUMENT_KEYS, WRAPPERS, HalfCall, Setting, find_calls, means_call
-from reliability.tools.format_parts import NAME
+from reliability.tools.extract.shapes import (
+    ARGUMENT_KEYS,
+    WRAPPERS,
+    HalfCall,
+    Setting,
+    find_calls,
+    looks_like_a_call,
+    means_call,
+    split_said,
+)
+from reliability.tools.format_row import NAME, Reader
+from reliability.tools.formats import BLANK, CLOSER, FENCE, SPEECH_END, has_only_delimiters
+from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
-from reliability.tools.schema.types_allowed import find_allowed_types, property_schema
 
-__all__ = ["ENDS", "Found", "read_braces", "read_json", "read_named"]
+__all__ = [
+    "Found",
+    "build_found",
+    "read_announced",
+    "read_braces",
+    "read_fenced",
+    "read_json",
+    "read_named",
+    "read_object",
+]
 
-ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
+_ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
 
 _NAMED = re.compile(
     rf"(?:>>>[ \t]{{0,8}})?(?:\[(?P<bracketed>{NAME})\]|(?P<name>{NAME}))\s{{0,8}}"
@@ -47,12 +69,14 @@ _TURN_END = re.compile(rf"(?!<\|call\|>)(?:{SPEECH_END.pattern})", re.IGNORECASE
 @dataclass(frozen=True, slots=True)
 class Found:
     """Calls, and the place after them. No calls: what stands here is data, up to that place; or it would be the calls
-    `waiting`, if nothing but calls stood behind it. `unended`: a list of calls lacks its end, as the text does."""
+    `waiting`, if nothing but calls stood behind it. `unended`: a list of calls lacks its end, as the text does. `said`:
+    the text beside them in a message."""
 
     calls: list[RawCall]
     end: int
     waiting: tuple[RawCall, ...] = ()
     unended: bool = False
+    said: str = ""
 
 
 def skip_space(text: str, at: int) -> int:
@@ -65,35 +89,30 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
     """Read an object or an array that is a call, or calls."""
     if text[at : at + 1] not in ("{", "["):
         return None
-    value = read(text, at, ends=ENDS)
-    explicit = setting.explicit or (
-        _is_closed(text, skip_space(text, value.end)) and means_call(value.value, setting.box)
-    )
+    value = read(text, at, ends=_ENDS)
+    content, said = (value.value, "") if setting.explicit else split_said(value.value)
+    explicit = setting.explicit
+    if not explicit:  # the closer of a call may stand behind it; a turn's end ends data as well
+        behind = skip_space(text, value.end)
+        closed = CLOSER.match(text, behind) is not None and _TURN_END.match(text, behind) is None
+        explicit = closed and means_call(content, setting.box)
     begins = setting.last
     ends = (setting.alone or setting.last) and ends_here(text, value.end)
-    setting = replace(
-        setting,
-        explicit=explicit,
-        opened=setting.explicit,
-        alone=ends and setting.alone,
-        last=(ends and setting.last) or (setting.last and _ends_behind_closers(text, value.end)),
-    )
-    calls = find_calls(value.value, setting)
+    near = begins and not ends and len(text) - value.end <= CLOSERS_CHARS
+    last = begins and (ends or (near and has_only_delimiters(text[value.end :])))
+    setting = replace(setting, explicit=explicit, opened=setting.explicit, alone=ends and setting.alone, last=last)
+    calls = find_calls(content, setting)
     if calls is None:
-        return Found([], value.end, _find_waiting(value.value, setting) if begins and not value.unclosed else ())
+        return Found([], value.end, _find_waiting(content, setting) if begins and not value.unclosed else ())
     kinds = list(value.repair_kinds)
-    listed = isinstance(value.value, list)
+    listed = isinstance(content, list)
     if value.unclosed:
-        if not listed and (not _has_arguments(value.value) or any(_holds_object(call.arguments) for call in calls)):
+        holds_arguments = any(key in content for key in (*ARGUMENT_KEYS, *WRAPPERS))
+        if not listed and (not holds_arguments or any(_holds_object(call.arguments) for call in calls)):
             raise HalfCall("a closing brace is missing, and it can't be told which", value.end)
         kinds.append(RepairKind.ENVELOPE)
     unended = listed and value.unclosed and value.end == len(text)
-    return Found([record_repairs(call, kinds) for call in calls], value.end, unended=unended)
-
-
-def _is_closed(text: str, at: int) -> bool:
-    """Return whether the closer of a call stands here. The end of a turn is none: it ends an answer of data as well."""
-    return CLOSER.match(text, at) is not None and _TURN_END.match(text, at) is None
+    return Found([record_repairs(call, kinds) for call in calls], value.end, unended=unended, said=said)
 
 
 def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:
@@ -104,9 +123,20 @@ def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:
         return ()
 
 
-def _ends_behind_closers(text: str, at: int) -> bool:
-    """Return whether nothing follows here but a few delimiters."""
-    return len(text) - at <= CLOSERS_CHARS and has_only_delimiters(text[at:])
+def read_object(text: str, at: int, error: type[Unreadable] = Unreadable) -> Value:
+    """Read the object that is all arguments of a call; raise `error` where another value stands here."""
+    value = read(text, at)
+    if not isinstance(value.value, dict):
+        raise error("the arguments must be an object", value.end)
+    return value
+
+
+def build_found(
+    name: str, arguments: Any, setting: Setting, end: int, kinds: Iterable[RepairKind] = (), id: str | None = None
+) -> Found:
+    """Build the one call that ends here, with what was repaired while it was read."""
+    call = RawCall(name=name, arguments=arguments, id=id, format=setting.format)
+    return Found([record_repairs(call, list(kinds))], end)
 
 
 def record_repairs(call: RawCall, kinds: list[RepairKind]) -> RawCall:
@@ -114,11 +144,6 @@ def record_repairs(call: RawCall, kinds: list[RepairKind]) -> RawCall:
     if not kinds:
         return call
     return replace(call, repairs=(*call.repairs, *(Repair(kind, "/arguments") for kind in dict.fromkeys(kinds))))
-
-
-def _has_arguments(value: Any) -> bool:
-    """Return whether the arguments are there already, so that nothing but the brace is missing."""
-    return isinstance(value, dict) and any(key in value for key in (*ARGUMENT_KEYS, *WRAPPERS))
 
 
 def _holds_object(arguments: Any) -> bool:
@@ -145,10 +170,8 @@ def read_named(text: str, at: int, setting: Setting) -> Found | None:
         name, id = indexed["name"].removeprefix("functions."), name
     if not setting.explicit and setting.box.find(name) is None:
         return None
-    value = read(text, match.end())
-    if not isinstance(value.value, dict):
-        raise Unreadable("the arguments must be an object", value.end)
-    end, kinds = value.end, list(value.repair_kinds)
+    value = read_object(text, match.end())
+    end = value.end
     if match["fence"] and (fence := FENCE.match(text, skip_space(text, end))):
         end = fence.end()
     if match["sep"] == "(":
@@ -156,10 +179,10 @@ def read_named(text: str, at: int, setting: Setting) -> Found | None:
         if text[end : end + 1] != ")":
             raise Unreadable("a closing parenthesis was expected", end)
         end += 1
-    call = record_repairs(RawCall(name=name, arguments=value.value, id=id, format=setting.format), kinds)
+    found = build_found(name, value.value, setting, end, value.repair_kinds, id)
     if match["bracketed"] and not CLOSER.match(text, skip_space(text, end)) and not ends_here(text, end):
-        return None if setting.explicit else Found([], end, (call,))
-    return Found([call], end)
+        return None if setting.explicit else Found([], end, tuple(found.calls))
+    return found
 
 
 def read_braces(text: str, at: int, setting: Setting) -> Found | None:
@@ -171,7 +194,7 @@ def read_braces(text: str, at: int, setting: Setting) -> Found | None:
     kinds: list[RepairKind] = []
     arguments, end = _read_braces_object(text, match.end(), 1, kinds)
     arguments = _settle_bare(arguments, tool, match.start())
-    return Found([record_repairs(RawCall(name=match["name"], arguments=arguments, format=setting.format), kinds)], end)
+    return build_found(match["name"], arguments, setting, end, kinds)
 
 
 def _read_braces_value(text: str, at: int, depth: int, kinds: list[RepairKind]) -> tuple[Any, int]:
@@ -298,3 +321,35 @@ def _skip_to_next(text: str, at: int, close: str) -> tuple[int, int]:
     if text[at : at + 1] != ",":
         raise Unreadable(f"a comma or {close} was expected", at)
     return at + 1, skip_space(text, at + 1)
+
+
+_HEADS = {
+    Reader.REACT.value: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
+    Reader.CHANNEL.value: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
+}
+_FENCE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
+
+
+def read_announced(text: str, at: int, setting: Setting) -> Found | None:
+    """Read the name and the object behind the words that end here."""
+    named = _HEADS[setting.format].match(text, at)
+    if named is None or setting.box.find(named["name"]) is None:
+        return None
+    value = read_object(text, named.end())
+    return build_found(named["name"], value.value, setting, value.end, value.repair_kinds)
+
+
+def read_fenced(text: str, at: int, setting: Setting) -> Found | None:
+    """Read calls in JSON behind words that announce them, in a fence or without."""
+    fence = _FENCE.match(text, at)
+    start = skip_space(text, fence.end() if fence else at)
+    try:
+        found = read_json(text, start, setting)
+    except Unreadable as bad:
+        if looks_like_a_call(text, start, setting.box):
+            raise HalfCall(bad.reason, bad.at) from None
+        raise
+    if found is None or not found.calls:
+        return None
+    closing = _FENCE.match(text, found.end) if fence else None
+    return replace(found, end=closing.end() if closing else found.end)

@@ -15,10 +15,10 @@ import re
 from typing import Any
 
 from reliability.tool_calls import RawCall, RepairKind
-from reliability.tools.delimiters import BLANK, CLOSER, FENCE
 from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
+from reliability.tools.formats import BLANK, CLOSER, FENCE
 from reliability.tools.schema.toolbox import Tool
 
 __all__ = ["is_one_call", "read_python"]
@@ -115,7 +115,7 @@ def _read_call(text: str, at: int, setting: Setting) -> tuple[RawCall, int]:
         escaped = False
     else:
         arguments, kinds, end, escaped = _read_arguments(text, start)
-    if (escaped or "\\_" in name["name"]) and "\\_" in text[start:end] and _has_escaped_text(arguments):
+    if (escaped or "\\_" in name["name"]) and "\\_" in text[start:end] and "\\_" in repr(arguments):
         raise Unreadable("an escaped underscore: its own, or one of Markdown", at)
     if printed:
         end = skip_space(text, end)
@@ -123,10 +123,6 @@ def _read_call(text: str, at: int, setting: Setting) -> tuple[RawCall, int]:
             raise Unreadable("a closing parenthesis was expected", end)
         end += 1
     return record_repairs(RawCall(name=tool_name, arguments=arguments, format=setting.format), kinds), end
-
-
-def _has_escaped_text(arguments: dict[str, Any]) -> bool:
-    return "\\_" in repr(arguments)
 
 
 def _read_object(text: str, at: int, tool: Tool | None) -> tuple[dict[str, Any], list[RepairKind], int]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from reliability.tool_calls import RawCall
-from reliability.tools.format_parts import NAME
+from reliability.tools.format_row import NAME
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import may_give_result
 
@@ -82,11 +82,7 @@ class Row:
     def reaches(self, text: str, start: int) -> bool:
         """Return whether what waits stands right before this place."""
         between = _BETWEEN.match(text, self.end) if self.waiting else None
-        return between is not None and self.end <= start <= between.end() and _is_blank(text[between.end() : start])
-
-
-def _is_blank(text: str) -> bool:
-    return not text.strip()
+        return between is not None and self.end <= start <= between.end() and not text[between.end() : start].strip()
 
 
 def ends_here(text: str, at: int) -> bool:
@@ -112,17 +108,12 @@ def goes_on(text: str, at: int, box: ToolBox) -> bool:
             return False
         start = head.end() if head else called.end() if called else at
         if text[start : start + 1] not in ("{", "[", "("):
-            return _is_name_cut_off(text, start, box)
+            cut = _CUT_NAME.match(text, start)
+            return cut is not None and any(tool.name.startswith(cut[0]) for tool in box.tools)
         end = _find_end(text, start)
         if end is None:
             return True
         at = end
-
-
-def _is_name_cut_off(text: str, at: int, box: ToolBox) -> bool:
-    """Return whether the text ends in what a declared name begins with."""
-    cut = _CUT_NAME.match(text, at)
-    return cut is not None and any(tool.name.startswith(cut[0]) for tool in box.tools)
 
 
 def _find_end(text: str, at: int) -> int | None:

@@ -1,20 +1,18 @@
-"""From the text of an answer to the calls in it.
+"""From the text of an answer to the calls in it, in one walk from left to right.
 
-One walk from left to right. `delimiter_search.py` finds the places where a call may begin, by the table of call
-formats; the readers (`payloads`, `markup`, `pythonic`) say what stands there; everything else is prose. There are two
-ways to be a call:
+`delimiter_search.py` finds the places where a call may begin, by the table of call formats; the readers (`payloads`,
+`markup`, `sections`, `pythonic`) say what stands there; everything else is prose. There are two ways to be a call:
 
     by its delimiter       an opener (`<tool_call>`, `[TOOL_REQUEST]`) is there, or a closer right behind it
     by its declared name   bare JSON, `name{json}`, `[f(a=1)]`, tags: if the request has a tool of that name
 
-What has a delimiter, or a declared name with a call's keys, and can't be read without loss is `Malformed`, with
-its raw text up to where it may end. What has neither stays prose, to the letter. Reasoning that was left in the text
-(`format_reasoning.py`) is taken apart, and what is called in it is no call; the answer begins anew behind it.
-Delimiters in quotes are talked about, not used.
+What has a delimiter, or a declared name with a call's keys, and can't be read without loss is `Malformed`, with its raw
+text up to where it may end. What has neither stays prose, to the letter. Reasoning that was left in the text is taken
+apart, and what is called in it is no call. Delimiters in quotes are talked about, not used.
 
-Time is linear. Each reader works forward from its place, and reading goes on behind what it read. Readings
-in the open that fail give nothing back, so they are paid from `FUEL_FACTOR` times the length of the text;
-when that is spent, bare JSON is no longer tried, and a declared name in the rest is reported as malformed.
+Time is linear: each reader works forward from its place, and reading goes on behind what it read. Readings in the open
+that fail are paid from `FUEL_FACTOR` times the length of the text; when that is spent, bare JSON is no longer tried,
+and a declared name in the rest is reported as malformed.
 """
 
 from __future__ import annotations
@@ -23,39 +21,31 @@ import re
 from dataclasses import replace
 
 from reliability.tool_calls import Extraction
-from reliability.tools.delimiters import (
-    INNER_CLOSERS,
-    OPENER,
-    SPEECH_END,
-    compile_any,
-    is_quoted,
-)
 from reliability.tools.extract import harmony
-from reliability.tools.extract.announced import read_announced
-from reliability.tools.extract.broken_json import looks_like_a_call, names_a_tool
 from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
 from reliability.tools.extract.envelope import (
+    OPEN_READERS,
     Nothing,
     find_empty_end,
     find_region_end,
+    is_opener_meant,
+    is_tag_meant,
     read_envelope,
     skip_closers,
 )
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.mentions import (
-    is_opener_meant,
-    is_tag_meant,
-)
-from reliability.tools.extract.notations import OPEN_READERS
 from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
 from reliability.tools.extract.rows import Row
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
-from reliability.tools.extract.shapes import HalfCall, Setting
+from reliability.tools.extract.shapes import HalfCall, Setting, looks_like_a_call, names_a_tool
+from reliability.tools.extract.text import find_object_end, read_arguments
 from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Reader
+from reliability.tools.formats import INNER_CLOSERS, OPENER, QUOTES, SPEECH_END, compile_any, is_quoted
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import (
+    GIVEN_LINE,
     MARKS,
     RESULT_LINE,
     ends_answer,
@@ -71,9 +61,10 @@ FUEL_FACTOR = 4
 FUEL_SPARE = 100_000
 ATTEMPT_CHARS = 256
 
-_MARKED = compile_any((*MARKS, *REASONING_OPENS, *REASONING_CLOSES, *ANSWER_MARKS))
+_MARKED = compile_any((*MARKS, harmony.HEADER_MARKS, *REASONING_OPENS, *REASONING_CLOSES, *ANSWER_MARKS))
 _QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
 _IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
+_ANNOUNCED = frozenset({Reader.REACT, Reader.CHANNEL, Reader.ANNOUNCED})  # read behind their words
 _FRAME = re.compile(r"\s{0,8}[;,\\]?[ \t\r\n`]*+")
 _STATEMENT_END = re.compile(r"\s{0,8}[;,\\]")
 _INLINE_CODE = re.compile(r"`[^`\s(]{1,128}\(")
@@ -141,6 +132,8 @@ def _walk(
         walk.run_messages(text)
     elif text and (box.tools or marked):
         walk.run(text, begin=begin)
+        if walk.messages_at is not None:
+            walk.run_messages(text, walk.messages_at)
     return walk
 
 
@@ -150,16 +143,16 @@ class _Walk(Findings):
     def __init__(self, text: str, box: ToolBox, sent: int) -> None:
         super().__init__(box, sent)
         self.fuel = FUEL_FACTOR * len(text) + FUEL_SPARE
-        self.ends: tuple[int, int] | None = None  # the mark at which the answer ends
         self.may_end = True
         self.behind = 0  # calls behind the end of the answer
+        self.messages_at: int | None = None  # where messages begin behind other text
         self.turn_opened = False  # True where the answer shows how a turn begins
         self.rest_is_prose = False  # True where no declared name is left
 
-    def run_messages(self, text: str) -> None:
-        """Walk over a text in the Harmony format: calls by their header, the rest as text."""
-        self.has_thought, self.dropped = True, harmony.has_header(text)  # it has a channel of its own
-        messages = harmony.split(text)
+    def run_messages(self, text: str, begin: int = 0) -> None:
+        """Walk over messages in the Harmony format: calls by their header, the rest as text."""
+        messages = harmony.split(text[begin:])
+        self.has_thought, self.dropped = True, self.dropped or harmony.has_header(text)  # it has a channel of its own
         for place, message in enumerate(messages):
             if message.is_foreign:
                 self.behind = sum(1 for later in messages[place:] if later.recipient is not None)
@@ -167,16 +160,28 @@ class _Walk(Findings):
             if message.is_reasoning:
                 self.reasoning.append(message.body)
             elif message.recipient is None or OPENER.match(message.body, skip_space(message.body, 0)):
-                self.run(message.body, message.at)
+                self.run(message.body, begin + message.at)
             else:
                 self.prose.add_call("", 0)
-                self.read_body(message.recipient, message.body if message.complete else "", message.raw, "harmony")
+                self._read_message(message.recipient, message, begin + message.at)
+
+    def _read_message(self, name: str, message: harmony.Message, at: int) -> None:
+        """Read a call by its header, whose body begins `at` this place; if its end is missing, the calls behind it."""
+        body, rest = message.body if message.complete else "", ""
+        if message.complete and isinstance(read_arguments(body), str):
+            end = find_object_end(body)
+            more = _walk(body[end:], self.box, turns=False) if end else None
+            if more is not None and more.calls and not more.malformed:
+                body, rest, at = body[:end], body[end:], at + end
+        self.read_body(name, body, message.raw, "harmony")
+        if rest:
+            self.run(rest, at)
 
     def run(self, text: str, base: int = 0, begin: int = 0) -> None:
         """Walk over one text. Each step moves forward."""
         self.text, self.base, self.at, self.kept = text, base, begin, 0
         self.endless, self.rest_is_prose, self.begins = set(), False, 0
-        self.row = Row()
+        self.row, self.given, self.messages_at = Row(), None, None
         while True:
             at = self.at
             if at in (self.begins, self.kept) or text[at - 1] == "\n":
@@ -188,7 +193,7 @@ class _Walk(Findings):
                 self.at = spot.end()
                 if text[spot.start()] != "\n":
                     self._look_at_spot(spot.start())
-        self.prose.add(text[self.kept :], base + self.kept)
+        self.prose.add(text[self.kept : self.messages_at], base + self.kept)
 
     def _look_at_line(self) -> None:
         """Look at the beginning of a line."""
@@ -198,8 +203,10 @@ class _Walk(Findings):
         if given and given["role"] and skip_space(self.text, self.kept) < self.at:
             given = None
         if given and (self.calls or (not given["sure"] and self.row.reaches(self.text, self.at))):
-            self._end_answer(self.at, self.at)
+            self.end_answer(self.at, self.at)
             return
+        if self.calls and self.given is None and self.may_end:
+            self._note_given()
         lost = INNER_CLOSERS.match(self.text, self.at) if self.at == self.begins else None
         if lost is not None:
             self.drop(self.at, lost.end())
@@ -208,12 +215,20 @@ class _Walk(Findings):
         if delimiter is not None:
             self._read_in_the_open(delimiter)
 
+    def _note_given(self) -> None:
+        """Note a line behind a call that gives a result, if another call follows."""
+        line = GIVEN_LINE.match(self.text, self.at)
+        if line is None or (line["tag"] and self.box.find(line["tag"].strip("<>")) is not None):
+            return
+        if not (line["right"] or line["tag"]) or skip_space(self.text, self.kept) >= self.at:
+            self.given = line
+
     def _look_at_spot(self, at: int) -> None:
         """Look at one place."""
         delimiter = find_delimiter_at(self.text, at, self.kept)
         if delimiter is None:
             return
-        self.at = delimiter.end
+        self.at = max(self.at, delimiter.end)  # forward, also where the sign belongs to what follows
         if delimiter.kind == "think":
             self.skip_reasoning(delimiter)
         elif delimiter.kind == "thought":
@@ -222,7 +237,7 @@ class _Walk(Findings):
             if self.is_used(delimiter):
                 self.take_apart(delimiter.start, delimiter.end)
         elif delimiter.kind == "turn" and self._look_at_turn(delimiter):
-            self._end_answer(delimiter.start, delimiter.end)
+            self.end_answer(delimiter.start, delimiter.end)
         elif not self.box.tools or delimiter.kind == "turn" or self._is_mentioned(delimiter):
             return
         elif delimiter.kind is Reader.ENVELOPE:
@@ -234,6 +249,9 @@ class _Walk(Findings):
 
     def _look_at_turn(self, mark: Delimiter) -> bool:
         """Return whether the answer ends at a mark of its turn, or of the next one."""
+        if harmony.is_header(self.text, mark.start):
+            self._look_at_header(mark)
+            return False
         behind = bool(self.calls or self.malformed or self.row.reaches(self.text, mark.start))
         ends = self.may_end and ends_answer(
             self.text, mark.start, mark.end, begins=self.begins, behind_call=behind, opened=self.turn_opened
@@ -244,9 +262,18 @@ class _Walk(Findings):
         self.at = skip_ends(self.text, self.at)
         return False
 
-    def _end_answer(self, start: int, end: int) -> None:
-        """End the answer at a mark: nothing behind it is read."""
-        self.ends, self.at = (self.base + start, self.base + end), len(self.text)
+    def _look_at_header(self, mark: Delimiter) -> None:
+        """Read on in messages where a header stands behind other text, and drop a mark of one that stands alone."""
+        end = harmony.skip_header_mark(self.text, mark.start)
+        if not self.is_used(mark) or self.text[max(0, mark.start - 1) : mark.start] in tuple(QUOTES):
+            self.at = max(self.at, end)
+        elif not harmony.begins_message(self.text, mark.start):
+            self.take_apart(mark.start, end)
+            self.dropped = True
+        else:
+            for one in self.row.take(self.text, mark.start):
+                self.take_calls(one.start, one.end, list(one.calls))
+            self.messages_at, self.at = mark.start, len(self.text)
 
     def _is_mentioned(self, delimiter: Delimiter) -> bool:
         """Return whether a delimiter is only talked about."""
@@ -275,7 +302,7 @@ class _Walk(Findings):
         if nothing and self.is_used_as_closer(start, at):
             self.kept = len(self.text)
         elif nothing and not is_opener_meant(self.text, start, at, self.box, begins_line=begins_line):
-            self.at = max(at, bad.at)  # a row of openers is looked at once
+            self.at = max(self.at, bad.at)  # a row of openers is looked at once
         elif empty is not None:
             self.drop(delimiter.held, empty)
         else:
@@ -285,8 +312,8 @@ class _Walk(Findings):
         """Read what is a call only if it names a declared tool."""
         start = skip_space(self.text, delimiter.start)
         match delimiter.kind:
-            case Reader.REACT | Reader.CHANNEL | Reader.ANNOUNCED:
-                self._read_announced(delimiter, start)
+            case Reader.REACT | Reader.CHANNEL | Reader.ANNOUNCED if self.fuel < 0:
+                return
             case Reader.LINES:
                 self._read_python_lines(start)
             case Reader.JSON if self.fuel < 0:
@@ -299,11 +326,12 @@ class _Walk(Findings):
         kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.JSON
         explicit = delimiter.row is not None and delimiter.row.explicit
         last = kind is Reader.JSON and self.begins_line(start)
-        setting = Setting(self.box, kind.value, explicit=explicit, alone=self.leads(start), last=last)
+        alone, at = (False, delimiter.end) if kind in _ANNOUNCED else (self.leads(start), start)
+        setting = Setting(self.box, kind.value, explicit=explicit, alone=alone, last=last)
         try:
-            found = OPEN_READERS[kind](self.text, start, setting)
+            found = OPEN_READERS[kind](self.text, at, setting)
         except Unreadable as bad:
-            self._give_up(kind, start, bad)
+            self._give_up(kind, start, at, bad)
             return
         if found is not None and found.calls:
             self.take(delimiter.held, skip_closers(self.text, found.end)[0], found)
@@ -316,12 +344,13 @@ class _Walk(Findings):
         elif kind is Reader.ELEMENTS and is_tag_meant(self.text, start, self.box):
             self.report_malformed(start, find_region_end(self.text, start), "a tag without an end", kind.value)
 
-    def _give_up(self, kind: Reader, start: int, bad: Unreadable) -> None:
+    def _give_up(self, kind: Reader, start: int, at: int, bad: Unreadable) -> None:
         """Settle a notation that can't be read to its end: a call that is broken, or no call."""
         self.fuel -= max(bad.at - start, ATTEMPT_CHARS)
-        if kind is not Reader.JSON or isinstance(bad, HalfCall) or looks_like_a_call(self.text, start, self.box):
-            self.report_malformed(start, find_region_end(self.text, start), bad.reason, kind.value)
-        else:
+        sure = kind not in (Reader.JSON, Reader.ANNOUNCED) or isinstance(bad, HalfCall)
+        if sure or (kind is Reader.JSON and looks_like_a_call(self.text, start, self.box)):
+            self.report_malformed(start, find_region_end(self.text, at), bad.reason, kind.value)
+        elif kind is Reader.JSON:
             self.at = start + 1
 
     def _read_python_lines(self, start: int) -> None:
@@ -354,24 +383,6 @@ class _Walk(Findings):
     def _report_rest(self, start: int) -> None:
         """Report the rest of the text, in which bare JSON is no longer read, if it names a tool where a
         call would."""
-        if self.rest_is_prose:
-            return
-        self.rest_is_prose = not names_a_tool(self.text, start, self.box)
-        if not self.rest_is_prose:
+        if not self.rest_is_prose and names_a_tool(self.text, start, self.box):
             self.report_malformed(start, len(self.text), "too much of the text before it can't be read", "bare")
-
-    def _read_announced(self, delimiter: Delimiter, start: int) -> None:
-        """Read a call of a declared name behind words that announce it."""
-        kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.REACT
-        if self.fuel < 0:
-            return
-        try:
-            found = read_announced(self.text, delimiter.end, kind, self.box)
-        except Unreadable as bad:
-            if kind is not Reader.ANNOUNCED or isinstance(bad, HalfCall):
-                self.report_malformed(start, find_region_end(self.text, delimiter.end), bad.reason, kind.value)
-            else:
-                self.fuel -= max(bad.at - start, ATTEMPT_CHARS)  # data
-            return
-        if found is not None:
-            self.take_calls(delimiter.held, skip_closers(self.text, found.end)[0], found.calls)
+        self.rest_is_prose = True

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import re
 
-from reliability.tool_calls import RawCall, RepairKind
-from reliability.tools.delimiters import CLOSER
-from reliability.tools.extract.literal import Unreadable, read
-from reliability.tools.extract.payloads import Found, record_repairs, skip_space
+from reliability.tool_calls import RepairKind
+from reliability.tools.extract.literal import Unreadable
+from reliability.tools.extract.payloads import Found, build_found, read_object, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.extract.typing_text import Arguments
-from reliability.tools.format_parts import K3_CALL, NAME
+from reliability.tools.format_row import K3_CALL, NAME
+from reliability.tools.formats import CLOSER
 
 __all__ = ["read_flowers", "read_sections"]
 
@@ -41,7 +41,6 @@ _ARGUMENT = re.compile(
     rf"(?=(?:[^<>]*?\stype=\"(?P<type>\w{{1,32}})\")?){_ATTRIBUTES}<\|sep\|>"
 )
 _JSON = re.compile(rf"<\|open\|>json{_ATTRIBUTES}<\|sep\|>")
-_CLOSE = "<|close|>{}<|sep|>"
 _PLAMO = re.compile(
     rf"<\|plamo:begin_tool_name:plamo\|>\s*(?P<name>{NAME})\s*<\|plamo:end_tool_name:plamo\|>\s*"
     r"<\|plamo:begin_tool_arguments:plamo\|>\s*(?:<\|plamo:constrain\|>\s*json\s*)?(?:<\|plamo:msg\|>)?\s*"
@@ -67,52 +66,44 @@ def read_sections(text: str, at: int, setting: Setting) -> Found | None:
         return None
     if setting.explicit and (found := _read_solar(text, at, setting)) is not None:
         return found
-    head = _CALL.match(text, at)
-    if head is not None:
+    if (head := _CALL.match(text, at)) is not None:
         return _read_kimi(text, head, setting)
-    head = _PLAMO.match(text, at)
-    if head is not None:
-        return _read_plamo(text, head, setting)
+    if (head := _PLAMO.match(text, at)) is not None:
+        value = read_object(text, head.end())
+        end = _PLAMO_END.match(text, value.end)
+        kinds = value.repair_kinds if end else (*value.repair_kinds, RepairKind.ENVELOPE)
+        return build_found(head["name"], value.value, setting, end.end() if end else value.end, kinds)
     if _BEGUN.match(text, at):
         raise HalfCall("a call without a name, or cut off", at)
     return None
 
 
 def _read_kimi(text: str, head: re.Match[str], setting: Setting) -> Found:
-    name = _unescape(head["name"])
-    at = skip_space(text, head.end())
+    name, at = _unescape(head["name"]), skip_space(text, head.end())
+    found = Arguments(setting.box.find(name))
     block = _JSON.match(text, at)
     if block is not None:
-        value = read(text, block.end())
+        value = read_object(text, block.end())
         at = _skip_close(text, skip_space(text, value.end), "json")
-        if not isinstance(value.value, dict):
-            raise Unreadable("the arguments must be an object", value.end)
-        return _finish_kimi(
-            text, at, RawCall(name=name, arguments=value.value, format=setting.format), value.repair_kinds
-        )
-    found = Arguments(setting.box.find(name))
-    while (opened := _ARGUMENT.match(text, at)) is not None:
+        found.found, found.kinds = value.value, list(value.repair_kinds)
+    while block is None and (opened := _ARGUMENT.match(text, at)) is not None:
         end = text.find("<|close|>argument<|sep|>", opened.end())
         if end < 0:
             raise Unreadable("an argument without an end", len(text))
         is_string = None if opened["type"] is None else opened["type"] == "string"
         found.add(_unescape(opened["key"]), text[opened.end() : end], at, is_string)
         at = skip_space(text, _skip_close(text, end, "argument"))
-    call = RawCall(name=name, arguments=found.found, format=setting.format)
-    return _finish_kimi(text, at, call, tuple(found.kinds))
+    end = _skip_close(text, skip_space(text, at), "call")
+    return build_found(name, found.found, setting, end, found.kinds)
 
 
 def _unescape(attribute: str) -> str:
     return attribute.replace("&quot;", '"').replace("&amp;", "&")
 
 
-def _finish_kimi(text: str, at: int, call: RawCall, kinds: tuple[RepairKind, ...]) -> Found:
-    return Found([record_repairs(call, list(kinds))], _skip_close(text, skip_space(text, at), "call"))
-
-
 def _skip_close(text: str, at: int, section: str) -> int:
     """Return the place behind the end of a section, which must stand here."""
-    closing = _CLOSE.format(section)
+    closing = f"<|close|>{section}<|sep|>"
     if not text.startswith(closing, at):
         raise Unreadable(f"the end of the {section} is missing", at)
     return at + len(closing)
@@ -121,11 +112,8 @@ def _skip_close(text: str, at: int, section: str) -> int:
 def _read_solar(text: str, at: int, setting: Setting) -> Found | None:
     head = _SOLAR.match(text, at)
     if head is not None:
-        value = read(text, head.end())
-        if not isinstance(value.value, dict):
-            raise Unreadable("the arguments must be an object", value.end)
-        call = RawCall(name=head["name"], arguments=value.value, id=head["id"], format=setting.format)
-        return Found([record_repairs(call, list(value.repair_kinds))], value.end)
+        value = read_object(text, head.end())
+        return build_found(head["name"], value.value, setting, value.end, value.repair_kinds, head["id"])
     head = _SOLAR_ARGUMENTS.match(text, at)
     if head is None:
         return None
@@ -135,19 +123,7 @@ def _read_solar(text: str, at: int, setting: Setting) -> Found | None:
         at = argument.end()
     if not CLOSER.match(text, at):
         raise Unreadable("an argument, or the call, without an end", at)
-    call = RawCall(name=head["name"], arguments=found.found, format=setting.format)
-    return Found([record_repairs(call, found.kinds)], at)
-
-
-def _read_plamo(text: str, head: re.Match[str], setting: Setting) -> Found:
-    value = read(text, head.end())
-    if not isinstance(value.value, dict):
-        raise Unreadable("the arguments must be an object", value.end)
-    end, kinds = _PLAMO_END.match(text, value.end), list(value.repair_kinds)
-    if end is None:
-        kinds.append(RepairKind.ENVELOPE)
-    call = RawCall(name=head["name"], arguments=value.value, format=setting.format)
-    return Found([record_repairs(call, kinds)], end.end() if end else value.end)
+    return build_found(head["name"], found.found, setting, at, found.kinds)
 
 
 def read_flowers(text: str, at: int, setting: Setting) -> Found | None:
@@ -155,15 +131,11 @@ def read_flowers(text: str, at: int, setting: Setting) -> Found | None:
     head = _FLOWER.match(text, at)
     if head is None:
         return None
-    name, known = head["name"], setting.box.find(head["name"])
     arguments = _FLOWER_ARGUMENTS.match(text, head.end())
     if arguments is None:
-        if known is None:
+        if setting.box.find(head["name"]) is None:
             return None
         raise HalfCall("a call without arguments", head.end())
-    value = read(text, arguments.end())
-    if not isinstance(value.value, dict):
-        raise HalfCall("the arguments must be an object", value.end)
+    value = read_object(text, arguments.end(), HalfCall)
     end = _FLOWER_END.match(text, value.end)
-    call = RawCall(name=name, arguments=value.value, format=setting.format)
-    return Found([record_repairs(call, list(value.repair_kinds))], end.end() if end else value.end)
+    return build_found(head["name"], value.value, setting, end.end() if end else value.end, value.repair_kinds)

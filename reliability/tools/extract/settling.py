@@ -2,6 +2,9 @@
 
 All before `kept` is settled: prose, calls, calls that can't be read, or marks that hold nothing and are dropped. What
 waits right before a call is a call like it (`rows.py`). Reasoning is taken apart here.
+
+Prose is kept to the letter. Only what framed a call goes: the white space next to it, the fence or the tag around it,
+and the commas or semicolons between two calls. What has left for the client already is not given back.
 """
 
 from __future__ import annotations
@@ -10,30 +13,115 @@ import re
 from bisect import bisect_left
 
 from reliability.tool_calls import Malformed, RawCall
-from reliability.tools.delimiters import (
+from reliability.tools.extract.delimiter_search import Delimiter
+from reliability.tools.extract.envelope import FENCE_LINE, is_closer_lost, is_closer_meant, is_closer_next, skip_closers
+from reliability.tools.extract.payloads import Found, record_repairs, skip_space
+from reliability.tools.extract.rows import Row
+from reliability.tools.extract.shapes import CALLS_MAX
+from reliability.tools.extract.text import read_arguments
+from reliability.tools.format_reasoning import compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
+from reliability.tools.formats import (
     CLOSER,
+    FRAME_FENCE,
+    FRAME_TAG,
     INNER_CLOSERS,
     SPEECH_END,
     begins_sentence,
     has_only_delimiters,
     is_quoted,
 )
-from reliability.tools.extract.delimiter_search import Delimiter
-from reliability.tools.extract.envelope import FENCE_LINE, is_closer_next, skip_closers
-from reliability.tools.extract.mentions import is_closer_lost, is_closer_meant
-from reliability.tools.extract.payloads import Found, record_repairs, skip_space
-from reliability.tools.extract.prose import Prose
-from reliability.tools.extract.rows import Row
-from reliability.tools.extract.shapes import CALLS_MAX
-from reliability.tools.extract.text import read_arguments
-from reliability.tools.reasoning_marks import compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import is_in_code_block
 
-__all__ = ["FENCE_CHARS_MAX", "LOOK_CHARS", "MALFORMED_MAX", "Findings"]
+__all__ = ["FENCE_CHARS_MAX", "MALFORMED_MAX", "Findings"]
+
+_FRAME_BEFORE = re.compile(rf"(?:{FRAME_FENCE}|(?P<tag>{FRAME_TAG}))\s*\Z")
+_FENCE = re.compile(r"`{3,}")
+_FENCE_AFTER = re.compile(r"\s*`{3,}")
+_LATE_CLOSE = re.compile(r"\s*`{3,}[ \t]*(?=\r?\n|\Z)")
+_ONLY_SEPARATORS = re.compile(r"(?:[\s,;\\]|\b(?:and|then|also)\b)*+\Z", re.IGNORECASE)
+
+
+class _Prose:
+    """Pieces of prose with their places in the text, and the places of the calls between them. `sent`: how much of the
+    text has left already."""
+
+    def __init__(self, sent: int = 0) -> None:
+        self.sent = sent
+        self._pieces: list[tuple[int, str]] = []
+        self._first_call: int | None = None
+        self._after_call = False
+        self._behind_mark = False
+        self._framed = False  # in a fence that was opened before calls and hasn't been closed
+        self._fences = 0  # how many have opened or closed a code block
+
+    def add(self, text: str, at: int) -> None:
+        """Take the prose that stands next, at this place."""
+        if self._after_call and self._framed and (close := _LATE_CLOSE.match(text)):
+            at, text, self._framed = at + close.end(), text[close.end() :], False
+        if self._after_call or self._behind_mark:
+            given, text = text, text.lstrip()
+            at += len(given) - len(text)
+        if text:
+            self._pieces.append((at, text))
+            self._fences += text.count("```") and len(_FENCE.findall(text))
+            self._after_call = self._behind_mark = False
+
+    def add_call(self, source: str, end: int) -> int:
+        """Take the call that stands next, and ends here; return the place behind the frame that was
+        opened before it."""
+        at, last = self._pieces.pop() if self._pieces and not self._after_call else (0, "")
+        kept = last.rstrip()
+        frame = _FRAME_BEFORE.search(last, max(0, len(last) - 64))
+        if frame and not frame["tag"] and self._fences % 2 == 0:
+            frame = None  # it closes a code block before the call
+        close = _find_closing(frame, source, end) if frame else None
+        if frame and close:
+            kept, end = last[: frame.start()].rstrip(), close.end()
+            self._fences -= not frame["tag"]
+            self._framed = not frame["tag"] and not close[0]
+        if self._first_call is not None and _ONLY_SEPARATORS.match(kept):
+            kept = ""
+        if kept:
+            self._pieces.append((at, kept))
+        if self._first_call is None:
+            self._first_call = len(self._pieces)
+        self._after_call = True
+        return end
+
+    def skip(self) -> None:
+        """Leave out a mark that stands next, with the white space behind it."""
+        self._behind_mark = True
+
+    def forget(self) -> None:
+        """Begin anew: what was taken for calls was none."""
+        self._pieces, self._first_call, self._after_call, self._fences = [], None, False, 0
+        self._framed = False
+
+    def text(self) -> str:
+        """Return all prose that hasn't left yet."""
+        pieces = self._cut_sent(len(self._pieces))
+        return "\n".join(pieces).strip() if self._first_call is not None else "".join(pieces)
+
+    def before(self) -> str:
+        """Return the prose in front of the first call."""
+        return "\n".join(self._cut_sent(self._first_call or 0))
+
+    def _cut_sent(self, count: int) -> list[str]:
+        pieces = [piece[max(0, self.sent - at) :] for at, piece in self._pieces[:count]]
+        return [piece for piece in pieces if piece]
+
+
+def _find_closing(frame: re.Match[str], source: str, end: int) -> re.Match[str] | None:
+    """Find the other half of a frame. A fence may lack it, a tag may not."""
+    if not frame["tag"]:
+        return _FENCE_AFTER.match(source, end) or re.compile("").match(source, end)
+    name = re.escape(frame["tag"].strip("<|>"))
+    return re.compile(rf"\s*<\|?/{name}\|?>").match(source, end)
+
 
 MALFORMED_MAX = 32
-LOOK_CHARS = 400
+_LOOK_CHARS = 400
 FENCE_CHARS_MAX = 64
 SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
 
@@ -53,13 +141,15 @@ class Findings:
         self.calls: list[RawCall] = []
         self.malformed: list[Malformed] = []
         self.reasoning: list[str] = []  # what was taken out; empty where a mark was
-        self.prose = Prose(sent)
+        self.prose = _Prose(sent)
         self.row = Row()
         self.text = ""
         self.base = 0  # the place of this text in the whole answer
         self.at = 0
         self.kept = 0  # up to here the text is settled
         self.begins = 0  # where the answer begins: behind its reasoning
+        self.given: re.Match[str] | None = None  # a line behind a call that gives a result, if another call follows
+        self.ends: tuple[int, int] | None = None  # the mark at which the answer ends
         self.dropped = False  # True where marks were dropped
         self.unended = False  # True where a list of calls lacks its end, as the text does
         self.has_thought = False  # True where reasoning has ended
@@ -80,12 +170,27 @@ class Findings:
 
     def take_calls(self, start: int, end: int, calls: list[RawCall]) -> None:
         """Take the calls that stand from `start` to `end`."""
-        self.settle(start, end)
-        self.keep_calls(calls, self.text[start:end])
+        if not self.rests_on_given(start):
+            self.settle(start, end)
+            self.keep_calls(calls, self.text[start:end])
+
+    def rests_on_given(self, start: int) -> bool:
+        """End the answer before a result that it gives itself, where a call begins behind that."""
+        given, self.given = self.given, None
+        if given is None or not FENCE_LINE.sub("", self.text[given.end() : start]).strip():
+            return False
+        self.end_answer(given.start(), given.start())
+        return True
+
+    def end_answer(self, start: int, end: int) -> None:
+        """End the answer at a mark: nothing behind it is read."""
+        self.ends, self.at = (self.base + start, self.base + end), len(self.text)
 
     def take(self, start: int, end: int, found: Found) -> None:
         """Take what a reader has found."""
         self.take_calls(start, end, found.calls)
+        if found.said.strip() and self.ends is None:
+            self.prose.add(found.said, self.base + self.kept)
         self.unended = self.unended or found.unended
 
     def drop_closers(self, at: int) -> None:
@@ -104,6 +209,8 @@ class Findings:
 
     def report_malformed(self, start: int, end: int, reason: str, format: str) -> None:
         """Report a call, from `start` to `end`, that can't be read."""
+        if self.rests_on_given(start):
+            return
         if len(self.malformed) >= MALFORMED_MAX - 1:
             end, reason = len(self.text), f"{MALFORMED_MAX} or more calls that can't be read"
         self.settle(start, end)
@@ -155,13 +262,13 @@ class Findings:
         all that was found before was only thought."""
         if not self.is_used(closer):
             return
-        within = bool(self.malformed) and has_only_delimiters(self.text[self.kept : closer.start][:LOOK_CHARS])
+        within = bool(self.malformed) and has_only_delimiters(self.text[self.kept : closer.start][:_LOOK_CHARS])
         if within and is_closer_next(self.text, closer.end):
             return  # a word in a call that can't be read
         if self.has_thought:
             self.take_apart(closer.start, closer.end)
         else:
-            self.calls, self.malformed, self.kept = [], [], 0
+            self.calls, self.malformed, self.kept, self.given = [], [], 0, None
             self.prose.forget()
             self.take_apart(0, closer.end, 0, closer.start)
         self.has_thought, self.begins = True, closer.end
@@ -192,7 +299,7 @@ class Findings:
         if is_closer_meant(self.text, start, closer.start, self.box):
             self.report_malformed(start, closer.end, "a closing tag, and no call that can be read before it", "closer")
         elif is_closer_lost(self.text, start, closer.start, row := skip_closers(self.text, closer.start)[0]):
-            parts = _LOST_PARTS.search(self.text, max(self.kept, closer.start - LOOK_CHARS), closer.start)
+            parts = _LOST_PARTS.search(self.text, max(self.kept, closer.start - _LOOK_CHARS), closer.start)
             if parts and self.calls and self.text[self.kept : parts.start()].strip():
                 self.report_malformed(self.kept, row, "the closing tags of a call that ended within a value", "closer")
             else:
@@ -211,7 +318,7 @@ class Findings:
 
     def begins_line(self, start: int) -> bool:
         """Return whether nothing but white space, or a call, stands before this place in its line."""
-        least = max(self.kept, self.row.end, start - LOOK_CHARS)
+        least = max(self.kept, self.row.end, start - _LOOK_CHARS)
         line = max(self.text.rfind("\n", least, start) + 1, least)
         return not self.text[line:start].strip()
 

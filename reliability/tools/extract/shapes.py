@@ -1,17 +1,17 @@
-"""JSON values that are calls: which keys name the tool, which hold the arguments, and what may stand around
-them.
+"""JSON values that are calls: which keys name the tool, which hold the arguments, and what may stand around them.
 
-One object is a call when exactly one of its keys names a tool, at most one holds arguments, and every other
-key is known to carry nothing that a tool needs (`type`, `id`, reasoning). It may sit in wrappers (`function`,
-`tool_calls`, `function_call`), and calls may come in arrays.
+One object is a call when exactly one of its keys names a tool, at most one holds arguments, and every other key is
+known to carry nothing that a tool needs (`type`, `id`, reasoning). It may sit in wrappers (`function`, `tool_calls`),
+and calls may come in arrays. Inside an envelope (`explicit`) a strange name is passed on, for the check to refuse.
+Outside, an object is a call only if the name is a declared one: `{"name": "Bob", "age": 3}` stays data.
 
-`explicit` says how much is known already. Inside an envelope (`<tool_call>`) the text is a call, so a
-strange name is passed on, for the check to refuse. Outside, an object is a call only if the name is a
-declared one: `{"name": "Bob", "age": 3}` is data, and stays data.
+Of JSON that can't be read, words and brackets tell whether a call was meant: a declared name under a key that names
+tools, and a key that holds arguments.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,16 +20,29 @@ from rapidfuzz import fuzz
 
 from reliability.tool_calls import RawCall
 from reliability.tools.extract.literal import Unreadable
+from reliability.tools.format_row import NAME
+from reliability.tools.formats import OPENER
 from reliability.tools.schema.tool_names import fold
 from reliability.tools.schema.toolbox import Tool, ToolBox
 
-__all__ = ["ARGUMENT_KEYS", "CALLS_MAX", "NAME_KEYS", "WRAPPERS", "HalfCall", "Setting", "find_calls", "means_call"]
+__all__ = [
+    "ARGUMENT_KEYS",
+    "CALLS_MAX",
+    "WRAPPERS",
+    "HalfCall",
+    "Setting",
+    "find_calls",
+    "looks_like_a_call",
+    "means_call",
+    "names_a_tool",
+    "split_said",
+]
 
 CALLS_MAX = 128
 NAME_CHARS_MAX = 128
 NEARLY = 80  # percent of two names that must be alike for one to be meant by the other
 
-NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
+_NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
 ARGUMENT_KEYS = (
     "arguments",
     "parameters",
@@ -41,17 +54,10 @@ ARGUMENT_KEYS = (
     "kwargs",
     "tool_args",
 )
-WRAPPERS = (
-    "tool_calls",
-    "tool_call",
-    "function_call",
-    "function_calls",
-    "function",
-    "tool_uses",
-    "calls",
-    "actions",
-)
+WRAPPERS = ("tool_calls", "tool_call", "function_call", "function_calls", "function", "tool_uses", "calls", "actions")
 _IDS = ("id", "call_id", "tool_call_id")
+# What a message holds beside its calls: nothing, where it is to be a call.
+_BESIDE = frozenset({"content", "refusal", "function_call", "annotations", "audio", "reasoning_content"})
 _SILENT = frozenset({*_IDS, "type", "index", "thought", "thoughts", "reasoning", "explanation", "status", "role"})
 
 
@@ -90,6 +96,14 @@ def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
     return calls
 
 
+def split_said(value: Any) -> tuple[Any, str]:
+    """Return a chat completion's message with calls without its text, and that text; any other value as it is."""
+    if not isinstance(value, dict) or not isinstance(value.get("tool_calls"), list):
+        return value, ""
+    said = value.get("content")
+    return (value | {"content": None}, said) if isinstance(said, str) else (value, "")
+
+
 def means_call(value: Any, box: ToolBox) -> bool:
     """Return whether a value that only a closer stands behind is meant as a call: it names a tool or holds arguments,
     or its keys are parameters of a tool. `{"total": 3}` is data."""
@@ -97,7 +111,7 @@ def means_call(value: Any, box: ToolBox) -> bool:
         return any(means_call(item, box) for item in value[: CALLS_MAX + 1])
     if not isinstance(value, dict):
         return False
-    if any(key in value for key in (*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPERS)) or any(box.find(key) for key in value):
+    if any(key in value for key in (*_NAME_KEYS, *ARGUMENT_KEYS, *WRAPPERS)) or any(box.find(key) for key in value):
         return True
     return any(value.keys() <= tool.parameters.get("properties", {}).keys() for tool in box.tools)
 
@@ -124,7 +138,7 @@ def _find_id(value: Mapping[str, Any]) -> str | None:
 
 def _has_only_known_keys(value: Mapping[str, Any], keys: Iterable[str]) -> bool:
     """Return whether every other key carries nothing that would be lost."""
-    return all(key in keys or key in _SILENT or (key == "content" and not value[key]) for key in value)
+    return all(key in keys or key in _SILENT or (key in _BESIDE and not value[key]) for key in value)
 
 
 def _unwrap(value: Mapping[str, Any]) -> list[Any] | None:
@@ -138,7 +152,7 @@ def _unwrap(value: Mapping[str, Any]) -> list[Any] | None:
 
 def _read_call(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
     """Read one object as a call, or None."""
-    names = [key for key in NAME_KEYS if isinstance(value.get(key), str)]
+    names = [key for key in _NAME_KEYS if isinstance(value.get(key), str)]
     arguments = [key for key in ARGUMENT_KEYS if key in value]
     if len(names) != 1 or len(arguments) > 1 or not _has_only_known_keys(value, [*names, *arguments]):
         _refuse_half_calls(value, names, arguments, setting)
@@ -205,3 +219,40 @@ def _is_definition(key: str, given: Any) -> bool:
         and given.get("type") == "object"
         and isinstance(given.get("properties"), dict)
     )
+
+
+WINDOW_CHARS_MAX = 400
+
+_NAMED_KEY = re.compile(rf"\b(?:{'|'.join(_NAME_KEYS)})\b[\"'}}\]]?\s{{0,8}}:?\s{{0,8}}[\"']?({NAME})")
+_ARGUMENT_KEY = re.compile(rf"\b(?:{'|'.join(ARGUMENT_KEYS)})\b[\"'}}\]]?\s{{0,8}}:")
+_BRACKET = re.compile(r"[{}\[\]]")
+_JSON_BEGINS = re.compile(r"\{\s{0,64}(?:\"[^\"\n]{0,128}\"|'[^'\n]{0,128}'|\w{1,128})\s{0,64}[\"':]|\[\s{0,64}[\[{]")
+
+
+def looks_like_a_call(text: str, start: int, box: ToolBox) -> bool:
+    """Return whether a declared name stands under a name's key, next to an arguments' key or to the
+    end of the text, in what begins as JSON does and before the bracket closes."""
+    if not _JSON_BEGINS.match(text, start):
+        return False
+    window = _cut_window(text, start)
+    near_end = start + WINDOW_CHARS_MAX >= len(text)
+    return names_a_tool(window, 0, box) and (_ARGUMENT_KEY.search(window) is not None or near_end)
+
+
+def names_a_tool(text: str, start: int, box: ToolBox) -> bool:
+    """Return whether a declared name stands under a name's key, from `start` on."""
+    return any(box.find(name) is not None for name in _NAMED_KEY.findall(text, start))
+
+
+def _cut_window(text: str, start: int) -> str:
+    """Return the text behind a bracket: up to where it seems to close, or another call is opened,
+    and not far."""
+    window = text[start : start + WINDOW_CHARS_MAX]
+    opener = OPENER.search(window)
+    window = window[: opener.start()] if opener else window
+    depth = 0
+    for bracket in _BRACKET.finditer(window):
+        depth += 1 if bracket[0] in "{[" else -1
+        if depth == 0:
+            return window[: bracket.end()]
+    return window

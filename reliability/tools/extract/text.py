@@ -17,7 +17,7 @@ from dataclasses import replace
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, Value, read
 
-__all__ = ["is_harmless_after", "is_harmless_before", "read_arguments"]
+__all__ = ["find_object_end", "is_harmless_after", "is_harmless_before", "read_arguments"]
 
 TEXT_CHARS_MAX = 4_000
 
@@ -47,6 +47,15 @@ def is_harmless_after(text: str) -> bool:
         and not rest[:1].isdigit()
         and rest[:1] not in (",", ":", "'")
     )
+
+
+def find_object_end(text: str) -> int:
+    """Find the place behind the object with which a text begins; 0 where it begins with none."""
+    try:
+        value = read(text)
+    except Unreadable:
+        return 0
+    return value.end if isinstance(value.value, dict) else 0
 
 
 def read_arguments(text: str) -> Value | str:

@@ -11,8 +11,8 @@ from typing import Any
 
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
-from reliability.tools.schema.types_allowed import find_allowed_types, property_schema
 
 __all__ = ["Arguments", "strip_framing", "type_text"]
 

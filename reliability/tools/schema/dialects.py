@@ -11,35 +11,110 @@ What other drafts, OpenAPI and sloppy generators write is rewritten in today's w
     type: "STRING", a keyword that is null   "string", nothing
     $schema, $id, id                         dropped: they only move the base of references
 
-References stay inside the document: `#`, `#/...` and `#anchor`. Anything else would have to be fetched,
-and nothing is ever fetched, so it is a `BadSchema` (`references.py` follows the rest). Data under `enum`,
-`const`, `default` and `examples` is not touched. A keyword that nobody knows may still hold schemas that a
-reference points into, so it is walked too, but never refused. Each node is checked against the schema of schemas
-(`meta.py`) in the same walk, the deepest first.
+References stay inside the document (`#`, `#/...`, `#anchor`): nothing is ever fetched, so any other is a `BadSchema`
+(`references.py` follows the rest). Data under `enum`, `const`, `default` and `examples` is not touched. An unknown
+keyword may still hold schemas that a reference points into, so it is walked too, but never refused. Each node is
+checked against the meta-schema, as one look at each keyword, in the same walk, the deepest first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from reliability.steps import Steps
 from reliability.tool_calls import join
-from reliability.tools.schema.meta import TYPES, wrong_keyword
 from reliability.tools.schema.patterns import BrokenPattern, Unasserted, estimate_compile_steps, translate
 
 __all__ = ["DATA", "MAPS", "BadSchema", "Normaliser"]
 
+_TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
+
+Check = tuple[Callable[[Any], bool], str]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and (isinstance(value, int) or value.is_integer())
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, (Mapping, bool))
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
+
+
+def _is_type(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in _TYPES
+    return _are_names(value) and bool(value) and _TYPES.issuperset(value)
+
+
+def _check_each(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, Mapping) and all(map(check, value.values()))
+
+
+_SCHEMA: Check = (_is_schema, "must be a schema: an object or a boolean")
+_SCHEMAS: Check = (
+    lambda value: isinstance(value, list) and bool(value) and all(map(_is_schema, value)),
+    "must be a list of schemas that is not empty",
+)
+_MEMBERS: Check = (_check_each(_is_schema), "must be an object of schemas")
+_COUNT: Check = (_is_count, "must be a whole number that is not negative")
+_NUMBER: Check = (_is_number, "must be a number")
+_TEXT: Check = (lambda value: isinstance(value, str), "must be a string")
+_FLAG: Check = (lambda value: isinstance(value, bool), "must be true or false")
+_LIST: Check = (lambda value: isinstance(value, list), "must be a list")
+_NAMED: Check = (lambda value: isinstance(value, str) and _ANCHOR.fullmatch(value) is not None, "must be a plain name")
+
+CHECKS: dict[str, Check] = {
+    "type": (_is_type, f"must be one or several of {', '.join(sorted(_TYPES))}, each once"),
+    "required": (_are_names, "must be a list of names, each once"),
+    "dependentRequired": (_check_each(_are_names), "must be an object of lists of names, each once"),
+    "multipleOf": (lambda value: _is_number(value) and value > 0, "must be a number above 0"),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _COUNT),
+    **dict.fromkeys(("minContains", "maxContains"), _COUNT),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _FLAG),
+    **dict.fromkeys(("enum", "examples"), _LIST),
+    **dict.fromkeys(("pattern", "format", "title", "description", "$comment", "$ref", "$dynamicRef"), _TEXT),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), _TEXT),
+    **dict.fromkeys(("$anchor", "$dynamicAnchor"), _NAMED),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _SCHEMAS),
+    **dict.fromkeys(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"), _MEMBERS),
+    **dict.fromkeys(("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then"), _SCHEMA),
+    **dict.fromkeys(("else", "unevaluatedItems", "unevaluatedProperties", "contentSchema"), _SCHEMA),
+}
+
+
+def _wrong_keyword(node: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the first keyword that can't stand as it does, and what it must be."""
+    for key, value in node.items():
+        check = CHECKS.get(key)
+        if check is not None and not check[0](value):
+            return key, check[1]
+    return None
+
+
 SCHEMA_DEPTH_MAX = 64
 SCHEMA_NODES_MAX = 20_000
 
+
+def _list_keys(check: Check) -> frozenset[str]:
+    """List the keywords that hold the same."""
+    return frozenset(key for key, wanted in CHECKS.items() if wanted is check)
+
+
 DATA = frozenset({"enum", "const", "default", "examples", "example"})
-MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_SINGLE = frozenset(
-    {"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"}
-    | {"unevaluatedItems", "unevaluatedProperties", "contentSchema"}
-)
+MAPS, _LISTS, _SINGLE = _list_keys(_MEMBERS), _list_keys(_SCHEMAS), _list_keys(_SCHEMA)
+_KNOWN = frozenset({*CHECKS, *DATA, "additionalItems"})
 _NULL_IS_DATA = frozenset({"const", "default", "example"})
 _DROPPED = frozenset({"$schema", "$id", "id", "nullable", "$vocabulary"})
 STEPS_A_NODE = 12  # with everything that is done to it until it is compiled
@@ -82,7 +157,7 @@ class Normaliser:
         new = {key: self._normalise_keyword(key, value, path, known) for key, value in old.items()}
         self._check_patterns(new, path, known)
         _hoist_required(old, new)
-        if known and (wrong := wrong_keyword(new)) is not None:
+        if known and (wrong := _wrong_keyword(new)) is not None:
             raise BadSchema(join(*path, wrong[0]), f"is no valid JSON Schema: it {wrong[1]}")
         return _allow_null(new) if node.get("nullable") is True else new
 
@@ -147,39 +222,15 @@ class Normaliser:
         return True
 
 
-_KNOWN = (
-    DATA
-    | MAPS
-    | _LISTS
-    | _SINGLE
-    | frozenset(_LIMITS)
-    | {
-        "type",
-        "required",
-        "pattern",
-        "format",
-        "title",
-        "description",
-        "$comment",
-        "$ref",
-        "$dynamicRef",
-        "$anchor",
-    }
-    | {"minimum", "maximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems"}
-    | {"minProperties", "maxProperties", "minContains", "maxContains", "dependentRequired", "$dynamicAnchor"}
-    | {"deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType", "additionalItems"}
-)
-
-
 def _normalise_type(node: dict[str, Any]) -> dict[str, Any]:
     """Write types in capitals, as some vendors send them, in small letters; an empty type is none."""
     kind = node.get("type")
-    if isinstance(kind, str) and kind.lower() in TYPES:
+    if isinstance(kind, str) and kind.lower() in _TYPES:
         node["type"] = kind.lower()
     elif kind in ("", "any", []):
         del node["type"]
     elif isinstance(kind, list) and all(isinstance(k, str) for k in kind):
-        node["type"] = list(dict.fromkeys(k.lower() if k.lower() in TYPES else k for k in kind))
+        node["type"] = list(dict.fromkeys(k.lower() if k.lower() in _TYPES else k for k in kind))
     return node
 
 

@@ -108,16 +108,11 @@ def _split_tokens(pattern: str, at: int = 0) -> Iterator[tuple[int, int, str]]:
         if pattern[at] == "\\":
             end += 1
         elif pattern[at] == "[":
-            end = _find_class_end(pattern, at)
+            while end < len(pattern) and pattern[end] != "]":
+                end += 2 if pattern[end] == "\\" else 1
+            end += 1
         yield at, end, pattern[at]
         at = end
-
-
-def _find_class_end(pattern: str, at: int) -> int:
-    at += 1
-    while at < len(pattern) and pattern[at] != "]":
-        at += 2 if pattern[at] == "\\" else 1
-    return at + 1
 
 
 def _find_group_end(pattern: str, at: int) -> int:

@@ -43,12 +43,7 @@ def _write(value: Any, out: list[str], steps: Steps | None) -> None:
             _write(item, out, steps)
         out.append("]")
     else:
-        out.append(_write_plain(value))
-
-
-def _write_plain(value: Any) -> str:
-    """Write null, a boolean or a number, and where it ends."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    # Hexadecimal: the digits of a huge decimal number take the square of their count.
-    return f"{value:x}," if isinstance(value, int) and not isinstance(value, bool) else f"{value!r},"
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        # Hexadecimal: the digits of a huge decimal number take the square of their count.
+        out.append(f"{value:x}," if isinstance(value, int) and not isinstance(value, bool) else f"{value!r},")

@@ -1,22 +1,22 @@
 """The keywords of draft 2020-12, one rule each: what a keyword has against a value.
 
 A rule takes (validator, what stands behind the keyword, value, the node that it stands in, run) and gives back
-complaints; values of a kind that the keyword doesn't speak of are fine. Which members and items count as evaluated is
-for `evaluated.py`.
+complaints; `RULES` says for which types of values. Numbers are compared as they are written: 0.3 is a multiple of 0.1.
+Values are compared as JSON: 1 is 1.0 and not true.
 
-Numbers are compared as they are written: 0.3 is a multiple of 0.1. Values are compared as JSON: 1 is 1.0 and not true.
+`unevaluated…` asks which members and items a node speaks of: those that its own keywords cover, and those that are
+covered by its parts which judge the same value and are satisfied by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from reliability.tools.schema.equality import write_canonical
-from reliability.tools.schema.evaluated import find_unevaluated_items, find_unevaluated_keys
-from reliability.tools.schema.format_keyword import FORMATS
-from reliability.tools.schema.patterns import translate
+from reliability.tools.schema.patterns import FORMATS, translate
 from reliability.tools.schema.validator import ERRORS_MAX, KEYS_MAX, Complaint, Rule, Run, Validator, prefix_paths
 
 __all__ = ["RULES", "prepare"]
@@ -46,13 +46,13 @@ def prepare(key: str, wanted: Any) -> Any:
     if key == "type":
         return wanted, [_IS[kind] for kind in ([wanted] if isinstance(wanted, str) else wanted)]
     if key == "enum":
-        return wanted, None if len(wanted) == 0 else frozenset(map(write_canonical, wanted))
+        return wanted, frozenset(map(write_canonical, wanted))
     if key == "const":
         return wanted, frozenset((write_canonical(wanted),))
     return wanted
 
 
-# --- any value ------------------------------------------------------------------------------------------------
+# --- values, texts and numbers --------------------------------------------------------------------------------
 
 
 def _check_type(_v: Validator, wanted: Any, value: Any, _node: Node, _run: Run) -> Wrong:
@@ -60,39 +60,36 @@ def _check_type(_v: Validator, wanted: Any, value: Any, _node: Node, _run: Run) 
     return () if any(is_kind(value) for is_kind in kinds) else (Complaint("type", stated, value),)
 
 
-def _check_enum(_v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
-    stated, words = wanted
-    return () if words and write_canonical(value, run.steps) in words else (Complaint("enum", stated, value),)
+def _build_choice(key: str) -> Rule:
+    """Build a rule that looks a value up among the words of its keyword."""
 
+    def rule(_v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+        stated, words = wanted
+        return () if words and write_canonical(value, run.steps) in words else (Complaint(key, stated, value),)
 
-def _check_const(_v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
-    stated, words = wanted
-    return () if write_canonical(value, run.steps) in words else (Complaint("const", stated, value),)
-
-
-# --- texts and numbers ----------------------------------------------------------------------------------------
+    return rule
 
 
 def _check_pattern(_v: Validator, wanted: str, value: Any, _node: Node, run: Run) -> Wrong:
-    if not isinstance(value, str):
-        return ()
     pattern = translate(wanted)
     run.steps.spend(pattern.steps(value))
     return () if pattern.allows(value) else (Complaint("pattern", wanted, value),)
 
 
 def _check_format(_v: Validator, wanted: str, value: Any, _node: Node, run: Run) -> Wrong:
-    if not isinstance(value, str) or wanted not in FORMATS.checkers:
+    if wanted not in FORMATS.checkers:
         return ()
     run.steps.spend(1 + len(value) // CHARS_A_STEP)
     return () if FORMATS.conforms(value, wanted) else (Complaint("format", wanted, value),)
 
 
-def _build_comparison(key: str, kind: Callable[[Any], bool], wrong: Callable[[Any, Any], bool]) -> Rule:
-    """Build a rule that holds one number against another."""
+def _build_limit(key: str, wrong: Callable[[Any, Any], bool]) -> Rule:
+    """Build a rule that holds a number, or the length of anything else, against a limit."""
 
     def rule(_v: Validator, wanted: Any, value: Any, _node: Node, _run: Run) -> Wrong:
-        return (Complaint(key, wanted, value),) if kind(value) and wrong(value, wanted) else ()
+        if isinstance(value, bool) or not wrong(value if isinstance(value, (int, float)) else len(value), wanted):
+            return ()
+        return (Complaint(key, wanted, value),)
 
     return rule
 
@@ -103,20 +100,29 @@ def _is_no_multiple(value: Any, of: Any) -> bool:
     return bool(Fraction(repr(value)) % Fraction(repr(of)))
 
 
-# --- objects --------------------------------------------------------------------------------------------------
+# --- objects and arrays ---------------------------------------------------------------------------------------
+
+
+def _judge_parts(v: Validator, parts: Iterable[tuple[Any, Any, Any]], run: Run) -> list[Complaint]:
+    """Judge members or items, each as its key, its schema and its value, until there is enough to complain of."""
+    found: list[Complaint] = []
+    for key, schema, part in parts:
+        if wrong := v.judge(schema, part, run):
+            found += prefix_paths(key, wrong, run)
+            if len(found) >= ERRORS_MAX:
+                break
+    return found
 
 
 def _check_required(_v: Validator, wanted: Any, value: Any, _node: Node, _run: Run) -> Wrong:
-    missing = [key for key in wanted if key not in value] if isinstance(value, dict) else []
+    missing = [key for key in wanted if key not in value]
     return (Complaint("required", wanted, value, keys=tuple(missing[:KEYS_MAX])),) if missing else ()
 
 
 def _check_properties(v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
-    if not isinstance(value, dict):
-        return ()
-    found: list[Complaint] = []
     keys = wanted if len(wanted) <= len(value) * 4 + 16 else [key for key in value if key in wanted]
-    for key in keys:
+    found: list[Complaint] = []
+    for key in keys:  # not by `_judge_parts`: nearly every judgement goes through here
         if key in value and (wrong := v.judge(wanted[key], value[key], run)):
             found += prefix_paths(key, wrong, run)
             if len(found) >= ERRORS_MAX:
@@ -125,38 +131,31 @@ def _check_properties(v: Validator, wanted: Any, value: Any, _node: Node, run: R
 
 
 def _check_pattern_properties(v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
-    found: list[Complaint] = []
-    for source, schema in wanted.items() if isinstance(value, dict) else ():
+    return _judge_parts(v, _list_matching(wanted, value, run), run)
+
+
+def _list_matching(wanted: Any, value: dict[str, Any], run: Run) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each member whose name a pattern takes, with the pattern's schema."""
+    for source, schema in wanted.items():
         pattern = translate(source)
         for key, member in value.items():
             run.steps.spend(pattern.steps(key))
             if pattern.allows(key):
-                found += prefix_paths(key, v.judge(schema, member, run), run)
-        if len(found) >= ERRORS_MAX:
-            break
-    return found
+                yield key, schema, member
 
 
 def _check_additional_keys(v: Validator, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
-    return _judge_others(v, "additionalProperties", wanted, value, _find_undeclared(value, node, run), run)
-
-
-def _check_unevaluated_keys(v: Validator, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
-    keys = find_unevaluated_keys(v, node, value, run) if isinstance(value, dict) else []
-    return _judge_others(v, "unevaluatedProperties", wanted, value, keys, run)
-
-
-def _find_undeclared(value: Any, node: Node, run: Run) -> list[str]:
-    """Find the members that neither `properties` nor `patternProperties` speaks of."""
-    if not isinstance(value, dict):
-        return []
     declared = node.get("properties", {})
     keys = [key for key in value if key not in declared]
     for source in node.get("patternProperties", {}) if keys else ():
         pattern = translate(source)
         run.steps.spend(sum(map(pattern.steps, keys)))
         keys = [key for key in keys if not pattern.allows(key)]
-    return keys
+    return _judge_others(v, "additionalProperties", wanted, value, keys, run)
+
+
+def _check_unevaluated_keys(v: Validator, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
+    return _judge_others(v, "unevaluatedProperties", wanted, value, _find_unevaluated(v, node, value, run), run)
 
 
 def _judge_others(v: Validator, name: str, wanted: Any, value: Any, keys: list[str], run: Run) -> Wrong:
@@ -164,23 +163,17 @@ def _judge_others(v: Validator, name: str, wanted: Any, value: Any, keys: list[s
         return ()
     if wanted is False:
         return (Complaint(name, wanted, value, keys=tuple(keys[:KEYS_MAX])),)
-    found: list[Complaint] = []
-    for key in keys:
-        found += prefix_paths(key, v.judge(wanted, value[key], run), run)
-        if len(found) >= ERRORS_MAX:
-            break
-    return found
+    return _judge_parts(v, [(key, wanted, value[key]) for key in keys], run)
 
 
 def _check_property_names(v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
-    keys = value if isinstance(value, dict) else ()
-    wrong = [key for key in keys if v.judge(wanted, key, run)]
+    wrong = [key for key in value if v.judge(wanted, key, run)]
     return (Complaint("propertyNames", wanted, value, keys=tuple(wrong[:KEYS_MAX])),) if wrong else ()
 
 
 def _check_dependent_required(_v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
     found: list[Complaint] = []
-    for key, others in wanted.items() if isinstance(value, dict) else ():
+    for key, others in wanted.items():
         run.steps.spend(1 + len(others) // 8)
         if key in value and (missing := tuple(other for other in others if other not in value)):
             found.append(Complaint("dependentRequired", {key: others}, value, keys=missing))
@@ -188,54 +181,29 @@ def _check_dependent_required(_v: Validator, wanted: Any, value: Any, _node: Nod
 
 
 def _check_dependent_schemas(v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
-    found: list[Complaint] = []
-    for key, schema in wanted.items() if isinstance(value, dict) else ():
-        if key in value:
-            found += v.judge(schema, value, run)
-    return found
-
-
-# --- arrays ---------------------------------------------------------------------------------------------------
+    return [one for key, schema in wanted.items() if key in value for one in v.judge(schema, value, run)]
 
 
 def _check_prefix_items(v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
-    found: list[Complaint] = []
-    for i, (schema, item) in enumerate(zip(wanted, value, strict=False)) if isinstance(value, list) else ():
-        found += prefix_paths(i, v.judge(schema, item, run), run)
-    return found
+    return _judge_parts(v, zip(range(len(value)), wanted, value, strict=False), run)
 
 
 def _check_items(v: Validator, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
-    begin = len(node.get("prefixItems", ()))
-    if not isinstance(value, list) or len(value) <= begin:
-        return ()
-    if wanted is False:
-        return (Complaint("items", wanted, value, keys=(str(begin),)),)
-    found: list[Complaint] = []
-    for i in range(begin, len(value)):
-        if wrong := v.judge(wanted, value[i], run):
-            found += prefix_paths(i, wrong, run)
-            if len(found) >= ERRORS_MAX:
-                break
-    return found
+    return _judge_rest(v, "items", wanted, value, range(len(node.get("prefixItems", ())), len(value)), run)
 
 
 def _check_unevaluated_items(v: Validator, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
-    if wanted is True or not isinstance(value, list):
-        return ()
-    found: list[Complaint] = []
-    for i in find_unevaluated_items(v, node, value, run):
-        if wanted is False:
-            return (Complaint("unevaluatedItems", wanted, value, keys=(str(i),)),)
-        found += prefix_paths(i, v.judge(wanted, value[i], run), run)
-        if len(found) >= ERRORS_MAX:
-            break
-    return found
+    places = _find_unevaluated(v, node, value, run) if wanted is not True else ()
+    return _judge_rest(v, "unevaluatedItems", wanted, value, places, run)
+
+
+def _judge_rest(v: Validator, name: str, wanted: Any, value: list[Any], places: Sequence[int], run: Run) -> Wrong:
+    if wanted is False and places:
+        return (Complaint(name, wanted, value, keys=(str(places[0]),)),)
+    return _judge_parts(v, ((i, wanted, value[i]) for i in places), run)
 
 
 def _check_contains(v: Validator, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
-    if not isinstance(value, list):
-        return ()
     count = sum(not v.judge(wanted, item, run) for item in value)
     if count < node.get("minContains", 1):
         return (Complaint("contains", wanted, value),)
@@ -243,9 +211,7 @@ def _check_contains(v: Validator, wanted: Any, value: Any, node: Node, run: Run)
 
 
 def _check_unique(_v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
-    if not wanted or not isinstance(value, list):
-        return ()
-    same = len({write_canonical(item, run.steps) for item in value}) < len(value)
+    same = wanted and len({write_canonical(item, run.steps) for item in value}) < len(value)
     return (Complaint("uniqueItems", wanted, value),) if same else ()
 
 
@@ -277,9 +243,7 @@ def _check_one_of(v: Validator, wanted: Any, value: Any, _node: Node, run: Run) 
         wrong = v.judge(schema, value, run)
         context += wrong[: ERRORS_MAX - len(context)]
         fits += not wrong
-    if fits == 1:
-        return ()
-    return (Complaint("oneOf", wanted, value, context=() if fits else tuple(context)),)
+    return () if fits == 1 else (Complaint("oneOf", wanted, value, context=() if fits else tuple(context)),)
 
 
 def _check_not(v: Validator, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
@@ -291,49 +255,100 @@ def _check_if(v: Validator, wanted: Any, value: Any, node: Node, run: Run) -> Wr
     return v.judge(node[branch], value, run) if branch in node else ()
 
 
-def _build_kind_test(kind: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kind)
+# --- what is evaluated ----------------------------------------------------------------------------------------
 
 
-RULES: dict[str, Rule] = {
-    "type": _check_type,
-    "enum": _check_enum,
-    "const": _check_const,
-    "pattern": _check_pattern,
-    "format": _check_format,
-    "multipleOf": _build_comparison("multipleOf", _is_number, _is_no_multiple),
-    "minimum": _build_comparison("minimum", _is_number, lambda value, limit: value < limit),
-    "maximum": _build_comparison("maximum", _is_number, lambda value, limit: value > limit),
-    "exclusiveMinimum": _build_comparison("exclusiveMinimum", _is_number, lambda value, limit: value <= limit),
-    "exclusiveMaximum": _build_comparison("exclusiveMaximum", _is_number, lambda value, limit: value >= limit),
-    "minLength": _build_comparison("minLength", _build_kind_test(str), lambda value, limit: len(value) < limit),
-    "maxLength": _build_comparison("maxLength", _build_kind_test(str), lambda value, limit: len(value) > limit),
-    "minItems": _build_comparison("minItems", _build_kind_test(list), lambda value, limit: len(value) < limit),
-    "maxItems": _build_comparison("maxItems", _build_kind_test(list), lambda value, limit: len(value) > limit),
-    "minProperties": _build_comparison(
-        "minProperties", _build_kind_test(dict), lambda value, limit: len(value) < limit
-    ),
-    "maxProperties": _build_comparison(
-        "maxProperties", _build_kind_test(dict), lambda value, limit: len(value) > limit
-    ),
-    "required": _check_required,
-    "properties": _check_properties,
-    "patternProperties": _check_pattern_properties,
-    "additionalProperties": _check_additional_keys,
-    "unevaluatedProperties": _check_unevaluated_keys,
-    "propertyNames": _check_property_names,
-    "dependentRequired": _check_dependent_required,
-    "dependentSchemas": _check_dependent_schemas,
-    "prefixItems": _check_prefix_items,
-    "items": _check_items,
-    "unevaluatedItems": _check_unevaluated_items,
-    "contains": _check_contains,
-    "uniqueItems": _check_unique,
-    "$ref": _check_ref,
-    "$dynamicRef": _check_ref,
-    "allOf": _check_all_of,
-    "anyOf": _check_any_of,
-    "oneOf": _check_one_of,
-    "not": _check_not,
-    "if": _check_if,
+def _find_unevaluated(v: Validator, node: Node, value: Any, run: Run) -> list[Any]:
+    """Find the members or the items that nothing in the node speaks of, its own `unevaluated…` aside."""
+    left: dict[Any, None] = dict.fromkeys(value if isinstance(value, dict) else range(len(value)))
+    _take_evaluated(v, node, value, left, run, own=True)
+    return list(left)
+
+
+def _take_evaluated(v: Validator, node: Any, value: Any, left: dict[Any, None], run: Run, *, own: bool) -> None:
+    run.steps.spend(1 + len(left) // 8)
+    if not isinstance(node, Mapping) or not left:
+        return
+    of_rest = ("additionalProperties", "unevaluatedProperties")
+    of_rest = of_rest if isinstance(value, dict) else ("items", "unevaluatedItems")
+    if of_rest[0] in node or (of_rest[1] in node and not own):
+        left.clear()
+        return
+    take = _take_keys if isinstance(value, dict) else _take_items
+    take(v, node, value, left, run)
+    for part in _list_satisfied(v, node, value, run):
+        _take_evaluated(v, part, value, left, run, own=False)
+
+
+def _take_keys(_v: Validator, node: Node, _value: Any, left: dict[str, None], run: Run) -> None:
+    for key in [key for key in left if key in node.get("properties", {})]:
+        del left[key]
+    for source in node.get("patternProperties", {}):
+        pattern = translate(source)
+        run.steps.spend(sum(map(pattern.steps, left)))
+        for key in [key for key in left if pattern.allows(key)]:
+            del left[key]
+
+
+def _take_items(v: Validator, node: Node, value: Any, left: dict[int, None], run: Run) -> None:
+    begin = len(node.get("prefixItems", ()))
+    for i in [i for i in left if i < begin]:
+        del left[i]
+    if "contains" in node:
+        for i in [i for i in left if not v.judge(node["contains"], value[i], run)]:
+            del left[i]
+
+
+def _list_satisfied(v: Validator, node: Node, value: Any, run: Run) -> Iterator[Any]:
+    """Yield the parts that judge the same value, where it satisfies them."""
+    parts = [part for key in ("allOf", "anyOf", "oneOf") for part in node.get(key, ())]
+    parts += [v.target(node[key]) for key in ("$ref", "$dynamicRef") if key in node]
+    if isinstance(value, dict):
+        parts += [part for key, part in node.get("dependentSchemas", {}).items() if key in value]
+    if "if" in node:
+        good = not v.judge(node["if"], value, run)
+        parts += [node[key] for key in (("if", "then") if good else ("else",)) if key in node]
+    yield from (part for part in parts if not v.judge(part, value, run))
+
+
+_LIMITS: dict[str, tuple[Any, Callable[[Any, Any], bool]]] = {
+    "multipleOf": ((int, float), _is_no_multiple),
+    "minimum": ((int, float), operator.lt),
+    "maximum": ((int, float), operator.gt),
+    "exclusiveMinimum": ((int, float), operator.le),
+    "exclusiveMaximum": ((int, float), operator.ge),
+    "minLength": (str, operator.lt),
+    "maxLength": (str, operator.gt),
+    "minItems": (list, operator.lt),
+    "maxItems": (list, operator.gt),
+    "minProperties": (dict, operator.lt),
+    "maxProperties": (dict, operator.gt),
+}
+RULES: dict[str, tuple[Any, Rule]] = {
+    "type": (object, _check_type),
+    "enum": (object, _build_choice("enum")),
+    "const": (object, _build_choice("const")),
+    "pattern": (str, _check_pattern),
+    "format": (str, _check_format),
+    **{key: (kind, _build_limit(key, wrong)) for key, (kind, wrong) in _LIMITS.items()},
+    "required": (dict, _check_required),
+    "properties": (dict, _check_properties),
+    "patternProperties": (dict, _check_pattern_properties),
+    "additionalProperties": (dict, _check_additional_keys),
+    "unevaluatedProperties": (dict, _check_unevaluated_keys),
+    "propertyNames": (dict, _check_property_names),
+    "dependentRequired": (dict, _check_dependent_required),
+    "dependentSchemas": (dict, _check_dependent_schemas),
+    "prefixItems": (list, _check_prefix_items),
+    "items": (list, _check_items),
+    "unevaluatedItems": (list, _check_unevaluated_items),
+    "contains": (list, _check_contains),
+    "uniqueItems": (list, _check_unique),
+    "$ref": (object, _check_ref),
+    "$dynamicRef": (object, _check_ref),
+    "allOf": (object, _check_all_of),
+    "anyOf": (object, _check_any_of),
+    "oneOf": (object, _check_one_of),
+    "not": (object, _check_not),
+    "if": (object, _check_if),
 }

@@ -1,41 +1,37 @@
-"""Regular expressions of JSON Schema (ECMA 262), matched by RE2: in linear time, whatever the pattern says.
+"""Regular expressions of JSON Schema (ECMA 262), matched by RE2 in linear time; and the `format` keyword.
 
     pattern ─▶ ecma.py: the same in RE2's dialect ─▶ RE2 ─▶ allows(text)
 
 Three things can be wrong with a client's `pattern`, and each has one answer:
 
     broken in every dialect (`[`)                     the client's mistake: `BrokenPattern`, a 400
-    needs what no linear engine has (`(a)\\1`)         not asserted, and said so (`Unasserted`)
+    needs what no linear engine has (`(a)\\1`)         not asserted, and said so (`Unasserted`, `Tool.unchecked`)
     larger than this server compiles (`(a{99}){99}`)   the same
 
-The second and the third are the reasons why `Tool.unchecked` exists: no tool becomes unusable for that. Python's `re`
-never sees a client's pattern, since it can take for ever on bounded repeats too (`(a{1,2}){50}b`) and holds the whole
-process while it does.
+Python's `re` never sees a client's pattern: it can take for ever on bounded repeats (`(a{1,2}){50}b`) and holds the
+whole process while it does. A match costs up to the size of the program times the length of the text, so it is paid for
+with the caller's steps. Look-aheads at the very beginning (`^(?=.*\\d)(?!.*\\s).{8,}$`) are patterns of their own, all
+of which must hold.
 
-Linear isn't free: a match costs up to the size of the program times the length of the text. So a pattern is matched
-against the caller's steps (`Pattern.steps`), like everything else that grows. Look-aheads at the very beginning
-(`^(?=.*\\d)(?!.*\\s).{8,}$`, the common form of a rule for passwords) are patterns of their own, all of which must
-hold.
-
-Measured 2026-11-23, 2 vCPU AMD EPYC, Linux, RE2 1.1.20251105 beside jsonschema-rs 0.60.0: all patterns that run for
-ever in Python's `re` (`test_patterns.py`) in at most 33 ms with RE2, most in 0.2 ms; compiling
-takes 15 to 100 µs, 9 ms at the most within `MEMORY_BYTES_MAX`. jsonschema-rs matches as fast, but its validation has no
-bound (a valid filter of and/or/not, nested 9 deep: 3.0 s; an invalid one, 7 deep, 11 s with its errors), and it can be
-neither counted nor stopped, which is why it isn't used here.
+jsonschema knows some formats by itself; those that tools really use and that can be judged without guessing are added,
+and every other name means nothing, as the standard says.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 from typing import Any
 
 import re2
+from jsonschema import Draft202012Validator, FormatChecker
 
 from reliability.tools.schema.ecma import NotLinear, match_single_repeat, to_re2
 
-__all__ = ["BrokenPattern", "Pattern", "Unasserted", "estimate_compile_steps", "translate"]
+__all__ = ["FORMATS", "BrokenPattern", "Unasserted", "estimate_compile_steps", "translate"]
 
 PATTERN_CHARS_MAX = 1_000
 PATTERNS_CACHED_MAX = 512
@@ -54,7 +50,7 @@ class Unasserted(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class _Pattern:
     """A compiled pattern. `parts` must all be found (True) or be absent (False), in a text of `low` to `high`
     characters (None: any number)."""
 
@@ -85,7 +81,7 @@ def estimate_compile_steps(pattern: str) -> int:
 
 
 @lru_cache(maxsize=PATTERNS_CACHED_MAX)
-def translate(pattern: str) -> Pattern:
+def translate(pattern: str) -> _Pattern:
     """Return the same expression, compiled. Raises `BrokenPattern` or `Unasserted`."""
     if len(pattern) > PATTERN_CHARS_MAX:
         raise Unasserted("is longer than this server asserts")
@@ -98,7 +94,7 @@ def translate(pattern: str) -> Pattern:
         raise Unasserted(str(why)) from None
     except RecursionError:
         raise Unasserted("is nested deeper than this server asserts") from None
-    return Pattern(tuple(parts), sum(part.programsize for part, _ in parts), low, high)
+    return _Pattern(tuple(parts), sum(part.programsize for part, _ in parts), low, high)
 
 
 def _build_options() -> Any:
@@ -121,3 +117,57 @@ def _compile_source(source: str) -> Any:
         if any(words in str(error) for words in _TOO_LARGE):
             raise Unasserted("is larger than this server asserts") from None
         raise BrokenPattern("is no regular expression") from None
+
+
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
+_DATE_TIME = re.compile(rf"(\d{{4}}-\d\d-\d\d)[Tt ]{_CLOCK}", re.ASCII)
+_TIME = re.compile(_CLOCK, re.ASCII)
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*")
+_HOSTNAME = re.compile(r"(?=.{1,253}\Z)(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.?", re.ASCII)
+_DURATION = re.compile(
+    r"P(?=[\dT])(?:\d+W|(?:\d+Y)?(?:\d+M)?(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+S)?)?)", re.ASCII
+)
+
+
+def _is_date_time(text: str) -> bool:
+    match = _DATE_TIME.fullmatch(text)
+    return match is not None and bool(date.fromisoformat(match[1]))
+
+
+def _is_regex(text: str) -> bool:
+    try:
+        translate(text)
+    except Unasserted:
+        return True
+    except BrokenPattern:
+        return False
+    return True
+
+
+def _match_by(expression: re.Pattern[str]) -> Callable[[str], bool]:
+    return lambda text: expression.fullmatch(text) is not None
+
+
+def _build_checker() -> FormatChecker:
+    """Build a checker of jsonschema's own draft 2020-12 formats, and of ours."""
+    checker = FormatChecker(formats=())
+    checker.checkers = dict(Draft202012Validator.FORMAT_CHECKER.checkers)
+    ours: dict[str, Callable[[str], bool]] = {
+        "date-time": _is_date_time,
+        "time": _match_by(_TIME),
+        "uri": _match_by(_URI),
+        "hostname": _match_by(_HOSTNAME),
+        "duration": _match_by(_DURATION),
+        "regex": _is_regex,
+    }
+    for name, check in ours.items():
+        checker.checks(name, raises=ValueError)(_skip_other_kinds(check))
+    return checker
+
+
+def _skip_other_kinds(check: Callable[[str], bool]) -> Callable[[object], bool]:
+    """Let a format say nothing about values that are no strings."""
+    return lambda value: not isinstance(value, str) or check(value)
+
+
+FORMATS = _build_checker()

@@ -1,21 +1,25 @@
-"""Where the references of a schema lead, found out before anything is validated with it.
+"""Where the references of a schema lead, found out before anything is validated with it; and which types a schema
+allows.
 
-A reference that leads nowhere, one that leads back to itself before any part of the instance was consumed,
-and references that multiply (each level naming the next one twice) would each surface as a crash or a
-standstill in the middle of a request. Here they are the client's mistake. Recursion through `properties`
-or `items` is fine: it ends with the instance.
+A reference that leads nowhere, one that leads back to itself before any part of the instance was consumed, and
+references that multiply (each level naming the next one twice) would each surface as a crash or a standstill in the
+middle of a request. Here they are the client's mistake. Recursion through `properties` or `items` ends with the
+instance.
+
+A text is read as a number, and a string decoded as an object, only where the schema allows no string there. So the
+types must never leave one out: whatever can't be told is answered with None, anything.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reliability.tool_calls import join
 from reliability.tools.schema.dialects import DATA, MAPS, BadSchema
 
-__all__ = ["anchors_of", "check_references", "resolve"]
+__all__ = ["anchors_of", "check_references", "find_allowed_types", "property_schema", "resolve"]
 
 HEIGHT_MAX = 64
 WEIGHT_MAX = 10_000
@@ -28,7 +32,10 @@ Path = tuple[object, ...]
 def anchors_of(root: Any) -> dict[str, Any]:
     """Find the nodes that are named by an anchor."""
     anchors: dict[str, Any] = {}
-    _visit(root, lambda node, path: _note_anchors(node, anchors))
+    for node, _ in _list_nodes(root):
+        for key in ("$anchor", "$dynamicAnchor"):
+            if isinstance(node.get(key), str):
+                anchors.setdefault(node[key], node)
     return anchors
 
 
@@ -36,7 +43,8 @@ def check_references(root: Any) -> None:
     """Raise `BadSchema` for a reference that can't be followed to an end."""
     anchors = anchors_of(root)
     known: dict[int, tuple[int, int]] = {}
-    _visit(root, lambda node, path: _weigh(node, path, root, anchors, known))
+    for node, path in _list_nodes(root):
+        _weigh(node, path, root, anchors, known)
 
 
 def resolve(root: Any, reference: str, anchors: Mapping[str, Any]) -> Any:
@@ -61,23 +69,17 @@ def _unescape(found: re.Match[str]) -> str:
     return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace")
 
 
-def _visit(root: Any, see: Callable[[Mapping[str, Any], Path], object]) -> None:
-    """Show every object of a document, data left out, without recursion."""
+def _list_nodes(root: Any) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """Yield every object of a document with its place, data left out, without recursion."""
     stack: list[tuple[Any, Path]] = [(root, ())]
     while stack:
         node, path = stack.pop()
         if isinstance(node, Mapping):
-            see(node, path)
+            yield node, path
             named = bool(path) and path[-1] in MAPS
             stack += [(v, (*path, k)) for k, v in node.items() if named or k not in DATA]
         elif isinstance(node, list):
             stack += [(v, (*path, i)) for i, v in enumerate(node)]
-
-
-def _note_anchors(node: Mapping[str, Any], anchors: dict[str, Any]) -> None:
-    for key in ("$anchor", "$dynamicAnchor"):
-        if isinstance(node.get(key), str):
-            anchors.setdefault(node[key], node)
 
 
 def _list_in_place(node: Mapping[str, Any]) -> Iterator[Any]:
@@ -91,12 +93,7 @@ def _list_in_place(node: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _weigh(
-    node: Any,
-    path: Path,
-    root: Any,
-    anchors: Mapping[str, Any],
-    known: dict[int, tuple[int, int]],
-    depth: int = 0,
+    node: Any, path: Path, root: Any, anchors: Mapping[str, Any], known: dict[int, tuple[int, int]], depth: int = 0
 ) -> tuple[int, int]:
     """Count how many schemas judge an instance of this one at the same place, and how deep they are
     nested."""
@@ -122,3 +119,68 @@ def _resolve_target(reference: str, path: Path, root: Any, anchors: Mapping[str,
         return resolve(root, reference, anchors)
     except KeyError:
         raise BadSchema(join(*path), f"{reference[:80]!r} leads nowhere") from None
+
+
+STEPS_MAX = 16
+
+_ALL = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_OF: dict[type, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
+
+
+def find_allowed_types(schema: Any, root: Any, steps: int = STEPS_MAX) -> frozenset[str] | None:
+    """Find the types that an instance of this schema may have; None where any may be."""
+    if not isinstance(schema, Mapping) or steps == 0:
+        return None
+    found = _find_own_types(schema)
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference[:2] in ("#", "#/"):
+        found = _intersect(found, find_allowed_types(resolve(root, reference, {}), root, steps - 1))
+    for part in schema.get("allOf", ()):
+        found = _intersect(found, find_allowed_types(part, root, steps - 1))
+    for either in ("anyOf", "oneOf"):
+        if schema.get(either):
+            parts = [find_allowed_types(part, root, steps - 1) for part in schema[either]]
+            found = _intersect(found, frozenset[str]().union(*(_ALL if part is None else part for part in parts)))
+    return None if found == _ALL else found
+
+
+def property_schema(schema: Any, root: Any, key: str, steps: int = STEPS_MAX) -> Any:
+    """Return what a schema says of one property, through references; None where it says nothing."""
+    if not isinstance(schema, Mapping) or steps == 0:
+        return None
+    schemas = [schema["properties"][key]] if key in schema.get("properties", {}) else []
+    parts = list(schema.get("allOf", ())) + list(schema.get("anyOf", ())) + list(schema.get("oneOf", ()))
+    if isinstance(schema.get("$ref"), str) and schema["$ref"].startswith("#/"):
+        parts.append(resolve(root, schema["$ref"], {}))
+    schemas += [inner for part in parts if (inner := property_schema(part, root, key, steps - 1)) is not None]
+    if not schemas:
+        more = schema.get("additionalProperties")
+        return more if isinstance(more, Mapping) else None
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def _find_own_types(schema: Mapping[str, Any]) -> frozenset[str] | None:
+    """Find the types that `type`, `enum` and `const` leave."""
+    kinds = schema.get("type")
+    found = None if kinds is None else frozenset([kinds] if isinstance(kinds, str) else kinds)
+    if "enum" in schema:
+        found = _intersect(found, frozenset(_OF.get(type(value), "string") for value in schema["enum"]))
+    if "const" in schema:
+        found = _intersect(found, frozenset({_OF.get(type(schema["const"]), "string")}))
+    return found
+
+
+def _intersect(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    """Return the types that two schemas allow together; an integer is a number."""
+    if one is None or other is None:
+        return other if one is None else one
+    wide_one, wide_other = (kinds | {"integer"} if "number" in kinds else kinds for kinds in (one, other))
+    return wide_one & wide_other

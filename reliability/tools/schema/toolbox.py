@@ -173,8 +173,5 @@ def _compile_tool(
         return BadTools(join(*path) + compiled.path, compiled.message)
     description = function.get("description")
     return Tool(
-        name=name,
-        description=description if isinstance(description, str) else "",
-        strict=strict,
-        compiled=compiled,
+        name=name, description=description if isinstance(description, str) else "", strict=strict, compiled=compiled
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 from deployments.state.actor import SessionState
 from deployments.state.journal import Bounds
-from deployments.state.link import CALL_S, Link, StateSilent
+from deployments.state.link import CALL_S, Link, StateUnavailable
 from deployments.state.records import Query, StateLimits
 from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import BreakerConfig
@@ -212,7 +212,7 @@ class World:
         patience_s = self.rng.choice((LOCAL_S, None) if local else (2.0, 10.0, None))
         began_s, was_up = loop.time(), link.up
         answer = None
-        with suppress(StateSilent, TimeoutError):
+        with suppress(StateUnavailable, TimeoutError):
             async with asyncio.timeout(patience_s):
                 answer = await link.admit(ask("fast" if local else "cloud", session, local=local))
         took_s = loop.time() - began_s

@@ -11,8 +11,6 @@ TESTED_BY: dict[str, str] = {
     "reliability/loops/comparison/findings.py": "tests/unit/reliability/loops/test_history_laws.py",
     "reliability/tools/format_envelopes.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_notations.py": "tests/unit/reliability/tools/test_formats.py",
-    "reliability/tools/format_parts.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_row.py": "tests/unit/reliability/tools/test_formats.py",
-    "reliability/tools/extract/notations.py": "tests/unit/reliability/tools/extract/test_scanner.py",
     "reliability/tools/extract/pythonic.py": "tests/unit/reliability/tools/extract/test_scanner.py",
 }

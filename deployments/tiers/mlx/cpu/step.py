@@ -14,7 +14,7 @@ Milliseconds of a step, its logits and the most likely tokens; MLX with the kern
     SmolLM2, behind 64        44.6 → 21.2  60.0 → 29.4  120 → 79      58.1 → 30.6  246 → 188
     SmolLM2, behind 1,700     46.5 → 21.5  73.2 → 37.6  159 → 116     83.6 → 47.8
 
-MLX computes late and this at once: when it returns, all is there. So nothing is begun ahead of it (`generator.py`).
+MLX computes late and this at once: when it returns, all is there. So nothing is begun ahead of it (`generators.py`).
 
 Engine thread only. What must never happen: keys or values that are written where somebody else's are: behind what a
 row holds there is nobody's, since whatever else shares the memory ends before (`ragged.py`). A result that differs from

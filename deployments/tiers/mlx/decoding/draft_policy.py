@@ -1,18 +1,11 @@
-"""How many guesses a step reads: as many as pay, by what guesses were worth and steps cost so far.
+"""Choose how many draft tokens a step reads, from how often they were right and what steps cost so far.
 
-A step that reads several tokens in each row costs more than one that reads one; how much more depends on the machine,
-so it is measured while decoding. What a guess is worth depends on the text: a copied file, nearly always right; prose
-that happens to repeat three tokens, seldom. So each class of agreement (`lookup.Guess.agreed`) keeps how often its
-tokens were right, over all sequences, and each sequence how its own last guesses did. The expected tokens a second
-decide between no guesses and each number in `_COUNTS`.
+Each class of agreement (`lookup.Guess.agreed`) keeps how often its tokens were right, over all sequences, and each
+sequence how its own last ones did. The expected tokens a second decide between the numbers in `_COUNTS`.
 
-And since an estimate may be wrong for ever, each sequence drafts on credit, counted in steps: it begins with half a
-step, each step grants a hundredth, a step with guesses takes what it costs more, each token that was right gives back
-what it spared. Where the credit doesn't cover what a step loses if its first guess is wrong, by how likely that is,
-nothing is drafted. So no answer takes longer than about .97 of what it would without guesses, whatever its text; one
-that has gained much may lose some of it again. What is known of wide steps fades while none are made, so one that came
-out slow for another reason is tried again. How wide steps may be grows with what was measured, by twice at a time: on a
-machine where they cost much, one narrow one shows it.
+Since an estimate may be wrong, each sequence drafts on credit, counted in steps: it begins with half a step, each step
+grants a hundredth, a step with drafts takes what it costs more, each right token gives back what it spared. So no
+answer takes longer than about 1/.97 of what it would without drafts. Knowledge of wide steps fades while none are made.
 """
 
 from __future__ import annotations
@@ -53,8 +46,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one row could guess: so many tokens, behind an agreement of so many; 0 of none. `record`: how its last ones
-    did."""
+    """The number of tokens that a row could draft, behind so long an agreement, and how its last ones did."""
 
     record: Record
     count: int = 0
@@ -63,9 +55,7 @@ class Offer:
 
 class StepCosts:
     """Seconds of a step: of one that reads a token in each row, by rows; of a wider one, a line through what it reads.
-
-    The line begins as an assumption (`_SLOPE` of a plain step for each token more), which measured steps outweigh.
-    """
+    The line begins as an assumption (`_SLOPE` of a plain step for each token more), which measured steps outweigh."""
 
     _SLOPE, _ASSUMED = 0.04, (8, 64)
     _WEIGHT, _FADE, _LEARN = 0.25, 0.997, 0.2
@@ -142,9 +132,7 @@ class DraftPolicy:
 
     def learn(self, offers: Sequence[Offer], count: int, right: Sequence[int], seconds: float | None) -> None:
         """Take how many tokens of each row's guesses were right, in a step that read `count` of them at most.
-
-        `seconds`: what it took; None where something else was computed meanwhile.
-        """
+        `seconds`: what it took; None where something else was computed meanwhile."""
         rows, tokens = len(offers), len(offers) * (1 + count)
         if seconds is not None:
             self.costs.learn(rows, tokens, seconds)

@@ -1,20 +1,12 @@
-"""Prompt lookup: what an answer probably goes on with, because prompt and answer say it somewhere already.
-
-Agents mostly copy: a file that is to be edited, a path, the arguments of a call. Where the last tokens have stood
-before, the tokens that followed them there are a good guess, and reading a few guesses in one step costs little more
-than reading one token.
+"""Guess how an answer continues, from what prompt and answer say already (prompt lookup).
 
     … def area(w, h): return w * h …  "Rewrite it:" def area(w, h
                      ▲ the guess: `): return w * h`          ▲ the last tokens, found again
 
 The search is LZ77's, by hash chains: a table from each three tokens to where they stood last, and from each place to
-the one before it with the same three. Of the youngest `_CHAIN_MAX` places the one that agrees with the longest stretch
-of what was written last wins. Where no three tokens agree, as behind a changed word in the middle of a copy, the last
-token is looked for around the place where the copy was (`_find_near`), so a copy goes on two tokens after an edit.
-
-Whether a guess is worth a step is decided elsewhere (`draft_policy.py`); `Guess.agreed` is what it goes by.
-
-What it gains is measured by `python -m loadtests.lookup_bench` (loadtests/README.md).
+the one before it. Of the youngest `_CHAIN_MAX` places the one with the longest agreement wins. Where no three tokens
+agree, the last token is looked for around the place of the last copy, so a copy resumes two tokens after an edit.
+`draft_policy.py` decides whether a guess is worth a step, by `Guess.agreed`.
 """
 
 from __future__ import annotations
@@ -22,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["AGREED_MAX", "Guess", "Lookup"]
+__all__ = ["AGREED_MAX", "Guess", "PromptLookup"]
 
 _GRAM = 3
 _CHAIN_MAX = 8
@@ -38,7 +30,7 @@ class Guess:
     agreed: int
 
 
-class Lookup:
+class PromptLookup:
     """The tokens of one sequence, prompt and answer, and where each three of them stood."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
@@ -73,7 +65,11 @@ class Lookup:
         if not agreed or count < 1:
             return None
         self._source = place
-        return Guess(self._copy(place + 1, count), agreed)
+        out = self._text[place + 1 : place + 1 + count]
+        period = len(self._text) - place - 1
+        while len(out) < count:  # a copy that reaches the end of the text continues with itself, as a loop does
+            out.append(out[len(out) - period])
+        return Guess(out, agreed)
 
     def _find_longest(self) -> tuple[int, int]:
         """Find the place that agrees longest: where the copy was going on, or one of the youngest in the table."""
@@ -109,11 +105,3 @@ class Lookup:
                 if agreed > 1:
                     break
         return best
-
-    def _copy(self, start: int, count: int) -> list[int]:
-        """Copy from `start`; a copy that reaches the end of the text goes on with itself, as what circles does."""
-        out = self._text[start : start + count]
-        period = len(self._text) - start
-        while len(out) < count:
-            out.append(out[len(out) - period])
-        return out

@@ -1,21 +1,21 @@
-"""Keys and values of a batch in which each row has a length of its own.
+"""Keep keys and values of a batch in which each row has a length of its own.
 
-    row 0   k k k k k g g .        k: held; g: guesses that this step reads; .: nothing yet
-    row 1   k k . . . . . .        a row may keep any number of its guesses: then its length grows by so many, and
-    row 2   k k k k g . . .        what lies behind it is overwritten by the next step
+    row 0   k k k k k g g .        k: held; g: draft tokens that this step reads; .: nothing yet
+    row 1   k k . . . . . .        a row may keep any number of its drafts: its length grows by so many, and the next
+    row 2   k k k k g . . .        step overwrites what lies behind
 
-mlx-lm's `BatchKVCache` aligns its rows at the right, where all of them must grow by the same count in each step, and
-cutting one of them back means moving all its keys. Here they are aligned at the left: nothing is ever moved, so a step
-in which one row keeps nine guesses and another none costs as much as any other.
+mlx-lm's `BatchKVCache` aligns rows at the right, so all must grow by the same count. Here they are aligned at the left,
+and nothing is ever moved.
 
-What must never happen: a row that reads what lies behind its own length. The mask sees to that, wherever two rows
-differ in length.
+Invariant: no row reads what lies behind its own length; the mask sees to that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+from deployments.tiers.lazy_mlx import mlx_caches, mx
 
 __all__ = ["GROWTH_TOKENS_MIN", "Lengths", "RaggedCache", "build_caches", "is_ragged"]
 
@@ -46,8 +46,6 @@ class Lengths:
     @property
     def offset(self) -> Any:
         """The lengths as the models want them for their positions, made once a step."""
-        import mlx.core as mx
-
         if self._offset is None:
             self._offset = mx.array(self.values)
         return self._offset
@@ -58,8 +56,6 @@ class Lengths:
 
     def make_mask(self, count: int, *, window: int | None, as_array: bool) -> Any:
         """Make the mask for `count` new tokens in each row."""
-        import mlx.core as mx
-
         if self.even and not as_array and not (window and self.longest + count > window):
             return None if count == 1 else "causal"
         columns = mx.arange(self.longest + count)
@@ -112,19 +108,12 @@ class RaggedCache:
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def reserve(self, count: int, like: tuple[int, int, int]) -> None:
-        """Let there be room for `count` tokens behind each row, for somebody who writes them there by himself.
-        `like`: the (rows, heads, size) of float32 keys and values."""
-        import mlx.core as mx
-
+        """Reserve places for `count` tokens behind each row. `like`: the (rows, heads, size) of float32 arrays."""
         self._reserve(self.lengths.longest + count, like, like, mx.float32)
 
     def extract(self, row: int) -> Any:
-        """Give a row as a cache of mlx-lm's own: without a copy where the arrays hold little else, since memory that
-        somebody else holds is copied before it is written to; else a copy."""
-        import mlx.core as mx
-        from mlx_lm.models.cache import KVCache
-
-        made: Any = KVCache()
+        """Return a row as mlx-lm's own cache; a copy unless the arrays hold little else."""
+        made: Any = mlx_caches.KVCache()
         end = self.lengths.values[row]
         if self.keys is not None and end:
             rows, _, places, _ = self.keys.shape
@@ -136,8 +125,6 @@ class RaggedCache:
 
     def select(self, rows: Sequence[int], longest: int) -> None:
         """Keep only these rows, the longest of which holds `longest` tokens. The lengths are somebody else's."""
-        import mlx.core as mx
-
         if self.keys is None or list(rows) == list(range(self.keys.shape[0])):
             return
         kept, end = mx.array(list(rows)), _round_up(longest)
@@ -145,8 +132,6 @@ class RaggedCache:
 
     def extend(self, other: RaggedCache) -> None:
         """Put the other's rows behind these. The lengths of both are still those from before."""
-        import mlx.core as mx
-
         like = self if other.keys is None else other
         if like.keys is None:
             return
@@ -156,8 +141,6 @@ class RaggedCache:
 
     def _build_padded(self, like: RaggedCache, end: int) -> tuple[Any, Any]:
         """Build both arrays with `end` places; zeros for rows of which nothing was written yet."""
-        import mlx.core as mx
-
         if self.keys is not None:
             return _pad(self.keys, end), _pad(self.values, end)
         rows = len(self.lengths.values)
@@ -168,8 +151,6 @@ class RaggedCache:
 
     def _reserve(self, end: int, keys: tuple[int, int, int], values: tuple[int, int, int], kind: Any) -> None:
         """Let there be `end` places. `keys`, `values`: their (rows, heads, size)."""
-        import mlx.core as mx
-
         if self.keys is None:
             self.keys, self.values = (
                 mx.zeros((rows, heads, _round_up(end), size), kind) for rows, heads, size in (keys, values)
@@ -180,12 +161,9 @@ class RaggedCache:
 
 def is_ragged(cache: Sequence[Any]) -> bool:
     """Return whether a model's cache is one that rows of different lengths can be made of: plain keys and values.
-
-    Whether the model reads such rows rightly is found out at the start (`batch_check.py`): AFM-7 and GPTBigCode don't.
-    """
-    from mlx_lm.models.cache import KVCache
-
-    return all(type(one) is KVCache for one in cache)
+    Whether the model reads such rows rightly is found out at the start (`batch_check.py`): AFM-7 and GPTBigCode
+    don't."""
+    return all(type(one) is mlx_caches.KVCache for one in cache)
 
 
 def build_caches(lengths: Lengths, alone: Sequence[Any]) -> list[RaggedCache]:
@@ -205,7 +183,5 @@ def _round_up(tokens: int) -> int:
 
 
 def _pad(array: Any, end: int) -> Any:
-    import mlx.core as mx
-
     more = end - array.shape[2]
     return array if more <= 0 else mx.pad(array, [(0, 0), (0, 0), (0, more), (0, 0)])

@@ -1,59 +1,47 @@
-"""From a request to its compiled grammar: llguidance compiles, and what was compiled is kept.
+"""Compile a request's grammar with llguidance, and keep what was compiled.
 
     helper thread:  request ─▶ demand ─▶ grammar, compiled and kept ─▶ Constraint (goes with the job)
     engine thread:  Constraint.masker() ─▶ Masker, mlx-lm's logits processor of one sequence
 
-Theory of operation. A `Constraint` is compiled once per grammar and never moves; each sequence gets
-a copy of its matcher, which lives on the engine thread and moves with each token. A masker is made
-anew whenever a sequence is put into a generator; `masker(done)` takes the tokens that the sequence
-already has.
-
-Measured 2026-11-22 on 2 vCPU AMD EPYC, Linux, no GPU, shared with other work (load 5 to 70), 49,152
-tokens, by `python -m loadtests.grammar_bench --compile` on BFCL cases: 1,803 cases with 4,257
-tools: p50 4.2 ms, p95 20, max 336, on the helper thread, once a grammar; 0 refused; 2 tools held in
-part, since no arguments at all can satisfy their schemas. The vocabulary takes 0.6 s of CPU and 30
-MiB, once.
+Each sequence gets a copy of the matcher, made anew whenever it is put into a generator. Compiling takes 4 ms in the
+median, 336 ms at most (`docs/decisions/050-mlx-engine.md`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import re
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from deployments.tiers.mlx.grammar.closing import Closers, count_owed_tokens
-from deployments.tiers.mlx.grammar.excess import find_excess, nodes_of
-from deployments.tiers.mlx.grammar.lark import Demand, ThinkTags, demand_of, lark
-from deployments.tiers.mlx.grammar.masker import Masker
-from deployments.tiers.mlx.grammar.narrowing import EXACT, narrow
-from deployments.tiers.mlx.grammar.spelling import Speller
-from deployments.tiers.mlx.grammar.vocabulary import NoVocabulary, Vocabulary
-from deployments.tiers.prompt import Refused
-from deployments.tiers.thinking import Thinking, find_thinking
+from deployments.tiers.mlx.grammar.lark import GrammarDemand, ThinkTags, demand_of, lark
+from deployments.tiers.mlx.grammar.masker import Closers, Masker, count_owed_tokens
+from deployments.tiers.mlx.grammar.schema_relaxation import EXACT, find_excess, narrow, nodes_of
+from deployments.tiers.mlx.grammar.vocabulary import NoVocabulary, Speller, Vocabulary
+from deployments.tiers.prompt import refuse
+from deployments.tiers.thinking import ReasoningMarks, find_thinking
 from reliability.tools import Tool
 from reliability.tools.format_reasoning import MESSAGES
-from reliability.types import ChatRequest, Failed, Fault
+from reliability.types import ChatRequest, Fault
 
 __all__ = ["Constraint", "Constraints"]
 
 _LOG = logging.getLogger(__name__)
 
-GRAMMARS_KEPT_MAX = 32
-SCHEMAS_KEPT_MAX = 512
+_GRAMMARS_KEPT_MAX = 32
+_SCHEMAS_KEPT_MAX = 512
 _INTERNALS = re.compile("<state>|<backtrace>")  # of llguidance, at the end of what it says
 # Of all tools in one grammar; those beyond are held to be objects only. Where llguidance finds that too much, which it
 # says of the whole only, the next is tried: with the last any tools compile.
-TOOLS_NODES_MAX = (20_000, 2_500, 0)
+_TOOLS_NODES_MAX = (20_000, 2_500, 0)
 
 
-class NoGrammar(Exception):
+class _NoGrammar(Exception):
     """llguidance refuses this grammar. The message is fit for clients."""
 
 
@@ -62,64 +50,54 @@ class Constraint:
     """A compiled grammar. `demand` is what it enforces; `notes` say what of it is only checked
     afterwards. `closers` close it (None: reasoning comes first, and has no delimiters)."""
 
-    demand: Demand
+    demand: GrammarDemand
     notes: tuple[str, ...]
     matcher: Any
     size: int
     closers: Closers | None = None
 
     def masker(self, done: Sequence[int] = (), *, tokens_max: int = sys.maxsize, closing: bool = False) -> Masker:
-        """Make the logits processor of a sequence of at most `tokens_max` tokens.
-
-        It already has the tokens `done` behind its prompt; `closing`: it was being closed.
-        """
+        """Make the logits processor of a sequence that already has the tokens `done`, and may be `closing`."""
         matcher = self.matcher.deep_copy()
         return Masker(matcher, self.size, done, closers=self.closers, tokens_max=tokens_max, closing=closing)
 
 
 class Constraints:
-    """The grammars of one tokenizer.
-
-    Used by one thread (the helper's), builds its vocabulary when first needed.
-    """
+    """The grammars of one tokenizer. Used by one thread (the helper's), builds its vocabulary when first needed."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._vocabulary: Vocabulary | NoVocabulary | None = None
-        self._matchers: OrderedDict[str, Any] = OrderedDict()
-        self._accepted: OrderedDict[str, str] = OrderedDict()
+        self._matcher_of = functools.lru_cache(_GRAMMARS_KEPT_MAX)(self._build_matcher)
+        self._form_of = functools.lru_cache(_SCHEMAS_KEPT_MAX)(self._find_form)
         self._spelling: Speller | None = None
 
-    @cached_property
-    def thinking(self) -> Thinking | None:
+    @functools.cached_property
+    def thinking(self) -> ReasoningMarks | None:
         """The marks between which the model reasons."""
         return find_thinking(self._tokenizer)
 
     def of(self, request: ChatRequest, *, opened: bool = False) -> Constraint | None:
-        """Return the constraint that the request demands, or None.
-
-        `opened`: its prompt ends inside of the reasoning.
-
-        Raises:
-            Refused: what is demanded can't be enforced here (`unsupported`), or can't be meant (`bad_request`).
-        """
+        """Return the constraint that is demanded, or None. `opened`: within reasoning. Raises `RequestRefused`."""
         demand = demand_of(request)
         if demand is None:
             return None
         try:
-            return self._compile(demand, self._load_vocabulary(), self._find_think_tags(opened))
-        except (NoVocabulary, NoGrammar) as why:
+            thinking = self.thinking
+            # The grammar begins behind the reasoning; not behind marks that a header follows, as in messages.
+            free = thinking is None or thinking.row in MESSAGES
+            tags = None if free or thinking is None else ThinkTags(thinking.start, thinking.end, opened)
+            return self._compile(demand, self._load_vocabulary(), tags)
+        except (NoVocabulary, _NoGrammar) as why:
             if demand.schema is None and request.tool_choice in (None, "auto"):
                 # The grammar was the server's own idea; what comes is checked as always.
                 _LOG.warning("a constrained re-ask is decoded freely: %s", why)
                 return None
-            raise _build_refusal("tool_choice" if demand.schema is None else "response_format", str(why)) from why
+            param = "tool_choice" if demand.schema is None else "response_format"
+            raise refuse(param, f"this tier can't enforce {param}: {why}", Fault.UNSUPPORTED) from why
 
     def speller(self) -> Callable[[int], bytes]:
-        """Return a function that gives the bytes that a token adds to the text.
-
-        Where they aren't known, it gives those of what the token looks like.
-        """
+        """Return a function that gives the bytes of a token; where they aren't known, of what it looks like."""
         try:
             return self._load_vocabulary().bytes_of
         except NoVocabulary:
@@ -142,44 +120,33 @@ class Constraints:
             raise self._vocabulary
         return self._vocabulary
 
-    def _find_think_tags(self, opened: bool) -> ThinkTags | None:
-        """Find the tags behind which the grammar begins; not those that a header follows, as in messages."""
-        thinking = self.thinking
-        if thinking is None or thinking.row in MESSAGES:
-            return None
-        return ThinkTags(thinking.start, thinking.end, opened)
-
-    def _compile(self, demand: Demand, words: Vocabulary, tags: ThinkTags | None) -> Constraint:
-        schema = None if demand.schema is None else self._require_exact(demand.schema, words)
-        for nodes_max in TOOLS_NODES_MAX:
-            tools, notes = self._narrow_tools(demand.tools, words, nodes_max)
+    def _compile(self, demand: GrammarDemand, words: Vocabulary, tags: ThinkTags | None) -> Constraint:
+        schema = None
+        if demand.schema is not None:  # as it is or not at all: nothing checks it behind the model
+            _, schema = next(narrow(demand.schema, arguments=False))
+            if wrong := _explain_refusal(schema, words):
+                raise _NoGrammar(wrong)
+        for nodes_max in _TOOLS_NODES_MAX:
+            tools, notes = self._narrow_tools(demand.tools, nodes_max)
             text = lark(tools, schema, calls_max=demand.calls_max, tags=tags, literal=words.literal)
-            try:
-                matcher = self._compile_matcher(text, words)
+            matcher = self._matcher_of(text)
+            if not isinstance(matcher, _NoGrammar):
                 break
-            except NoGrammar as why:
-                if not tools or not nodes_max:
-                    raise
-                _LOG.warning("%d tools are too much for one grammar, and are held more loosely: %s", len(tools), why)
+            if not tools or not nodes_max:
+                raise matcher
+            _LOG.warning("%d tools are too much for one grammar, and are held more loosely: %s", len(tools), matcher)
         owed = max(map(count_owed_tokens, [options for _, options in tools] + ([schema] if schema else [])), default=0)
         closers = Closers(words.closers(), owed) if tags is None else None
         return Constraint(demand, notes, matcher, words.size, closers)
 
-    def _require_exact(self, schema: Mapping[str, Any], words: Vocabulary) -> Mapping[str, Any]:
-        """Enforce an answer's schema as it is or refuse it: nothing checks it behind the model."""
-        _, options = next(narrow(schema, arguments=False))
-        wrong = _explain_refusal(options, words)
-        if wrong:
-            raise NoGrammar(wrong)
-        return options
-
     def _narrow_tools(
-        self, tools: Sequence[Tool], words: Vocabulary, nodes_left: int
+        self, tools: Sequence[Tool], nodes_left: int
     ) -> tuple[list[tuple[str, Mapping[str, Any]]], tuple[str, ...]]:
         found: list[tuple[str, Mapping[str, Any]]] = []
         notes: list[str] = []
         for tool in tools:
-            form, options = self._narrow_tool(tool, words)
+            form = self._form_of(tool.name, json.dumps(tool.parameters))
+            options = next(held for name, held in narrow(tool.parameters, arguments=True) if name == form)
             if (size := nodes_of(options)) > nodes_left:
                 (*_, (form, options)) = narrow(tool.parameters, arguments=True)
             nodes_left -= min(size, nodes_left)
@@ -188,38 +155,23 @@ class Constraints:
                 notes.append(f"the grammar holds only part of the schema of tool {tool.name} ({form}); it is checked")
         return found, tuple(notes)
 
-    def _narrow_tool(self, tool: Tool, words: Vocabulary) -> tuple[str, Mapping[str, Any]]:
+    def _find_form(self, name: str, parameters: str) -> str:
         """Find the strictest form of a tool's schema that compiles."""
-        key = json.dumps(tool.parameters)
-        known = self._accepted.get(key)
-        for form, options in narrow(tool.parameters, arguments=True):
-            if known == form:
-                return form, options
-            if known is not None:
-                continue
-            wrong = _explain_refusal(options, words)
+        for form, options in narrow(json.loads(parameters), arguments=True):
+            wrong = _explain_refusal(options, self._load_vocabulary())
             if not wrong:
-                _keep(self._accepted, key, form, SCHEMAS_KEPT_MAX)
-                return form, options
-            _LOG.warning("tool %s: no %s grammar: %s", tool.name, form, wrong)
+                return form
+            _LOG.warning("tool %s: no %s grammar: %s", name, form, wrong)
         raise AssertionError("any object always compiles")
 
-    def _compile_matcher(self, text: str, words: Vocabulary) -> Any:
-        """Compile the grammar, with its first mask: that is the slow one, and every copy has it. That one is refused is
-        kept too: to find out takes as long."""
+    def _build_matcher(self, text: str) -> Any:
+        """Compile the grammar and its first mask, the slow one. A refusal is returned, since it takes as long."""
         from llguidance import LLMatcher
 
-        matcher = self._matchers.get(text)
-        if matcher is None:
-            matcher = LLMatcher(words.trie, LLMatcher.grammar_from_lark(text), log_level=0)
-            if not matcher.is_error():
-                matcher.compute_bitmask()
-            if matcher.is_error():
-                matcher = NoGrammar(_shorten(matcher.get_error()))
-        _keep(self._matchers, text, matcher, GRAMMARS_KEPT_MAX)
-        if isinstance(matcher, NoGrammar):
-            raise matcher
-        return matcher
+        matcher = LLMatcher(self._load_vocabulary().trie, LLMatcher.grammar_from_lark(text), log_level=0)
+        if not matcher.is_error():
+            matcher.compute_bitmask()
+        return _NoGrammar(_shorten(matcher.get_error())) if matcher.is_error() else matcher
 
 
 def _explain_refusal(schema: Mapping[str, Any], words: Vocabulary) -> str:
@@ -238,15 +190,3 @@ def _explain_refusal(schema: Mapping[str, Any], words: Vocabulary) -> str:
 
 def _shorten(message: str) -> str:
     return " ".join(_INTERNALS.split(message)[0].split())[:300]
-
-
-def _keep(kept: OrderedDict[str, Any], key: str, value: Any, kept_max: int) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > kept_max:
-        kept.popitem(last=False)
-
-
-def _build_refusal(param: str, why: str) -> Refused:
-    message = f"this tier can't enforce {param}: {why}"
-    return Refused(Failed(fault=Fault.UNSUPPORTED, message=message, param=param))

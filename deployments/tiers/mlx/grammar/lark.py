@@ -1,28 +1,15 @@
-"""What an answer must look like, as a grammar: from a request to text in llguidance's Lark form. Pure.
+"""Write what an answer must look like as a grammar in llguidance's Lark form. Pure.
 
-    request ─▶ Demand: which calls, which schema ─▶ lark: [reasoning] (calls | JSON)
+    request ─▶ GrammarDemand: which calls, which schema ─▶ lark: [reasoning] (calls | JSON)
 
-A demand is made by a required or named `tool_choice`, by `response_format`, and by a constrained re-ask
-(`ChatRequest.constrained`: the model tried to call and failed, so it has to call now). Without any of them there is
-no grammar, and the model is free.
+A demand comes from a required or named `tool_choice`, from `response_format`, and from a constrained re-ask. Calls are
+written in the Hermes form, `<tool_call>{"name": …, "arguments": …}</tool_call>`, which most open models are trained on.
 
-Calls are always written in the Hermes form, `<tool_call>{"name": …, "arguments": …}</tool_call>`, the first row of the
-table of call formats: it is what most open models are trained on, what mlx-lm's JSON parser reads, and text to all
-others; the tier reads it back with its own reader, whatever the model's free form is. The line breaks and spaces around
-the JSON are those of the training form; white space inside it is bounded (`narrowing`).
+One call, unless the request asks for several (`parallel_tool_calls: true`) or the model wrote several when it was free
+(`calls_tried`): a model that may always add one more call does. With several, one line break stands between two of
+them, and a call that was there already ends the answer (`CallSplit`). Reasoning comes first and is free.
 
-How many: one, unless the request asks for several (`parallel_tool_calls: true`) or the model itself wrote several
-when it was free (`ChatRequest.calls_tried`). A model that may always add one more call does: Qwen2.5-Coder-0.5B under
-`tool_choice: required` went on to the limit, since the grammar let it choose between one more line break and the end.
-So with one call the answer ends with it; with several, one line break and no more stands between two of them, none
-before the first, and a call that was there already ends the answer (`CallSplit`).
-
-Reasoning comes first and is free: the grammar begins behind it. Where the template has opened it
-already, the grammar begins inside of it.
-
-What must never happen: a demand that is dropped in silence. What can't be enforced is refused by
-its field (`response_format`), or enforced as far as it can be with a note (the schemas of tools,
-which are checked behind the model anyway).
+Invariant: what can't be enforced is refused by its field, or noted (schemas of tools, which are checked anyway).
 """
 
 from __future__ import annotations
@@ -34,21 +21,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.call_split import CallFormat, strict_json_call
-from deployments.tiers.mlx.grammar.narrowing import WHITE_MAX
-from deployments.tiers.prompt import Refused
+from deployments.tiers.mlx.grammar.schema_relaxation import WHITE_MAX
+from deployments.tiers.prompt import refuse
+from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from reliability.steps import Steps
 from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, formats, parse_choice
-from reliability.types import ChatRequest, Failed, Fault
+from reliability.types import ChatRequest
 
-__all__ = ["CALLS_MAX", "HERMES", "Demand", "ThinkTags", "demand_of", "lark"]
+__all__ = ["CALLS_MAX", "HERMES", "GrammarDemand", "ThinkTags", "demand_of", "lark"]
 
 CALLS_MAX = 8
 HERMES = CallFormat(*formats.HERMES.writes, strict_json_call)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class GrammarDemand:
     """What the answer must be: calls of `tools` (at most `calls_max`), or JSON by `schema`; with both, either."""
 
     tools: tuple[Tool, ...] = ()
@@ -65,27 +52,23 @@ class ThinkTags:
     opened: bool
 
 
-def demand_of(request: ChatRequest) -> Demand | None:
-    """Return what the request demands, or None where it leaves the model free.
-
-    Raises:
-        Refused: `tools`, `tool_choice` or `response_format` can't be meant.
-    """
+def demand_of(request: ChatRequest) -> GrammarDemand | None:
+    """Return what the request demands, or None where it leaves the model free. Raises `RequestRefused`."""
     tools, must = _choose_tools(request)
     schema = _read_schema(request.response_format or {})
     if must:
-        return Demand(tools=tools, calls_max=_calls_max(request))
-    return None if schema is None else Demand(tools=tools, calls_max=_calls_max(request), schema=schema)
+        return GrammarDemand(tools=tools, calls_max=_calls_max(request))
+    return None if schema is None else GrammarDemand(tools=tools, calls_max=_calls_max(request), schema=schema)
 
 
 def _choose_tools(request: ChatRequest) -> tuple[tuple[Tool, ...], bool]:
     """Return the tools that may be called, and whether one must be."""
     box = build_toolbox(request.tools)
     if isinstance(box, BadTools):
-        raise _bad("tools", box.message)
+        raise refuse("tools", f"tools: {box.message}")
     choice = parse_choice(request.tool_choice, box)
     if isinstance(choice, BadTools):
-        raise _bad("tool_choice", choice.message)
+        raise refuse("tool_choice", f"tool_choice: {choice.message}")
     tools = tuple(tool for tool in box.tools if choice.may is None or tool.name in choice.may)
     return tools, bool(tools) and (choice.must or request.constrained)
 
@@ -109,18 +92,11 @@ def _read_schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
     given = wanted.get("json_schema")
     schema = given.get("schema") if isinstance(given, Mapping) else None
     if kind != "json_schema" or not isinstance(schema, Mapping):
-        raise _bad("response_format", "type must be text, json_object, or json_schema with a schema")
-    return _check_schema(schema)
-
-
-def _check_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Check the client's schema, and return it in draft 2020-12.
-
-    It is sound by the schema of schemas, with references that end inside of it.
-    """
-    found = compile_schema(schema, Steps(sys.maxsize), arguments=False)
+        raise refuse("response_format", "response_format: type must be text, json_object, or json_schema with a schema")
+    found = compile_schema(schema, Steps(sys.maxsize), arguments=False)  # in draft 2020-12
     if isinstance(found, BadSchema):
-        raise _bad("response_format", f"json_schema.schema{found.path.replace('/', '.')}: {found.message}")
+        where = f"json_schema.schema{found.path.replace('/', '.')}"
+        raise refuse("response_format", f"response_format: {where}: {found.message}")
     return found.schema
 
 
@@ -132,10 +108,7 @@ def lark(
     tags: ThinkTags | None,
     literal: Callable[[str], str],
 ) -> str:
-    """Write the grammar's text.
-
-    `tools` are names with the schemas of their arguments; `literal` writes a marker.
-    """
+    """Write the grammar's text. `tools` are names with the schemas of their arguments; `literal` writes a marker."""
     rules = [*_build_start_rules(tags, literal), *_build_call_rules(tools, calls_max, literal)]
     if schema is not None:
         rules.append(f"document: %json {_json(schema)}")
@@ -175,7 +148,3 @@ def _build_call_rules(
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _bad(param: str, message: str) -> Refused:
-    return Refused(Failed(fault=Fault.BAD_REQUEST, message=f"{param}: {message}", param=param))

@@ -1,41 +1,43 @@
-"""The mask of one sequence: llguidance says what may come next, all other logits become -inf.
+"""Mask the logits of one sequence: llguidance says what may come next, all other logits become -inf.
 
-One step: start the forward pass (`async_eval`), then read the token that was sampled last, move the
-matcher, compute its bit mask (numpy, in the processor, on the CPU) while the forward pass runs, and
-set all other logits to -inf. The text can only end (an end token is allowed) where the grammar is
-complete, so `stop` is never a cut answer.
+The mask is computed on the CPU while the forward pass runs. The text can end only where the grammar is complete.
+llguidance never raises: a matcher falls into an error and stays there; then the masker raises `Broken`, which ends
+this one sequence (`sampling.Guarded`).
 
-llguidance never raises: a matcher falls into an error (a grammar too complex for its limits) and
-stays there. The masker then raises `Broken`, which ends this one sequence with a fault (see
-`sampling.Guarded`).
-
-An answer that repeats itself up to its limit is closed by the grammar before it is cut
-(`closing.py`).
-
-What must never happen: a token that the grammar forbids; an answer that goes on without its
-grammar.
-
-Measured 2026-11-22 on 2 vCPU AMD EPYC, Linux, no GPU, shared with other work (load 5 to 70), 49,152
-tokens, by `python -m loadtests.grammar_bench` on BFCL cases:
-    --alone     per token, no model beside it: move 3 µs, mask 64 (p95 286), apply 81 (2,109 tokens)
-    --costs     beside SmolLM2-135M f32, which wants both cores for itself, one request at a time:
-                1.1 % of a typical decode step, 2.1 % of all steps together (268 steps)
-A new masker takes 5 µs.
+A weak model that may write any string sometimes repeats the same words up to the limit, which would cut the call. So
+once no more tokens are left than closing takes, and the last ones repeat, only the token is allowed that closes most.
+The answer's notes say so: valid is not right. Figures: `docs/decisions/050-mlx-engine.md`.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.mlx.grammar.closing import Closers, is_repeating
+import numpy as np
 
-__all__ = ["Broken", "Masker"]
+from deployments.tiers.lazy_mlx import mx
 
 _LOG = logging.getLogger(__name__)
+
+CLOSED_NOTE = "the answer repeated itself up to its limit, and was closed there by the grammar"
+REPEATED_NOTE = "the model wrote a call again that was there already: the answer ends before it"
+# By what they close; the last ones lead to what is owed, before a model fills the way there with white space.
+DELIMITERS = ('"', "}", "]", ",", ":", "[", "{", "1")
+_BASE_TOKENS = 24  # the delimiters themselves, and the end of a call
+_KEY_TOKENS = 8  # a key's delimiters, and an empty value
+_PERIOD_MAX, _REPETITIONS, SPAN = 40, 3, 36
+
+
+@dataclass(frozen=True, slots=True)
+class Closers:
+    """`ranks`: tokens, those first that close most. `owed_tokens`: what it takes to close this grammar's answers."""
+
+    ranks: tuple[tuple[int, ...], ...]
+    owed_tokens: int
 
 
 class Broken(Exception):
@@ -55,9 +57,6 @@ class Masker:
         tokens_max: int = sys.maxsize,
         closing: bool = False,
     ) -> None:
-        import numpy as np
-
-        self._mx: Any = importlib.import_module("mlx.core")
         self._matcher, self._size = matcher, size
         self._words = np.zeros((size + 31) // 32, dtype=np.int32)
         self._started = False
@@ -67,11 +66,8 @@ class Masker:
             self._move(token)
 
     def __call__(self, tokens: Any, logits: Any) -> Any:
-        """Return the logits with everything at -inf that the grammar doesn't allow.
-
-        `tokens`: all so far.
-        """
-        self._mx.async_eval(logits)  # the model works while the mask is made
+        """Return the logits with everything at -inf that the grammar doesn't allow. `tokens`: all so far."""
+        mx.async_eval(logits)  # the model works while the mask is made
         if self._started:  # the last token of the prompt is none of the answer's
             self._move(tokens[-1].item())
         self._started = True
@@ -81,7 +77,7 @@ class Masker:
 
     def apply(self, allowed: Any, logits: Any) -> Any:
         """Set what isn't allowed to -inf."""
-        return self._mx.where(self._mx.array(allowed), logits, -float("inf"))
+        return mx.where(mx.array(allowed), logits, -float("inf"))
 
     def _move(self, token: int) -> None:
         self._tokens.append(token)
@@ -90,18 +86,14 @@ class Masker:
 
     def _compute_allowed(self, width: int) -> Any:
         """Return one truth value per output of the model."""
-        import numpy as np
-
         self._matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
         bits = np.unpackbits(self._words.view(np.uint8), count=min(width, self._size), bitorder="little")
-        if self._closers is not None and self._must_close(self._closers):
-            bits = _keep_closers(bits, self._closers)
+        if (closers := self._closers) is not None:
+            if not self.closing and self._tokens_max - len(self._tokens) <= closers.owed_tokens:
+                self.closing = is_repeating(self._tokens)
+            if self.closing:
+                bits = _keep_closers(bits, closers)
         return np.pad(bits, (0, width - len(bits))).view(np.bool_)
-
-    def _must_close(self, closers: Closers) -> bool:
-        if not self.closing and self._tokens_max - len(self._tokens) <= closers.owed_tokens:
-            self.closing = is_repeating(self._tokens)
-        return self.closing
 
 
 def _keep_closers(bits: Any, closers: Closers) -> Any:
@@ -112,3 +104,27 @@ def _keep_closers(bits: Any, closers: Closers) -> Any:
             bits[found] = 1
             return bits
     return bits
+
+
+def count_owed_tokens(schema: Any) -> int:
+    """Count the tokens that the required keys of a schema may take, from above."""
+    return _BASE_TOKENS + _count_owed(schema)
+
+
+def _count_owed(node: Any) -> int:
+    if isinstance(node, Mapping):
+        required = node.get("required")
+        keys = required if isinstance(required, list | tuple) else ()
+        return sum(_KEY_TOKENS + len(str(key)) for key in keys) + sum(map(_count_owed, node.values()))
+    return sum(map(_count_owed, node)) if isinstance(node, list | tuple) else 0
+
+
+def is_repeating(tokens: Sequence[int]) -> bool:
+    """Return whether the last tokens are at least three times the same few, and at least `SPAN`."""
+    for period in range(1, _PERIOD_MAX + 1):
+        span = max(SPAN, _REPETITIONS * period)
+        if len(tokens) < span:
+            return False
+        if tokens[period - span :] == tokens[-span:-period]:
+            return True
+    return False

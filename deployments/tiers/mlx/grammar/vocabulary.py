@@ -1,22 +1,25 @@
-"""The bytes of every token of the tokenizer that a tier really uses, as llguidance wants them: a trie.
+"""Map tokens to bytes for llguidance, and force given bytes to be written.
 
-A grammar speaks of bytes and a model of tokens. The trie between them is built from the very tokenizer that encodes
-the prompts and reads the answers, and it is checked before use: what the tokenizer makes of a text with every kind
-of character must come back to the byte. A tokenizer that isn't of the `tokenizers` library, or that rewrites its
-text, has no vocabulary here (`NoVocabulary`), and its tier can't decode under a grammar.
+The trie is built from the tokenizer that encodes the prompts, and checked: a text with every kind of character must
+come back to the byte. Tokenizers that fail this have no vocabulary (`NoVocabulary`), and no grammar. A special token
+has no text: a grammar names it by its number.
 
-A *special* token has no text: a grammar names it by its number. Everything else, added tokens included, is text.
+`ForcedBytes` writes the last word of a resumed text (`answer_start.py`), which may end within a token.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
-from deployments.tiers.mlx.grammar.closing import DELIMITERS
+from deployments.tiers.lazy_mlx import mx
+from deployments.tiers.mlx.grammar.masker import DELIMITERS
 
-__all__ = ["NoVocabulary", "Vocabulary"]
+__all__ = ["ForcedBytes", "NoVocabulary", "Speller", "Vocabulary"]
+
 
 # Two-, three- and four-byte characters, white space, and what JSON is made of.
 _PROBE = 'A é ß\t日本語 😀\n{"k": [1, "\\u00e9"]}</x>'
@@ -69,14 +72,50 @@ class Vocabulary:
         if not any(map(self.trie.is_special_token, tokens)):
             return json.dumps(text, ensure_ascii=False)
         parts: list[str] = []
-        plain: list[int] = []
-        for token in [*tokens, None]:
-            if token is not None and not self.trie.is_special_token(token):
-                plain.append(token)
-                continue
-            if plain:
-                parts.append(json.dumps(self.trie.decode_str(plain), ensure_ascii=False))
-                plain = []
-            if token is not None:
-                parts.append(f"<[{token}]>")
+        for special, run in itertools.groupby(tokens, self.trie.is_special_token):
+            if special:
+                parts += [f"<[{token}]>" for token in run]
+            else:
+                parts.append(json.dumps(self.trie.decode_str(list(run)), ensure_ascii=False))
         return " ".join(parts)
+
+
+class Speller:
+    """Which tokens go on with given bytes: a table of all tokens by their first byte, made once for a tokenizer."""
+
+    def __init__(self, words: Vocabulary) -> None:
+        self._table: dict[int, list[tuple[bytes, int]]] = {}
+        self.bytes_of: Callable[[int], bytes] = words.bytes_of
+        for token in range(words.size):
+            spelled = b"" if words.trie.is_special_token(token) else words.bytes_of(token)
+            if spelled:
+                self._table.setdefault(spelled[0], []).append((spelled, token))
+
+    def find(self, rest: bytes) -> list[int]:
+        """Find the tokens that write a beginning of `rest`, or all of it and more."""
+        known = self._table.get(rest[0], [])
+        return [token for spelled, token in known if rest.startswith(spelled) or spelled.startswith(rest)]
+
+
+class ForcedBytes:
+    """A processor of logits: until `rest` is written behind the first `before` tokens, nothing else can be."""
+
+    def __init__(self, speller: Speller, rest: bytes, before: int) -> None:
+        self._speller, self._rest, self._before = speller, rest, before
+        self._done_at = 0  # how many tokens there were when it was written; a record only grows
+
+    def __call__(self, tokens: Any, logits: Any) -> Any:
+        if self._done_at and tokens.size >= self._done_at:
+            return logits
+        written = b"".join(map(self._speller.bytes_of, tokens[self._before :].tolist()))
+        rest = self._rest[len(written) :]
+        if not rest:
+            self._done_at = int(tokens.size)
+            return logits
+
+        allowed = self._speller.find(rest)
+        if not allowed:
+            return logits  # a character that it has no tokens for
+        masked = mx.full(logits.shape, -mx.inf, logits.dtype)
+        masked[:, mx.array(allowed)] = logits[:, mx.array(allowed)]
+        return masked

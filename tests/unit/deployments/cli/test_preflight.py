@@ -116,6 +116,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     ),
     "a state that can't be written": ("args.state.path", "/proc/none", "state.path: can't write to /proc/none"),
     "a file for a state": ("args.state.path", str(ROOT / "Makefile"), "state.path: can't write to"),
+    "a state that others can write into": ("args.state.path", "/tmp", "state.path: others can write into /tmp (mode "),
     "a wrong import path": ("applications.0.import_path", "deployments.app:biuld", "import_path deployments.app:build"),
     "a wrong deployment": ("applications.0.deployments", [{"name": "fats"}], "there is no deployment 'fats'"),
     "a deployment that is none": ("applications.0.deployments", ["fast"], "deployments.0: a mapping is needed"),

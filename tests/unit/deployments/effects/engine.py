@@ -14,8 +14,8 @@ from unittest.mock import patch
 from deployments.app import blas_threads as shared_out
 from deployments.config import AppConfig, load
 from deployments.graph.replica import make_tier
-from deployments.tiers.mlx import prompt_store
 from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.mlx.prompt_cache import prompt_store
 from reliability.types import TierState, TierStatus
 from tests.support import tiny_model as tiny
 from tests.support.repository import ROOT

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from deployments.config import AppConfig
-from deployments.memory.monitor import MemoryPressure
+from deployments.memory.monitor import MemoryPressure, make_sensor
 from deployments.memory.sensors.scripted import ScriptedSensor
-from deployments.memory.sensors.sensor import make_sensor
 from deployments.models.needs import plan_of
 from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, Rejection, admit
 from reliability.memory.pressure import Level

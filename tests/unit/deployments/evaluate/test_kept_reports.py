@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
 import stat
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.evaluate import kept_reports
-from deployments.evaluate.kept_reports import NAME, PARTS, find_kept, keep_report, list_kept, read_kept
+from deployments.evaluate.kept_reports import (
+    NAME,
+    PARTS,
+    clear_unfinished,
+    find_kept,
+    keep_report,
+    list_kept,
+    read_kept,
+)
 from tests.support.evaluation_cells import make_cells, make_report
+from tests.support.repository import ROOT
 
 REPORT = make_report(make_cells(fast_right=24))
 
@@ -49,6 +62,36 @@ def test_the_oldest_go(tmp_path, monkeypatch):
 
     assert [one.name for one in list_kept(tmp_path)] == [new, old[3], old[2]]
     assert sorted(os.listdir(tmp_path)) == sorted([new, old[3], old[2]])
+
+
+WRITE = """
+import os, signal, sys
+from pathlib import Path
+from deployments.evaluate import kept_reports
+from tests.unit.deployments.evaluate.test_kept_reports import REPORT
+Path.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+kept_reports.keep_report(Path(sys.argv[1]), REPORT, "page", "summary")
+"""
+
+
+@pytest.mark.parametrize("clear", [clear_unfinished, keep])
+def test_what_a_killed_writer_has_left_goes(tmp_path, clear):
+    """Killed before its report had its name, at the next start and with the next report."""
+    done = subprocess.run([sys.executable, "-c", WRITE, str(tmp_path)], cwd=ROOT, check=False)
+    (left,) = os.listdir(tmp_path)
+    assert done.returncode == -signal.SIGKILL
+    assert left.startswith(".")
+
+    clear(tmp_path)
+    assert left not in os.listdir(tmp_path)
+
+
+def test_what_is_being_written_stays(tmp_path):
+    """A start beside another evaluation that is at it."""
+    (tmp_path / ".writing").mkdir()
+    with kept_reports._lock(tmp_path, fcntl.LOCK_EX):
+        clear_unfinished(tmp_path)
+    assert (tmp_path / ".writing").is_dir()
 
 
 @given(

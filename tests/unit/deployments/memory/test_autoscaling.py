@@ -23,7 +23,7 @@ from deployments.memory.autoscaling import (
     keep_newest,
     undo_factors,
 )
-from deployments.memory.node_report import NodeReport
+from deployments.memory.plan import NodeReport
 from reliability.memory.pressure import Level
 from tests.support.node_reports import need, report
 from tests.support.repository import ROOT

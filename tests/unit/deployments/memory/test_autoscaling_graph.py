@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from deployments.memory import nodes
-from deployments.memory.node_report import NodeReport
+from deployments.memory.plan import NodeReport
 from tests.support.serving import until
 
 pytestmark = pytest.mark.ray

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.memory.node_report import Holder, NodeReport
-from deployments.memory.plan import TierNeed
+from deployments.memory.plan import Holder, NodeReport, TierNeed
 from deployments.memory.replica_caps import cap_replicas, find_refused_replicas
 from reliability.memory.pressure import Level
 from tests.support.node_reports import GB, need, report

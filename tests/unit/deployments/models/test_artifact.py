@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from deployments.models.adapter import adapter_at
 from deployments.models.artifact import find_on_disk, resolve
 from deployments.models.sources import ModelUnavailable, parse_source
 from tests.support import tiny_model as tiny
@@ -55,3 +56,11 @@ class TestPath:
         with pytest.raises(ModelUnavailable, match=r"its config\.json can't be read"):
             resolve(source)
         assert find_on_disk(source) is None
+
+
+def test_a_home_that_is_not_known_is_no_such_folder() -> None:
+    """Law: a path may begin with the home of an unknown user: the tier is unavailable with that reason."""
+    with pytest.raises(ModelUnavailable, match="there is no such folder"):
+        resolve(parse_source("path:~nobody-of-that-name/model"))
+    with pytest.raises(ModelUnavailable, match="there is no such folder"):
+        adapter_at("~nobody-of-that-name/adapter")

@@ -29,7 +29,7 @@ class TestChoose:
         """Law: without Metal each role has a model of its own; whatever else a tier is called, it is the small one."""
         choices = [choose(role, platform, machine, 64 * GIB) for role in (*ROLES, "mine")]
         assert [choice.source for choice in choices] == [DEFAULT_SOURCE, CODER_SMALL, CODER_LARGE, DEFAULT_SOURCE]
-        assert [choice.fetch for choice in choices] == ["load", "behind", "pull", "load"]
+        assert [choice.fetch for choice in choices] == ["load", "background", "pull", "load"]
 
     @given(MEMORY)
     def test_what_is_fetched_at_the_start_is_small(self, memory_bytes: int) -> None:
@@ -55,7 +55,7 @@ class TestChoose:
         """Law: on Apple silicon, too, the first model comes in front, at most 5 GB; the second behind the server, the
         third when a person asks for it. One that this machine has no room for says from which one on."""
         choices = [choose(role, "darwin", "arm64", memory_bytes) for role in (*ROLES, "mine")]
-        assert [choice.fetch for choice in choices] == ["load", "behind", "pull", "load"]
+        assert [choice.fetch for choice in choices] == ["load", "background", "pull", "load"]
         assert (weight_bytes_of(choices[0].source) or 0) <= 5e9
         assert choices[3] == choices[0]
         for choice, floor_gib in zip(choices, (0, 16, 48), strict=False):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.models.gguf_tokenizer import UnknownTokenizer, build_tokenizer
+from deployments.models.gguf_tokenizer import UnknownModel, build_tokenizer
 from tests.support import tiny_model as tiny
 
 META = {
@@ -41,7 +41,7 @@ class TestTokenizer:
     def test_unknown_rules_are_an_error(self, key: str, value: str) -> None:
         """Law: a tokenizer whose rules aren't known is refused, not approximated."""
         meta: dict[str, Any] = {**META, f"tokenizer.ggml.{key}": value}
-        with pytest.raises(UnknownTokenizer, match=value):
+        with pytest.raises(UnknownModel, match=value):
             build_tokenizer(meta)
 
 

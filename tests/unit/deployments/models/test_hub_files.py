@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.models.hub_files import BrokenOff, HubFile, count_arrived, fetch_files
+from deployments.models.hub import BrokenOff, HubFile, count_arrived, fetch_files
 from tests.support.fake_hub import COMMIT, NAME, FakeHub, hash_content, run_hub
 
 CONTENT = bytes(range(256)) * 400

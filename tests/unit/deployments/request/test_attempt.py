@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.request.attempt_record import record_attempt
-from deployments.request.event_sizes import OVERRUN_BYTES, TOKEN_BYTES_MOST
+from deployments.request.accounting import OVERRUN_BYTES, TOKEN_BYTES_MOST
+from deployments.request.attempt import record_attempt
 from reliability.answer.estimate import text_bytes
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
@@ -63,8 +63,8 @@ def test_a_long_word_is_within_any_cap():
 def test_what_a_tier_has_counted_is_known_though_it_was_stopped(text, cap, count):
     """The rest of a piece is not read any more, where the answer is over its cap or goes round in circles, but for the
     tier's own count in it."""
-    made = reading(cap)
-    made.expected = expect(MESSAGES, build_toolbox(()), id_seed="r", loops=LoopConfig() if cap == 100 else None)
+    expected = expect(MESSAGES, build_toolbox(()), id_seed="r", loops=LoopConfig() if cap == 100 else None)
+    made = reading(cap, expected=expected)
     made.take([Text(text), Text("more"), count(Usage(prompt_tokens=5, completion_tokens=77))], 1)
     made.finish()
 
@@ -77,9 +77,7 @@ def test_what_a_tier_has_counted_is_known_though_it_was_stopped(text, cap, count
 def test_no_call_of_a_damaged_answer_is_trusted(text, native):
     """Where a piece was lost, a call may be whole and another than was meant, written as text or not: the attempt has
     failed. Text alone is delivered."""
-    made = reading(100)
-    made.expected = expect(MESSAGES, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig())
-    made.__post_init__()
+    made = reading(100, expected=expect(MESSAGES, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig()))
     call = CallDelta(index=0, id="c", name="look", arguments="{}")
     made.take([Started(), Text(text), *([call] if native else []), Finish(reason=FinishReason.STOP, damaged=True)], 1)
     made.finish()
@@ -103,10 +101,8 @@ def spelled(text):
 
 def answered(text, *, hold=Hold.TOOL_CALLS, text_committed=False):
     """What leaves while `text` is read token by token, and what the judgement would deliver."""
-    made = reading(100)
-    made.expected = expect(MESSAGES, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig())
-    made.hold, made.text_committed = hold, text_committed
-    made.__post_init__()
+    expected = expect(MESSAGES, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig())
+    made = reading(100, expected=expected, hold=hold, text_committed=text_committed)
     out = []
     for token in spelled(text):
         out += made.take([Text(token.raw.decode()), Logprobs((token,))], 1)
@@ -146,8 +142,7 @@ def test_probabilities_of_text_that_is_dropped_are_dropped():
 
 def test_probabilities_that_nobody_asked_for_stay_here():
     """A tier may send them all the same; the client gets the answer that it asked for."""
-    made = reading(100)
-    made.logprobs = None
+    made = reading(100, logprobs=False)
     out = made.take([Text("Hi."), Logprobs(tuple(spelled("Hi."))), Finish(reason=FinishReason.STOP)], 1)
     out += made.finish()
 

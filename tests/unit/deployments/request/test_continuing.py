@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from deployments.reports.report import report_of
+from deployments.request.accounting import compute_bytes_max
 from deployments.request.drive import drive
-from deployments.request.event_sizes import compute_bytes_max
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, RefuseCode

@@ -82,21 +82,6 @@ def test_a_hard_stop_holds_under_every_interleaving(words: list[tuple[str, int, 
         drivers[0].actor._journal.close()
 
 
-def test_two_hundred_asks_against_a_budget_for_fifty(tmp_path):
-    """Of 200 asks of two Routers at once exactly 50 are admitted; after all are settled nothing is reserved."""
-    one = Driver(life(tmp_path), "one", tight(5000))
-    two = Driver(one.actor, "two", tight(5000))
-    grants = [grant for _ in range(10) for driver in (one, two) for grant in driver.granted(*[ask()] * 10)]
-
-    assert len(grants) == 50
-    two.put(*(settled(grant, 100) for grant in grants))
-    assert one.actor.budget("k", "s")["spent_tokens"] == 5000
-    assert one.actor.stats()["reserved_tokens"] == 0
-    (rejection,) = one.ask(ask())
-    assert isinstance(rejection, Rejection)
-    assert rejection.rejected_by is RejectedBy.BUDGET
-
-
 def test_a_step_is_done_once(tmp_path):
     """Items that are sent again under the same number change nothing, also after a death of the actor."""
     driver = Driver(life(tmp_path))
@@ -161,15 +146,6 @@ def test_an_attempt_that_comes_late_does_nothing(tmp_path):
     driver.actor.step(replace(late, attempt=1))
     assert state_of(driver.actor) == before
     assert driver.actor.budget("k", "s")["spent_tokens"] == 6
-
-
-def test_clients_count_for_themselves(tmp_path):
-    """The numbers of one Router say nothing of another's."""
-    actor = life(tmp_path)
-    for client in "ab":
-        Driver(actor, client).put(Charge(key="k", session="s", tokens=5))
-
-    assert actor.budget("k", "s")["spent_tokens"] == 10
 
 
 @pytest.mark.parametrize("meanwhile", ["ask", "charge", "nothing", "operator", "death"])

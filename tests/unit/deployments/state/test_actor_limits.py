@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from deployments.state.actor import SessionState
-from deployments.state.link import Link
 from deployments.state.records import Reply, Step, TurnItem
 from reliability.admission.admit import Grant
 from reliability.admission.events import Charge
 from reliability.loops import LoopConfig, Turn
 from tests.sim.clock import VirtualClock, run
 from tests.support.incarnations import LIMITS, Driver, HandClock, ask, life, limits, settled, state_of, tight
+from tests.support.near_actor import NearActor
 
 SHORT = limits(loops=LoopConfig(window_size=4))
 
@@ -48,24 +46,9 @@ def test_a_link_tells_a_new_life_its_limits(tmp_path):
     """A Router that works on after a kill has its loop windows kept as it has configured, without any word of its
     own."""
 
-    class Near:
-        def __init__(self) -> None:
-            self.actor = life(tmp_path, clock=VirtualClock())
-
-        def close(self) -> None:
-            pass
-
-        async def call(self, method: str, *args: Any) -> Any:
-            await asyncio.sleep(0.001)
-            return getattr(self.actor, method)(*args)
-
     async def main() -> int:
-        near = Near()
-
-        async def find() -> Near:
-            return near
-
-        link = Link(find, SHORT)
+        near = NearActor(tmp_path, SHORT, call_s=0.001)
+        link = near.link
         await link.start(1.0)
         near.actor = life(tmp_path, clock=VirtualClock())
         for each in said(20):

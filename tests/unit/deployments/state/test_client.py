@@ -12,39 +12,16 @@ import pytest
 from deployments.config import AppConfig
 from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State
-from deployments.state.link import StateSilent
+from deployments.state.link import CALL_S, StateUnavailable
 from deployments.state.records import Query, StateLimits, TurnItem
 from reliability.admission.admit import AdmissionRequest, Grant, RejectedBy, Rejection
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
-from tests.sim.clock import VirtualClock, run
-from tests.support.incarnations import done, life
+from tests.sim.clock import run
+from tests.support.incarnations import done
+from tests.support.near_actor import NearActor
 
 S0, S1 = "s0", "s1"
-
-
-class Near:
-    """The actor in this process, as the link calls it. While `away` its calls fail, while `hanging` they never end."""
-
-    def __init__(self, folder: Path) -> None:
-        self.actor = life(folder, VirtualClock())
-        self.away = self.hanging = False
-        self.calls = 0
-
-    async def find(self) -> Near:
-        return self
-
-    def close(self) -> None:
-        pass
-
-    async def call(self, method: str, *args: Any) -> Any:
-        self.calls += method == "step" and args[0].works
-        await asyncio.sleep(0.001)
-        if self.away:
-            raise ConnectionError("away")
-        if self.hanging:
-            await asyncio.sleep(1e6)
-        return getattr(self.actor, method)(*args)
 
 
 def config(session: int = 10**6, hour: int = 10**9) -> StateLimits:
@@ -72,7 +49,7 @@ def playing(folder: Path, play: Any, **limits: int) -> None:
     """Run `play(state, near)` in virtual time; then everything has been handed over and nothing is open."""
 
     async def main() -> None:
-        near = Near(folder)
+        near = NearActor(folder, lost=False, call_s=0.001)
         state = State(near.find, config(**limits))
         await state.start()
         await play(state, near)
@@ -168,7 +145,7 @@ def test_charges_reach_hour_and_session(tmp_path):
         near.away = True
         await asyncio.sleep(5)
         port = request(state)
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await port.admit(ask())
         port.charge(Usage(prompt_tokens=40, completion_tokens=2))
         port.finish(done().report, (), None)
@@ -235,35 +212,6 @@ def test_what_is_known_of_a_session(tmp_path):
         assert (await state.report("k", "r1"))["request_id"] == "r1"
         await state.reset("k", S0)
         assert await state.session("k", S0) is None
-
-    playing(tmp_path, play)
-
-
-def test_new_limits_reach_the_actor(tmp_path):
-    """`limit` changes them, from the next step on."""
-
-    async def play(state, near):
-        assert await called(state, S0, "r1")
-        state.limit(config(session=150))
-        assert not await called(state, S0, "r2")
-        assert await called(state, S1, "r3")
-        state.limit(config(hour=250))
-        assert not await called(state, S1, "r4")
-        assert (await state.session("k", S1))["spent_tokens"] == 100
-
-    playing(tmp_path, play)
-
-
-def test_calls_of_a_lone_request(tmp_path):
-    """A request alone costs two calls: its ask, and everything that it says at its end."""
-
-    async def play(state, near):
-        await called(state, S0, "warm")
-        await asyncio.sleep(5)
-        before = near.calls
-        await called(state, S0, "r")
-        await asyncio.sleep(5)
-        assert near.calls - before == 2
 
     playing(tmp_path, play)
 
@@ -341,7 +289,7 @@ def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, turns):
     later goes back."""
 
     async def play(state, near):
-        near.hanging = True
+        near.open.clear()
         asking = asyncio.create_task(request(state).admit(ask()))
         await asyncio.sleep(0.1)
         asking.cancel()
@@ -349,7 +297,8 @@ def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, turns):
             await asyncio.sleep(0)
         asking.cancel()
         await asyncio.wait({asking})
-        near.hanging = False
+        await asyncio.sleep(CALL_S + 1)  # the call that hangs ends by its own time
+        near.open.set()
 
     playing(tmp_path, play)
 

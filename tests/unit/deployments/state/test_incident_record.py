@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.evidence import EVIDENCE_BYTES_MAX
+from deployments.state.incident_evidence import EVIDENCE_BYTES_MAX
 from deployments.state.incident_record import RECORD_BYTES_MAX, IncidentKind, record
 from tests.support.run_values import AT_S, FIELDS, SLOW, long, values, words
 

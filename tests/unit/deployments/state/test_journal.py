@@ -18,11 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from deployments.state.journal import Superseded, read_journal
-from deployments.state.records import Query, TurnItem
+from deployments.state.records import Query
 from reliability.admission import events as replay
-from reliability.admission.admit import AdmissionState
 from reliability.admission.events import Charge
-from reliability.loops import Turn
 from reliability.types import Verdict
 from tests.support.incarnations import (
     CONFIG,
@@ -285,15 +283,6 @@ def test_a_locked_file_is_not_put_aside(tmp_path, monkeypatch):
     assert life(tmp_path).stats()["grants"] == 1
 
 
-def test_the_journal_is_for_its_owner_only(tmp_path):
-    """Folder and file can be read by the user who runs the server, and nobody else."""
-    driver = Driver(life(tmp_path / "made"))
-    driver.granted(ask())
-
-    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
-    assert {p.stat().st_mode & 0o077 for p in (tmp_path / "made").glob("ledger.sqlite*")} == {0}
-
-
 def test_records_that_can_not_be_written_are_left_out(tmp_path, caplog):
     """A report or incident that is no JSON, or a count beyond all bounds, stops neither the step nor the next."""
     driver = Driver(life(tmp_path))
@@ -321,29 +310,6 @@ def test_a_wait_beyond_all_bounds_stops_no_step(tmp_path, wait_ns):
         assert driver.actor.stats()["grants"] == 0
         assert driver.actor.budget("k", "s")["spent_tokens"] == 12
         driver.actor = life(tmp_path)
-
-
-def test_windows_are_not_journalled(tmp_path):
-    """What clients said is only in memory: after a death the windows are empty, and nothing else is missing."""
-    driver = Driver(life(tmp_path))
-    driver.put(TurnItem(key="k", session="s", turn=Turn(text="hello"), request="q"))
-    assert len(driver.step(requests=(ask(window=True),))[0].window.answers) == 1
-    driver.actor = life(tmp_path)
-
-    assert driver.step(requests=(ask(window=True),))[0].window.answers == ()
-
-
-def test_a_charge_is_journalled(tmp_path):
-    """A charge survives being written down, and its replay spends the same."""
-    event = Charge("k", "s", 12)
-    assert replay.event_from_plain(replay.event_to_plain(event)) == event
-    driver = Driver(life(tmp_path))
-    driver.put(Charge(key="k", session="s", tokens=12))
-    before: AdmissionState = state_of(driver.actor)
-    driver.actor = life(tmp_path)
-
-    assert state_of(driver.actor) == before
-    assert driver.actor.budget("k", "s")["spent_tokens"] == 12
 
 
 WRITER = """

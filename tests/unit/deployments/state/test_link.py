@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from deployments.state import link as links
-from deployments.state.link import CALL_S, Link, StateSilent
+from deployments.state.link import CALL_S, Link, StateUnavailable
 from deployments.state.records import Query, TurnItem
 from reliability.admission.admit import Grant
 from reliability.admission.events import Charge
 from reliability.loops import Turn
 from reliability.types import Verdict
-from tests.sim.clock import VirtualClock, run
+from tests.sim.clock import run
 from tests.sim.links.world import FATES, World
-from tests.support.incarnations import LIMITS, ask, done, life, settled, tight
+from tests.support.incarnations import LIMITS, ask, done, settled, tight
+from tests.support.near_actor import NearActor
 
 SEEDS = 200
 PART = 25
@@ -38,41 +39,11 @@ def test_the_laws_hold_in_every_world(start):
     assert waited > 0  # paid asks did wait for the actor, and got their answer
 
 
-class Near:
-    """The actor in this process. `open` lets calls through; while it isn't set they hang; `broken` raises."""
-
-    def __init__(self, folder: Path, limits: Any = LIMITS) -> None:
-        self.actor = life(folder, clock=VirtualClock())
-        self.open = asyncio.Event()
-        self.open.set()
-        self.broken = False
-        self.steps: list[Any] = []
-        self.finds = 0
-        self.link = Link(self.find, limits)
-
-    async def find(self) -> Near:
-        self.finds += 1
-        if self.broken:
-            raise ConnectionError("not there")
-        return self
-
-    def close(self) -> None:
-        pass
-
-    async def call(self, method: str, *args: Any) -> Any:
-        if method == "step":
-            self.steps.append(args[0])
-        if self.broken:
-            raise ConnectionError("not there")
-        await self.open.wait()
-        return getattr(self.actor, method)(*args)
-
-
 def playing(tmp_path: Path, play: Any, **more: Any) -> Any:
     """Run `play(near)` in virtual time, with the link started and closed."""
 
     async def main() -> None:
-        near = Near(tmp_path, **more)
+        near = NearActor(tmp_path, **more)
         await near.link.start(1.0)
         await play(near)
         await near.link.close()
@@ -148,12 +119,12 @@ def test_a_wait_is_no_longer_than_a_call(tmp_path):
         await near.link.admit(ask())
         near.open.clear()
         began_s = loop.time()
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await near.link.admit(ask())
         assert loop.time() - began_s <= CALL_S + 0.1
         assert not near.link.up
         began_s = loop.time()
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await near.link.admit(ask())
         assert loop.time() == began_s
         near.open.set()
@@ -168,12 +139,12 @@ def test_a_paid_ask_waits(tmp_path):
     """A paid ask is answered when the actor is back, in its order; one whose caller has left is not asked at all."""
 
     async def play(near):
-        near.broken = True
+        near.away = True
         paid = [asyncio.create_task(near.link.admit(ask("cloud", session=s, local=False))) for s in "abc"]
         await asyncio.sleep(30)
         assert not any(task.done() for task in paid)
         paid[1].cancel()
-        near.broken = False
+        near.away = False
         first, _, third = await asyncio.gather(*paid, return_exceptions=True)
         assert isinstance(first.decision, Grant)
         assert isinstance(third.decision, Grant)
@@ -205,7 +176,7 @@ def test_one_search_at_a_time(tmp_path):
 
     async def main() -> None:
         found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        near = Near(tmp_path)
+        near = NearActor(tmp_path)
 
         async def find() -> Any:
             near.finds += 1
@@ -213,7 +184,7 @@ def test_one_search_at_a_time(tmp_path):
 
         link = Link(find, LIMITS)
         await link.start(0.1)
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await link.admit(ask())
         assert asyncio.get_running_loop().time() <= CALL_S + 1
         paid = asyncio.create_task(link.admit(ask(local=False)))
@@ -232,7 +203,7 @@ def test_the_queue_is_bounded(tmp_path, monkeypatch, caplog):
 
     async def play(near):
         answer = await near.link.admit(ask())
-        near.broken = True
+        near.away = True
         near.link.put(done("old"), flush=True)
         await asyncio.sleep(1)
         for n in range(20):
@@ -240,7 +211,7 @@ def test_the_queue_is_bounded(tmp_path, monkeypatch, caplog):
             near.link.put(settled(answer.decision, 5) if n == 4 else done(f"r{n}"), flush=False)
             near.link.put(TurnItem(key="k", session="s", turn=Turn(text="x"), request="q"), flush=False)
             assert near.link.waiting_items <= 11  # with the one that is on its way
-        near.broken = False
+        near.away = False
         await asyncio.sleep(1)
         assert near.link.waiting_items == 0
         assert near.actor.budget("k", "s")["spent_tokens"] == 7 + 5
@@ -258,14 +229,14 @@ def test_long_queues_are_sent_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(links, "REQUESTS_PER_STEP", 3)
 
     async def play(near):
-        near.broken = True
+        near.away = True
         near.link.put(done("first", incidents=1), flush=True)
         await asyncio.sleep(1)
         for n in range(50):
             near.link.put(done(f"r{n:02}", incidents=1), flush=False)
         paid = [asyncio.create_task(near.link.admit(ask("cloud", session=str(n % 4), local=False))) for n in range(10)]
         await asyncio.sleep(1)
-        near.broken = False
+        near.away = False
         await asyncio.gather(*paid)
         assert max(len(step.items) for step in near.steps) == 7
         assert max(len(step.requests) for step in near.steps) == 3
@@ -280,7 +251,7 @@ def test_closing_hands_over_what_is_left(tmp_path):
     """What was put before `close` arrives, also what was on its way; who asks afterwards is told at once."""
 
     async def main() -> None:
-        near = Near(tmp_path)
+        near = NearActor(tmp_path)
         await near.link.start(1.0)
         near.open.clear()
         near.link.put(done("one"), flush=True)
@@ -293,7 +264,7 @@ def test_closing_hands_over_what_is_left(tmp_path):
             assert near.actor.report(None, name) is not None
         assert near.actor.session("k", "s")["requests"] == 2
         for local in (True, False):
-            with pytest.raises(StateSilent):
+            with pytest.raises(StateUnavailable):
                 await near.link.admit(ask(local=local))
 
     run(main())
@@ -304,7 +275,7 @@ def test_closing_right_after_a_flush_ends(tmp_path):
 
     async def main() -> None:
         for ticks in range(6):
-            near = Near(tmp_path / str(ticks))
+            near = NearActor(tmp_path / str(ticks))
             await near.link.start(1.0)
             await asyncio.sleep(0.5)
             near.link.put(done(), flush=True)
@@ -322,14 +293,14 @@ def test_closing_a_link_that_is_down_ends(tmp_path, caplog):
     """`close` tries once; whoever still waits is told, and the log says what was left."""
 
     async def main() -> None:
-        near = Near(tmp_path)
+        near = NearActor(tmp_path)
         await near.link.start(1.0)
-        near.broken = True
+        near.away = True
         near.link.put(done(), flush=True)
         paid = asyncio.create_task(near.link.admit(ask(local=False)))
         await asyncio.sleep(10)
         await near.link.close()
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await paid
         assert asyncio.get_running_loop().time() < 10 + 2 * CALL_S
 
@@ -372,11 +343,8 @@ def test_health_is_as_of_the_last_answer(tmp_path):
 def test_an_actor_that_answers_nonsense_is_no_actor(tmp_path):
     """An answer that isn't one for what was asked takes the link down; it does not hang or lose anything."""
 
-    class Mad(Near):
+    class Mad(NearActor):
         mad = True
-
-        def close(self) -> None:
-            pass
 
         async def call(self, method: str, *args: Any) -> Any:
             answer = await super().call(method, *args)
@@ -386,7 +354,7 @@ def test_an_actor_that_answers_nonsense_is_no_actor(tmp_path):
         near = Mad(tmp_path)
         await near.link.start(1.0)
         near.link.put(Charge(key="k", session="s", tokens=3), flush=True)
-        with pytest.raises(StateSilent):
+        with pytest.raises(StateUnavailable):
             await near.link.admit(ask())
         near.mad = False
         await asyncio.sleep(1)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.config import ConfigError
-from deployments.state.link import Link, StateSilent
+from deployments.state.link import Link, StateUnavailable
 from deployments.state.records import Reply, ReportItem, StateLimits, Step
 from deployments.state.unix_socket import (
     ANSWER,
@@ -90,7 +90,7 @@ def test_an_exception_comes_over_in_words_and_the_connection_stays():
 
     async def go(path: str) -> Any:
         actor = SocketActor(Far(), path)
-        with pytest.raises(StateSilent, match="ValueError: -1 is negative"):
+        with pytest.raises(StateUnavailable, match="ValueError: -1 is negative"):
             await actor.call("step", numbered(-1))
         return await actor.call("step", numbered(2))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from deployments.state import watching
+from deployments.state.records import Step
 from tests.support.incarnations import Driver, done, life
 
 
@@ -39,13 +40,7 @@ def test_a_step_says_whether_somebody_looks(tmp_path):
     driver.step()
     driver.actor.look("a", None)
 
-    assert driver.actor.step(watching_step(driver)).watched
-
-
-def watching_step(driver: Driver):
-    from deployments.state.records import Step
-
-    return Step(client="c", number=99, config=driver.limits.digest)
+    assert driver.actor.step(Step(client="c", number=99, config=driver.limits.digest)).watched
 
 
 def test_who_looks_sees_what_others_run(tmp_path, wait):

@@ -87,11 +87,7 @@ def _played(seen: Seen) -> Play:
     kept = wanted[: body["max_tokens"]]
     sends = [act for word in kept for act in (Send(chunk({"content": word})), Wait(0.005 if said == LONG else 0))]
     usage = {"prompt_tokens": 9, "completion_tokens": len(kept)}
-    return (
-        Head(headers=SSE),
-        *sends,
-        *tail("length" if len(kept) < len(wanted) else "stop", usage),
-    )
+    return (Head(headers=SSE), *sends, *tail("length" if len(kept) < len(wanted) else "stop", usage))
 
 
 def mlx() -> Iterator[Kind]:

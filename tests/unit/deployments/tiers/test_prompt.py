@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ from transformers import PreTrainedTokenizerFast
 from deployments.tiers.history_repair import UNREADABLE
 from deployments.tiers.mlx.sampling import Sampling, read_sampling
 from deployments.tiers.prompt import (
-    Refused,
+    RequestRefused,
     find_checkpoints,
     find_unsupported,
+    hold_date,
     measure_opening,
+    read_date,
     read_template_options,
     render,
     tidy_messages,
@@ -60,11 +63,7 @@ class Letters(Tokenizer):
 
 class TestUnsupported:
     @pytest.mark.parametrize(
-        ("param", "fields"),
-        [
-            ("audio", {"extra": {"audio": {"voice": "alloy"}}}),
-            ("n", {"extra": {"n": 2}}),
-        ],
+        ("param", "fields"), [("audio", {"extra": {"audio": {"voice": "alloy"}}}), ("n", {"extra": {"n": 2}})]
     )
     def test_it_is_refused_by_its_field(self, param: str, fields: dict[str, Any]) -> None:
         """Law: what can't be honoured is refused, with the name of the field."""
@@ -107,7 +106,7 @@ class TestTidied:
     def test_a_picture_is_unsupported(self) -> None:
         """Law: a part that this tier can't read is refused, not skipped."""
         part = {"type": "image_url", "image_url": {"url": "data:,"}}
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             tidy_messages([{"role": "user", "content": [part]}])
         assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.UNSUPPORTED, "messages")
 
@@ -127,7 +126,7 @@ def refusal_of(content: Any) -> str | None:
     """The field that is refused, or None where the content becomes text."""
     try:
         (message,) = tidy_messages([{"role": "user", "content": content}])
-    except Refused as refused:
+    except RequestRefused as refused:
         return refused.failed.param
     return None if isinstance(message["content"], str) else "no text"
 
@@ -144,7 +143,7 @@ class TestSampling:
     @pytest.mark.parametrize("value", ["warm", -1, True, float("nan")])
     def test_nonsense_is_the_requests_fault(self, value: Any) -> None:
         """Law: a value that is no number is refused with its field."""
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             read_sampling(ask(extra={"top_k": value}), Sampling(), 100)
         assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.BAD_REQUEST, "top_k")
 
@@ -165,7 +164,7 @@ class TestSampling:
     )
     def test_a_value_out_of_bounds_never_reaches_the_model(self, field: str, value: Any) -> None:
         """Law: penalties and biases over OpenAI's bounds, and tokens that the model doesn't have, are refused."""
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             read_sampling(ask(extra={field: value}), Sampling(), 100)
         assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.BAD_REQUEST, field)
 
@@ -255,14 +254,14 @@ class TestTemplate:
     def test_a_template_without_tools_refuses_them(self) -> None:
         """Law: tools that the template would leave out are refused."""
         deaf = DeafTokenizer("{{ messages[0].content }}")
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             render(deaf, ask(tools=(WEATHER_TOOL,)))
         assert caught.value.failed.param == "tools"
 
     def test_a_template_that_raises_leaves_the_request_to_another_tier(self) -> None:
         """Law: what the template refuses is the request's fault, with the template's words."""
         strict = Tokenizer("{{ missing.field }}")
-        with pytest.raises(Refused, match=r"chat template can't render.*missing") as caught:
+        with pytest.raises(RequestRefused, match=r"chat template can't render.*missing") as caught:
             render(strict, ask())
         assert caught.value.failed.fault is Fault.UNSUPPORTED
 
@@ -321,6 +320,64 @@ class TestTemplate:
 
     def test_a_client_cant_bring_its_own_template(self) -> None:
         """Law: only template variables may be set, not the template."""
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             render(Tokenizer(), ask(extra={"chat_template_kwargs": {"chat_template": "{{ 1 }}"}}))
         assert caught.value.failed.param == "chat_template_kwargs"
+
+
+MONDAY = datetime(2026, 11, 23, 23, 59)
+TUESDAY = datetime(2026, 11, 24, 0, 1)
+# As Llama 3 has it, and as gpt-oss has it.
+LLAMA = """{%- if not date_string is defined %}{%- if strftime_now is defined %}
+{%- set date_string = strftime_now("%d %b %Y") %}{%- else %}{%- set date_string = "26 Jul 2024" %}{%- endif %}
+{%- endif %}
+{{- "Today Date: " + date_string + "|" }}{%- for m in messages %}{{- m.content }}{%- endfor %}"""
+GPT_OSS = (
+    """{{- "Current date: " + strftime_now('%Y-%m-%d') + "|" }}{%- for m in messages %}{{- m.content }}{% endfor %}"""
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "date"), [(LLAMA, "Today Date: 23 Nov 2026|"), (GPT_OSS, "Current date: 2026-11-23|")]
+)
+def test_the_date_is_that_of_the_moment(template: str, date: str) -> None:
+    """Law: the same moment gives the same prompt, whenever it is rendered; another day gives another one."""
+    tokenizer = Tokenizer(template)
+    assert render(tokenizer, ask("Hi"), MONDAY) == f"{date}Hi"
+    assert render(tokenizer, ask("Hi"), TUESDAY) != f"{date}Hi"
+    assert read_date(tokenizer, MONDAY) in date
+
+
+def test_without_a_moment_it_is_now() -> None:
+    """Law: who names no moment gets the template as its maker wrote it."""
+    assert hold_date(Tokenizer(LLAMA), None) is None
+    assert f"{datetime.now():%Y}" in render(Tokenizer(GPT_OSS), ask("Hi"))
+
+
+def test_a_date_that_a_client_names_wins() -> None:
+    """Law: a template's own variable for the date stays the client's to set."""
+    request = ask("Hi", extra={"chat_template_kwargs": {"date_string": "1 Jan 2000"}})
+    assert render(Tokenizer(LLAMA), request, MONDAY) == "Today Date: 1 Jan 2000|Hi"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ messages[0].content }}",
+        "{% set how = '%Y' %}{{ strftime_now(how) }}{{ messages[0].content }}",
+        "{{ strftime_now('%d') }}{{ strftime_now('%Y' ~ '') }}",
+        None,
+    ],
+)
+def test_what_cant_be_held_stays_as_it_is(template: str | None) -> None:
+    """Law: a template without a date, or one that calls the clock in a way that isn't known, is left alone."""
+    tokenizer = Tokenizer(template)
+    assert hold_date(tokenizer, MONDAY) is None
+    assert read_date(tokenizer, MONDAY) == ""
+
+
+def test_a_renderer_in_python_is_left_alone() -> None:
+    """Law: a model that is rendered by code, and not by its template, is given none."""
+    tokenizer = Tokenizer(GPT_OSS)
+    tokenizer._chat_template = lambda *_: "rendered by code"
+    assert hold_date(tokenizer, MONDAY) is None

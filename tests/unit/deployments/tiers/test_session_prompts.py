@@ -16,8 +16,7 @@ from deployments.tiers.session_prompts import DATE_S, PROMPTS_MAX, SessionPrompt
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import ChatRequest
 from tests.support.tier_asking import ask
-from tests.unit.deployments.tiers.test_prompt import Letters
-from tests.unit.deployments.tiers.test_template_date import GPT_OSS
+from tests.unit.deployments.tiers.test_prompt import GPT_OSS, Letters
 
 NOW = datetime(2026, 11, 24, 12, 0)
 SYSTEM = {"role": "system", "content": "Be good."}

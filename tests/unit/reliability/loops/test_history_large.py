@@ -32,7 +32,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     seen: list[tuple[str, str]] = []
     same = volatile.is_same_result
     monkeypatch.setattr(
-        "reliability.loops.turn_row.is_same_result", lambda a, b, memo: (seen.append((a, b)), same(a, b, memo))[1]
+        "reliability.loops.turn_sequence.is_same_result", lambda a, b, memo: (seen.append((a, b)), same(a, b, memo))[1]
     )
     return seen
 

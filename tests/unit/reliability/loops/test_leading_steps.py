@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from reliability.loops import LoopConfig, Stage
 from reliability.loops.comparison.findings import Call, Result
-from reliability.loops.leading_steps import NUMBER_MAX, acts, find_entities, leads_on, read_number, read_times
+from reliability.loops.leading_steps import acts, find_entities, leads_on
 from tests.evals.step_cases import COUNTS, StepCase, list_stuck, list_work
 from tests.support.conversation import stages
 
@@ -64,52 +62,6 @@ def test_so_many_times_are_asked_for(case: StepCase) -> None:
     assert Stage.BREAK in stages(case.build(2 * POLL_BREAK, "Do it 12 times."))
 
 
-@pytest.mark.parametrize(
-    ("request_text", "times"),
-    [
-        ("Run the tests 10 times.", 10),
-        ("a dozen times", 12),
-        ("6x, please", 6),
-        ("zehnmal, nein: zwölf Mal", 12),
-        ("doce veces", 12),
-        ("按六次", 6),
-        ("二十五次", 25),
-        ("10 times faster, 3 times a day, 100 times the size, 6x9, normal, 2026 times", 0),
-        ("Look at all 12 of them.", 0),
-    ],
-)
-def test_how_often_is_read(request_text: str, times: int) -> None:
-    """A number with a word for repetition; a comparison and a rate are none."""
-    assert read_times(request_text) == times
-
-
-@pytest.mark.parametrize(
-    ("request_text", "number"),
-    [
-        ("press Down 12 times", 12),
-        ("add six apples to the cart", 6),
-        ("create 8 tickets", 8),
-        ("Insert twenty-five rows", 25),
-        ("drücke zwölfmal nach unten", 12),
-        ("añade ocho manzanas", 8),
-        ("ajoute quinze lignes", 15),
-        ("two dozen? no: a dozen", 12),
-        ("look at issue #41 on port 8080, version 3.12, at 12:30", 0),
-        ("Fix the build.", 0),
-    ],
-)
-def test_the_number_of_a_request_is_read(request_text: str, number: int) -> None:
-    """Digits and words count, in four languages; what only names something doesn't."""
-    assert read_number(request_text) == number
-
-
-@given(st.text(max_size=80))
-def test_any_request_has_a_number_within_bounds(text: str) -> None:
-    """Law: every text is read, and no number is larger than the bound."""
-    assert 0 <= read_number(text) <= NUMBER_MAX
-    assert 0 <= read_times(text) <= NUMBER_MAX
-
-
 def test_who_acts_and_who_leads_on() -> None:
     """Reading, checking, editing a file and shells are no steps; neither is a failure, a refusal or a page of text."""
     assert all(acts(Call(name)) for name in ("press_key", "create_ticket", "nextTrack", "get_next_page", "roll"))
@@ -124,3 +76,31 @@ def test_what_a_step_has_made_is_named_by_its_id() -> None:
     new = "5b0c9a52-1f7e-4a11-9d20-52f1b6a0c9aa"
     assert find_entities(f'{{"id": "{new}"}}') == {new}
     assert find_entities(f'{{"request_id": "{new}", "ts": 1760000001}}') == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "result"),
+    [
+        ("undo", "{}", "undone"),
+        ("delete_line", "{}", "deleted"),
+        ("next_step", "{}", "INFO ok"),
+        ("remove_item", '{"index": 0}', "Item removed."),
+        ("toggle_light", '{"lamp": "hall"}', "[INFO] toggled"),
+        ("step_over", "{}", '{"status": "stepped"}'),
+        ("press_key", '{"key": "Backspace"}', "Key pressed successfully"),
+        ("press_key", '{"key": "Down"}', "ok"),
+    ],
+)
+def test_a_step_that_only_says_it_was_done_has_the_limits_of_a_poll(tool: str, arguments: str, result: str) -> None:
+    """Law: a step whose result says no more than that it was done is nudged once, and broken when a poll is."""
+    found = stages(StepCase(tool, arguments, result).build(POLL_BREAK, "Please go on until it is right."))
+    assert found[: POLL_NUDGE - 1] == [None] * (POLL_NUDGE - 1)
+    assert found.count(Stage.WARN) == 1
+    assert found.index(Stage.BREAK) == POLL_BREAK - 1
+
+
+@pytest.mark.parametrize("result", ["already deleted", "nothing deleted", "delete failed", "not removed", "denied"])
+def test_a_refusal_is_no_deed(result: str) -> None:
+    """Law: a step that was refused, or has changed nothing, is broken like any loop."""
+    found = stages(StepCase("delete_line", "{}", result).build(6, "Please go on until it is right."))
+    assert Stage.BREAK in found

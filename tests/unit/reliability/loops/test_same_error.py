@@ -5,7 +5,7 @@ from __future__ import annotations
 from reliability.loops.comparison.findings import Call, Result, Turn
 from reliability.loops.same_error import count_same_errors
 from reliability.loops.thresholds import LoopConfig
-from reliability.loops.turn_row import TurnRow
+from reliability.loops.turn_sequence import TurnSequence
 
 
 def failed(error: str, number: int, tool: str = "edit") -> Turn:
@@ -13,7 +13,7 @@ def failed(error: str, number: int, tool: str = "edit") -> Turn:
 
 
 def count(*turns: Turn) -> int:
-    found = count_same_errors(TurnRow(turns, LoopConfig(), None))
+    found = count_same_errors(TurnSequence(turns, LoopConfig(), None))
     return 0 if found is None else found[0]
 
 
@@ -34,8 +34,8 @@ def test_a_shell_and_a_bare_word_are_no_row() -> None:
 def test_what_is_not_found_may_be_looked_for_longer() -> None:
     """The limit of "not found" is twice the other."""
     config = LoopConfig()
-    found = count_same_errors(TurnRow([failed("Error: file not found", 1)], config, None))
-    other = count_same_errors(TurnRow([failed("Error: the disk is full", 1)], config, None))
+    found = count_same_errors(TurnSequence([failed("Error: file not found", 1)], config, None))
+    other = count_same_errors(TurnSequence([failed("Error: the disk is full", 1)], config, None))
     assert found is not None
     assert other is not None
     assert (found[2], other[2]) == (2 * config.break_threshold, config.break_threshold)

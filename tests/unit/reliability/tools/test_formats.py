@@ -14,9 +14,8 @@ from reliability.answer.call_starts import CallStart, find_call_start, prepare_n
 from reliability.loops import Scan, finish, step
 from reliability.loops.written import DELIMITER_CHARS
 from reliability.tools import extract_calls
-from reliability.tools.delimiters import CLOSER, OPENER
 from reliability.tools.format_row import Place, Reader
-from reliability.tools.formats import CALL_FORMATS, HERMES
+from reliability.tools.formats import CALL_FORMATS, CLOSER, HERMES, OPENER, beginnings
 from tests.evals.tool_cases import box_of, records
 from tests.support.call_values import made, nearly_calls
 from tests.support.renderings import tool
@@ -296,3 +295,17 @@ def test_the_grammar_writes_the_first_row():
     assert OPENER.fullmatch(opener)
     assert CLOSER.fullmatch(closer)
     assert extract_calls(f'{opener}\n{{"name": "search", "arguments": {{"query": "x"}}}}\n{closer}', BOX).calls
+
+
+ROWS_OF_SIGNS = sorted({start.head for row in CALL_FORMATS for start in row.starts if start.head})
+
+
+@pytest.mark.parametrize("pattern", ROWS_OF_SIGNS)
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_beginnings_are_those_of_the_pattern(pattern, data):
+    """Each beginning of what a pattern matches is a beginning by the derived expression."""
+    text = data.draw(st.from_regex(pattern, fullmatch=True))
+    begun = re.compile(beginnings(pattern))
+    for end in range(len(text)):
+        assert begun.match(text[:end])

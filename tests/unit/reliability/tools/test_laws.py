@@ -19,8 +19,8 @@ from reliability.tools import (
     corrective_message,
     extract_calls,
 )
-from reliability.tools.delimiters import REASONING_CLOSE, REASONING_OPEN
 from reliability.tools.extract.literal import Unreadable, dump, read
+from reliability.tools.format_reasoning import REASONING_CLOSE, REASONING_OPEN
 from reliability.tools.turns import MARK
 from reliability.types import ToolCall
 from tests.evals.damages import DAMAGES

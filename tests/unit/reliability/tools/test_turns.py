@@ -105,6 +105,33 @@ def test_a_block_of_output_gives_the_result_of_a_sure_call():
     assert whole(f"Call it so:\n{BARE[1]}\n{block}\nThat is all.", BOX).calls == []
 
 
+GIVEN = [
+    "Tool result: 21", "[Tool output]: 21", "[Tool output]\n21", "**Output:** 21", "**Output:**\n21", "Result: 21",
+    "**Tool result**: 21", "<result>21</result>", "<result>\n21\n</result>", "Function response:\n21",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", [ONE, CALL, f"```json\n{CALL}\n```"])
+@pytest.mark.parametrize("line", GIVEN)
+def test_a_result_between_two_calls_ends_the_answer(line, call):
+    """Law: a line that prose may have gives a result where it stands between two calls; the second rests on it."""
+    text = f"{call}\n{line}\n{call.replace('x', 'y')}"
+
+    assert whole(text, BOX).calls == [("search", {"query": "x"})]
+    assert extract_calls(text, BOX).behind == 1
+    assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
+    for told in (f"{call}\n{line}", f"{line}\n{call}", f"{line}\nIt is clear."):
+        assert inked(line) in whole(told, BOX).text
+        assert whole(told, BOX).calls == [("search", {"query": "x"})] * (call in told)
+
+
+def test_words_between_two_calls_stay():
+    """Law: a heading right before the next call gives nothing; only a tool's result may stand behind other words."""
+    for between in ("Tool result:", "I take both.\nOutput: a table.", "Results will follow."):
+        text = f"{ONE}\n{between}\n{ONE.replace('x', 'y')}"
+        assert whole(text, BOX) == ([("search", {"query": "x"}), ("search", {"query": "y"})], False, inked(between))
+
+
 @pytest.mark.parametrize(
     "turn", ["user\n21\nassistant", "ipython\n\n21", "tool\n21", "Human: ok\n\nAssistant:", "User: 21"]
 )

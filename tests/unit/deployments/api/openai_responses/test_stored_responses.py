@@ -17,7 +17,7 @@ from deployments.api.openai_responses.response_body import Wanted
 from deployments.api.openai_responses.stored_record import NeedsRecall, open_record
 from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.errors import ApiError
-from deployments.state.link import StateSilent
+from deployments.state.link import StateUnavailable
 from deployments.state.records import KeptResponse
 
 
@@ -41,7 +41,7 @@ class Memory:
     def fail(self) -> None:
         if self.away:
             self.away -= 1
-            raise StateSilent("away")
+            raise StateUnavailable("away")
 
     async def keep_response(self, response: KeptResponse) -> None:
         self.fail()

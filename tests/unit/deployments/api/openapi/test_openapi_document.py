@@ -10,9 +10,8 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from deployments.api.openai_responses.response_events import RESPONSES
-from deployments.api.openapi.openapi_document import build_document, write_document
+from deployments.api.openapi.openapi_document import SCHEMAS, build_document, write_document
 from deployments.api.openapi.operations import OPERATIONS
-from deployments.api.openapi.schemas import SCHEMAS
 from deployments.errors import TABLE
 
 DOCUMENT = build_document()

@@ -12,11 +12,11 @@ import pytest
 
 from deployments.cli import doctor
 from deployments.memory import room
+from deployments.memory.monitor import make_sensor
 from deployments.memory.plan import MonitorSettings
 from deployments.memory.prefill_scores import estimate_scores_bytes
 from deployments.memory.sensors import computing, working_set
 from deployments.memory.sensors.computing import Computing, find_computing, has_nvidia_gpu
-from deployments.memory.sensors.sensor import make_sensor
 from deployments.models import blas, catalog, conversion
 from deployments.models.precision import find_held_dtype
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.memory.monitor import make_sensor
 from deployments.memory.sensors.scripted import ScriptedSensor, parse
-from deployments.memory.sensors.sensor import NS_PER_S, make_sensor
+from deployments.memory.sensors.sensor import NS_PER_S
 from tests.support.sensor_values import values
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from deployments.tiers.mlx import batch_check
 from deployments.tiers.mlx.batch_check import choose_sharing, cuts_places_into_blocks
-from deployments.tiers.mlx.generators import Sharing
+from deployments.tiers.mlx.decoding.generators import Sharing
 from tests.support.family_rig import load
 from tests.support.random_models import build_family
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import statistics
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ ROUNDING = 0.002
 PREFILLED_ALONE = ("nemotron_h", "rwkv7", "baichuan_m1")
 ALONE = ("minimax_m3_vl", "afm7", "gpt_bigcode", "llama4", "deepseek_v41", "gemma2")
 TOGETHER = ("llama", "qwen3", "qwen3_next", "gemma3_text", "granitemoehybrid", "lfm2")
-LISTS = ("deepseek_v32", "glm_moe_dsa", "longcat_flash", "minimax_m3_vl")
 SEEDS = range(3)
 
 
@@ -50,24 +48,3 @@ def test_whatever_is_asked_together_each_gets_what_is_its_own(name: str, seed: i
     turns = [[*one.prompt, *one.tokens, *draw(dice.randint(1, 9))] for one in first[:2]]
     edits = [[*one.prompt[: len(one.prompt) * 2 // 3], *draw(4)] for one in first[2:]]
     assert_right(model, first + ask(turns + edits), near_ties=name == "minimax_m3_vl")
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("name", LISTS)
-def test_another_session_finds_the_beginning_after_a_restart(name: str, seed: int, tmp_path: Path) -> None:
-    """A layer of several plain caches is cut by tokens as a plain one is: what one session has computed serves every
-    prompt that begins with the same tokens."""
-    dice, model = random.Random(seed), build_family(name, seed)
-    tokens, shared = [dice.randrange(4, 120) for _ in range(150)], 130
-    batch = begin(model, tmp_path)
-    first = add(batch, tokens, 6)
-    run(batch)
-    batch.prompts.close(60.0)
-    turn = [*tokens, *first.tokens, 5, 6]
-    for prompt, held in (([*tokens[:shared], 7, 8, 9], {shared}), (turn, {len(turn) - 3, len(turn) - 2})):
-        batch = begin(model, tmp_path)
-        asked = add(batch, prompt, 6)
-        run(batch)
-        batch.prompts.close(0.0)
-        assert asked.cached_tokens in held
-        assert_right(model, [asked], near_ties=True)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from deployments.tiers.mlx import engine as engine_module
-from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Batch
 from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import find_opened
 from reliability.types import Failed, Fault, Finish, FinishReason, Reasoning, Text
 from tests.support import tiny_model as tiny
@@ -57,8 +57,7 @@ class TestRequests:
         assert isinstance(rig.answer(sampling=sampling)[-1], Finish)
 
     def test_a_deadline_ends_running_and_waiting(self, rig: Rig) -> None:
-        """Law: a request whose time is over is told so, whether it runs (its usage is told) or waits (it
-        has none)."""
+        """Law: a request whose time is over is told so, whether it runs (its usage is told) or waits (it has none)."""
         rig.model.moving.clear()
         deadline_s = time.monotonic() + 0.1
         outs = [rig.ask(deadline_s=deadline_s, max_tokens=200)[1] for _ in range(4)]
@@ -227,7 +226,7 @@ class TestGathering:
             gaps.append(timeout_s)
             return idle(timeout_s)
 
-        def watch(batch: Batch) -> None:
+        def watch(batch: Scheduler) -> None:
             with monkeypatch.context() as patch:
                 patch.setattr(rig.engine, "_idle", note)
                 gather(batch)

@@ -15,11 +15,11 @@ import pytest
 from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelUnavailable, parse_source
 from deployments.tiers.mlx import engine as engine_module
-from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Job
 from deployments.tiers.mlx.engine import Engine
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault, Finish, TierState
 from tests.support.engine_rig import PATIENCE_S, PROMPT, Rig, fault_of, text_of, whole
 
@@ -205,7 +205,7 @@ class TestLoading:
 
         engine = Engine("t", second_time_lucky, running_max=1)
         out: queue.SimpleQueue[list[Event]] = queue.SimpleQueue()
-        engine.submit(Job(prompt=PROMPT, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=out.put))
+        engine.submit(EngineJob(prompt=PROMPT, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=out.put))
         assert isinstance(whole(out)[-1], Finish)
         assert engine.phase.state is TierState.READY
         engine.close()

@@ -11,7 +11,7 @@ import pytest
 from deployments.models.cache_folder import Say
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.loading import Loaded, load
-from deployments.tiers.mlx.starting import PromptDisk
+from deployments.tiers.mlx.warm_up import PromptDisk
 from reliability.types import Finish
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import Moody, Rig, text_of, whole

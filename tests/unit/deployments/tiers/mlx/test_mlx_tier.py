@@ -20,7 +20,7 @@ from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Logprobs, Started, Text, TierState
 from tests.support import tiny_model as tiny
-from tests.support.mlx_rig import NEVER_TWICE, PATIENCE_S, QUESTIONS, greedy, ready, texts
+from tests.support.mlx_rig import NEVER_TWICE, PATIENCE_S, greedy, ready
 from tests.support.repository import ROOT
 from tests.support.tier_asking import WEATHER_TOOL, answer, batches, calls_of, text_of, usage_of
 
@@ -36,8 +36,7 @@ def tiny_tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlxTier]:
 
 class TestBeforeItIsReady:
     def test_constructing_is_cheap_and_imports_nothing(self) -> None:
-        """Law: neither the import nor the constructor loads MLX on the caller's thread or takes noticeable
-        time."""
+        """Law: neither the import nor the constructor loads MLX on the caller's thread or takes noticeable time."""
         code = (
             "import sys, time\n"
             "from deployments.tiers.mlx.mlx_tier import MlxTier\n"
@@ -88,8 +87,7 @@ class TestBeforeItIsReady:
 
 class TestPlaces:
     def test_one_too_many_is_told_when_to_come_back(self, tiny_tier: MlxTier) -> None:
-        """Law: running and waiting requests are bounded; the next gets `overloaded`; a place that is left
-        is free."""
+        """Law: running and waiting requests are bounded; the next gets `overloaded`; a place that is left is free."""
 
         async def crowd() -> list[Event]:
             async with aclosing(tiny_tier.stream(greedy("Hi", max_tokens=200))) as first:
@@ -106,10 +104,6 @@ class TestPlaces:
         assert refused.retry_after_s
         assert isinstance(last, Finish)
 
-    def test_the_smaller_context_counts(self, tiny_tier: MlxTier) -> None:
-        """Law: a configured context never exceeds the model's own."""
-        assert asyncio.run(tiny_tier.status()).context_tokens == tiny.CONTEXT
-
     def test_a_prompt_that_doesnt_fit_is_refused_with_both_numbers(self, tiny_tier: MlxTier) -> None:
         """Law: a prompt of the context's length or more is refused before it runs, with both numbers."""
         (failed,) = asyncio.run(answer(tiny_tier, greedy("x" * 300)))
@@ -123,19 +117,6 @@ class TestPlaces:
         """Law: prompt and answer together never exceed the context."""
         events = asyncio.run(answer(tiny_tier, greedy("x" * 200, max_tokens=10_000)))
         assert usage_of(events).total_tokens <= tiny.CONTEXT
-
-    def test_closing_ends_what_runs(self, tmp_path: Path) -> None:
-        """Law: a stream that is open while the tier closes ends with a last event."""
-        tier = ready(model=f"path:{tiny.write_folder(tmp_path / 'm')}")
-
-        async def close_under_it() -> list[Event]:
-            async with aclosing(tier.stream(greedy("Hi", max_tokens=240))) as stream:
-                events = await anext(stream)
-                await tier.close()
-                return events + [event async for chunk in stream for event in chunk]
-
-        assert isinstance(asyncio.run(close_under_it())[-1], Failed | Finish)
-        assert asyncio.run(tier.status()).state is TierState.UNAVAILABLE
 
 
 @pytest.mark.model
@@ -161,54 +142,6 @@ class TestAnswers:
         assert status.sha256 == parse_source(DEFAULT_SOURCE).sha256
         assert set(status.versions) == {"mlx", "mlx-lm"}
         assert all(status.versions.values())
-
-    def test_several_at_once_answer_as_each_alone(self, tier: MlxTier) -> None:
-        """Law: greedy answers in a batch are those of each request alone."""
-
-        async def both() -> tuple[list[str], list[str]]:
-            alone = [(await texts(tier, [question]))[0] for question in QUESTIONS]
-            return alone, await texts(tier, QUESTIONS)
-
-        alone, together = asyncio.run(both())
-        assert together == alone
-        assert len(set(alone)) == len(QUESTIONS)
-
-    @pytest.mark.parametrize("stop", ["capital of", "e is", " Paris", "ranc", "zzz"])
-    def test_a_stop_string_cuts_across_tokens(self, tier: MlxTier, stop: str) -> None:
-        """Law: the answer ends right before the stop string, wherever the tokens' borders are, and
-        generation ends."""
-        events = asyncio.run(answer(tier, greedy("What is the capital of France?", stop=(stop,))))
-        whole = "The capital of France is Paris."
-        assert text_of(events) == whole.partition(stop)[0]
-        last = events[-1]
-        assert isinstance(last, Finish)
-        assert last.reason is FinishReason.STOP
-        assert stop not in whole or usage_of(events).completion_tokens < 8
-
-    def test_penalties_and_biases_change_the_answer(self, tier: MlxTier) -> None:
-        """Law: the settings reach the model: a banned first token isn't said, a strong penalty ends a count."""
-        question = "What is the capital of France?"
-
-        async def both() -> tuple[str, str]:
-            first = tier._engine.phase.loaded.tokenizer.encode("The", add_special_tokens=False)[0]  # type: ignore[union-attr]
-            banned = greedy(question, extra={"logit_bias": {str(first): -100}})
-            repeating = greedy("Say the word hello ten times.", extra={"frequency_penalty": 2.0, "presence_penalty": 2})
-            return text_of(await answer(tier, banned)), text_of(await answer(tier, repeating))
-
-        banned, spread = asyncio.run(both())
-        assert banned
-        assert not banned.startswith("The ")
-        assert spread.lower().count("hello") < 10
-
-    def test_a_seed_repeats(self, tier: MlxTier) -> None:
-        """Law: the same seed gives the same sampled text."""
-        request = greedy("Invent a name.", temperature=1.0, seed=11)
-
-        async def twice() -> list[str]:
-            return [text_of(await answer(tier, request)) for _ in range(2)]
-
-        first, second = asyncio.run(twice())
-        assert first == second
 
     def test_probabilities_are_told_on_request(self, tier: MlxTier) -> None:
         """Law: the tokens that are told spell the answer, stop string excluded; greedy takes the likeliest; and the
@@ -247,8 +180,7 @@ class TestAnswers:
         assert (failed.fault, failed.param) == (Fault.UNSUPPORTED, param)
 
     def test_it_calls_a_tool(self, tier: MlxTier) -> None:
-        """Law: a call that the model marks arrives as a call, with an id, and the answer ends with
-        `tool_calls`."""
+        """Law: a call that the model marks arrives as a call, with an id, and the answer ends with `tool_calls`."""
         request = greedy("What's the weather in Paris?", tools=(WEATHER_TOOL,), max_tokens=60)
         events = asyncio.run(answer(tier, request))
         ((call_id, name, arguments),) = calls_of(events)
@@ -257,15 +189,6 @@ class TestAnswers:
         last = events[-1]
         assert isinstance(last, Finish)
         assert last.reason is FinishReason.TOOL_CALLS
-
-    def test_a_call_that_is_cut_is_text(self, tier: MlxTier) -> None:
-        """Law: a call cut by the token limit loses nothing: it arrives as text, with `length`."""
-        request = greedy("What's the weather in Paris?", tools=(WEATHER_TOOL,), max_tokens=8)
-        events = asyncio.run(answer(tier, request))
-        last = events[-1]
-        assert isinstance(last, Finish)
-        assert (last.reason, calls_of(events)) == (FinishReason.LENGTH, [])
-        assert text_of(events).startswith("<tool_call>")
 
 
 @pytest.mark.model

@@ -10,11 +10,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from deployments.tiers.mlx.grammar.closing import CLOSED_NOTE
+from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE
 from deployments.tiers.mlx.grammar.vocabulary import Vocabulary
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
-from reliability.types import Event, Failed, Fault, Finish, FinishReason
+from reliability.types import Event, Finish, FinishReason
 from tests.evals.tool_cases import FIXTURES
 from tests.support.tier_asking import WEATHER_TOOL, answer, ask, calls_of, text_of
 from tests.support.tiny_model import byte_alphabet
@@ -124,19 +124,6 @@ class TestCalls:
         assert (last.reason, last.notes) == (FinishReason.TOOL_CALLS, (CLOSED_NOTE,))
         assert schema_violations(CHANT, events) == []
 
-    def test_a_named_tool_is_the_one_that_is_called(self, tier: MlxTier) -> None:
-        """Law: a named choice gives one call of that tool, whatever the question was."""
-        tools = (WEATHER_TOOL, {"type": "function", "function": {"name": "zz_off", "parameters": {}}})
-        choice = {"type": "function", "function": {"name": "zz_off"}}
-        (events,) = said(tier, request("What's the weather in Paris?", tools=tools, tool_choice=choice))
-        assert [(name, arguments) for _, name, arguments in calls_of(events)] == [("zz_off", "{}")]
-
-    def test_a_call_that_is_cut_is_no_call(self, tier: MlxTier) -> None:
-        """Law: a call under a grammar that meets the token limit is text with `length`, as without one."""
-        (events,) = said(tier, request(tools=(WEATHER_TOOL,), tool_choice="required", max_tokens=10))
-        assert (reason_of(events), calls_of(events)) == (FinishReason.LENGTH, [])
-        assert text_of(events).startswith("<tool_call>")
-
 
 class TestJson:
     def test_the_answer_satisfies_the_schema(self, tier: MlxTier) -> None:
@@ -153,13 +140,6 @@ class TestJson:
             assert reason_of(events) is FinishReason.LENGTH
             with pytest.raises(json.JSONDecodeError):
                 json.loads(text_of(events))
-
-    def test_a_schema_that_cant_be_enforced_is_refused_before_it_runs(self, tier: MlxTier) -> None:
-        """Law: never ignored: a clear refusal with the field."""
-        (events,) = said(tier, json_answer({"type": "array", "items": {}, "uniqueItems": True}))
-        failed = events[-1]
-        assert isinstance(failed, Failed)
-        assert (failed.fault, failed.param) == (Fault.UNSUPPORTED, "response_format")
 
 
 class TestVocabulary:

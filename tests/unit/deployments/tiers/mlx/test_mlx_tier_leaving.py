@@ -5,54 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
-from typing import Any
 
 import pytest
 
-from deployments.tiers.mlx.batch import Batch
 from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.mlx.scheduler import Scheduler
 from reliability.types import Started, Text
-from tests.support.mlx_rig import PATIENCE_S, QUESTIONS, greedy, running, texts
-from tests.support.tier_asking import answer, eventually, text_of
+from tests.support.mlx_rig import PATIENCE_S, greedy, running
+from tests.support.tier_asking import eventually
 
 
 @pytest.mark.model
 class TestLeaving:
-    @pytest.mark.parametrize("how", ["close", "cancel"])
-    def test_the_slot_is_free_and_the_neighbour_unharmed(self, tier: MlxTier, how: str) -> None:
-        """Law: closing or cancelling a stream frees its slot within a second; the neighbour's text doesn't
-        change."""
-
-        async def scene() -> tuple[str, str, float]:
-            alone = (await texts(tier, [QUESTIONS[1]]))[0]
-            neighbour = asyncio.create_task(answer(tier, greedy(QUESTIONS[1])))
-            leaver = asyncio.create_task(leave(how))
-            await eventually(lambda: running(tier) == 2, PATIENCE_S)
-            left_s = await leaver
-            await eventually(lambda: running(tier) <= 1, 2.0)
-            free_s = time.monotonic() - left_s
-            return alone, text_of(await neighbour), free_s
-
-        async def leave(how: str) -> float:
-            async with aclosing(tier.stream(greedy("Tell a long story.", max_tokens=2000))) as stream:
-                reader = asyncio.create_task(drain(stream))
-                await eventually(lambda: running(tier) == 2, PATIENCE_S)
-                if how == "cancel":
-                    reader.cancel()
-                    await asyncio.wait({reader})
-                    return time.monotonic()
-                await reader
-            return time.monotonic()
-
-        async def drain(stream: Any) -> None:
-            async for chunk in stream:
-                if how == "close" and any(isinstance(event, Text) for event in chunk):
-                    return
-
-        alone, beside, free_s = asyncio.run(scene())
-        assert beside == alone
-        assert free_s < 1.0
-
     def test_the_slot_is_free_within_one_step(self, tier: MlxTier) -> None:
         """Law: from the moment that a stream is closed to the free slot passes at most the step under way and the next,
         and 100 ms."""
@@ -78,14 +42,14 @@ class TestLeaving:
         """Law: a long prompt doesn't keep its slot: leaving in the middle of it frees the slot after the step under
         way, at most one more that had begun meanwhile."""
         steps = 0
-        step = Batch.step
+        step = Scheduler.step
 
-        def counted(self: Batch) -> int:
+        def counted(self: Scheduler) -> int:
             nonlocal steps
             steps += 1
             return step(self)
 
-        monkeypatch.setattr(Batch, "step", counted)
+        monkeypatch.setattr(Scheduler, "step", counted)
 
         async def scene() -> int:
             async with aclosing(tier.stream(greedy("word " * 3000))) as stream:

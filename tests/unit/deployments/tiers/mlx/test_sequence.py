@@ -9,11 +9,10 @@ import pytest
 
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.merging import merge_events
-from deployments.tiers.mlx.answer import AnswerReader
-from deployments.tiers.mlx.batch import Job
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.sequence import SequenceState
+from deployments.tiers.mlx.sequence import EngineJob, SequenceState
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.tools.format_reasoning import Thought
 from reliability.types import Event, Logprobs, Text
 
@@ -39,7 +38,7 @@ class Spelling:
 def row_of(text: str, **reader: Any) -> list[Event]:
     """The events of a sequence whose tokens spell `text`, all that leave by its end."""
     out: list[Event] = []
-    job = Job(
+    job = EngineJob(
         prompt=[0],
         max_tokens=len(text),
         sampling=Sampling(),
@@ -58,7 +57,7 @@ def row_of(text: str, **reader: Any) -> list[Event]:
 def row_with(tokenizer: Any, constraints: Constraints, *tokens: str) -> list[Event]:
     """The events of a sequence of these tokens of a real tokenizer."""
     numbers = [tokenizer.get_vocab()[token] for token in tokens]
-    job = Job(
+    job = EngineJob(
         prompt=[0],
         max_tokens=len(tokens),
         sampling=Sampling(),

@@ -16,11 +16,7 @@ from tests.support.streaming import cut_at, play, whole
 parsers = pytest.importorskip("mlx_lm.tool_parsers")
 TOOL = tool(
     "find_part",
-    {
-        "type": "object",
-        "properties": {"code": {"type": "string"}, "count": {"type": "integer"}},
-        "required": ["code"],
-    },
+    {"type": "object", "properties": {"code": {"type": "string"}, "count": {"type": "integer"}}, "required": ["code"]},
 )
 BOX = build_toolbox([TOOL])
 CALL = ("find_part", {"code": "K-7", "count": 2})

@@ -7,12 +7,13 @@ import json
 import pytest
 
 from reliability.steps import OutOfSteps, Steps
-from reliability.tools import CheckConfig, Flaws, Malformed, RawCall, Repair, RepairKind, check_calls
-from reliability.tools.check.calls import VIOLATIONS_MAX
+from reliability.tools import CheckConfig, Flaws, Malformed, RawCall, Repair, RepairKind, check_calls, id_source, ids_in
+from reliability.tools.check.calls import IDS_TRIED_MAX, VIOLATIONS_MAX, assign
 from reliability.tools.schema.toolbox import FREE_TEXT
 from tests.support.call_values import IDS, made
 from tests.support.checking import BOX, verdict, with_city
 from tests.support.renderings import tool
+from tests.unit.reliability.tools.check.test_choice import SEARCH
 
 
 def test_all_violations_are_listed_with_their_places():
@@ -196,3 +197,32 @@ def test_a_tool_of_free_text_takes_the_text(given, read):
     checked = check_calls([RawCall(name="apply_patch", arguments=given)], box, new_id=IDS)
 
     assert [json.loads(call.arguments) for call in checked.calls] == ([] if read is None else [{"input": read}])
+
+
+def test_ids_come_from_the_source_and_are_the_same_again():
+    """A missing id is given from the seed, deterministically; one that was used is replaced, on record."""
+    calls = [SEARCH, RawCall(name="clock", arguments="{}", id="call_1")]
+    found = check_calls(calls, BOX, new_id=id_source("r1"), used_ids={"call_1"})
+
+    assert found == check_calls(calls, BOX, new_id=id_source("r1"), used_ids={"call_1"})
+    assert found.calls[0].id == id_source("r1")(0) != id_source("r2")(0)
+    assert [repair.path for repair in found.repairs] == ["/1/id"]
+
+
+def test_a_source_that_repeats_itself_still_gives_unique_ids():
+    """Even a constant source can't make two ids alike."""
+    ids = assign([None, None, "same"], {"same_0"}, lambda n: "same")
+
+    assert len(set(ids)) == 3
+    assert IDS_TRIED_MAX > 1
+
+
+def test_ids_of_a_conversation_are_found():
+    """Calls and results both say which ids are taken; odd messages are passed over."""
+    messages = [
+        {"role": "assistant", "tool_calls": [{"id": "a"}, {"id": 3}, "x"]},
+        {"role": "tool", "tool_call_id": "b"},
+        {"role": "user", "tool_calls": None},
+    ]
+
+    assert ids_in(messages) == {"a", "b"}

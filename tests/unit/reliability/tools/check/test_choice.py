@@ -6,7 +6,7 @@ import pytest
 
 from reliability.tools import BadTools, Flaws, Malformed, RawCall, check_calls, parse_choice
 from tests.support.call_values import IDS, made
-from tests.unit.reliability.tools.check.test_corrective_message import BOX
+from tests.unit.reliability.tools.check.test_complaints import BOX
 
 SEARCH = RawCall(name="search", arguments='{"query": "x"}')
 CLOCK = RawCall(name="clock", arguments="{}")

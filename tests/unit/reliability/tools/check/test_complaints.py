@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reliability.steps import Steps
-from reliability.tools import RawCall, check_calls
+from reliability.tools import RawCall, check_calls, corrective_message
 from tests.support.call_values import IDS, made
 from tests.support.checking import verdict, with_city
 from tests.support.renderings import tool
@@ -53,3 +53,40 @@ def test_what_a_complaint_quotes_is_short_whatever_it_is_about():
 
     assert len(found.violations) == 100
     assert max(len(violation.message) for violation in found.violations) <= 200
+
+
+BOX = made(
+    [
+        tool(
+            "search",
+            {
+                "properties": {
+                    "query": {"type": "string"},
+                    "limit": {"type": ["integer", "null"]},
+                    "mode": {"enum": ["a", "b"]},
+                    "free": True,
+                },
+                "required": ["query"],
+            },
+        ),
+        tool("clock", {}),
+    ]
+)
+
+
+def test_the_corrective_message_says_everything():
+    """The user's wording, every violation with its place, the guess at the name, and the tools with their
+    signatures."""
+    bad = [RawCall(name="serch", arguments="{}"), RawCall(name="search", arguments='{"limit": "x"}')]
+
+    message = corrective_message(check_calls(bad, BOX, new_id=IDS).violations, BOX)
+
+    assert message.startswith(
+        "Your previous response contained an invalid tool call. The error was: /0/name there is no"
+    )
+    assert "did you mean 'search'?" in message
+    assert "/1/arguments/query (in search) is required" in message
+    assert "/1/arguments/limit (in search) must be integer or null" in message
+    assert "You must respond with valid JSON matching the tool schema exactly. Available tools: search(" in message
+    assert message.endswith("search(query: string, limit?: integer|null, mode?: 'a'|'b', free?: any), clock().")
+    assert "Available tools: none." in corrective_message([], made([]))

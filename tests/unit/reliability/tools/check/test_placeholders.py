@@ -28,16 +28,9 @@ SEARCH = made(
             },
         ),
         tool(
-            "edit",
-            {
-                "properties": {"old": {"type": "string"}, "new": {"type": "string"}},
-                "required": ["old", "new"],
-            },
+            "edit", {"properties": {"old": {"type": "string"}, "new": {"type": "string"}}, "required": ["old", "new"]}
         ),
-        tool(
-            "note",
-            {"properties": {"text": {"type": "string", "description": "may be empty"}}, "required": ["text"]},
-        ),
+        tool("note", {"properties": {"text": {"type": "string", "description": "may be empty"}}, "required": ["text"]}),
     ]
 )
 
@@ -110,8 +103,7 @@ def judge_case(case):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["<div>", "a TODO list", "api.example.com/v1", "strings", "<b>your</b>", "x" * 500, "jane@example.com"],
+    "text", ["<div>", "a TODO list", "api.example.com/v1", "strings", "<b>your</b>", "x" * 500, "jane@example.com"]
 )
 def test_real_values_are_no_placeholders(text):
     """Only the whole value counts; what only holds such a word passes."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from reliability.tools import Extraction, extract_calls
+from reliability.tools.format_row import Reader
+from reliability.tools.formats import CALL_FORMATS, OPENER, SPEECH_END
+from tests.evals.tool_cases import toolbox, written_calls
 from tests.support.extracting import BOX, CALL, calls
+from tests.support.streaming import cut_at, inked, play, whole
 
 
 @pytest.mark.parametrize(
@@ -35,3 +41,122 @@ def test_a_mark_in_the_middle_of_a_line_opens_a_call_in_that_line_only():
     assert extract_calls(mentioned, BOX) == Extraction(text=mentioned)
     assert [call.name for call in extract_calls(f"So <tool_call> here it is: {data}", BOX).calls] == ["made_up"]
     assert [call.name for call in extract_calls(f"So <tool_call>\n{data}", BOX).calls] == ["made_up"]
+
+
+TOOLS, _ = written_calls()
+WRITTEN = toolbox(TOOLS)
+MARKS = [
+    *("<tool_call>", "</tool_call>", "<tool_calls>", "<longcat_tool_call>", "<function_calls>", "</function_calls>"),
+    *(
+        "[TOOL_CALLS]",
+        "[TOOL_REQUEST]",
+        "[END_TOOL_REQUEST]",
+        "<|python_tag|>",
+        "<｜DSML｜tool_calls>",
+        "<｜DSML｜invoke",
+    ),
+    *("<｜DSML｜invoke", "◁think▷", "<|START_THINKING|>", "<|inner_prefix|>"),
+    *("<function=", "<parameter=", "<invoke name=", "<arg_key>", "<tool_code>", "<tool_sep>", "<find_part>", "<tool>"),
+    *("<|open|>tools<|sep|>", "]<]minimax[>[", "✿FUNCTION✿", "<|tool_calls_section_begin|>", "<|START_ACTION|>"),
+    *("<｜tool▁calls▁begin｜>", "<|tools_prefix|>", "<|plamo:begin_tool_requests:plamo|>", "<start_function_call>"),
+    *("functools", "<|channel|>", "<|message|>", "<|call|>", "call:", "[ARGS]", "[CALL_ID]", "Action:", ">>>"),
+    *(
+        "-> tool/function_call",
+        "function call<|role_sep|>",
+        "commentary to=functions.",
+        "<think>",
+        "</think>",
+        "[THINK]",
+    ),
+]
+SENTENCES = [
+    "You write a call between {m} and a closing tag. Then it goes on.",
+    "The model writes {m}",
+    "Use {m}, then stop.",
+    "It is {m}.",
+    "A call begins with {m} and the name find_part follows.",
+    "`{m}` opens a call.",
+    "The mark is `{m}`",
+    "{m} is the mark that opens a call.",
+    "- {m} opens it\n- `{m}` too\n",
+    "I use {m} to call.\nThen more prose.\n\nAnd a paragraph.",
+    "({m})",
+    "Models wrote {m}\nfor a call.",
+    "```\n{m}\n```\nis how it begins.",
+    "An unclosed `{m}` and {m} here",
+]
+MEANT = [
+    "<tool_call>",
+    "I look it up. <tool_call>",
+    "I look it up.\n<tool_call>\n",
+    "<tool_call>find_part of K-7",
+    "<tool_call>\nI look it up\n</tool_call>",
+    "I look it up: <tool_call>the part</tool_call>",
+    "find_part K-7 </tool_call>",
+    '{"name": "find_part", "arguments": {</tool_call>',
+]
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_prose_that_talks_of_marks_is_prose(sentence):
+    """No mark in a sentence is a call or a broken one, quoted or not, closed or not."""
+    for mark in MARKS:
+        text = sentence.format(m=mark)
+        for size in (1, 4, 1000):
+            assert play(cut_at(text, [size]), WRITTEN) == ([], False, inked(text)), text
+
+
+@pytest.mark.parametrize("text", MEANT)
+def test_a_mark_that_was_meant_is_a_broken_call(text):
+    """What begins as a call does and can't be read is asked for again, not delivered as an answer."""
+    for size in (1, 4, 1000):
+        assert play(cut_at(text, [size]), WRITTEN) == whole(text, WRITTEN) == ([], True, "")
+
+
+ENVELOPES = [row for row in CALL_FORMATS if row.reader is Reader.ENVELOPE]
+EXAMPLES = [(example, row) for row in ENVELOPES for example in row.examples if row.closes]
+ANSWER = "The sky is clear."
+
+
+def _closers(example, row):
+    """The closers with which an example ends."""
+    return re.search(rf"(?:(?:{'|'.join(row.closes)})\s*)+\Z", example, re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("example", "row"), EXAMPLES, ids=[f"{row.family}-{at}" for at, (_, row) in enumerate(EXAMPLES)]
+)
+@pytest.mark.parametrize("inside", ["", "\n", "[]", "\n[]\n", "{}", "null", "\nNone\n", "N/A"])
+def test_an_envelope_that_holds_nothing_is_dropped(example, row, inside):
+    """Nothing in it is no call: the answer beside it is the answer, whole and streamed."""
+    opener, closers = re.match("|".join(row.opens), example), _closers(example, row)
+    if opener is None or (closers is None and "[" not in inside) or (closers and OPENER.search(closers[0])):
+        return
+    block = opener[0] + inside + (closers[0] if closers else "")
+    for text in (f"{ANSWER}{block}", f"{ANSWER}\n\n{block}\n", f"{block}\n\n{ANSWER}"):
+        if re.search("|".join(row.opens), text) is not None:
+            assert whole(text, WRITTEN) == ([], False, inked(ANSWER))
+            assert all(play(cut_at(text, [size]), WRITTEN) == whole(text, WRITTEN) for size in (1, 4, 1000))
+
+
+@pytest.mark.parametrize(
+    ("example", "row"), EXAMPLES, ids=[f"{row.family}-{at}" for at, (_, row) in enumerate(EXAMPLES)]
+)
+@pytest.mark.parametrize("inner", ["", "</parameter>\n</function>\n", "</invoke>\n"])
+def test_a_closer_that_closes_nothing_is_dropped(example, row, inner):
+    """With nothing like a call before it, it is lost, and so are those of a call's parts before it."""
+    closers = _closers(example, row)
+    if closers is None or SPEECH_END.search(closers[0]) or OPENER.search(closers[0]):  # it may mean something else
+        return
+    for text in (f"{ANSWER}\n{inner}{closers[0]}", f"{inner}{closers[0]}\n\n{ANSWER}", f"{ANSWER}{inner}{closers[0]}"):
+        assert whole(text, WRITTEN) == ([], False, inked(ANSWER)), text
+        assert all(play(cut_at(text, [size]), WRITTEN) == whole(text, WRITTEN) for size in (1, 4, 1000)), text
+
+
+@pytest.mark.parametrize("inner", ["</parameter>", "</function>\n", "</invoke>", "</arg_value>"])
+def test_a_part_that_closes_at_the_head_is_dropped(inner):
+    """Nothing has opened it; further on it may be what the answer shows."""
+    assert whole(f"{inner}\n{ANSWER}", WRITTEN).text == inked(ANSWER)
+    shown = f"<config>\n  <x>\n  {inner.strip()}\n{ANSWER}"
+    assert whole(shown, WRITTEN).text == inked(shown)
+    assert all(play(cut_at(shown, [size]), WRITTEN) == whole(shown, WRITTEN) for size in (1, 4, 1000))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reliability.tools import build_toolbox, extract_calls
-from tests.support.extracting import BOX, calls
+from tests.support.extracting import BOX, CALL, calls
 from tests.support.streaming import cut_at, play, whole
 
 
@@ -87,3 +87,52 @@ def test_calls_in_tags_stand_in_messages_too():
     ]
     assert (found.reasoning, found.text, found.malformed) == ("Hm.", "I look.", ())
     assert play(list(text), BOX) == play([text], BOX) == whole(text, BOX)
+
+
+ONE = f"<tool_call>\n{CALL}\n</tool_call>"
+BODY = '{"query": "y"}'
+HEADERS = [
+    "<|start|>assistant to=functions.search<|channel|>commentary <|constrain|>json",
+    "<|start|>assistant<|channel|>commentary to=functions.search <|constrain|>json",
+    "<|channel|>commentary to=functions.search code",
+]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize(
+    "before", [ONE, f"{ONE}\nI look.\n", '[TOOL_CALLS]search[ARGS]{"query": "x"}', f"I look.\n{ONE}\n"]
+)
+def test_messages_may_stand_behind_calls_of_another_family(before, header):
+    """Law: a message of the answer's own is read wherever its header is complete; one of a user ends the answer."""
+    text = f"{before}{header}<|message|>{BODY}<|call|>"
+    found = extract_calls(text, BOX)
+
+    assert [call.arguments for call in found.calls] == [{"query": "x"}, {"query": "y"}]
+    assert (found.text, found.malformed) == ("I look." if "look" in before else "", ())
+    assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 5, 1000))
+    assert calls(f"{before}<|start|>user<|message|>21<|end|>{header}<|message|>{BODY}") == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [ONE, f"\n{CALL}", f"{HEADERS[2]}<|message|>{BODY}", " to=functions.search<|channel|>commentary<|message|>{}"],
+)
+def test_a_message_may_lack_its_end(behind):
+    """Law: a call whose end is missing ends where its object does; the calls behind it are read too."""
+    text = f"{HEADERS[2]}<|message|>{BODY}{behind}"
+    found = extract_calls(text, BOX)
+
+    assert (len(found.calls), found.calls[0].arguments, found.text) == (2, {"query": "y"}, "")
+    assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 5, 1000))
+    assert extract_calls(f"{HEADERS[2]}<|message|>{BODY}{{}}", BOX).malformed != ()
+
+
+@pytest.mark.parametrize("box", [BOX, build_toolbox([])], ids=["tools", "no tools"])
+@pytest.mark.parametrize("mark", ["<|channel|>", "<|channel|>final", "<|start|>assistant<|channel|>", "<|constrain|>"])
+def test_a_lone_mark_of_a_header_is_dropped(box, mark):
+    """Law: without its header such a mark is no part of the answer, with its channel; in code and in quotes it is."""
+    for text, left in ((f"Hello.{mark}", "Hello."), (f"{mark}\nHello.", "Hello."), (f"Hello.\n{mark}\n", "Hello.")):
+        assert extract_calls(text, box).text.strip() == left
+        assert all(play(cut_at(text, [size]), box) == whole(text, box) for size in (1, 5, 1000))
+    for text in (f"The mark `{mark}` is used.", f'Write "{mark}".', f"So:\n```\n{mark}\n```\nThat is it."):
+        assert extract_calls(text, box).text == text

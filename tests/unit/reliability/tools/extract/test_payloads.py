@@ -54,3 +54,31 @@ def test_white_space_around_a_bare_text_is_taken_off_with_a_note(written):
     assert kinds(text) == {RepairKind.LAYOUT}
     assert calls("<|tool_call>call:save{path:a\xa0}<tool_call|>") == [("save", {"path": "a\xa0"})]
     assert kinds("<|tool_call>call:save{on: true }<tool_call|>") == set()
+
+
+READ = [
+    'Action: search\nAction Input: {"query": "x"}',
+    'to=functions.search {"query": "x"}',
+    'Action: [{"tool_name": "search", "parameters": {"query": "x"}}]',
+    'Action:\n```json\n[{"name": "search", "parameters": {"query": "x"}}]\n```',
+]
+
+
+@pytest.mark.parametrize("text", READ)
+def test_each_is_read(text):
+    """One call, and neither the words nor the fence are left."""
+    assert calls(text) == [("search", {"query": "x"})]
+    assert extract_calls(text, BOX).text == ""
+
+
+@pytest.mark.parametrize("text", READ)
+def test_of_an_undeclared_tool_it_is_prose(text):
+    """Data behind the same words is data."""
+    found = extract_calls(text.replace("search", "nobody"), BOX)
+    assert not found.calls
+
+
+@pytest.mark.parametrize("text", [READ[0][:-1], READ[1].replace('"x"', "x"), READ[2][:-3]])
+def test_a_broken_one_is_reported(text):
+    """A declared name and arguments that can't be read are a broken call."""
+    assert extract_calls(text, BOX).malformed

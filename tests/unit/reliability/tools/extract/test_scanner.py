@@ -199,8 +199,7 @@ def test_without_tools_nothing_is_a_call():
 
 
 @pytest.mark.parametrize(
-    "before",
-    ["See {x} and [1]: ", "See {x and\n", "It has {a: b c} in it.\n", "{ return 1 } ", "[link](url) "],
+    "before", ["See {x} and [1]: ", "See {x and\n", "It has {a: b c} in it.\n", "{ return 1 } ", "[link](url) "]
 )
 @pytest.mark.parametrize(
     "text",

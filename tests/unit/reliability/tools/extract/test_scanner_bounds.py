@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from reliability.tools import extract_calls
+from reliability.tools import build_toolbox, extract_calls
 from reliability.tools.extract.settling import MALFORMED_MAX
 from tests.support.extracting import BOX, CALL, calls
 
@@ -121,3 +121,12 @@ def test_big_strings_pass():
         ("search", {"query": big})
     ]
     assert calls(f"{{'name': 'search', 'arguments': {{'query': {big!r}}}}}") == [("search", {"query": big})]
+
+
+@pytest.mark.parametrize("box", [BOX, build_toolbox([])], ids=["tools", "no tools"])
+@pytest.mark.parametrize("opener", ["functools", "`functools`", "-> tool/function_call "])
+def test_each_step_moves_forward(box, opener):
+    """Law: an opener that ends before the sign it was found by is left behind, whatever is declared."""
+    text = f"<think>hm</think>{opener}[{{name"
+
+    assert extract_calls(text, box).calls == ()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from reliability.tools import extract_calls
 from reliability.tools.extract.settling import MALFORMED_MAX, Findings
-from tests.support.extracting import BOX, calls
+from tests.support.extracting import BOX, CALL, calls
 
 
 def test_marks_that_hold_nothing_leave_the_prose_around_them():
@@ -38,3 +39,43 @@ def test_a_call_that_is_shown_is_prose(before):
     """Where the line before says that it is an example, or heads a block of code, the last line is no call."""
     assert calls(f"{before}\n    search(query='x')") == []
     assert calls("I look it up:\nsearch(query='x')") == [("search", {"query": "x"})]
+
+
+def test_text_around_calls_is_kept_in_order():
+    """Prose before, between and after calls stays; commas between calls and fences around them go."""
+    found = extract_calls(f"First.\n```json\n{CALL}\n```\nThen:\n{CALL}, {CALL}\nDone.", BOX)
+
+    assert len(found.calls) == 3
+    assert found.before == "First."
+    assert found.text == "First.\nThen:\nDone."
+
+
+@pytest.mark.parametrize(("sent", "left"), [(0, "First.\nThen: Done."), (7, "Then: Done."), (12, "en: Done.")])
+def test_what_has_left_is_not_given_back(sent, left):
+    """Prose that a client has already is read, and not said again."""
+    found = extract_calls(f"First.\n{CALL}Then: Done.", BOX, min(sent, 7) if sent < 8 else 7 + len(CALL) + 2)
+
+    assert [call.name for call in found.calls] == ["search"]
+    assert found.text == left
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_the_fence_that_closes_a_code_block_stays(blocks):
+    """A fence right before a call frames it only where it opens a block."""
+    shown = "\n".join(["```python\nx = 1\n```"] * blocks)
+
+    assert extract_calls(f"{shown}\n<tool_call>{CALL}</tool_call>", BOX).text == shown
+    assert extract_calls(f"{shown}\n```json\n{CALL}\n```", BOX).text == shown
+
+
+@pytest.mark.parametrize("joint", ["\n", ",\n", "\n\n", "\nthen\n"])
+def test_a_fence_around_several_calls_goes_as_a_whole(joint):
+    """Law: the fence that closes behind the last of several calls goes with the one that was opened before the first;
+    one that opens a block of the prose behind them stays."""
+    other = CALL.replace('"x"', '"y"')
+    found = extract_calls(f"So:\n```json\n{CALL}{joint}{other}\n```\nDone.", BOX)
+    assert (len(found.calls), found.text) == (2, "So:\nDone.")
+
+    shown = "```python\nx = 1\n```"
+    for text in (f"```json\n{CALL}{joint}{other}\n```\n{shown}", f"```json\n{CALL}\n```{joint}{other}\n{shown}"):
+        assert extract_calls(text, BOX).text == shown

@@ -8,7 +8,8 @@ import pytest
 
 from reliability.tool_calls import RepairKind
 from reliability.tools import Extraction, extract_calls
-from tests.support.extracting import BOX, calls
+from reliability.tools.extract.shapes import looks_like_a_call
+from tests.support.extracting import BOX, CALL, calls
 from tests.support.streaming import inked, play, whole
 
 
@@ -18,6 +19,25 @@ def test_model_ids_are_kept():
     assert extract_calls("[TOOL_CALLS]search[CALL_ID]abc123def[ARGS]{}", BOX).calls[0].id == "abc123def"
     kimi = "<|tool_call_begin|>functions.search:3<|tool_call_argument_begin|>{}<|tool_call_end|>"
     assert [(call.name, call.id) for call in extract_calls(kimi, BOX).calls] == [("search", "functions.search:3")]
+
+
+@pytest.mark.parametrize("frame", ["{}", "```json\n{}\n```", "\n{}\n"])
+@pytest.mark.parametrize(
+    "call", [CALL, '{"type": "function", "function": {"name": "search", "arguments": "{\\"query\\": \\"x\\"}"}}']
+)
+@pytest.mark.parametrize("said", ['"I look."', '""', "null"])
+def test_a_whole_message_is_its_calls_and_its_text(frame, call, said):
+    """Law: a chat completion's message, written as text, is its calls and what it says beside them; without a declared
+    call it is data."""
+    for fields in (
+        f'"tool_calls": [{call}], "content": {said}',
+        f'"role": "assistant", "content": {said}, "refusal": null, "tool_calls": [{call}]',
+    ):
+        text = frame.format(f"{{{fields}}}")
+        assert whole(text, BOX) == ([("search", {"query": "x"})], False, inked("I look." if "look" in said else ""))
+        assert play(list(text), BOX) == play([text], BOX) == whole(text, BOX)
+    for told in (f'{{"tool_calls": [], "content": {said}}}', f'{{"role": "assistant", "content": {said}}}'):
+        assert whole(told, BOX) == ([], False, inked(told))
 
 
 @pytest.mark.parametrize("text", ['{"total": 3}', '[{"total": 3}]', '{"total": {"query": "x"}}'])
@@ -115,3 +135,28 @@ def test_where_json_is_wanted_it_is_the_answer():
     ):
         assert extract_calls(text, box) == Extraction(text=text)
     assert len(extract_calls('{"name": "search", "arguments": {"query": "x"}}', box).calls) == 1
+
+
+MEANT = [
+    '{"name": search", "arguments": {"query": "x"}}',
+    '{"name" "search", "arguments": {"query": "x"}}',
+    "[{'name': 'search', 'arguments': {'query': 5*11}}]",
+    '{"tool": "search", "args": ',
+    '{"name": "search"',
+]
+PROSE = [
+    '{"name": "Bob", "arguments": {}}',
+    '{"note": "search", "arguments": {}}',
+    "{ return name: search, arguments: }",
+    "name: search, arguments: {}",
+    '{"a": 1} {"name": "search", "arguments": {',
+    '{"a": 1, <tool_call>' + CALL,
+    '{"name": "search"} is a name, and so is "arguments": ' + "x" * 400,
+    '{"name": "search", ' + '"x": 1, ' * 100 + '"arguments": {}}',
+]
+
+
+@pytest.mark.parametrize(("text", "meant"), [(text, True) for text in MEANT] + [(text, False) for text in PROSE])
+def test_a_call_is_meant_by_a_name_and_arguments_within_its_brackets(text, meant):
+    """A declared name under a name's key, and a key of arguments or the end, near by and before the bracket closes."""
+    assert looks_like_a_call(text, 0, BOX) is meant

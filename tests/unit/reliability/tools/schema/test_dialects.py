@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
 
+from reliability.steps import Steps
+from reliability.tools import BadSchema, compile_schema
+from reliability.tools.schema.validator import UNBOUNDED
 from tests.support.call_values import made
 from tests.support.renderings import tool
+from tests.unit.reliability.tools.schema.test_validator import KEYWORDS
 
 
 def accepts(parameters, value):
@@ -17,26 +24,14 @@ def accepts(parameters, value):
 @pytest.mark.parametrize(
     ("parameters", "good", "bad"),
     [
-        (
-            {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "integer"}}},
-            {"a": 1},
-            {"a": "x"},
-        ),
-        (
-            {"properties": {"a": {"$ref": "#/definitions/A"}}, "definitions": {"A": {"enum": [1]}}},
-            {"a": 1},
-            {"a": 2},
-        ),
+        ({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "integer"}}}, {"a": 1}, {"a": "x"}),
+        ({"properties": {"a": {"$ref": "#/definitions/A"}}, "definitions": {"A": {"enum": [1]}}}, {"a": 1}, {"a": 2}),
         (
             {"properties": {"a": {"$ref": "#here"}}, "$defs": {"A": {"$anchor": "here", "type": "null"}}},
             {"a": None},
             {"a": 1},
         ),
-        (
-            {"properties": {"a": {"$ref": "#/$defs/x~1y%20z"}}, "$defs": {"x/y z": {"const": 3}}},
-            {"a": 3},
-            {"a": 4},
-        ),
+        ({"properties": {"a": {"$ref": "#/$defs/x~1y%20z"}}, "$defs": {"x/y z": {"const": 3}}}, {"a": 3}, {"a": 4}),
         (
             {"properties": {"a": {"$ref": "#/$defs/Gr%C3%B6%C3%9Fe%E6%BC%A2"}}, "$defs": {"Größe漢": {"const": 3}}},
             {"a": 3},
@@ -51,10 +46,7 @@ def accepts(parameters, value):
         ({"properties": {"a": {"type": "string", "nullable": True}}}, {"a": None}, {"a": 1}),
         ({"properties": {"a": {"type": "string", "enum": ["x"], "nullable": True}}}, {"a": None}, {"a": "y"}),
         (
-            {
-                "properties": {"a": {"$ref": "#/$defs/A", "nullable": True}},
-                "$defs": {"A": {"type": "string"}},
-            },
+            {"properties": {"a": {"$ref": "#/$defs/A", "nullable": True}}, "$defs": {"A": {"type": "string"}}},
             {"a": None},
             {"a": 1},
         ),
@@ -67,23 +59,11 @@ def accepts(parameters, value):
             {"a": ["x"]},
             {"a": ["x", 1]},
         ),
-        (
-            {"properties": {"a": {"type": "number", "minimum": 1, "exclusiveMinimum": True}}},
-            {"a": 2},
-            {"a": 1},
-        ),
-        (
-            {"properties": {"a": {"type": "number", "maximum": 1, "exclusiveMaximum": False}}},
-            {"a": 1},
-            {"a": 2},
-        ),
+        ({"properties": {"a": {"type": "number", "minimum": 1, "exclusiveMinimum": True}}}, {"a": 2}, {"a": 1}),
+        ({"properties": {"a": {"type": "number", "maximum": 1, "exclusiveMaximum": False}}}, {"a": 1}, {"a": 2}),
         ({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}}, {"a": 1, "b": 2}, {"c": 1}),
         ({"dependencies": {"a": ["b"]}}, {"b": 2}, {"a": 1}),
-        (
-            {"$schema": "http://json-schema.org/draft-04/schema#", "id": "http://x/", "required": ["a"]},
-            {"a": 1},
-            {},
-        ),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "id": "http://x/", "required": ["a"]}, {"a": 1}, {}),
         (
             {"properties": {"default": {"type": "string", "default": None, "enum": None}}},
             {"default": "x"},
@@ -102,16 +82,8 @@ def accepts(parameters, value):
         ({"properties": {"a": {"format": "date"}}}, {"a": "2031-02-28"}, {"a": "2031-02-30"}),
         ({"properties": {"a": {"format": "no such format", "x-own": {"pattern": "["}}}}, {"a": "x"}, None),
         ({"properties": {"a": {"pattern": "^a+$"}}}, {"a": "aa"}, {"a": "aa\n"}),
-        (
-            {"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False},
-            {"x-a": "b"},
-            {"y": "b"},
-        ),
-        (
-            {"properties": {"a": {"$ref": "#"}}, "additionalProperties": False},
-            {"a": {"a": {}}},
-            {"a": {"b": 1}},
-        ),
+        ({"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}, {"x-a": "b"}, {"y": "b"}),
+        ({"properties": {"a": {"$ref": "#"}}, "additionalProperties": False}, {"a": {"a": {}}}, {"a": {"b": 1}}),
         (
             {
                 "components": {"schemas": {"A": {"type": "string", "nullable": True}}},
@@ -136,3 +108,29 @@ def test_the_clients_schema_is_not_changed():
     made([tool("f", parameters)])
 
     assert json.dumps(parameters) == before
+
+
+MISTAKES = [1, -1, 1.5, "x", "", True, [], {}, [1], ["a", "a"], ["string"], {"a": 1}, {"a": ["b", "b"]}, [{}], "1x"]
+
+
+def test_a_schema_is_refused_where_the_meta_schema_refuses_it():
+    """One look at each keyword says what the schema of schemas says."""
+    said_by_us = {"items": ([{}], ["a", "a"], [1], ["string"], []), "required": (True,), "type": ([],)}
+    for key in [*sorted({*KEYWORDS} - {"$ref", "pattern"}), "$anchor", "title", "$defs", "examples", "deprecated"]:
+        for wrong in MISTAKES:
+            if any(wrong == other and type(wrong) is type(other) for other in said_by_us.get(key, ())):
+                continue  # another draft's way to say it
+            if key in ("exclusiveMinimum", "exclusiveMaximum") and wrong is True:
+                continue
+            if key == "type" and wrong == "":
+                continue
+            ours = compile_schema({key: wrong}, Steps(UNBOUNDED), arguments=False)
+            assert isinstance(ours, BadSchema) != refined(key, wrong), (key, wrong)
+
+
+def refined(key: str, wrong: Any) -> bool:
+    try:
+        Draft202012Validator.check_schema({key: wrong})
+    except SchemaError:
+        return False
+    return True

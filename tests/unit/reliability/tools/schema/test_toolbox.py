@@ -37,26 +37,14 @@ def test_a_tool_without_parameters_takes_nothing(parameters):
         ([tool("a", {"type": "string"})], "/tools/0/function/parameters/type"),
         ([tool("a", {"type": "nonsense"})], "/tools/0/function/parameters/type"),
         ([tool("a", {"properties": {"b": {"type": 3}}})], "/tools/0/function/parameters/properties/b/type"),
-        (
-            [tool("a", {"properties": {"b": {"minimum": "x"}}})],
-            "/tools/0/function/parameters/properties/b/minimum",
-        ),
+        ([tool("a", {"properties": {"b": {"minimum": "x"}}})], "/tools/0/function/parameters/properties/b/minimum"),
         ([tool("a", {"required": "b"})], "/tools/0/function/parameters/required"),
         ([tool("a", {"$ref": "https://remote/schema.json"})], "/tools/0/function/parameters/$ref"),
-        (
-            [tool("a", {"properties": {"b": {"$ref": "/$defs/B"}}})],
-            "/tools/0/function/parameters/properties/b/$ref",
-        ),
+        ([tool("a", {"properties": {"b": {"$ref": "/$defs/B"}}})], "/tools/0/function/parameters/properties/b/$ref"),
         ([tool("a", {"$ref": "#/$defs/B"})], "/tools/0/function/parameters/$ref"),
         ([tool("a", {"$ref": "#/required/3"})], "/tools/0/function/parameters/$ref"),
-        (
-            [tool("a", {"$ref": "#/$defs/B", "$defs": {"B": {"$ref": "#/$defs/B"}}})],
-            "/tools/0/function/parameters",
-        ),
-        (
-            [tool("a", {"properties": {"b": {"pattern": "["}}})],
-            "/tools/0/function/parameters/properties/b/pattern",
-        ),
+        ([tool("a", {"$ref": "#/$defs/B", "$defs": {"B": {"$ref": "#/$defs/B"}}})], "/tools/0/function/parameters"),
+        ([tool("a", {"properties": {"b": {"pattern": "["}}})], "/tools/0/function/parameters/properties/b/pattern"),
         ([tool("a", {"patternProperties": {"(": {}}})], "/tools/0/function/parameters/patternProperties/("),
     ],
 )

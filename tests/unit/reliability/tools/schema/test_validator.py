@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema, compile_schema
-from reliability.tools.schema.format_keyword import FORMATS
+from reliability.tools.schema.patterns import FORMATS
 from reliability.tools.schema.validator import UNBOUNDED, Run, Validator
 from tests.evals.tool_cases import records
 

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from reliability.steps import OutOfSteps, Steps
-from reliability.tools import (
-    BadTools,
-    RawCall,
-    ToolBox,
-    build_toolbox,
-    check_calls,
-    id_source,
-)
+from reliability.tools import BadTools, RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.schema.validator import UNBOUNDED
 from tests.support.call_values import made
@@ -98,8 +91,7 @@ def test_the_first_use_of_ordinary_tools_is_cheap():
 
 
 @pytest.mark.parametrize(
-    "parameters",
-    [strings(9_000), object_of(**{f"x{i}": {"pattern": f"(a|b){{{i + 1}}}"} for i in range(500)})],
+    "parameters", [strings(9_000), object_of(**{f"x{i}": {"pattern": f"(a|b){{{i + 1}}}"} for i in range(500)})]
 )
 def test_large_schemas_are_no_work_for_few_steps(parameters):
     """Whoever has few steps learns that at once; with more it is compiled."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from deployments.models import blas
 from deployments.tiers.mlx.cpu.step import build_step
-from deployments.tiers.mlx.decoding.drawing import Drawn
-from deployments.tiers.mlx.decoding.generator import LookupGenerator
+from deployments.tiers.mlx.decoding.generators import LookupGenerator
+from deployments.tiers.mlx.decoding.ragged_batch import SampledToken
 from tests.support.kernels import only_here
 from tests.support.random_models import build_model
 
@@ -34,12 +34,7 @@ def build_generator(model: Any, *, at_once: bool, chunk: int = 64, stops: tuple[
 
 def insert(generator: LookupGenerator, parts: list[list[int]], max_tokens: int, processors: Any = ()) -> int:
     (uid,) = generator.insert_segments(
-        [parts],
-        max_tokens=[max_tokens],
-        caches=None,
-        all_tokens=[[]],
-        samplers=[None],
-        logits_processors=[processors],
+        [parts], max_tokens=[max_tokens], caches=None, all_tokens=[[]], samplers=[None], logits_processors=[processors]
     )
     return uid
 
@@ -77,7 +72,7 @@ def test_it_is_the_one_that_a_step_of_its_own_draws(model, prompts, chunk, max_t
         generator = build_generator(model, at_once=at_once, chunk=chunk, stops=stops)
         uids = [insert(generator, one, max_tokens) for one in parts]
         answers, last = run(generator, uids)
-        assert not any(map(len, generator._list_parts()))
+        assert not any(map(len, generator._parts))
         found.append((answers, {uid: one.finish_reason for uid, one in last.items()}))
         for uid, segments in zip(uids, parts, strict=True):
             text, kept = [*itertools.chain(*segments), *answers[uid]], last[uid]
@@ -91,7 +86,7 @@ def test_a_prompt_of_one_chunk_is_answered_in_one_turn(model, parts, turns):
     """A turn reads a segment to its end, where its cache may be wanted; the last one gives the first token."""
     generator = build_generator(model, at_once=True)
     insert(generator, [[7] * size for size in parts], 9)
-    drawn: list[Drawn] = []
+    drawn: list[SampledToken] = []
     for _ in range(turns):
         assert not drawn
         drawn = generator.next()[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.mlx.decoding.lookup import AGREED_MAX, Lookup
+from deployments.tiers.mlx.decoding.lookup import AGREED_MAX, PromptLookup
 
 TEXTS = st.lists(st.integers(0, 3), max_size=60)
 
@@ -30,7 +30,7 @@ def continue_at(text: list[int], start: int, count: int) -> list[int]:
 @given(head=TEXTS, tail=TEXTS, count=st.integers(1, 12))
 def test_a_guess_follows_an_earlier_place_that_agrees_as_it_says(head, tail, count):
     """Whatever the text, and however much of it came token by token."""
-    lookup, text = Lookup(head), head + tail
+    lookup, text = PromptLookup(head), head + tail
     for token in tail:
         lookup.append(token)
     guess = lookup.find(count)
@@ -50,7 +50,7 @@ def test_a_guess_follows_an_earlier_place_that_agrees_as_it_says(head, tail, cou
 def test_what_stood_once_before_is_found_with_all_that_agrees(text, extra, count):
     """Tokens that stand nowhere else, said again: the guess is what followed them."""
     whole = [*extra, *text, 11]
-    guess = Lookup([*whole, *extra]).find(count)
+    guess = PromptLookup([*whole, *extra]).find(count)
 
     assert guess is not None
     assert guess.agreed == len(extra)
@@ -60,18 +60,18 @@ def test_what_stood_once_before_is_found_with_all_that_agrees(text, extra, count
 def test_built_at_once_or_token_by_token_it_guesses_the_same():
     """The table of a prompt is that of its tokens in turn."""
     text = [1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 3]
-    grown = Lookup([])
+    grown = PromptLookup([])
     for token in text:
         grown.append(token)
 
-    assert grown.find(5) == Lookup(text).find(5)
+    assert grown.find(5) == PromptLookup(text).find(5)
     assert grown.find(2).tokens == [5, 1]  # the youngest of two that agree alike
 
 
 def test_a_copy_goes_on_behind_a_changed_word():
     """No three tokens agree behind the change; the last one stands near where the copy was."""
     source = list(range(100, 140))
-    lookup = Lookup([*source, 1, 2, 3, *source[:10]])
+    lookup = PromptLookup([*source, 1, 2, 3, *source[:10]])
     assert lookup.find(4).tokens == source[10:14]
     for token in (7, source[11], source[12]):  # one word changed, then on as it was
         lookup.append(token)
@@ -83,12 +83,12 @@ def test_a_copy_goes_on_behind_a_changed_word():
 
 def test_what_circles_is_guessed_as_far_as_asked():
     """A text whose last tokens repeat at its very end goes on with itself."""
-    assert Lookup([1, 2, 1, 2, 1]).find(6).tokens == [2, 1, 2, 1, 2, 1]
+    assert PromptLookup([1, 2, 1, 2, 1]).find(6).tokens == [2, 1, 2, 1, 2, 1]
 
 
 def test_nothing_that_agrees_is_no_guess():
     """A short or ever new text gives none."""
-    assert Lookup([]).find(3) is None
-    assert Lookup([1]).find(3) is None
-    assert Lookup([1, 2, 3, 4, 5]).find(3) is None
-    assert Lookup([1, 2, 1, 2, 1]).find(0) is None
+    assert PromptLookup([]).find(3) is None
+    assert PromptLookup([1]).find(3) is None
+    assert PromptLookup([1, 2, 3, 4, 5]).find(3) is None
+    assert PromptLookup([1, 2, 1, 2, 1]).find(0) is None

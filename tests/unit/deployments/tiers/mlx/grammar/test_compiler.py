@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from mlx_lm.tokenizer_utils import load
 from tokenizers import AddedToken
 
-from deployments.tiers.mlx.answer import AnswerReader
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.grammar.lark import CALLS_MAX, HERMES
-from deployments.tiers.mlx.grammar.narrowing import WHITE_MAX
-from deployments.tiers.prompt import Refused
+from deployments.tiers.mlx.grammar.schema_relaxation import WHITE_MAX
+from deployments.tiers.prompt import RequestRefused
+from deployments.tiers.stream_matchers import AnswerReader
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.types import CallDelta, Event, Fault
 from tests.support.engine_rig import text_of
@@ -125,7 +125,7 @@ class TestRefusals:
         self, constraints: Constraints, schema: Any, words: str
     ) -> None:
         """Law: an answer's schema is enforced or refused with the reason, since nothing checks it afterwards."""
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             constraints.of(json_answer(schema))
         failed = caught.value.failed
         assert (failed.fault, failed.param) == (Fault.UNSUPPORTED, "response_format")
@@ -172,7 +172,7 @@ class TestRefusals:
             ("tool_choice", {"tools": (WEATHER_TOOL,), "tool_choice": "required"}),
             ("response_format", {"response_format": {"type": "json_object"}}),
         ):
-            with pytest.raises(Refused) as caught:
+            with pytest.raises(RequestRefused) as caught:
                 blind.of(ask(**fields))
             assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.UNSUPPORTED, param)
         assert blind.of(ask(tools=(WEATHER_TOOL,), constrained=True)) is None

@@ -8,7 +8,7 @@ import pytest
 
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.grammar.lark import CALLS_MAX, demand_of
-from deployments.tiers.prompt import Refused
+from deployments.tiers.prompt import RequestRefused
 from reliability.types import Fault
 from tests.support.minds import CITY, Mind, json_answer, must, says, spoken, tool
 from tests.support.tier_asking import WEATHER_TOOL, ask
@@ -87,6 +87,6 @@ class TestDemands:
     )
     def test_what_cant_be_meant_is_the_requests_fault(self, param: str, fields: dict[str, Any]) -> None:
         """Law: nonsense is a bad request that names the field."""
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             demand_of(ask(tools=(tool("f", CITY),), **fields))
         assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.BAD_REQUEST, param)

@@ -1,0 +1,163 @@
+"""The Router's ASGI app: Starlette's, with what comes before any route.
+
+    Host, Origin     without keys, a request that was meant for another host, or that a page from elsewhere sent, is a
+                     403, also where there is no route; so is a change that a page of another site asks for
+    OPTIONS          answered here, without a key: a preflight of CORS, or the methods of a path in `Allow`
+    Origin           an answer to a page that may read it says so: `Access-Control-Allow-Origin` and what it may see
+    trailing slash   `/v1/chat/completions/` is `/v1/chat/completions`: clients don't follow a redirect of a POST
+    /v1/v1/          is `/v1/`: clients of Anthropic add it to a base URL that has it already, as OpenAI's ends in it
+
+Who may read: pages of this machine (the origins that `deployments/api/access.py` lets in without keys), and those that
+`server.cors_origins` names. To all others a preflight is a 403 and an answer has no CORS header, so the browser keeps
+it from them. No cookies are ever allowed (`Access-Control-Allow-Credentials`): a key is sent by the page itself.
+What the rules are says `deployments/api/access.py`. A WebSocket is closed: there is no route for one.
+
+It is a wrapper of `send` and holds nothing back: a stream is a stream. What must never happen: an origin in
+`Access-Control-Allow-Origin` that isn't allowed, or `*`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, MutableMapping
+from contextlib import ExitStack
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from deployments.api.access import Access
+from deployments.api.responses import error_response, find_inner_path, find_methods
+from deployments.errors import ApiError
+
+__all__ = ["EXPOSED", "MiddlewareApp", "find_ending"]
+
+# What a page may read of an answer's headers, besides those that every page may.
+EXPOSED = (
+    *("X-MLX-Stack-Tier", "X-MLX-Stack-Escalated-From", "X-MLX-Stack-Escalation-Reason", "X-MLX-Stack-Retries"),
+    *("X-MLX-Stack-Attempts", "X-MLX-Stack-Budget-Warning", "X-MLX-Stack-Memory-Pressure", "X-MLX-Stack-Loop"),
+    *("X-MLX-Stack-Repaired", "X-MLX-Stack-Session", "x-request-id", "x-should-retry", "retry-after"),
+)
+# A page asks for the headers that it will send; any may come (`Authorization`, the openai client's `x-stainless-*`).
+ASKED_MAX, ASKED_CHARS_MAX = 64, 4096
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+TWICE = "/v1/v1/"
+PREFLIGHT_MAX_AGE_S = 600
+
+
+class MiddlewareApp(Starlette):
+    """The app at the HTTP boundary. `access` is called at each request, since a `user_config` may
+    change it."""
+
+    def __init__(self, access: Callable[[], Access], **options: Any) -> None:
+        super().__init__(**options)
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        self._tidy_path(scope)
+        headers = Headers(scope=scope)
+        if scope["method"] == "OPTIONS":
+            await self._answer_options(scope, headers)(scope, receive, send)
+            return
+        origin = headers.get("origin")
+        if origin is not None:
+            send = _add_cors_headers(send, origin if self._access().lets_read(origin) else None)
+        try:
+            self._refuse(scope, headers)
+        except ApiError as error:
+            await (await self._explain(Request(scope), error))(scope, receive, send)
+            return
+        with ExitStack() as scope["mlx_stack.ending"]:
+            await super().__call__(scope, receive, send)
+
+    def _refuse(self, scope: Scope, headers: Headers) -> None:
+        """Refuse what no route may answer.
+
+        Raises:
+            ApiError: `forbidden`.
+        """
+        access, client = self._access(), scope.get("client")
+        access.guard(client[0] if client else None, headers)
+        access.refuse_page(scope["method"], headers)
+
+    async def _explain(self, request: Request, error: ApiError) -> Response:
+        """Answer with an error in the shape that the app's routes give it."""
+        handler: Any = self.exception_handlers.get(ApiError)
+        return error_response(error) if handler is None else await handler(request, error)
+
+    def _answer_options(self, scope: Scope, headers: Headers) -> Response:
+        try:
+            self._refuse(scope, headers)
+            methods = find_methods(self.routes, find_inner_path(scope))
+            if "access-control-request-method" in headers:
+                return self._answer_preflight(headers, methods or ["GET", "POST"])
+            if not methods:
+                raise ApiError("not_found", f"there is no route {find_inner_path(scope)}")
+            return Response(status_code=204, headers={"allow": ", ".join(methods)})
+        except ApiError as error:
+            return error_response(error)
+
+    def _answer_preflight(self, headers: Headers, methods: list[str]) -> Response:
+        """Answer a preflight, also of a route that doesn't exist: a browser that isn't let through
+        keeps the 404 from its page."""
+        origin = headers.get("origin", "")
+        if not self._access().lets_read(origin):
+            raise ApiError("forbidden", f"pages of {origin[:100]!r} may not ask: add it to server.cors_origins")
+        allowed = {
+            "access-control-allow-origin": origin,
+            "access-control-allow-methods": ", ".join(methods),
+            "access-control-max-age": str(PREFLIGHT_MAX_AGE_S),
+            "vary": "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+        }
+        asked = _parse_names(headers.get("access-control-request-headers", ""))
+        if asked:
+            allowed["access-control-allow-headers"] = asked
+        if headers.get("access-control-request-private-network") == "true":
+            allowed["access-control-allow-private-network"] = "true"
+        return Response(status_code=204, headers=allowed)
+
+    def _tidy_path(self, scope: MutableMapping[str, Any]) -> None:
+        path = find_inner_path(scope)
+        if path.startswith(TWICE):
+            at = scope["path"].rindex(path)
+            scope["path"] = scope["path"][:at] + path[len(TWICE) - len("/v1/") :]
+            path = find_inner_path(scope)
+        if path.endswith("/") and any(isinstance(route, Route) and route.path == path[:-1] for route in self.routes):
+            scope["path"] = scope["path"][:-1]
+
+
+def find_ending(scope: Scope) -> ExitStack:
+    """Return what is closed behind the last byte of the request's answer, however the request ends."""
+    ending: ExitStack = scope["mlx_stack.ending"]
+    return ending
+
+
+def _parse_names(asked: str) -> str:
+    """Parse the header names that a page asks for, as far as they are some, and not too many."""
+    names = [name.strip() for name in asked[:ASKED_CHARS_MAX].split(",")][:ASKED_MAX]
+    return ", ".join(name for name in names if TOKEN.fullmatch(name))
+
+
+def _add_cors_headers(send: Send, origin: str | None) -> Send:
+    """Wrap `send` with the headers by which a browser gives the answer to a page of `origin`; None:
+    it may not have it."""
+
+    async def send_marked(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=list(message.get("headers", [])))
+            headers.add_vary_header("Origin")
+            if origin is not None:
+                headers["access-control-allow-origin"] = origin
+                headers["access-control-expose-headers"] = ", ".join(EXPOSED)
+            message = {**message, "headers": headers.raw}
+        await send(message)
+
+    return send_marked

@@ -1,0 +1,274 @@
+"""`POST /v1/completions` and `POST /v1/embeddings`, for old clients: passed on to hosted tiers, and so is the answer.
+
+A prompt as a user's message would be another prompt, so neither is translated into a chat: what the fields mean is the
+upstream's business. What this server needs is checked (model, prompt or input, `n`, how many tokens at most); all of it
+goes out as it came, and the answer comes back as it is, with the tier's name as `model`. Only hosted tiers have these
+routes; a chain without one refuses by name (`deployments/request/passthrough.py`).
+
+What must never happen: a prompt that goes to a tier in another form than the client wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from deployments.api.dialect import Dialect
+from deployments.api.openai_chat import (
+    MODEL_CHARS_MAX,
+    STOPS_MAX,
+    ChatCall,
+    StreamOptions,
+    Strict,
+    Text,
+    make_field_error,
+    parse_object,
+)
+from deployments.api.openai_render import DONE, KEEP_ALIVE, sse
+from deployments.api.session import name_beginning, read_session
+from deployments.errors import ApiError
+from deployments.request.run_record import Run
+from deployments.work.json_text import read_json
+from reliability.steps import Steps
+from reliability.tools import ToolBox
+from reliability.types import ChatRequest, Event, Finish, Passed
+
+__all__ = ["COMPLETIONS", "EMBEDDINGS", "CompletionBody", "EmbeddingBody", "parse_completion", "parse_embedding"]
+
+INPUTS_MAX = 2_048
+BEST_OF_MAX = 20
+TOKENS_DEFAULT = 16  # as OpenAI's
+TOKEN_BYTES = 2  # a token counts as so much text (`reliability.answer.estimate`)
+FINISHED = b'"finish_reason":"'  # a quote in a text would be escaped
+
+TokenIds = Annotated[list[int], Field(min_length=1)]
+Inputs = Annotated[list[str], Field(min_length=1, max_length=INPUTS_MAX)]
+TokenLists = Annotated[list[TokenIds], Field(min_length=1, max_length=INPUTS_MAX)]
+
+
+class CompletionBody(Strict):
+    """The fields of a completion that this server reads."""
+
+    model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
+    prompt: str | list[str] | list[int] | list[list[int]]
+    suffix: str | None = None
+    max_tokens: int | None = Field(default=None, ge=0, le=100_000_000)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    n: int | None = None
+    best_of: int | None = Field(default=None, ge=1, le=BEST_OF_MAX)
+    echo: bool | None = None
+    logprobs: int | None = Field(default=None, ge=0)
+    stop: Text | Annotated[list[Text], Field(max_length=STOPS_MAX)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+
+class EmbeddingBody(Strict):
+    """The fields of an embedding that this server reads."""
+
+    model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
+    input: str | Inputs | TokenIds | TokenLists
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = Field(default=None, ge=1)
+
+
+def parse_completion(
+    raw: bytes,
+    headers: Mapping[str, str],
+    *,
+    request_id: str,
+    tokens_max: int,
+    timeout_s: float,
+    steps: Steps | None = None,
+) -> ChatCall:
+    """Parse the body of a completion. `tokens_max` caps the output.
+
+    Raises:
+        ApiError: `invalid_json`, `invalid_request` or `unsupported`, with the field in `param`.
+    """
+    fields = parse_object(raw)
+    body = _validate(CompletionBody, fields)
+    prompt = _read_prompt(body.prompt)
+    if body.n not in (None, 1):
+        raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
+    answers = body.best_of or 1
+    asked = TOKENS_DEFAULT if body.max_tokens is None else body.max_tokens
+    return _build_call(
+        "/completions",
+        body,
+        fields | {"prompt": prompt},
+        headers,
+        text=prompt,
+        max_tokens=min(asked, tokens_max // answers) * answers,
+        request_id=request_id,
+        timeout_s=timeout_s,
+        body_bytes=len(raw),
+    )
+
+
+def parse_embedding(
+    raw: bytes,
+    headers: Mapping[str, str],
+    *,
+    request_id: str,
+    tokens_max: int,
+    timeout_s: float,
+    steps: Steps | None = None,
+) -> ChatCall:
+    """Parse the body of an embedding.
+
+    Raises:
+        ApiError: `invalid_json` or `invalid_request`, with the field in `param`.
+    """
+    fields = parse_object(raw)
+    body = _validate(EmbeddingBody, fields)
+    return _build_call(
+        "/embeddings",
+        body,
+        {name: value for name, value in fields.items() if name != "stream"},
+        headers,
+        text=_read_input(body.input),
+        max_tokens=0,
+        request_id=request_id,
+        timeout_s=timeout_s,
+        body_bytes=len(raw),
+    )
+
+
+def _validate(model: type[CompletionBody | EmbeddingBody], fields: dict[str, Any]) -> Any:
+    try:
+        return model.model_validate({name: fields[name] for name in model.model_fields if name in fields})
+    except ValidationError as error:
+        raise make_field_error(error) from None
+
+
+def _read_prompt(prompt: Any) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    if not all(isinstance(each, str) for each in prompt):
+        words = "prompt: text is needed: what token ids mean depends on the tier that answers"
+        raise ApiError("unsupported", words, param="prompt")
+    if len(prompt) != 1:
+        raise ApiError("unsupported", f"prompt: one prompt a request (got {len(prompt)})", param="prompt")
+    return str(prompt[0])
+
+
+def _read_input(given: Any) -> str:
+    """Read the input as one text of about its size."""
+    if isinstance(given, str):
+        return given
+    return "".join(each if isinstance(each, str) else "0" * TOKEN_BYTES * _count_ids(each) for each in given)
+
+
+def _count_ids(given: Any) -> int:
+    return len(given) if isinstance(given, list) else 1
+
+
+def _build_call(
+    route: str,
+    body: CompletionBody | EmbeddingBody,
+    fields: dict[str, Any],
+    headers: Mapping[str, str],
+    *,
+    text: str,
+    max_tokens: int,
+    **known: Any,
+) -> ChatCall:
+    given = fields["prompt"] if route == "/completions" else fields["input"]
+    request = ChatRequest(
+        session_id=read_session(headers, fields) or name_beginning(headers, ({"role": "user", "content": given},)),
+        messages=({"role": "user", "content": text},),
+        max_tokens=max_tokens,
+        route=route,
+        extra={name: value for name, value in fields.items() if name != "model"},
+        **known,
+    )
+    return ChatCall(
+        model=body.model, stream=bool(fields.get("stream")), request=request, toolbox=ToolBox(), trail=None, wanted=None
+    )
+
+
+@dataclass(slots=True)
+class PassedAnswer:
+    """Collects the pieces of one JSON body."""
+
+    pieces: list[bytes] = field(default_factory=list)
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Add a batch of pieces."""
+        self.pieces += [event.data for event in events if isinstance(event, Passed)]
+
+    def body(self, model: str, finish: Finish) -> bytes:
+        """Return the body as it came."""
+        return b"".join(self.pieces)
+
+
+@dataclass(slots=True)
+class PassedWriter:
+    """Writes the frames of a stream as they came. From the finish reason on they are held, so that the report can stand
+    in the last one."""
+
+    held: list[bytes] = field(default_factory=list)
+
+    def chunks(self, model: str, events: Iterable[Event]) -> bytes:
+        """Write the frames that have come."""
+        out = b""
+        for event in events:
+            if not isinstance(event, Passed):
+                continue
+            if self.held or FINISHED in event.data:
+                self.held.append(event.data)
+            else:
+                out += _frame(event.data)
+        return out
+
+    def silence(self, model: str) -> bytes:
+        """Write a comment."""
+        return KEEP_ALIVE
+
+    def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
+        """Write what was held, the report in the last of it, and `[DONE]`."""
+        if not self.held:
+            return DONE
+        *before, end = self.held
+        return b"".join(map(_frame, before)) + sse(read_json(end) | {"mlx_stack": report}) + DONE
+
+    def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
+        """Write the error's object as a frame; no `[DONE]` follows it."""
+        return sse(error.body() | ({} if report is None else {"mlx_stack": report}))
+
+
+def _frame(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
+
+
+def _open_answer(_: ChatCall, __: Run) -> PassedAnswer:
+    return PassedAnswer()
+
+
+def _open_writer(_: ChatCall, __: Run) -> PassedWriter:
+    return PassedWriter()
+
+
+def _make_error(error: ApiError, _: str) -> dict[str, Any]:
+    return error.body()
+
+
+COMPLETIONS = Dialect(
+    name="completions",
+    parse=parse_completion,
+    collector=_open_answer,
+    writer=_open_writer,
+    error_body=_make_error,
+)
+EMBEDDINGS = Dialect(
+    name="embeddings",
+    parse=parse_embedding,
+    collector=_open_answer,
+    writer=_open_writer,
+    error_body=_make_error,
+)

@@ -1,0 +1,142 @@
+"""Render a report as one HTML file and as Markdown, from two templates.
+
+The HTML page needs no network and runs no script. Its content security policy names its style sheet by digest, so text
+that a model wrote, which stands in the page escaped, can neither load nor run anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from deployments.evaluate.pages.plots import draw_cascade, draw_growth, draw_layers, draw_lengths, draw_together
+from deployments.evaluate.tasks.fixtures import FIXTURES
+
+__all__ = ["render_page", "render_summary", "write_bytes", "write_figure", "write_share", "write_spread"]
+
+HERE = Path(__file__).parent
+NOTHING = "–"
+Differences = Sequence[Mapping[str, Any]]
+
+
+def render_page(report: Mapping[str, Any], differences: Differences | None = None) -> str:
+    """Render the HTML page; `differences` to an older report come first."""
+    style = (HERE / "page.css").read_text(encoding="utf-8")
+    known = {name.partition("#")[0] for row in report["tasks"] for name in row["fixtures"]}
+    plots = {"layers": draw_layers(report), "growth": draw_growth(report), "lengths": draw_lengths(report)}
+    plots["together"] = draw_together(report)
+    if "chosen" in report["cascade"]:
+        plots["cascade"] = draw_cascade(report["cascade"])
+    return (
+        _build_environment()
+        .get_template("report.html")
+        .render(
+            report=report,
+            differences=differences,
+            plots=plots,
+            fixtures=[name for name in FIXTURES if name in known] + sorted(known - set(FIXTURES)),
+            style=style,
+            digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        )
+    )
+
+
+def render_summary(report: Mapping[str, Any], differences: Differences | None = None) -> str:
+    """Render the Markdown summary: the verdicts and the headline tables, for a README or a pull request."""
+    return _build_environment().get_template("report.md.jinja").render(report=report, differences=differences)
+
+
+def write_share(share: Mapping[str, Any] | None) -> str:
+    """Write a share with its count and its interval."""
+    if not share or not share["runs"]:
+        return NOTHING
+    between = f"{round(share['low'] * 100)} to {share['high']:.0%}"
+    return f"{share['share']:.0%} ({share['hits']} of {share['runs']}; {between})"
+
+
+def write_figure(value: float | None, unit: str = "") -> str:
+    """Write a figure with three significant digits."""
+    if value is None:
+        return NOTHING
+    text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{text} {unit}".strip()
+
+
+def write_spread(spread: Mapping[str, Any] | None, unit: str = "") -> str:
+    """Write a median with its smallest and largest."""
+    if not spread:
+        return NOTHING
+    median = write_figure(spread["median"], unit)
+    if spread["runs"] == 1:
+        return f"{median} (one run)"
+    return f"{median} ({write_figure(spread['min'])} to {write_figure(spread['max'])})"
+
+
+def write_bytes(size_bytes: int | None) -> str:
+    """Write a size."""
+    return NOTHING if size_bytes is None else f"{size_bytes / 1e9:.2f} GB"
+
+
+def _write_machine(machine: Mapping[str, Any]) -> str:
+    size = write_bytes(machine.get("memory_bytes"))
+    parts = [machine.get("processor"), f"{machine.get('cores')} cores", size, machine.get("system")]
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _write_median(spread: Mapping[str, Any] | None) -> str:
+    return write_figure(spread["median"] if spread else None)
+
+
+def _write_energy(energy: Mapping[str, Any]) -> str:
+    known = [f"{name} {one['joules']:,.0f} J" for name, one in energy.items() if one["joules"] is not None]
+    return ", ".join(known) or next((one["why"] for one in energy.values()), "not measured")
+
+
+def _name_asked(row: Mapping[str, Any]) -> str:
+    return "the chain" if row["layer"] == "+ escalation" else str(row["model"])
+
+
+def _list_rounds(fixtures: Mapping[str, Any], name: str) -> list[Any]:
+    """List the results of all rounds of a fixture."""
+    return [one for key, one in fixtures.items() if key.partition("#")[0] == name]
+
+
+def _list_passed(fixtures: Mapping[str, Any]) -> str:
+    return ", ".join(name for name, one in fixtures.items() if one["passed"]) or "none"
+
+
+def _quote(words: str) -> str:
+    """Return words of others as text of one line in one cell of a Markdown table, without HTML."""
+    return escape(" ".join(words.split()), quote=False).replace("|", "/")
+
+
+@functools.cache
+def _build_environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=lambda name: name == "report.html",
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        share=write_share,
+        figure=write_figure,
+        median=_write_median,
+        spread=write_spread,
+        bytes=write_bytes,
+        machine=_write_machine,
+        energy=_write_energy,
+        asked=_name_asked,
+        rounds=_list_rounds,
+        passed=_list_passed,
+        quote=_quote,
+    )
+    return made

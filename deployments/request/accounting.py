@@ -1,0 +1,183 @@
+"""What one attempt has cost, while it runs and when it has ended, and how large its answer may become.
+
+    the tier's events ─▶ Accounting ─▶ progress, each time that `PROGRESS_TOKENS` more are written
+                             └───────▶ what is booked at the end
+
+While it runs, `progress` is called before the text leaves this process: if the process dies, that is what its grant is
+charged (`reliability.admission.ledger`). At the end the tier's own count is booked, that of another's server where it
+is possible at all (`reliability.answer.usage`); else what it has counted on the way, else an estimate of what it read
+and wrote. The estimate of an answer goes by its pieces, since nearly every server sends a token in each; that of a
+prompt is from above. A tier that obeys its cap of tokens stays far below the bounds on an answer; any other is cut.
+
+Invariants: text that left has cost something; no count is booked that no answer can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from reliability.admission.admit import PROGRESS_TOKENS
+from reliability.answer.estimate import text_bytes, tokens_max, tokens_min
+from reliability.answer.usage import Possible, estimate_written_tokens, verify_usage
+from reliability.faults import TRAITS, Ran
+from reliability.types import CallDelta, Counted, Event, Failed, Finish, Passed, Reasoning, Refusal, Text, Usage
+
+__all__ = ["Accounting", "compute_bytes_max", "count_chars", "cut_event"]
+
+CALL_BYTES = 64  # a tool call's name and the markers around it
+NOTHING_SPENT = Usage()
+# A prompt that was estimated at so much more or less than is counted now is reported at once, not
+# with the first text.
+PROMPT_ERROR_TOKENS = 2 * PROGRESS_TOKENS
+# What an answer of so many tokens can't be longer than: SmolLM2's tokenizer has 10 bytes a token in formal English, 11
+# in deeply indented code, and an answer of a few tokens may be a few long words.
+TOKEN_BYTES_MOST = 16
+OVERRUN_BYTES = 256
+# The longest answer that is read at all, whatever cap a request or the configuration names: a quarter of a million
+# tokens, more than any model writes.
+ANSWER_BYTES_MAX = 1024 * 1024
+# An event of this size costs too little to be cut.
+EVENT_CHARS = 65_536
+
+
+@dataclass(slots=True, kw_only=True)
+class Accounting:
+    """The count of one attempt. `output_cap`: how many tokens the tier may write. `trusted`: the tier counts by itself,
+    and doesn't pass on another's count. `prompt_most` bounds the tokens of its prompt; `counted` is what the tier
+    reported last; `accepted`: the tier has taken the request. `reported`: what the tier reported that it had cost,
+    where that can't be."""
+
+    prompt_bytes: int
+    output_cap: int
+    prompt_most: Callable[[], int]
+    progress: Callable[[Usage], None] | None
+    trusted: bool = False
+    counted: Usage | None = None
+    written_bytes: int = 0
+    near_tokens: int = 0  # an estimate, as long as the tier counts nothing itself
+    announced_tokens: int = 0  # of the completion, when `progress` was last called
+    announced_prompt: bool = False
+    accepted: bool = False
+    reported: Usage | None = None
+
+    def write(self, event: Event) -> None:
+        """Take a piece of the answer into account."""
+        self.written_bytes += _count_bytes(event)
+        if self.counted is None:
+            self.near_tokens += estimate_written_tokens(event)
+
+    def count_unread(self, unread: Sequence[Event]) -> None:
+        """Count the rest of a batch: a tier's count often comes behind the word at which it was stopped."""
+        for event in unread:
+            self.write(event)
+            if isinstance(event, Counted | Finish) and event.usage is not None:
+                self.counted = event.usage
+
+    def book_usage(self, end: Finish | Failed | None) -> Usage:
+        """Count what it has cost at its end, and keep what was reported in its place."""
+        usage, self.reported = self.count_usage(end)
+        return usage
+
+    def report_progress(self) -> None:
+        """Report what it has cost so far, where that is news."""
+        if self.progress is None:
+            return
+        written = self._near
+        if written < self.announced_tokens + PROGRESS_TOKENS and (self.announced_prompt or not self._misjudged_prompt):
+            return
+        self.announced_tokens, self.announced_prompt = written, True
+        self.progress(self._count_usage(None, accepted=True)[0])
+
+    def count_usage(self, end: Finish | Failed | None) -> tuple[Usage, Usage | None]:
+        """Count what it has cost, and what the tier reported in its place where that can't be.
+        `end` None: the reader left.
+
+        An API that refuses with a status has cost nothing. Where the client left before the tier's
+        first token, the call was on its way, and its prompt may have been read. Where the process
+        that worked on it has died, what it had written and not handed over is at most what comes in
+        a few hundredths of a second: it left for nobody.
+        """
+        return self._count_usage(end, accepted=self.accepted)
+
+    def _count_usage(self, end: Finish | Failed | None, *, accepted: bool) -> tuple[Usage, Usage | None]:
+        reported = end.usage if end else None
+        if reported is None and self.counted is not None and self.counted.exact:
+            reported = self.counted
+        if reported is None:
+            return (NOTHING_SPENT if self._cost_nothing(end, accepted) else self._estimate), None
+        if self.trusted:
+            return reported, None
+        if isinstance(end, Failed) and reported == NOTHING_SPENT:
+            return NOTHING_SPENT, None
+        possible = Possible(
+            prompt_bytes=self.prompt_bytes,
+            prompt_most=self.prompt_most,
+            output_cap=self.output_cap,
+            written_bytes=self.written_bytes,
+            estimate=self._estimate,
+        )
+        usage, lie = verify_usage(reported, possible)
+        return usage, reported if lie else None
+
+    def _cost_nothing(self, end: Finish | Failed | None, accepted: bool) -> bool:
+        if not isinstance(end, Failed) or self.written_bytes:
+            return False
+        return end.status is not None or TRAITS[end.fault].ran is not Ran.RAN or not accepted
+
+    @property
+    def _misjudged_prompt(self) -> bool:
+        """Whether the tier has counted the prompt, and the estimate that was reserved is far from it."""
+        if self.counted is None or not self.counted.exact:
+            return False
+        return abs(self.counted.prompt_tokens - tokens_max(self.prompt_bytes)) > PROMPT_ERROR_TOKENS
+
+    @property
+    def _near(self) -> int:
+        return self.near_tokens if self.counted is None else self.counted.completion_tokens
+
+    @property
+    def _estimate(self) -> Usage:
+        """Of what was written not above what the tier was allowed, unless it has surely written more."""
+        written = min(self._near, max(self.output_cap, tokens_min(self.written_bytes)))
+        return Usage(prompt_tokens=tokens_max(self.prompt_bytes), completion_tokens=written, exact=False)
+
+
+def _count_bytes(event: Event) -> int:
+    """Count the bytes that a model has written for this event."""
+    match event:
+        case Text(text) | Reasoning(text) | Refusal(text):
+            return text_bytes(text)
+        case Passed(text_bytes=size):
+            return size
+        case CallDelta(name=name, arguments=arguments):
+            return text_bytes(arguments) + (CALL_BYTES if name else 0)
+    return 0
+
+
+def compute_bytes_max(output_cap: int) -> int:
+    """Compute how many bytes an answer may have: more are surely more than a tier was allowed to write."""
+    return min(output_cap * TOKEN_BYTES_MOST + OVERRUN_BYTES, ANSWER_BYTES_MAX)
+
+
+def cut_event(event: Event, left_bytes: int) -> Event:
+    """Cut an event that is long and goes far beyond the bytes that are left: an answer ends with it anyway."""
+    if count_chars(event) <= EVENT_CHARS:
+        return event
+    most = max(EVENT_CHARS, left_bytes + 1)
+    match event:
+        case Text(text) | Reasoning(text) | Refusal(text) if len(text) > most:
+            return type(event)(text[:most])
+        case CallDelta(arguments=arguments) if len(arguments) > most:
+            return replace(event, arguments=arguments[:most])
+    return event
+
+
+def count_chars(event: Event) -> int:
+    """Count the characters that a model has written with this event."""
+    match event:
+        case Text(text) | Reasoning(text) | Refusal(text):
+            return len(text)
+        case CallDelta(arguments=arguments):
+            return len(arguments)
+    return 0

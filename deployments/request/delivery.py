@@ -1,0 +1,110 @@
+"""What of one attempt's answer leaves for the client at once, and what is held until it is judged.
+
+    event -> reasoning apart -> gate -> white space and the opening of a turn wait for a word -> client
+                                  `-> held -> judge, at the end
+
+An attempt that continues an answer reads the text that stands before the client first, as if it had written that
+itself. What the gate would have held of it (`undelivered`) has left already, and doesn't leave again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from reliability.answer import gate as gates
+from reliability.answer.gate import Gate, Hold, Stopped
+from reliability.answer.judgement import Expected, Judged, settle_text
+from reliability.answer.logprobs import WaitingLogprobs
+from reliability.answer.thoughts import Thoughts, close
+from reliability.answer.turn_start import Head, strip_turn_start
+from reliability.types import Event, Text
+
+__all__ = ["Delivery", "open_delivery"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Delivery:
+    """The way out of one attempt. `thoughts` tells what of its text is reasoning. `delivered`: the text that had left
+    before the answer began anew, behind a mark of its reasoning; `sent`: the text since. `kept`: what the event in
+    which a loop was detected brought, where nothing had left before it. `last`: what leaves with the judgement.
+    `undelivered`: the characters of a continued text that the gate still holds. `text_out`: text of this attempt stands
+    before the client. `logprobs`: None where the client hasn't asked for them."""
+
+    gate: Gate
+    thoughts: Thoughts
+    logprobs: WaitingLogprobs | None = None
+    head: Head = field(default_factory=Head)
+    delivered: str = ""
+    sent: list[str] = field(default_factory=list)
+    kept: tuple[Event, ...] = ()
+    last: tuple[Event, ...] = ()
+    undelivered: int = 0
+    text_out: bool = False
+
+    def begin_anew(self, gate: Stopped) -> None:
+        """Begin the answer anew behind a mark of its reasoning; what has left stays."""
+        self.gate, self.delivered, self.sent = Gate(gate.rules), self.delivered + "".join(self.sent), []
+        self.head = Head()
+
+    def release(self, events: Sequence[Event]) -> tuple[Event, ...]:
+        """Let these leave: all but white space, and the opening of the model's turn, that no word stands before yet.
+        It would commit the answer to an attempt without text; many models write a line end before a call."""
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, Text) and self.sent and not self.undelivered:  # nearly always
+                self.sent.append(event.text)
+                self.text_out = True
+                out.append(event)
+            elif isinstance(event, Text):
+                head = event.text if self.sent else self.head.take(event.text)
+                if head is None:
+                    continue
+                text = head if self.sent else strip_turn_start(head)
+                self.sent.append(text)
+                out += self._drop_repeated(Text(text))
+            else:
+                out.append(event)
+        return tuple(out)
+
+    def _drop_repeated(self, event: Text) -> list[Event]:
+        """Drop what an earlier attempt has delivered already."""
+        text, self.undelivered = event.text[self.undelivered :], max(0, self.undelivered - len(event.text))
+        self.text_out = self.text_out or bool(text)
+        return [Text(text)] if text else []
+
+    def settle(self) -> tuple[Event, ...]:
+        """Close the gate at the end of the answer; return what is held for the judgement."""
+        out, held = close(self.thoughts, self.gate)
+        out = self.kept + out
+        if self.sent:
+            out = self.release(out)
+        else:
+            lead = self.head.text()
+            held, out = ((Text(lead),) if lead else ()) + out + held, ()
+        self.last = out
+        return held
+
+    def drop_delivered(self, judged: Judged) -> Judged:
+        """Return the judgement without the text that the client has already."""
+        if not self.undelivered:
+            return judged
+        events: list[Event] = []
+        for event in judged.events:
+            events += self._drop_repeated(event) if isinstance(event, Text) else [event]
+        return replace(judged, events=tuple(events))
+
+
+def open_delivery(expected: Expected, hold: Hold, begun: str = "", logprobs: WaitingLogprobs | None = None) -> Delivery:
+    """Open the way out of an attempt that continues the text `begun`."""
+    names = [tool.name for tool in expected.toolbox.tools]
+    gate = gates.open_gate(names, partial(settle_text, toolbox=expected.toolbox), hold)
+    opened = Delivery(gate=gate, thoughts=Thoughts(begun=bool(begun)), logprobs=logprobs)
+    if begun:
+        opened.gate, passed = gates.step(opened.gate, Text(begun))
+        opened.sent = [event.text for event in passed if isinstance(event, Text)]
+        if isinstance(opened.gate, Stopped):  # a mark stands there as it is
+            opened.gate, opened.delivered, opened.sent = Gate(opened.gate.rules), begun, []
+        opened.undelivered = len(begun) - len(opened.delivered) - sum(map(len, opened.sent))
+    return opened

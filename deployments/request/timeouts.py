@@ -1,0 +1,81 @@
+"""How long one attempt waits for its tier's next event, and what it means that the time is over.
+
+A tier that breaks off after a silence of half its timeout has stalled: upstreams and proxies have timeouts of their
+own, and theirs may run out first. To ask it again would cost as much time once more, so it counts as the timeout that
+it nearly was, and another tier is asked.
+
+A deadline is the client's, and short ones would open the breakers of tiers that are well, for all clients. So it says
+something of a tier only where that was silent for `STALLED_SHARE` of its own timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+from deployments.config_tiers import Timeouts
+from deployments.ports import Clock
+from reliability.faults import TRAITS, Again
+from reliability.types import Event, Failed, Fault
+
+__all__ = ["NS_PER_S", "convert_stall", "next_batch"]
+
+NS_PER_S = 1_000_000_000
+STALLED_SHARE = 0.5  # of a timeout
+STALLED = {"idle_s": Fault.IDLE_TIMEOUT, "first_token_s": Fault.FIRST_TOKEN_TIMEOUT}
+
+
+async def next_batch(
+    stream: AsyncGenerator[list[Event], None],
+    tier: str,
+    phase: str,
+    timeouts: Timeouts,
+    clock: Clock,
+    started_ns: int,
+    deadline_ns: int,
+) -> list[Event]:
+    """Return the next batch of a tier's stream, or the failure that it means when there is none in time. The attempt
+    began at `started_ns`; its `phase` is the name of the timeout that runs."""
+    began_ns = clock.now_ns()
+    total_s, left_s = timeouts.total_s - (began_ns - started_ns) / NS_PER_S, (deadline_ns - began_ns) / NS_PER_S
+    limits = (getattr(timeouts, phase), phase), (total_s, "total_s"), (left_s, "deadline")
+    timeout_s, limit = min(limits, key=lambda limit: limit[0])
+    patience = asyncio.timeout(timeout_s)
+    try:
+        async with patience:
+            batch = await anext(stream)
+    except TimeoutError:
+        batch = [_fail_by_timeout(limit, tier, timeouts)]
+    except StopAsyncIteration:
+        batch = [Failed(fault=Fault.CRASHED, message=f"tier {tier} broke off its answer")]
+    if isinstance(batch[-1], Failed):
+        # A stream that is cancelled may report that it broke before it learns why.
+        end = _fail_by_timeout(limit, tier, timeouts) if patience.expired() else batch[-1]
+        batch = [*batch[:-1], convert_stall(end, phase, clock.now_ns() - began_ns, timeouts)]
+    return batch
+
+
+def _fail_by_timeout(limit: str, tier: str, timeouts: Timeouts) -> Failed:
+    """Return the failure that it means when the timeout `limit` is over."""
+    if limit == "deadline":
+        return Failed(fault=Fault.DEADLINE, message="the request's deadline passed")
+    fault, words = {
+        "idle_s": (Fault.IDLE_TIMEOUT, "was silent for"),
+        "first_token_s": (Fault.FIRST_TOKEN_TIMEOUT, "gave no token within"),
+        "connect_s": (Fault.CONNECT_TIMEOUT, "has no replica that took the request within"),
+        "total_s": (Fault.TOTAL_TIMEOUT, "was not done within"),
+    }[limit]
+    return Failed(fault=fault, message=f"tier {tier} {words} {getattr(timeouts, limit):g} s ({limit})")
+
+
+def convert_stall(end: Failed, phase: str, silent_ns: int, timeouts: Timeouts) -> Failed:
+    """Convert a stall into the timeout that it nearly was, where the tier would be asked again or the request's own
+    time is over; any other end is returned as it is. A replica that has died is no tier that stalls."""
+    fault, silent_s = STALLED.get(phase), silent_ns / NS_PER_S
+    ends = end.fault is Fault.DEADLINE or TRAITS[end.fault].again is Again.RETRY
+    if fault is None or end.lost or not ends:
+        return end
+    if silent_s < getattr(timeouts, phase) * STALLED_SHARE:
+        return end
+    return replace(end, fault=fault, message=f"{end.message}, after {silent_s:.1f} s of silence")

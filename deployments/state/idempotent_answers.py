@@ -1,0 +1,295 @@
+"""Answers that a repeated request is given again: kept for a minute, in memory only. None of it goes to disk.
+
+    RUNNING ──end──▶ FINISHED         replayed from its start to each repeat of the request
+       │                              ▲
+       ├─its client left, or──▶ INTERRUPTED ──a repeat takes it over, and continues what had left──▶ RUNNING
+       │ its Router is silent
+       └─it failed──▶ dropped: the repeat runs anew
+
+A record is known by its API key, the route, and the name that the client gave its request (`Idempotency-Key`), or the
+digest of its body. The Router that answers it has its `ticket`; a takeover gives another one, and what comes under an
+older one is ignored. `story` names the text: it stays in a takeover and changes where the answer begins anew, so that a
+client which has read half of one answer never gets the other half of another. A Router speaks to the state each second,
+so one that is silent for `ALIVE_S` is dead, and what it ran has stopped.
+
+Bounds: `KEPT_S` after the last change (a running record lives as long as its Router does), `RECORDS_MAX`, `BYTES_MAX`.
+Above a bound, the API key that holds the most loses its oldest record, so no key can push out the records of another.
+
+Invariants: no answer goes to another key or another body; no piece comes twice, and none is missing between two; no
+call of an incomplete answer is delivered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import takewhile
+from typing import NamedTuple
+
+from reliability.types import CallDelta, Finish, Reasoning, Refusal, Text
+
+__all__ = [
+    "ALIVE_S",
+    "Found",
+    "KeptAnswers",
+    "KeptEnd",
+    "KeptItem",
+    "KeptName",
+    "KeptQuestion",
+    "KeptReply",
+    "Piece",
+    "Standing",
+    "size_of",
+]
+
+NS_PER_S = 1_000_000_000
+KEPT_S = 60.0
+ALIVE_S = 3.0
+RECORDS_MAX = 4_000
+BYTES_MAX = 32 * 1024 * 1024
+PIECE_BYTES = 128  # what a piece takes beside its characters
+_TIDY_EVERY_S = 1.0
+
+LAST = CallDelta | Refusal  # they leave when the answer is complete
+Piece = Text | Reasoning | Refusal | CallDelta
+
+
+class KeptName(NamedTuple):
+    """What a record is known by. `name`: of the request, for its client."""
+
+    key: str
+    route: str
+    name: str
+
+
+class Standing(StrEnum):
+    """How a record stands, or what is to become of it."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+    DROPPED = "dropped"
+
+
+class Found(StrEnum):
+    """What a repeat has found."""
+
+    ANEW = "anew"  # nothing that helps: the record is its own now, and begins anew
+    OTHER_BODY = "other_body"
+    REPLAY = "replay"  # it is finished
+    FOLLOW = "follow"  # it runs: ask again
+    CONTINUE = "continue"  # it had stopped, and is its own now
+    LOST = "lost"  # the story that it follows is gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptEnd:
+    """How an answer ended. `request_id`: of the request that was answered."""
+
+    finish: Finish
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptItem:
+    """What a Router reports of a record. `digest`: of the body, where it begins anew. `at`: how many pieces came before
+    these. `written`: the tokens of the answer that are counted so far."""
+
+    name: KeptName
+    ticket: str
+    digest: str | None = None
+    at: int = 0
+    pieces: tuple[Piece, ...] = ()
+    tier: str = ""
+    session: str = ""
+    written: int = 0
+    standing: Standing = Standing.RUNNING
+    end: KeptEnd | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptQuestion:
+    """What has become of a request of this name? `ticket` is the asker's, `client` its Router; it has had `at` pieces
+    of `story`. `anew`: it ignores one that runs. `continues`: it can continue a text."""
+
+    name: KeptName
+    digest: str
+    ticket: str
+    client: str
+    story: str = ""
+    at: int = 0
+    anew: bool = False
+    continues: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptReply:
+    """What has become of it. `pieces`: those after the ones that the asker has; of a call only where the answer is
+    finished. `heard_ns`: when its Router spoke last."""
+
+    found: Found
+    story: str = ""
+    pieces: tuple[Piece, ...] = ()
+    tier: str = ""
+    session: str = ""
+    written: int = 0
+    heard_ns: int = 0
+    end: KeptEnd | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Record:
+    """One answer. Its first ticket is its story's name."""
+
+    digest: str
+    ticket: str
+    story: str
+    client: str
+    changed_ns: int
+    pieces: list[Piece] = field(default_factory=list)
+    size: int = 0
+    tier: str = ""
+    session: str = ""
+    written: int = 0
+    standing: Standing = Standing.RUNNING
+    end: KeptEnd | None = None
+
+
+class KeptAnswers:
+    """See the module. All moments are of one clock and never run backwards."""
+
+    def __init__(self, records_max: int = RECORDS_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._records_max, self._bytes_max = records_max, bytes_max
+        self._records: dict[KeptName, _Record] = {}
+        self._order: dict[str, OrderedDict[KeptName, None]] = {}  # by API key, the one that changed longest ago first
+        self._heard: dict[str, int] = {}
+        self._bytes: Counter[str] = Counter()  # by API key
+        self._tidied_ns = 0
+
+    def __len__(self) -> int:
+        """How many are kept."""
+        return len(self._records)
+
+    @property
+    def size(self) -> int:
+        """How many bytes they take."""
+        return self._bytes.total()
+
+    def hear(self, client: str, now_ns: int) -> None:
+        """Hear that a Router is alive."""
+        self._heard[client] = now_ns
+        if now_ns - self._tidied_ns >= _TIDY_EVERY_S * NS_PER_S:
+            self._tidied_ns = now_ns
+            for name in [name for name, record in self._records.items() if self._is_old(record, now_ns)]:
+                self._drop(name)
+            self._heard = {who: at for who, at in self._heard.items() if now_ns - at < KEPT_S * NS_PER_S}
+
+    def take(self, item: KeptItem, client: str, now_ns: int) -> None:
+        """Take what a Router reports. The same again, or under an older ticket, changes nothing."""
+        record = self._records.get(item.name)
+        if item.digest is not None and (record is None or record.ticket != item.ticket):
+            record = self._begin(item.name, item.digest, item.ticket, client, now_ns)
+        if record is None or record.ticket != item.ticket:
+            return
+        if item.standing is Standing.DROPPED or item.at > len(record.pieces):
+            self._drop(item.name)  # what has a gap can't be told again
+            return
+        self._extend(item.name, record, item.pieces[len(record.pieces) - item.at :])
+        record.standing, record.end = item.standing, item.end
+        record.tier, record.session, record.written = item.tier, item.session, item.written
+        self._touch(item.name, record, now_ns)
+
+    def ask(self, question: KeptQuestion, now_ns: int) -> KeptReply:
+        """Answer what has become of a request. A stopped or missing one is the asker's from now on."""
+        self.hear(question.client, now_ns)
+        record = self._records.get(question.name)
+        if record is not None and self._is_old(record, now_ns):
+            self._drop(question.name)
+            record = None
+        if question.story and (record is None or record.story != question.story):
+            return KeptReply(found=Found.LOST)
+        if record is not None and record.digest != question.digest:
+            return KeptReply(found=Found.OTHER_BODY)
+        if record is not None and record.standing is Standing.FINISHED:
+            return self._tell(Found.REPLAY, record, record.pieces[question.at :])
+        silent_ns = 0 if record is None else now_ns - self._read_heard_ns(record)
+        alive = record is not None and record.standing is Standing.RUNNING and silent_ns < ALIVE_S * NS_PER_S
+        if record is not None and alive and not question.anew:
+            before_calls = list(takewhile(lambda piece: not isinstance(piece, LAST), record.pieces))
+            return self._tell(Found.FOLLOW, record, before_calls[question.at :])
+        if record is None or alive or not (question.continues and _can_go_on(record.pieces)):
+            self._begin(question.name, question.digest, question.ticket, question.client, now_ns)
+            return KeptReply(found=Found.ANEW)
+        record.ticket, record.client, record.standing = question.ticket, question.client, Standing.RUNNING
+        self._touch(question.name, record, now_ns)
+        return self._tell(Found.CONTINUE, record, record.pieces[question.at :])
+
+    def _tell(self, found: Found, record: _Record, pieces: Sequence[Piece]) -> KeptReply:
+        return KeptReply(
+            found=found,
+            story=record.story,
+            pieces=tuple(pieces),
+            tier=record.tier,
+            session=record.session,
+            written=record.written,
+            heard_ns=self._read_heard_ns(record),
+            end=record.end,
+        )
+
+    def _begin(self, name: KeptName, digest: str, ticket: str, client: str, now_ns: int) -> _Record:
+        self._drop(name)
+        record = _Record(digest=digest, ticket=ticket, story=ticket, client=client, changed_ns=now_ns)
+        self._records[name] = record
+        self._order.setdefault(name.key, OrderedDict())[name] = None
+        self._extend(name, record, ())
+        self._touch(name, record, now_ns)
+        return record
+
+    def _extend(self, name: KeptName, record: _Record, pieces: Sequence[Piece]) -> None:
+        more = sum(map(size_of, pieces)) + (0 if record.size else PIECE_BYTES)
+        record.pieces += pieces
+        record.size += more
+        self._bytes[name.key] += more
+
+    def _touch(self, name: KeptName, record: _Record, now_ns: int) -> None:
+        """Note a change: it is the last one to go now. A large one makes room for itself."""
+        record.changed_ns = now_ns
+        self._order[name.key].move_to_end(name)
+        while self.size > self._bytes_max:
+            largest = max(self._order, key=self._bytes.__getitem__)
+            self._drop(next(iter(self._order[largest])))
+        while len(self._records) > self._records_max:
+            fullest = max(self._order, key=lambda key: len(self._order[key]))
+            self._drop(next(iter(self._order[fullest])))
+
+    def _drop(self, name: KeptName) -> None:
+        record = self._records.pop(name, None)
+        if record is None:
+            return
+        self._bytes[name.key] -= record.size
+        del self._order[name.key][name]
+        if not self._order[name.key]:
+            del self._order[name.key], self._bytes[name.key]
+
+    def _read_heard_ns(self, record: _Record) -> int:
+        return max(record.changed_ns, self._heard.get(record.client, 0))
+
+    def _is_old(self, record: _Record, now_ns: int) -> bool:
+        last_ns = self._read_heard_ns(record) if record.standing is Standing.RUNNING else record.changed_ns
+        return now_ns - last_ns >= KEPT_S * NS_PER_S
+
+
+def size_of(piece: Piece) -> int:
+    """Return about how many bytes a piece takes."""
+    if isinstance(piece, CallDelta):
+        return PIECE_BYTES + len(piece.id or "") + len(piece.name or "") + len(piece.arguments)
+    return PIECE_BYTES + len(piece.text.encode("utf-8", "surrogatepass"))
+
+
+def _can_go_on(pieces: Sequence[Piece]) -> bool:
+    """Return whether it has text to continue from: none where calls or a refusal had left, as they may be
+    incomplete."""
+    ended = any(isinstance(piece, LAST) for piece in pieces)
+    return not ended and any(isinstance(piece, Text) and piece.text.strip() for piece in pieces)

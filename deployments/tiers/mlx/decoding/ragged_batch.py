@@ -1,0 +1,329 @@
+"""Read sequences in one step, each a row with caches of its own length, and sample behind them.
+
+Sampling follows the usual order: processors, log-probabilities, the sampler.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import itertools
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from deployments.tiers.lazy_mlx import mlx_caches, mx
+from deployments.tiers.mlx.decoding.draft_policy import Record
+from deployments.tiers.mlx.decoding.lookup import PromptLookup
+from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
+
+
+class Processor(Protocol):
+    """What changes a sequence's logits. It never raises; `error` is what it would have."""
+
+    error: Exception | None
+
+    def __call__(self, tokens: Any, logits: Any) -> Any:
+        """Return other logits, by the tokens so far."""
+
+
+@dataclass(slots=True, eq=False)
+class ActiveSequence:
+    """One sequence. `prompt` is what is to be read, `read` how much of it has been, `ends` where its segments end;
+    `tokens` is what its caches hold, and `last` was drawn behind them, read by nobody yet."""
+
+    uid: int
+    prompt: list[int]
+    ends: list[int]
+    max_tokens: int
+    tokens: list[int]
+    sampler: Any
+    processors: Sequence[Processor]
+    read: int = 0
+    given: int = 0
+    last: int | None = None
+    lookup: PromptLookup | None = None
+    record: Record = field(default_factory=Record)
+    context: Any = None  # its tokens as the processors want them, made where there are any
+
+    @property
+    def plain(self) -> bool:
+        """Whether its next token is the most likely one, whatever came before."""
+        return self.sampler is None and not self.processors
+
+    @property
+    def pending(self) -> int:
+        """What was drawn last. Only where no step is under way behind it."""
+        assert self.last is not None
+        return self.last
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of its processors has raised."""
+        return any(one.error is not None for one in self.processors)
+
+    @property
+    def left(self) -> int:
+        """How much of the prompt is to be read before the first token can be drawn: all but its last token."""
+        return len(self.prompt) - 1 - self.read
+
+    def cut_chunk(self, tokens_max: int) -> list[int]:
+        """Cut the next chunk of the prompt: up to the end of a segment, without the last token."""
+        end = min(next(end for end in self.ends if end > self.read), len(self.prompt) - 1)
+        return self.prompt[self.read : min(end, self.read + tokens_max)]
+
+
+@dataclass(slots=True)
+class Work:
+    """The work of a stretch of time, as `scheduler.py` reads it."""
+
+    generation_tokens: int = 0
+    prompt_tokens: int = 0
+    prompt_time: float = 0.0
+
+
+class Intake(abc.ABC):
+    """The part of mlx-lm's `BatchGenerator` that takes sequences and counts work. `stop_tokens` end a sequence."""
+
+    def __init__(self, model: Any, stop_tokens: Iterable[int], prefill_step_size: int) -> None:
+        self._model, self._stops = model, frozenset(stop_tokens)
+        self.prefill_step_size = prefill_step_size
+        self._uids = itertools.count()
+        self._work = Work()
+
+    @contextlib.contextmanager
+    def stats(self) -> Iterator[Work]:
+        """Count the work that is done while the block runs."""
+        self._work = Work()
+        yield self._work
+
+    def insert_segments(
+        self,
+        segments: Sequence[Sequence[Sequence[int]]],
+        *,
+        max_tokens: Sequence[int],
+        caches: Sequence[Any] | None,
+        all_tokens: Sequence[Sequence[int]],
+        samplers: Sequence[Any],
+        logits_processors: Sequence[Sequence[Processor]],
+    ) -> list[int]:
+        """Take one sequence; return its number. Raises ValueError where it can't sample anything."""
+        (parts,), (held,) = segments, all_tokens
+        prompt = [token for part in parts for token in part]
+        if not prompt or max_tokens[0] < 1:
+            raise ValueError("a sequence needs a prompt, and room for a token")
+        row = ActiveSequence(
+            uid=next(self._uids),
+            prompt=prompt,
+            ends=list(itertools.accumulate(map(len, parts))),
+            max_tokens=max_tokens[0],
+            tokens=list(held),
+            sampler=samplers[0],
+            processors=logits_processors[0],
+        )
+        self._put(row, mlx_caches.make_prompt_cache(self._model) if caches is None else caches[0])
+        return [row.uid]
+
+    @abc.abstractmethod
+    def _put(self, row: ActiveSequence, cache: Any) -> None:
+        """Put a row behind the others, with the cache of its tokens."""
+
+
+class Computer(Protocol):
+    """Computes a model's steps at once, in its place (`cpu/step.py`)."""
+
+    lines_max: int
+
+    def read(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> Any:
+        """Return the logits behind each token."""
+
+    def fill(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Sequence[int]) -> Any:
+        """Compute their keys and values, and the logits behind the `wanted`, by their numbers among all tokens."""
+
+
+class RaggedBatch:
+    """RaggedBatch and their caches, changed together. `step` computes what it can; the model does the rest."""
+
+    def __init__(self, model: Any, step: Computer | None = None) -> None:
+        self._model, self._step = model, step
+        self.rows: list[ActiveSequence] = []
+        self.lengths = Lengths([])
+        self.caches: list[RaggedCache] = []
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, row: ActiveSequence, cache: Sequence[Any]) -> None:
+        """Put a row behind the others. `cache`: mlx-lm's, which holds its tokens."""
+        lengths = Lengths([len(row.tokens)])
+        self._extend([row], lengths, build_caches(lengths, cache))
+
+    def move(self, places: Sequence[int], target: RaggedBatch) -> None:
+        """Let the rows at these places go over to another batch."""
+        if not places:
+            return
+        going = RaggedBatch(self._model, self._step)
+        going._extend(self.rows, self.lengths, [RaggedCache(self.lengths, c.keys, c.values) for c in self.caches])
+        going.keep(places)
+        self.keep([place for place in range(len(self)) if place not in set(places)])
+        target._extend(going.rows, going.lengths, going.caches)
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Let all other rows go."""
+        values = [self.lengths.values[place] for place in places]
+        self.rows = [self.rows[place] for place in places]
+        if not places:
+            self.lengths, self.caches = Lengths([]), []
+            return
+        for cache in self.caches:
+            cache.select(places, max(values))
+        self.lengths.set(values)
+
+    def read(self, tokens: Any) -> Any:
+        """Let the model read these, one line for each row; return its logits. The lengths stay as they are."""
+        if step := self._choose_step(tokens.size):
+            return step.read(tokens, self.lengths, self.caches)
+        return self._model(tokens, cache=self.caches)
+
+    def fill(self, tokens: Any, wanted: Sequence[int] = ()) -> Any:
+        """Let the model read these; return the logits behind the `wanted` ones. None may be, unless it `picks` them."""
+        if step := self._choose_step(tokens.size):
+            return step.fill(tokens, self.lengths, self.caches, wanted)
+        assert not wanted
+        self._model(tokens, cache=self.caches)
+        return None
+
+    def picks(self, tokens: int) -> bool:
+        """Return whether, for so many tokens, a few logits can be computed without all others."""
+        return self._choose_step(tokens) is not None
+
+    def advance(self, counts: Sequence[int]) -> None:
+        """Keep so many of the tokens that were read last, in each row."""
+        self.lengths.set([held + count for held, count in zip(self.lengths.values, counts, strict=True)])
+
+    def extract(self, place: int) -> list[Any]:
+        """Copy what was computed for a row into caches of mlx-lm's."""
+        return [cache.extract(place) for cache in self.caches]
+
+    @property
+    def state(self) -> list[Any]:
+        """What has to be computed for all caches to be there."""
+        return [cache.state for cache in self.caches if not cache.empty()]
+
+    def _choose_step(self, tokens: int) -> Computer | None:
+        return self._step if self._step is not None and tokens <= self._step.lines_max else None
+
+    def _extend(self, rows: Sequence[ActiveSequence], lengths: Lengths, caches: Sequence[RaggedCache]) -> None:
+        if not self.rows:
+            self.rows, self.lengths = list(rows), Lengths(lengths.values)
+            self.caches = [RaggedCache(self.lengths, one.keys, one.values) for one in caches]
+            return
+        for mine, other in zip(self.caches, caches, strict=True):
+            mine.extend(other)
+        self.rows += rows
+        self.lengths.set([*self.lengths.values, *lengths.values])
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    """One token of an answer; with the last one come the cache and the tokens that it holds."""
+
+    uid: int
+    token: int
+    logprobs: Any
+    finish_reason: str | None = None
+    prompt_cache: Any = None
+    all_tokens: list[int] | None = None
+
+
+def process(row: ActiveSequence, tokens: Any, logits: Any) -> Any:
+    """Let the row's processors see these tokens behind those it has."""
+    if row.processors:
+        if row.context is None:
+            row.context = mlx_caches.TokenBuffer(row.tokens)
+        context = row.context.update_and_fetch(tokens)
+        for processor in row.processors:
+            logits = processor(context, logits)
+    return logits
+
+
+def normalise(logits: Any) -> Any:
+    """Return log-probabilities."""
+    return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+
+
+def sample(samplers: Sequence[Any], logits: Any, logprobs: Any) -> Any:
+    """Draw one token a row; those that share a sampler's object are drawn in one call. Without a sampler it is the
+    likeliest by the logits, so that nobody has to compute the probabilities of a whole vocabulary for it."""
+    first = samplers[0]
+    if all(one is first for one in samplers):
+        return mx.argmax(logits, axis=-1) if first is None else first(logprobs)
+    return mx.concatenate(
+        [
+            mx.argmax(logits[place : place + 1], axis=-1) if one is None else one(logprobs[place : place + 1])
+            for place, one in enumerate(samplers)
+        ]
+    )
+
+
+def pad_lines(lines: Sequence[Sequence[int]]) -> Any:
+    """Build one array of lines of different lengths; what is behind a line is read and never kept."""
+    longest = max(map(len, lines))
+    return mx.array([[*line, *[0] * (longest - len(line))] for line in lines])
+
+
+def draw_lines(
+    rows: Sequence[ActiveSequence], lines: Sequence[Sequence[int]], logits: Any, stops: Container[int]
+) -> list[SampledToken]:
+    """Sample behind the tokens of each row's line. `logits`: (rows, tokens, vocabulary)."""
+    logprobs: Any = None
+    likely: Any = None
+    if any(row.plain for row in rows):
+        likely = mx.argmax(logits, axis=-1).tolist()
+        logprobs = normalise(logits)  # computed where they are asked for
+    drawn: list[SampledToken] = []
+    for place, (row, line) in enumerate(zip(rows, lines, strict=True)):
+        if row.plain:
+            drawn += _draw_line(row, line, logprobs[place], likely[place], stops)
+        else:  # a penalty that divides wants them as the model gave them
+            drawn += _draw_line(row, line, logits[place], None, stops)
+    return drawn
+
+
+def _draw_line(
+    row: ActiveSequence, line: Sequence[int], logits: Any, likely: Sequence[int] | None, stops: Container[int]
+) -> list[SampledToken]:
+    """Sample behind each token of the line, up to the first draft that is wrong; the row holds what stands.
+
+    `logits`: behind each; of a row that takes the `likely` ones, their log-probabilities.
+    """
+    out: list[SampledToken] = []
+    row.last = None
+    for place, token in enumerate(line):
+        if likely is None:
+            behind = process(row, mx.array([token]), logits[place : place + 1])
+            if row.failed:
+                return out
+            normal = normalise(behind)
+            drawn, logprobs = sample([row.sampler], behind, normal).tolist()[0], normal[0]
+        else:
+            drawn, logprobs = likely[place], logits[place]
+        row.tokens.append(token)
+        out.append(note_drawn(row, drawn, logprobs, stops))
+        row.last = drawn
+        if out[-1].finish_reason or drawn not in line[place + 1 : place + 2]:
+            break
+    return out
+
+
+def note_drawn(row: ActiveSequence, token: int, logprobs: Any, stops: Container[int]) -> SampledToken:
+    """Count a token as given; it is the last one where it is in `stops`, or there is no room for more."""
+    row.given += 1
+    if row.lookup is not None:
+        row.lookup.append(token)
+    reason = None
+    if token in stops:
+        reason = "stop"
+    elif row.given >= row.max_tokens:
+        reason = "length"
+    return SampledToken(row.uid, token, logprobs, reason)

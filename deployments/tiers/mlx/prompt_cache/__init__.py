@@ -1,0 +1,1 @@
+"""Keep the keys and values of computed prompts: in memory, and on disk, where they outlive their process."""

@@ -1,0 +1,156 @@
+"""Keep the keys and values of computed prompts for the next request that begins the same way.
+
+An entry is some tokens and the cache that holds exactly them; it is never changed, and `take` gives a copy. Where a
+cache can be cut (plain attention), one long entry serves every prompt that begins like it, so shorter ones are dropped.
+Where it can't be (a window that has moved, a recurrent state), an entry serves only prompts that continue behind its
+end: for them the scheduler makes checkpoints. Of an entry larger than the bound the beginning is kept.
+
+Invariants:
+- An entry serves its owner (an API key) alone: timing would tell one key what another has sent. Where the operator lets
+  keys share, reuse counts in blocks of `block_tokens`.
+- `take` never covers the whole prompt: the model computes the first token from at least one.
+- All entries hold at most `bytes_max`; the least recently used goes first. Engine thread only.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from deployments.tiers.packed_tokens import WIDTH, count_common, count_tokens, pack
+
+__all__ = ["CacheOps", "PromptCache", "PromptKey"]
+
+ENTRIES_MAX = 128
+
+
+class PromptKey(NamedTuple):
+    """Names an entry: whose it is, and its packed tokens."""
+
+    owner: str
+    tokens: bytes
+
+    @property
+    def length(self) -> int:
+        """Its number of tokens."""
+        return count_tokens(self.tokens)
+
+    def begins(self, other: PromptKey) -> bool:
+        """Return whether `other` is the same owner's, and begins with all of this one's tokens."""
+        return self.owner == other.owner and other.tokens.startswith(self.tokens)
+
+
+class CacheOps(Protocol):
+    """What can be done with a cache whose inside only the model's library knows."""
+
+    def nbytes(self, cache: Any) -> int:
+        """Return the memory that it holds."""
+
+    def is_trimmable(self, cache: Any) -> bool:
+        """Return whether `copy_shortened` can cut it back by any number of tokens."""
+
+    def copy_shortened(self, cache: Any, tokens: int) -> Any:
+        """Copy it without its last `tokens` tokens (0: a plain copy)."""
+
+    def cut(self, cache: Any, tokens: int) -> Any:
+        """Copy its first `tokens` tokens into memory of their own; None for a kind of cache that can't be."""
+
+
+# Is told of each dropped entry: its key, its cache, and the key of the entry that serves all that it served, if any.
+_OnDrop = Callable[[PromptKey, Any, PromptKey | None], None]
+
+
+class PromptCache:
+    """The entries by their packed tokens, the one used longest ago first."""
+
+    def __init__(
+        self,
+        ops: CacheOps,
+        *,
+        bytes_max: int,
+        entries_max: int = ENTRIES_MAX,
+        block_tokens: int = 1,
+        on_drop: _OnDrop = lambda *_: None,
+    ) -> None:
+        self._ops, self._block_tokens = ops, block_tokens
+        self._bytes_max, self._entries_max, self._on_drop = bytes_max, entries_max, on_drop
+        self._entries: OrderedDict[PromptKey, Any] = OrderedDict()
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def take(self, tokens: Sequence[int], owner: str = "") -> tuple[Any, int]:
+        """Return a cache for the beginning of `tokens` and how many of them it holds. (None, 0) where nothing fits."""
+        wanted = PromptKey(owner, pack(tokens))
+        best, best_tokens = None, 0
+        for key, cache in self._entries.items():
+            fits = self._count_usable(key, cache, wanted, best_tokens)
+            if fits > best_tokens:
+                best, best_tokens = key, fits
+        if best is None:
+            return None, 0
+        self._entries.move_to_end(best)
+        return self._ops.copy_shortened(self._entries[best], best.length - best_tokens), best_tokens
+
+    def holds(self, tokens: Sequence[int], owner: str = "") -> bool:
+        """Return whether prompts that begin with `tokens` are served with all of them already."""
+        key = PromptKey(owner, pack(tokens))
+        return any(self._covers(old, cache, key) for old, cache in self._entries.items())
+
+    def count_usable(self, tokens: Sequence[int], owner: str = "") -> int:
+        """Count the tokens that `take` would give."""
+        wanted, most = PromptKey(owner, pack(tokens)), 0
+        for key, cache in self._entries.items():
+            most = max(most, self._count_usable(key, cache, wanted, most))
+        return most
+
+    def put(self, tokens: Sequence[int], cache: Any, owner: str = "") -> PromptKey | None:
+        """Keep `cache`, which holds exactly `tokens`, or what fits of it; return the key that serves them now."""
+        key = PromptKey(owner, pack(tokens))
+        size_bytes = self._ops.nbytes(cache)
+        if size_bytes > self._bytes_max:
+            count = len(tokens) * self._bytes_max // size_bytes
+            cut = self._ops.cut(cache, count) if count and self._ops.is_trimmable(cache) else None
+            fits = cut is not None and self._ops.nbytes(cut) <= self._bytes_max
+            return self.put(tokens[:count], cut, owner) if fits else None
+        if not key.tokens:
+            return None
+        known = next((old for old, held in self._entries.items() if self._covers(old, held, key)), None)
+        if known is not None:
+            self._entries.move_to_end(known)
+            return known
+        if self._ops.is_trimmable(cache):
+            for old in [old for old in self._entries if old.begins(key)]:
+                self._drop(old, heir=key)
+        self._entries[key] = cache
+        self.nbytes += size_bytes
+        self.shrink(self._bytes_max)
+        return key
+
+    def get(self, key: PromptKey) -> Any:
+        """Return the cache of an entry; None where it is gone. Nobody may write to it."""
+        return self._entries.get(key)
+
+    def shrink(self, bytes_max: int) -> None:
+        """Drop what was used longest ago, until at most `bytes_max` are held. The memory is needed elsewhere."""
+        while self._entries and (self.nbytes > bytes_max or len(self) > self._entries_max):
+            self._drop(next(iter(self._entries)))
+
+    def _covers(self, old: PromptKey, held: Any, key: PromptKey) -> bool:
+        return old == key or (key.begins(old) and self._ops.is_trimmable(held))
+
+    def _count_usable(self, key: PromptKey, cache: Any, wanted: PromptKey, more_than: int) -> int:
+        """Count the tokens of `wanted` that the entry serves; 0 unless more than `more_than`."""
+        if key.owner != wanted.owner or not key.tokens.startswith(wanted.tokens[: (more_than + 1) * WIDTH]):
+            return 0
+        fits = min(count_common(key.tokens, wanted.tokens), wanted.length - 1)
+        fits -= fits % self._block_tokens
+        all_of_it = fits == key.length
+        return fits if all_of_it or self._ops.is_trimmable(cache) else 0
+
+    def _drop(self, key: PromptKey, *, heir: PromptKey | None = None) -> None:
+        cache = self._entries.pop(key)
+        self.nbytes -= self._ops.nbytes(cache)
+        self._on_drop(key, cache, heir)

@@ -1,0 +1,389 @@
+"""Keep computed prompts for reuse: in memory, and on disk for the next process and others on this machine.
+
+    memory  prompt_cache.py            put ──▶ dirty ──▶ being written ──▶ clean
+    disk    segment_folder.py                                 │ writer thread
+                                     found ──▶ checked ──▶ being restored ──▶ put, clean
+                                        reader thread      engine thread, a piece at a time
+
+A dirty entry has tokens that the disk may not know. The writer thread writes it once the engine has been idle for
+`_QUIET_S`, after `_LATE_S` at the latest, when memory evicts it, and at the end; the engine thread gives it views of
+the entry's memory. The reader thread looks up a prompt that memory doesn't hold, where the disk has enough more of it,
+and the engine copies it into MLX between steps. The request waits at the head of the queue, `_PATIENCE_S` at most.
+
+Invariants:
+- A prompt serves no other API key, unless they share.
+- No token of a request that isn't to be kept (`keep`) is in a file.
+- Memory stays within `shrink`'s bound, including what is being written and restored.
+- An error of the disk is a line in the log: the prompt is computed.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any
+
+from deployments.tiers.mlx.prompt_cache.host_cache import HostCache, Restoring, to_host
+from deployments.tiers.mlx.prompt_cache.prompt_cache import CacheOps, PromptCache, PromptKey
+from deployments.tiers.mlx.prompt_cache.segment_file import Cancelled, Damaged, Segment
+from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN, FoundSegments, SegmentFolder
+from deployments.tiers.packed_tokens import WIDTH, pack
+
+__all__ = ["BLOCK_TOKENS", "PromptStore"]
+
+_LOG = logging.getLogger(__name__)
+
+_QUIET_S, _LATE_S = 1.0, 15.0
+_POLL_S = 0.05  # how often an idle engine looks whether a write has ended
+# A prompt is read from disk where that saves so many tokens, and so large a part of what has to be read: reading a
+# token is some forty times cheaper than computing it, on the weakest machine and model (CPU, 135M).
+_GAIN_TOKENS_MIN, _GAIN_SHARE = 64, 1 / 16
+# For the first look, on the engine thread: it takes a millisecond, unless it finds something or the disk is slow.
+_LOOK_S = 0.02
+_PATIENCE_S = 10.0
+_PIECE_BYTES = 64 << 20  # restored between two steps
+BLOCK_TOKENS = 256  # between API keys that share
+
+
+@dataclass(slots=True)
+class _Mark:
+    """What of an entry may go to disk: its first `tokens`, in files that begin at `cuts`. `since_s`: when something was
+    added that the disk doesn't know; None where it knows all."""
+
+    tokens: int = 0
+    cuts: set[int] = field(default_factory=set)
+    since_s: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    """An entry on its way to disk. `host` is taken off it on the engine thread."""
+
+    key: PromptKey
+    cache: Any
+    host: HostCache | None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(slots=True, eq=False)
+class _Fetch:
+    """A prompt on its way from disk. `segments`: its checked files; None where they aren't worth it."""
+
+    key: PromptKey
+    held: int
+    bytes_max: int
+    began_s: float
+    found: FoundSegments = field(default_factory=FoundSegments)
+    segments: list[Segment] | None = None
+    restoring: Restoring | None = None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class PromptStore:
+    """The prompts kept for reuse, each by the API key `owner` that sent it, or by all if they are `shared`. Without a
+    `folder` they live as long as the process. Engine thread only."""
+
+    def __init__(
+        self,
+        ops: CacheOps,
+        *,
+        bytes_max: int,
+        folder: SegmentFolder | None = None,
+        shared: bool = False,
+        see: Callable[[Any, int], HostCache] = to_host,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._shared, self._block_tokens = shared, BLOCK_TOKENS if shared else 1
+        self._memory = PromptCache(ops, bytes_max=bytes_max, block_tokens=self._block_tokens, on_drop=self._note_drop)
+        self._ops, self._bytes_max, self._spare_bytes = ops, bytes_max, bytes_max
+        self._folder_of = None if folder is None else functools.lru_cache(maxsize=64)(folder.of)
+        self._see, self._clock = see, clock
+        self._marks: dict[PromptKey, _Mark] = {}
+        self._write: _Write | None = None
+        self._fetch: _Fetch | None = None
+        self._fetched: PromptKey | None = None  # the last prompt that was looked for on disk
+        self._used_s = clock()
+        self._failing = False
+        self._writer, self._reader = _Worker("prompts-writer"), _Worker("prompts-reader")
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are held in memory for reuse."""
+        return self._memory.nbytes
+
+    def take(self, tokens: Sequence[int], owner: str = "") -> tuple[Any, int]:
+        """Return a cache for the beginning of `tokens`, from memory, and how many of them it holds."""
+        self._used_s, self._fetched = self._clock(), None
+        return self._memory.take(tokens, self._own(owner))
+
+    def holds(self, tokens: Sequence[int], owner: str = "") -> bool:
+        """Return whether prompts that begin with `tokens` are served from memory with all of them already."""
+        return self._memory.holds(tokens, self._own(owner))
+
+    def count_usable(self, tokens: Sequence[int], owner: str = "") -> int:
+        """Count the tokens that `take` would give, from memory."""
+        return self._memory.count_usable(tokens, self._own(owner))
+
+    def put(self, tokens: Sequence[int], cache: Any, owner: str = "", *, keep: bool = True) -> None:
+        """Keep `cache`, which holds exactly `tokens`. `keep`: they may go to disk."""
+        self._used_s = self._clock()
+        key = self._memory.put(tokens, cache, self._own(owner))
+        if key is None:
+            return
+        mark, count = self._marks.setdefault(key, _Mark()), min(len(tokens), key.length)
+        if keep and count > mark.tokens:
+            mark.tokens, mark.since_s = count, self._used_s
+
+    def shrink(self, bytes_max: int) -> None:
+        """Hold no more than `bytes_max`, with what is being written and restored: the memory is needed elsewhere."""
+        self._spare_bytes = bytes_max
+        for _ in range(2):  # an entry that the first evicts may be with the writer, and takes as much as before
+            aside_bytes = self._count_written() + self._count_restored()
+            self._memory.shrink(max(0, min(self._bytes_max, bytes_max - aside_bytes)))
+        if self._write is not None and self._count_written() > bytes_max:
+            self._write.cancelled.set()
+        if self._count_restored() > bytes_max:
+            self._end_fetch()
+        self._collect()
+
+    def fetch(self, tokens: Sequence[int], owner: str = "", *, alone: bool) -> bool:
+        """Bring what the disk holds of `tokens`, where that is more than memory does, a bit on its way; return whether
+        it is still on it. `alone`: the engine has nothing else to do meanwhile."""
+        key = PromptKey(self._own(owner), pack(tokens)[:-WIDTH])  # `take` leaves the last one
+        fetch = self._fetch
+        if fetch is None or fetch.key != key:
+            fetch = self._begin_fetch(key, tokens)
+            if fetch is None:
+                return False
+            fetch.done.wait(_LOOK_S)
+        if not fetch.done.wait(_POLL_S if alone else 0):
+            if self._clock() - fetch.began_s < _PATIENCE_S:
+                return True
+            _LOG.warning("a prompt took too long to read from disk and is computed")
+            self._end_fetch()
+            return False
+        return self._restore(fetch)
+
+    def save(self, *, idle: bool) -> float | None:
+        """Write an entry if it is time for one. Return after how many seconds of idleness to call again, if at all."""
+        self._collect()
+        if self._folder_of is None:
+            return None
+        if idle:
+            self._end_fetch()  # nobody waits for it
+            self._fetched = None
+        if self._write is not None:
+            return _POLL_S
+        dirty = [(mark.since_s, key) for key, mark in self._marks.items() if mark.since_s is not None]
+        if not dirty:
+            return None
+        now_s = self._clock()
+        quiet_s = _QUIET_S - (now_s - self._used_s)
+        if not idle:
+            since_s, key = min(dirty)
+            if now_s - since_s >= _LATE_S:
+                self._begin_write(key, self._memory.get(key), self._marks[key])
+            return None
+        if quiet_s > 0:
+            return quiet_s
+        key = max(dirty)[1]
+        self._begin_write(key, self._memory.get(key), self._marks[key])
+        return _POLL_S
+
+    def close(self, seconds: float) -> None:
+        """Write what isn't on disk yet, the latest first, for so long at most."""
+        ends_s = time.monotonic() + seconds
+        self._used_s = float("-inf")
+        while self.save(idle=True) is not None and time.monotonic() < ends_s:
+            if self._write is not None:
+                self._write.done.wait(max(0.0, ends_s - time.monotonic()))
+        if self._write is not None:
+            self._write.cancelled.set()
+            self._write.done.wait(_QUIET_S)
+        self._collect()
+        self._writer.stop()
+        self._reader.stop()
+
+    def _count_written(self) -> int:
+        """Count the bytes that only the writer still holds."""
+        write = self._write
+        if write is None or self._memory.get(write.key) is write.cache:
+            return 0
+        return self._ops.nbytes(write.cache)
+
+    def _count_restored(self) -> int:
+        restoring = None if self._fetch is None else self._fetch.restoring
+        return 0 if restoring is None else restoring.nbytes
+
+    def _note_drop(self, key: PromptKey, cache: Any, heir: PromptKey | None) -> None:
+        """Hand what is known of an entry over to its heir; without one it is evicted, and goes to disk if it can."""
+        mark = self._marks.pop(key, None)
+        if mark is None:
+            return
+        if heir is None:
+            if mark.since_s is not None:
+                self._begin_write(key, cache, mark)
+            return
+        to = self._marks.setdefault(heir, _Mark())
+        to.cuts |= mark.cuts | {key.length}
+        if mark.tokens > to.tokens:
+            to.tokens, to.since_s = mark.tokens, mark.since_s
+
+    def _begin_write(self, key: PromptKey, cache: Any, mark: _Mark) -> None:
+        """Hand an entry to the writer, unless that has one."""
+        if self._folder_of is None or self._write is not None:
+            return
+        mark.since_s = None
+        try:
+            host = self._see(cache, key.length)
+        except Exception as error:  # a cache of a kind that can't be written: the engine goes on without
+            self._complain(error)
+            return
+        if mark.tokens < TOKENS_MIN or not (host.sliced or mark.tokens == host.tokens):
+            return
+        self._write = write = _Write(key, cache, host)
+        cuts = sorted(mark.cuts) if host.sliced else None
+        packed = key.tokens[: mark.tokens * WIDTH]
+        self._writer.submit(lambda: self._save(write, packed, cuts), write.done)
+
+    def _save(self, write: _Write, packed: bytes, cuts: list[int] | None) -> None:
+        """Write an entry. Runs on the writer thread."""
+        host = write.host
+        assert host is not None
+        assert self._folder_of is not None
+        try:
+            self._folder_of(write.key.owner).save(
+                packed,
+                host.form,
+                host.stretch,
+                token_bytes=-(-host.nbytes // host.tokens),
+                cuts=cuts,
+                cancelled=write.cancelled.is_set,
+            )
+            self._failing = False
+        except Cancelled:
+            pass
+        except OSError as error:
+            self._complain(error)
+
+    def _complain(self, error: Exception) -> None:
+        if not self._failing:
+            bug = None if isinstance(error, OSError | ValueError) else error  # no disk, or a cache of another kind
+            _LOG.warning("prompts can't be kept on disk, or read from it: %s", error, exc_info=bug)
+        self._failing = True
+
+    def _own(self, owner: str) -> str:
+        """Return whose a prompt of this API key counts as."""
+        return "" if self._shared else owner
+
+    def _collect(self) -> None:
+        """Let go of what has been written."""
+        if self._write is not None and self._write.done.is_set():
+            self._write.host = self._write.cache = None
+            self._write = None
+
+    def _begin_fetch(self, key: PromptKey, tokens: Sequence[int]) -> _Fetch | None:
+        """Have the prompt looked up, unless that was done last, or memory holds nearly all of it."""
+        if self._folder_of is None or key == self._fetched:
+            return None
+        held = self._memory.count_usable(tokens, key.owner)
+        if key.length - held < _GAIN_TOKENS_MIN:
+            return None
+        self._end_fetch()
+        room_bytes = min(self._bytes_max, self._spare_bytes)
+        self._fetch = fetch = _Fetch(key, held, room_bytes, self._clock())
+        self._reader.submit(lambda: self._look_up(fetch), fetch.done)
+        return fetch
+
+    def _look_up(self, fetch: _Fetch) -> None:
+        """Find the prompt's files and check them. Runs on the reader thread."""
+        assert self._folder_of is not None
+        folder = self._folder_of(fetch.key.owner)
+        try:
+            while fetch.segments is None and not fetch.cancelled.is_set():
+                found = folder.find(fetch.key.tokens)
+                found = found.shorten(found.tokens - found.tokens % self._block_tokens)
+                if found.nbytes > fetch.bytes_max:
+                    found = found.shorten(found.tokens * fetch.bytes_max // found.nbytes)
+                if found.tokens - fetch.held < max(_GAIN_TOKENS_MIN, _GAIN_SHARE * found.tokens):
+                    return
+                fetch.found = found
+                # A file that can't be used is gone or passed by afterwards, so that the next look finds less.
+                fetch.segments = folder.open(found, fetch.key.tokens, cancelled=fetch.cancelled.is_set)
+        except Cancelled:
+            return
+        except OSError as error:
+            self._complain(error)
+
+    def _restore(self, fetch: _Fetch) -> bool:
+        """Copy some of the prompt into MLX, and put it into memory once it is complete; return whether more is left."""
+        if fetch.segments is None:
+            self._end_fetch()
+            return False
+        left_bytes = self._spare_bytes - self._count_written() - fetch.found.nbytes
+        self._memory.shrink(max(0, min(self._bytes_max, left_bytes)))
+        try:
+            if fetch.restoring is None:
+                fetch.restoring = Restoring(fetch.segments, fetch.found.parts)
+            if not fetch.restoring.advance(_PIECE_BYTES):
+                return True
+        except Damaged as error:
+            assert self._folder_of is not None
+            self._folder_of(fetch.key.owner).discard(fetch.found, error)
+            self._end_fetch()
+            return False
+        except Exception as error:  # no fault of the prompt, nor of the files: it is computed
+            self._complain(error)
+            self._end_fetch()
+            return False
+        count = fetch.found.tokens
+        tokens = memoryview(fetch.key.tokens).cast("I")[:count]
+        key = self._memory.put(tokens, fetch.restoring.cache, fetch.key.owner)
+        if key is not None:
+            mark = self._marks.setdefault(key, _Mark())
+            mark.tokens = max(mark.tokens, count)
+        self._end_fetch()
+        return False
+
+    def _end_fetch(self) -> None:
+        if self._fetch is not None:
+            self._fetch.cancelled.set()
+            self._fetched, self._fetch = self._fetch.key, None
+
+
+class _Worker:
+    """A thread that does one thing after the other. It is begun with the first, and the process doesn't wait for it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._inbox: SimpleQueue[tuple[Callable[[], None], threading.Event] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, do: Callable[[], None], done: threading.Event) -> None:
+        """Have something done; `done` is set behind it, however it ends."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._inbox.put((do, done))
+
+    def stop(self) -> None:
+        """End the thread, once it has done what it has."""
+        self._inbox.put(None)
+
+    def _run(self) -> None:
+        while (task := self._inbox.get()) is not None:
+            do, done = task
+            try:
+                do()
+            except Exception:  # a bug; whoever waits goes on without
+                _LOG.exception("%s failed", self._name)
+            finally:
+                done.set()
+            del task, do

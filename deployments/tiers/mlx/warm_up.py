@@ -1,0 +1,186 @@
+"""Make an engine ready: check what sequences may share, generate two tokens, and settle its budget.
+
+The check comes first, since the rest runs as the tier will. Generating also measures the speed of prefill. Where a
+sequence of the full context doesn't fit the budget, the tier offers the context that does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from deployments.models.cache_folder import default_cache_dir
+from deployments.models.provenance import file_sha256
+from deployments.models.sources import ModelUnavailable
+from deployments.tiers.mlx.batch_check import choose_sharing
+from deployments.tiers.mlx.cache_size import MlxCaches, measure_layout, scratch_bytes
+from deployments.tiers.mlx.decoding.generators import Sharing
+from deployments.tiers.mlx.loading import Loaded
+from deployments.tiers.mlx.memory_budget import (
+    TOKENS_MIN,
+    Layout,
+    MemoryBudget,
+    count_needed,
+    default_budget_bytes,
+    explain_short,
+    share_budget,
+)
+from deployments.tiers.mlx.metal import is_forced, wire
+from deployments.tiers.mlx.prefill_budget import STEP_TOKENS_MAX, choose_chunk
+from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
+from deployments.tiers.mlx.prompt_cache.segment_file import FORMAT
+from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder, count_bytes
+from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.stream_matchers import AnswerReader
+from reliability.types import Event, Failed
+
+__all__ = ["PromptDisk", "prepare_batch"]
+
+_LOG = logging.getLogger(__name__)
+
+_PROBE = "The quick brown fox jumps over the lazy dog. " * 3
+_PROBE_TOKENS = 24
+_WARNINGS = {
+    Sharing.DECODING: "prompts are prefilled one at a time: in a batch mlx-lm computes this model's wrongly",
+    Sharing.NONE: "requests are answered one at a time: in a batch mlx-lm computes this model wrongly, or not at all",
+}
+_DISK_BYTES_MAX, _DISK_SHARE = 4 << 30, 10
+_DECIDING_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptDisk:
+    """Where prompts go on disk, and how many bytes of all models may be there; None: see `_choose_bytes`."""
+
+    root: Path
+    bytes_max: int | None = None
+
+
+def prepare_batch(
+    batch: Scheduler,
+    loaded: Loaded,
+    running_max: int,
+    memory_bytes: int | None,
+    prompt_cache_bytes: int | None,
+    prompt_disk: PromptDisk | None = None,
+    *,
+    shared: bool = False,
+) -> Loaded:
+    """Make `batch` ready; return what is known of the model. Raises `ModelUnavailable`, and what the model raises."""
+    sharing = choose_sharing(loaded, running_max)
+    batch.share(sharing)
+    warnings = [loaded.warning] if loaded.warning else []
+    if sharing is not Sharing.ALL and running_max > 1:
+        warnings.append(_WARNINGS[sharing])
+        _LOG.warning("%s: %s", loaded.artifact.source, _WARNINGS[sharing])
+    _generate(batch, loaded.tokenizer.encode(_PROBE, add_special_tokens=False)[:_PROBE_TOKENS])
+    budget = _build_budget(loaded, memory_bytes)
+    context_tokens = budget.fit_tokens(loaded.context_tokens)
+    if context_tokens < min(TOKENS_MIN, loaded.context_tokens):
+        total, fixed = budget.budget_bytes / 2**20, (budget.weight_bytes + budget.scratch_bytes) / 2**20
+        message = f"too little memory: of a budget of {total:.0f} MiB the weights and one step take {fixed:.0f} MiB"
+        raise ModelUnavailable(message, again=memory_bytes is None)
+    budget = _settle_on_gpu(batch, loaded, budget, shared_out=memory_bytes is None)
+    context_tokens = budget.fit_tokens(loaded.context_tokens)
+    kept_bytes_max = budget.kept_bytes_max if prompt_cache_bytes is None else prompt_cache_bytes
+    folder = None if prompt_disk is None else _open_folder(prompt_disk, loaded, budget.layout)
+    batch.set_budget(budget, PromptStore(MlxCaches(), bytes_max=kept_bytes_max, folder=folder, shared=shared))
+    return dataclasses.replace(
+        loaded,
+        context_tokens=context_tokens,
+        batched_as_alone=sharing is not Sharing.NONE if running_max > 1 else None,
+        warning="; ".join(warnings) or None,
+        cuttable=budget.layout.cuttable,
+    )
+
+
+def _generate(batch: Scheduler, prompt: list[int]) -> None:
+    """Generate two tokens."""
+    out: list[Event] = []
+    batch.add(-1, EngineJob(prompt=prompt, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=out.extend))
+    while batch:
+        batch.step()
+    if not out or isinstance(out[-1], Failed):
+        raise ModelUnavailable("the model is loaded but can't generate")
+
+
+def _build_budget(loaded: Loaded, memory_bytes: int | None) -> MemoryBudget:
+    weight_bytes = loaded.artifact.weight_bytes
+    if memory_bytes:
+        budget_bytes = memory_bytes
+    elif loaded.room is not None:  # on a Mac at most what the other tiers leave, of which it gets its part below
+        budget_bytes = loaded.room.most_bytes
+    else:
+        budget_bytes = default_budget_bytes(weight_bytes, psutil.virtual_memory().available)
+    step_bytes, token_bytes = scratch_bytes(loaded.model, STEP_TOKENS_MAX, forced=is_forced())
+    return MemoryBudget(
+        budget_bytes=budget_bytes,
+        weight_bytes=weight_bytes,
+        scratch_bytes=step_bytes,
+        scratch_token_bytes=token_bytes,
+        layout=measure_layout(loaded.model),
+    )
+
+
+def _settle_on_gpu(batch: Scheduler, loaded: Loaded, budget: MemoryBudget, *, shared_out: bool) -> MemoryBudget:
+    """Settle what a GPU adds: a Mac's memory is shared out and wired, and the chunk of a prompt is measured, unless a
+    larger one leaves too short a context. On a processor the budget stays as it is. Raises `ModelUnavailable` where a
+    Mac has no room for what an agent needs."""
+    if shared_out and loaded.room is not None:
+        budget = share_budget(budget, loaded.room, loaded.context_tokens)
+        if lack := explain_short(budget, loaded.context_tokens):
+            raise ModelUnavailable(lack, again=True)
+    facts = {"model": loaded.artifact.source, "sha256": loaded.artifact.sha256, "versions": dict(loaded.versions)}
+    tokens = choose_chunk(loaded.model, facts, default_cache_dir(), STEP_TOKENS_MAX)
+    step_bytes, token_bytes = scratch_bytes(loaded.model, tokens, forced=is_forced())
+    suited = dataclasses.replace(budget, scratch_bytes=step_bytes, scratch_token_bytes=token_bytes)
+    if suited.fits([count_needed(loaded.context_tokens)]):
+        budget, batch.pace.tokens_max = suited, tokens
+    wire(budget.budget_bytes)
+    return budget
+
+
+def _open_folder(disk: PromptDisk, loaded: Loaded, layout: Layout) -> SegmentFolder | None:
+    try:
+        bytes_max = _choose_bytes(disk.root) if disk.bytes_max is None else disk.bytes_max
+    except OSError as error:
+        _LOG.warning("prompts are not kept on disk: %s", error)
+        return None
+    if not bytes_max:
+        return None
+    folder = SegmentFolder(disk.root, _build_key(loaded, layout), bytes_max=bytes_max)
+    folder.sweep()
+    return folder
+
+
+def _choose_bytes(root: Path) -> int:
+    """Choose how much of the disk prompts may have, where nobody says: a tenth of what is free, with what they have."""
+    there = next(folder for folder in (root, *root.parents) if folder.exists())
+    return min(_DISK_BYTES_MAX, (shutil.disk_usage(there).free + count_bytes(root)) // _DISK_SHARE)
+
+
+def _build_key(loaded: Loaded, layout: Layout) -> str:
+    """Name everything that decides what the keys and values of a token are, and which tokens a text is."""
+    artifact, template = loaded.artifact, getattr(loaded.tokenizer, "chat_template", None)
+    files = {file: file_sha256(artifact.path / file) for file in _DECIDING_FILES if (artifact.path / file).is_file()}
+    facts = {
+        "format": FORMAT,
+        "weights": artifact.sha256,
+        "folder": artifact.path.name,  # of a conversion it names the converter
+        "quantization": artifact.quantization,
+        "adapter": [loaded.adapter, loaded.adapter_config_sha256],
+        "files": files,
+        "template": hashlib.sha256(repr(template).encode()).hexdigest(),
+        "layout": repr(layout),
+        "versions": dict(loaded.versions),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

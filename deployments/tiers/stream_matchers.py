@@ -1,0 +1,245 @@
+"""Turn text that arrives in pieces into the events of an answer.
+
+    text ─▶ Thoughts ─▶ CallSplit ─▶ StopCut ─▶ events
+             reasoning    tool calls    stop strings
+
+Each machine holds back the end of the text as long as it may be the beginning of a marker, so the events don't depend
+on where the text was cut. A complete call becomes a `CallDelta`; all other text leaves unchanged, markers included.
+Repairing calls is the business of the tool checks behind it. Stop strings are looked for in the answer's text only, and
+the first to be complete ends the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from reliability.answer.thoughts import Thoughts
+from reliability.tools.format_reasoning import Thought
+from reliability.types import CallDelta, Event, Text
+
+__all__ = ["AnswerReader", "CallFormat", "CallSplit", "StopCut", "strict_json_call"]
+
+# Returns (name, JSON text of the arguments) of each call in the text between two markers; None where one is incomplete.
+_ParseCalls = Callable[[str], list[tuple[str, str]] | None]
+
+_BETWEEN = re.compile(r"[ \t\r\n,:]*")
+
+
+@dataclass(frozen=True, slots=True)
+class CallFormat:
+    """How a model marks its tool calls. An empty `end` means: up to the end of the answer."""
+
+    start: str
+    end: str
+    parse: _ParseCalls
+
+
+def _find_partial_marker(text: str, marker: str) -> int:
+    """Return where the longest end of `text` begins that may grow into `marker`, else the length of `text`."""
+    at = text.find(marker[0], max(0, len(text) - len(marker) + 1))
+    while at != -1:
+        if marker.startswith(text[at:]):
+            return at
+        at = text.find(marker[0], at + 1)
+    return len(text)
+
+
+class StopCut:
+    """Passes text on until a stop string is complete; then `found` is that string."""
+
+    def __init__(self, stops: Iterable[str]) -> None:
+        self._stops = tuple(stop for stop in stops if stop)
+        self._held = ""
+        self.found: str | None = None
+
+    def feed(self, text: str) -> str:
+        """Return the text that may leave now."""
+        if self.found is not None:
+            return ""
+        text = self._held + text
+        ends = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) != -1]
+        if ends:
+            _, at, self.found = min(ends)
+            self._held = ""
+            return text[:at]
+        keep = min((_find_partial_marker(text, stop) for stop in self._stops), default=len(text))
+        self._held = text[keep:]
+        return text[:keep]
+
+    def flush(self) -> str:
+        """Return the rest: no more text follows directly."""
+        rest, self._held = self._held, ""
+        return rest
+
+
+class CallSplit:
+    """Takes complete tool calls out of the text. Text behind call number `calls_max` is dropped. With `distinct`, so is
+    a call that was there already, and all behind it: under a grammar, a model can write nothing but calls."""
+
+    def __init__(self, form: CallFormat | None, *, calls_max: int | None = None, distinct: bool = False) -> None:
+        self._form = form
+        self._calls_max = calls_max
+        self._seen: set[tuple[str, str]] | None = set() if distinct else None
+        self._held = ""
+        self._inside = False
+        self.repeated = False
+        self.calls = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether no further call may follow, so that there is nothing left to wait for."""
+        return self.repeated or (self._calls_max is not None and self.calls >= self._calls_max)
+
+    def feed(self, text: str) -> list[Event]:
+        """Return the text and the calls that may leave now."""
+        if self._form is None:
+            return [Text(text)] if text else []
+        self._held += text
+        out: list[Event] = []
+        while not self.full and (step := self._step(self._form)) is not None:
+            out += step
+        return out
+
+    def finish(self, *, truncated: bool) -> list[Event]:
+        """Return the rest. An open call is text, unless its format ends with the answer and that wasn't cut."""
+        held, self._held = ("", "") if self.full else (self._held, "")
+        if self._form is not None and self._inside:
+            if not self._form.end and not truncated:
+                return self._read_block(self._form, held, "")
+            held = self._form.start + held
+        return [Text(held)] if held else []
+
+    def _step(self, form: CallFormat) -> list[Event] | None:
+        """Move across one marker in the held text; None where there is none."""
+        if self._inside:
+            body, end, rest = self._held.partition(form.end) if form.end else (self._held, "", "")
+            if not end:
+                return None
+            self._inside, self._held = False, rest
+            return self._read_block(form, body, end)
+        at = self._held.find(form.start)
+        keep = _find_partial_marker(self._held, form.start) if at == -1 else at
+        text, rest = self._held[:keep], self._held[keep:]
+        self._inside = at != -1
+        self._held = rest[len(form.start) :] if self._inside else rest
+        if not text and not self._inside:
+            return None
+        return [Text(text)] if text else []
+
+    def _read_block(self, form: CallFormat, body: str, end: str) -> list[Event]:
+        found = form.parse(body)
+        if not found:
+            return [Text(form.start + body + end)]
+        if self._seen is not None:
+            new = {(name, json.dumps(json.loads(arguments), sort_keys=True)) for name, arguments in found}
+            self.repeated = new <= self._seen
+            self._seen |= new
+            if self.repeated:
+                return []
+        first = self.calls
+        self.calls += len(found)  # more than allowed in one block is for the gate to judge: none is dropped here
+        return [
+            CallDelta(index=first + i, id=f"call_{secrets.token_hex(12)}", name=name, arguments=arguments)
+            for i, (name, arguments) in enumerate(found)
+        ]
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with its keys as they came, twice where they came twice."""
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def strict_json_call(body: str) -> list[tuple[str, str]] | None:
+    """Read `{"name": ..., "arguments": {...}}`, nothing else. The arguments keep the model's own spelling."""
+    try:
+        pairs = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_refuse).decode(body.strip())
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(pairs, _Pairs) or sorted(key for key, _ in pairs) != ["arguments", "name"]:
+        return None
+    call = dict(pairs)
+    if not isinstance(call["name"], str) or not call["name"] or not isinstance(call["arguments"], _Pairs):
+        return None
+    return [(call["name"], _find_spelling(body, "arguments"))]
+
+
+def _find_spelling(body: str, wanted: str) -> str:
+    """Return the text of one member of an object: numbers keep their digits, strings their escapes."""
+    decoder = json.JSONDecoder()
+    at = body.index("{") + 1
+    while True:
+        key, at = decoder.raw_decode(body, _skip(body, at))
+        start = _skip(body, at)
+        _, at = decoder.raw_decode(body, start)
+        if key == wanted:
+            return body[start:at]
+
+
+def _skip(text: str, at: int) -> int:
+    found = _BETWEEN.match(text, at)
+    return found.end() if found else at
+
+
+class AnswerReader:
+    """The three machines of one answer. `inside`: the prompt ends within reasoning of this row."""
+
+    def __init__(
+        self,
+        *,
+        stops: Iterable[str] = (),
+        think: Thought | None = None,
+        inside: Thought | None = None,
+        calls: CallFormat | None = None,
+        calls_max: int | None = None,
+        distinct: bool = False,
+    ) -> None:
+        self.thoughts = Thoughts(own=think, inside=inside, begun=think is None and inside is None)
+        self.call_split = CallSplit(calls, calls_max=calls_max, distinct=distinct)
+        self.stop_cut = StopCut(stops)
+
+    @property
+    def done(self) -> bool:
+        """Whether a stop string or the last allowed call is complete, or a call came again: generate no more."""
+        return self.stop_cut.found is not None or self.call_split.full
+
+    def feed(self, text: str) -> list[Event]:
+        """Return the events of one more piece of text."""
+        return self._split_calls(self.thoughts.feed(text))
+
+    def finish(self, *, truncated: bool) -> list[Event]:
+        """Return the events that were held back. `truncated`: the answer was cut at its token limit."""
+        events = self._split_calls(self.thoughts.end())
+        if self.stop_cut.found is not None:
+            return events
+        events += self._cut_at_stop(self.call_split.finish(truncated=truncated))
+        return events + self._flush_stop()
+
+    def _split_calls(self, pieces: list[Event]) -> list[Event]:
+        events: list[Event] = []
+        for piece in pieces:
+            events += self._cut_at_stop(self.call_split.feed(piece.text)) if isinstance(piece, Text) else [piece]
+        return events
+
+    def _cut_at_stop(self, events: list[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if self.stop_cut.found is not None:
+                break
+            if isinstance(event, Text):
+                text = self.stop_cut.feed(event.text)
+                out += [Text(text)] if text else []
+            else:
+                out += [*self._flush_stop(), event]
+        return out
+
+    def _flush_stop(self) -> list[Event]:
+        rest = self.stop_cut.flush()
+        return [Text(rest)] if rest else []

@@ -1,0 +1,116 @@
+"""How often a person asks for a thing: a number, so many times, or again and again.
+
+`read_number` reads the largest number of a request, which counts for steps alone (see `leading_steps`). `read_times`
+reads an order such as "ten times", and `orders_endless` one without a number ("every minute", "until I stop you"):
+these hold for any call. A complaint ("it fails again and again") is no order: it is told by the words before it.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["NUMBER_MAX", "orders_endless", "read_number", "read_times"]
+
+NUMBER_MAX, REQUEST_CHARS = 200, 2_000
+_NUMBER = re.compile(r"(?<![\w.,:/#$€£-])\d{1,3}(?![\w%°]|[.,:/-]\d)")
+_NUMBER_WORDS = {
+    word: number
+    for words, number in (
+        ("two twice zwei zweimal dos deux", 2),
+        ("three thrice drei dreimal tres trois", 3),
+        ("four vier viermal cuatro quatre", 4),
+        ("five fünf fünfmal cinco cinq", 5),
+        ("six sechs sechsmal seis", 6),
+        ("seven sieben siebenmal siete sept", 7),
+        ("eight acht achtmal ocho huit", 8),
+        ("nine neun neunmal nueve neuf", 9),
+        ("ten zehn zehnmal diez dix", 10),
+        ("eleven elf once onze", 11),
+        ("twelve dozen zwölf zwölfmal dutzend doce docena douze douzaine", 12),
+        ("thirteen dreizehn trece treize", 13),
+        ("fourteen vierzehn catorce quatorze", 14),
+        ("fifteen fünfzehn quince quinze", 15),
+        ("sixteen sechzehn dieciséis seize", 16),
+        ("seventeen siebzehn siebzehnmal diecisiete", 17),
+        ("eighteen achtzehn dieciocho", 18),
+        ("nineteen neunzehn neunzehnmal diecinueve", 19),
+        ("twenty zwanzig zwanzigmal veinte vingt", 20),
+        ("thirty dreißig treinta trente", 30),
+        ("forty vierzig cuarenta quarante", 40),
+        ("fifty fünfzig cincuenta cinquante", 50),
+        ("sixty sechzig sesenta soixante", 60),
+        ("hundred hundert cien cent", 100),
+    )
+    for word in words.split()
+}
+_TENS = re.compile(r"\b(twenty|thirty|forty|fifty|sixty)[- ](one|two|three|four|five|six|seven|eight|nine)\b")
+_WORD = re.compile(r"[^\W\d_]+")
+_CHINESE = "一二三四五六七八九十"
+_TIMES = re.compile(
+    r"(?:(?<![\w.,:/#$€£-])(?:(\d{1,3}|[^\W\d_]{3,12}) ?-?(?:times|mal|veces|fois|volte|vezes|раза?)\b"
+    r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b)"
+    r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回])"
+    r"(?! (?:as|a|an|the|per|out|more|less|better|\w{2,12}er)\b)",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"[.;:!?\n。！？]+|,\s")
+_ENDLESS = re.compile(
+    r"\b(?:again and again|over and over|time and again|repeatedly|continuously|indefinitely|endlessly|forever"
+    r"|(?:every|each) (?:\d{1,3} |few |other )?(?:second|minute|hour|day|night|morning|tick)s?"
+    r"|until (?:I|we) (?:stop|say|tell|interrupt|cancel|call)|until (?:further notice|(?:you're|you are|being) told"
+    r"|stopped)|(?:don't|do not|never) stop (?:until|\w+ing)"
+    r"|(?<!\w )keep (?:on )?(?:\w{2,10}ing and )?(?:poll|check|press|click|watch|monitor|refresh|ask|call|runn|send"
+    r"|ping|query|repeat|scroll|tapp|add|mov|retry|test|roll|play|stepp|hitt)ing)\b"
+    r"|\b(?:immer wieder|immer weiter|ununterbrochen|jede (?:Sekunde|Minute|Stunde)|alle \d{1,3} (?:Sek|Min|Stunden)\w*"
+    r"|bis ich|una y otra vez|sin parar|cada (?:\d{1,3} )?(?:segundo|minuto|hora)s?|hasta que te|encore et encore"
+    r"|sans (?:arrêt|cesse)|(?:chaque|toutes les) (?:\d{1,3} )?(?:seconde|minute|heure)s?|jusqu'à ce que je)\b"
+    r"|每(?:隔)?\w{0,3}(?:秒|分钟|小时)|不断|反复|一直",
+    re.IGNORECASE,
+)
+#: Words before it that make it a complaint, a report or a ban.
+_TELLS = re.compile(
+    r"\b(?:fail(?:s|ed|ing)|crash(?:es|ed|ing)|breaks|broke|happen(?:s|ed|ing)|occur(?:s|red|ring)|gets|got|goes|went"
+    r"|sees|saw|dies|hangs|restarts|reloads|complains|loses|throws|raises|returns|keeps|not|never|\w+n't|why|stop|avoid"
+    r"|without|instead|(?:is|are|was|were|been|being) \w+(?:ed|ing|en)|nicht|nie|niemals|warum|no|nunca|jamais|pas)\b"
+    r"|不要|别",
+    re.IGNORECASE,
+)
+
+
+def read_number(text: str) -> int:
+    """Read the largest number that a short request names, in digits or in words; 0: none."""
+    if len(text) > REQUEST_CHARS:
+        return 0
+    lower = text.lower()
+    named = [_NUMBER_WORDS.get(word, 0) for word in _WORD.findall(lower)]
+    named += [_NUMBER_WORDS[tens] + _NUMBER_WORDS[ones] for tens, ones in _TENS.findall(lower)]
+    return max((n for n in (*named, *map(int, _NUMBER.findall(text))) if n <= NUMBER_MAX), default=0)
+
+
+def read_times(text: str) -> int:
+    """Read how often a short request says that a thing is to be done ("ten times", "6x", "zehnmal"); 0: it doesn't."""
+    if len(text) > REQUEST_CHARS:
+        return 0
+    named = (_read_count(next(filter(None, match.groups())).lower()) for match in _TIMES.finditer(text))
+    return max((number for number in named if number <= NUMBER_MAX), default=0)
+
+
+def _read_count(word: str) -> int:
+    if word.isdecimal():
+        return int(word)
+    if word[0] not in _CHINESE:
+        return _NUMBER_WORDS.get(word, 0)
+    tens, ten, ones = word.rpartition("十")
+    return 10 * (_CHINESE.find(tens[-1:]) + 1 or 1) * bool(ten) + (_CHINESE.find(ones[-1:]) + 1 if ones else 0)
+
+
+def orders_endless(text: str) -> bool:
+    """Return whether a short request orders repetition without a number."""
+    return len(text) <= REQUEST_CHARS and any(map(_orders_endless, _CLAUSE.split(text)))
+
+
+def _orders_endless(clause: str) -> bool:
+    found = _ENDLESS.search(clause)
+    if found is None or _TELLS.search(clause, 0, found.start()):
+        return False
+    return bool(clause[: found.start()].strip()) or not _TELLS.search(clause, found.end())

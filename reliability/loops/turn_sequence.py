@@ -1,0 +1,293 @@
+"""The turns that act, in a row, and how they compare: each is read once, and only where it is asked for.
+
+A turn's key is what its calls mean, thoughts beside them left out, as a set: the order of a batch doesn't
+count, and equal calls in it count once. Its exact key holds the arguments as they are. Two turns with the same key are
+compared by their results, call by call:
+
+    has_same_results   the same but for volatile fields; where the calls aren't equal to the letter, the results must
+                       also say something, or the calls ask for places where there is nothing (`is_beyond`)
+    has_near_results   nearly the same, and the calls equal to the letter
+
+Results of polls are compared as they are, and are never nearly the same. In those of calls that ask for other places,
+what only repeats the call counts as nothing (see `echoes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+from reliability.loops.comparison.call_normalization import BOUND, HOLE, PLACE, blur_call, says_done, says_enough
+from reliability.loops.comparison.canonical import call_key
+from reliability.loops.comparison.echoes import mask_echoes
+from reliability.loops.comparison.findings import Call, Result, Turn
+from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.near import is_near_result
+from reliability.loops.comparison.same_result import is_same_result
+from reliability.loops.leading_steps import acknowledges, acts, find_entities, leads_on
+from reliability.loops.polling import is_poll, is_thought, takes_notes
+from reliability.loops.thresholds import LoopConfig
+
+__all__ = ["Key", "TurnSequence"]
+
+Key = frozenset[str]
+Pairwise = Callable[[int, int], bool]
+SAME, NEAR = "same", "near"
+
+
+class TurnSequence:
+    """The turns that act, oldest first, and the answer that may be next (`candidate`). `memo` belongs to these turns,
+    or to longer ones that begin with them."""
+
+    def __init__(
+        self, turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None, memo: Memo | None = None
+    ) -> None:
+        self.turns, self.config, self.candidate = turns, config, candidate
+        self.memo = Memo() if memo is None else memo
+
+    @property
+    def size(self) -> int:
+        """The number of turns."""
+        return len(self.turns)
+
+    def cut_at(self, end: int) -> TurnSequence:
+        """Return the row as it stood before the turn `end`, with no answer to judge."""
+        return TurnSequence(self.turns[:end], self.config, None, self.memo)
+
+    def cycle_key(self, period: int) -> frozenset[Key]:
+        """Return what the newest repetition does, wherever in it one starts to count."""
+        return frozenset(self.key(index) for index in range(self.size - period, self.size))
+
+    def key(self, index: int) -> Key:
+        """Return what the turn's calls mean."""
+        return self.memo.once(("key", index), lambda: self.key_of(self.turns[index].calls))
+
+    def key_of(self, calls: Iterable[Call]) -> Key:
+        """Return what the calls mean, as a set; a thought counts only where there is nothing else."""
+        calls = tuple(calls)
+        return frozenset(map(self._blur, [call for call in calls if not is_thought(call)] or calls))
+
+    @cached_property
+    def _candidate_key(self) -> Key:
+        return self.key_of(self.candidate.calls) if self.candidate is not None else frozenset()
+
+    def _blur(self, call: Call) -> str:
+        return self.memo.once(("blurred", call), lambda: blur_call(call, self.config.ignored_arguments))
+
+    def _exact_key(self, index: int) -> Key:
+        calls = self.turns[index].calls
+        return self.memo.once(("exact", index), lambda: frozenset(self._spell(c) for c in calls if not is_thought(c)))
+
+    def _spell(self, call: Call) -> str:
+        return call_key(call, self.config.ignored_arguments)
+
+    def _asks_the_same(self, older: int, newer: int) -> bool:
+        """Return whether the calls of the two turns are equal to the letter."""
+        a, b = self.turns[older].calls, self.turns[newer].calls
+        return a == b or self._exact_key(older) == self._exact_key(newer)
+
+    def count_repetitions(self, period: int, pairwise: Pairwise, enough: int = 0) -> int:
+        """Count the repetitions at the tail in which turn and turn a period later are a pair. Past `enough` they are
+        counted only as long as that is cheap (see `Memo`); 0: all of them."""
+        if self.size < period or not self.starts_again(period):
+            return 0
+        paired = 0
+        for index in range(self.size - 1, period - 1, -1):
+            if 0 < enough * period <= paired and not self._is_cheap(index - period, index):
+                break
+            if self.key(index) != self.key(index - period) or not pairwise(index - period, index):
+                break
+            paired += 1
+        return (paired + period) // period + (self.candidate is not None)
+
+    def _is_cheap(self, older: int, newer: int) -> bool:
+        """Return whether these two may still be compared, past a verdict. Polls are compared as they are: cheaply."""
+        if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in (SAME, NEAR)):
+            return True
+        a, b = ([result.text for result in self.turns[i].results if result is not None] for i in (older, newer))
+        return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
+
+    def starts_again(self, period: int) -> bool:
+        """Return whether the candidate begins the next repetition. One that isn't equal to the letter does so only
+        where the turns before it weren't either: who corrects a figure begins something new."""
+        if self.candidate is None:
+            return True
+        first = self.size - period
+        asked, before = self.candidate.calls, self.turns[first].calls
+        if asked == before:
+            return True
+        if _name_tools(asked) != _name_tools(before):
+            return False
+        key = self._candidate_key
+        if key != self.key(first):
+            return False
+        if not _has_holes(key):
+            return True
+        exact = frozenset(self._spell(call) for call in self.candidate.calls if not is_thought(call))
+        if exact == self._exact_key(first):
+            return True
+        if first < period or self._asks_the_same(first - period, first):
+            return False
+        return self._say_enough(first) or self._finds_nothing(first)
+
+    def _say_enough(self, index: int) -> bool:
+        return all(result is not None and says_enough(result) for result in self.results(index).values())
+
+    def _finds_nothing(self, index: int) -> bool:
+        """Return whether the turn asks for places only, and its results don't say that something was done."""
+        if not _has_only(self.key(index), PLACE, BOUND):
+            return False
+        return all(result is not None and not says_done(result.text) for result in self.results(index).values())
+
+    def is_beyond(self, period: int) -> bool:
+        """Return whether the newest repetition asks for other places than the one before, where there is nothing
+        either."""
+        return any(
+            index >= period
+            and not self._asks_the_same(index - period, index)
+            and self._finds_nothing(index)
+            and not self._say_enough(index)
+            for index in range(self.size - period, self.size)
+        )
+
+    def seeks_bounds(self, period: int) -> bool:
+        """Return whether what differs from lap to lap are the limits of a search."""
+        return any(BOUND in call for key in self.cycle_key(period) for call in key)
+
+    @property
+    def asked(self) -> int:
+        """The largest number that the user's last message names."""
+        return self.turns[-1].asked if self.turns else 0
+
+    @property
+    def times(self) -> int:
+        """How often the user's last message says that a thing is to be done."""
+        return self.turns[-1].times if self.turns else 0
+
+    @property
+    def endless(self) -> bool:
+        """Whether the user's last message orders repetition without a number."""
+        return bool(self.turns) and self.turns[-1].endless
+
+    def steps_in(self, index: int) -> frozenset[str]:
+        """Name the calls of the turn that lead on, as `results` names them."""
+        return self.memo.once(
+            ("steps", index),
+            lambda: self._list_steps(index),
+        )
+
+    def _list_steps(self, index: int) -> frozenset[str]:
+        pollers = self.config.pollers
+        pairs = self._pairs(index).items()
+        return frozenset(k for k, (c, r) in pairs if acts(c) and leads_on(r) and not is_poll(c, None, pollers))
+
+    def makes_new(self, period: int) -> bool:
+        """Return whether the steps of the newest repetition have made something else than those of the one before."""
+        for index in range(max(self.size - period, period), self.size):
+            for key in self.steps_in(index) & self.steps_in(index - period):
+                older, newer = (self.results(i)[key] for i in (index - period, index))
+                made = find_entities(newer.text) if newer is not None else frozenset()
+                if made and older is not None and made.isdisjoint(find_entities(older.text)):
+                    return True
+        return False
+
+    def polls_at(self, index: int) -> bool:
+        """Return whether every call of the turn waits or pages."""
+        return self.memo.once(("polled", index), lambda: self._is_poll_turn(self.turns[index]))
+
+    def is_patient_at(self, index: int) -> bool:
+        """Return whether every call of the turn waits, pages, or is a step whose result only says it was done."""
+        return self.polls_at(index) or self.memo.once(("patient", index), lambda: self._is_patient(self.turns[index]))
+
+    def _is_patient(self, turn: Turn) -> bool:
+        pairs = dict.fromkeys(zip(turn.calls, turn.results, strict=False))
+        return all(
+            is_poll(call, result, self.config.pollers)
+            or (result is not None and not is_thought(call) and acknowledges(call, result.text))
+            for call, result in pairs
+        )
+
+    def _is_poll_turn(self, turn: Turn) -> bool:
+        pairs = dict.fromkeys(zip(turn.calls, turn.results, strict=False))
+        return all(is_poll(call, result, self.config.pollers) for call, result in pairs)
+
+    def results(self, index: int) -> dict[str, Result | None]:
+        """Return the turn's results by what was asked."""
+        return {key: result for key, (_, result) in self._pairs(index).items()}
+
+    def _pairs(self, index: int) -> dict[str, tuple[Call, Result | None]]:
+        return self.memo.once(("results", index), lambda: self._map_results(self.turns[index]))
+
+    def _map_results(self, turn: Turn) -> dict[str, tuple[Call, Result | None]]:
+        pairs = list(zip(turn.calls, turn.results, strict=False))
+        acted = [pair for pair in pairs if not is_thought(pair[0])] or pairs
+        return {self._blur(call): (call, result) for call, result in acted}
+
+    def _results_pass(self, older: int, newer: int, test: Callable[[str, str], bool]) -> bool:
+        """Return whether each call of the two turns has two known results that pass the test."""
+        a, b = self._pairs(older), self._pairs(newer)
+        for key, (call, result) in a.items():
+            asked, other = b.get(key, (call, None))
+            if result is None or other is None:
+                return False
+            texts = result.text, other.text
+            if call != asked and _has_only(frozenset([key]), PLACE, BOUND) and texts[0] != texts[1]:
+                texts = mask_echoes(call, texts[0]), mask_echoes(asked, texts[1])
+            if not test(*texts):
+                return False
+        return True
+
+    def has_same_results(self, older: int, newer: int) -> bool:
+        """Return whether the two turns have the same results; those of polls are compared as they are."""
+        return self.memo.once((SAME, older, newer), lambda: self._compare(older, newer))
+
+    def _compare(self, older: int, newer: int) -> bool:
+        exact = self.polls_at(older) and self.polls_at(newer)
+        if not self._results_pass(older, newer, _is_literally_equal if exact else self.is_equal):
+            return False
+        if not _has_holes(self.key(newer)) or self._asks_the_same(older, newer):
+            return True
+        return self._say_enough(newer) or self._finds_nothing(newer)
+
+    def is_equal(self, older: str, newer: str) -> bool:
+        """Return whether two results say the same."""
+        return older == newer or self.memo.once((older, newer), lambda: is_same_result(older, newer, self.memo))
+
+    def has_near_results(self, older: int, newer: int) -> bool:
+        """Return whether the two turns have results that are nearly the same or the same, and neither polls."""
+        return self.memo.once((NEAR, older, newer), lambda: self._compare_nearly(older, newer))
+
+    def _compare_nearly(self, older: int, newer: int) -> bool:
+        if self.polls_at(older) or self.polls_at(newer) or not self._asks_the_same(older, newer):
+            return False
+        threshold, memo = self.config.near_threshold, self.memo
+        return self._results_pass(
+            older,
+            newer,
+            lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, memo, self.is_equal),
+        )
+
+
+def _name_tools(calls: Iterable[Call]) -> frozenset[str]:
+    """Name the tools that are called, without those that only take notes, unless there are no others."""
+    names = frozenset(call.name for call in calls)
+    return frozenset(name for name in names if not takes_notes(name)) or names
+
+
+def _has_holes(key: Key) -> bool:
+    return any(HOLE in call for call in key)
+
+
+def _has_only(key: Key, *holes: str) -> bool:
+    """Return whether the calls have holes, of these kinds alone."""
+    return _has_holes(key) and not _has_holes(frozenset(_drop(call, holes) for call in key))
+
+
+def _drop(text: str, parts: Iterable[str]) -> str:
+    for part in parts:
+        text = text.replace(part, "")
+    return text
+
+
+def _is_literally_equal(older: str, newer: str) -> bool:
+    return older.strip() == newer.strip()

@@ -1,0 +1,47 @@
+"""The state actor in this process, as a link calls it: present, hung, or away, as a test wants it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from deployments.state.link import Link
+from tests.sim.clock import VirtualClock
+from tests.support.incarnations import LIMITS, life
+
+
+class NearActor:
+    """`open` lets calls through; while it isn't set they hang. `away` fails them, and the search for the actor too,
+    where `lost`. Each call takes `call_s`."""
+
+    def __init__(self, folder: Path, limits: Any = LIMITS, *, lost: bool = True, call_s: float = 0.0) -> None:
+        self.actor = life(folder, clock=VirtualClock())
+        self.open = asyncio.Event()
+        self.open.set()
+        self.away = False
+        self.steps: list[Any] = []
+        self.finds = 0
+        self.link = Link(self.find, limits)
+        self._lost, self._call_s = lost, call_s
+
+    async def find(self) -> Any:
+        """Give the actor itself."""
+        self.finds += 1
+        if self.away and self._lost:
+            raise ConnectionError("not there")
+        return self
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    async def call(self, method: str, *args: Any) -> Any:
+        """Call one method."""
+        if method == "step":
+            self.steps.append(args[0])
+        if self._call_s:
+            await asyncio.sleep(self._call_s)
+        if self.away:
+            raise ConnectionError("not there")
+        await self.open.wait()
+        return getattr(self.actor, method)(*args)

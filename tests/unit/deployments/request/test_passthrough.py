@@ -1,0 +1,305 @@
+"""A request that is passed on: who is asked, what is held, what is booked, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from deployments.config_tiers import Timeouts
+from deployments.errors import ApiError
+from deployments.ports import Ports
+from deployments.request.passthrough import forward, restrict_to_hosted
+from deployments.request.run_record import Run
+from deployments.telemetry import MonotonicClock
+from reliability.admission.admit import AdmissionRequest, AdmissionState, Grant, Rejection, admit
+from reliability.types import (
+    ChatRequest,
+    Counted,
+    Event,
+    Failed,
+    Fault,
+    Finish,
+    FinishReason,
+    Passed,
+    RefuseCode,
+    Started,
+    TierStatus,
+    Usage,
+    Verdict,
+)
+from tests.support.admissions import CONFIG
+from tests.support.run_values import run_of
+
+HOSTED = {"fast": "hosted", "standard": "hosted"}
+USAGE = Usage(prompt_tokens=11, completion_tokens=7)
+END = Finish(reason=FinishReason.STOP, usage=USAGE)
+NS = 1_000_000_000
+
+
+class PlayedTier:
+    """A tier that plays lists of events, one play a request; None waits for ever. It keeps what it was asked."""
+
+    def __init__(self, *plays: list[list[Event] | None]) -> None:
+        self.plays = list(plays)
+        self.asked: list[ChatRequest] = []
+        self.closed = 0
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        self.asked.append(request)
+        try:
+            for batch in self.plays.pop(0):
+                if batch is None:
+                    await asyncio.get_running_loop().create_future()
+                else:
+                    yield batch
+        finally:
+            self.closed += 1
+
+    async def status(self) -> TierStatus:
+        raise AssertionError("nobody asks")
+
+    async def close(self) -> None:
+        pass
+
+
+class Ledger:
+    """An admission over the real rules, with the settles that it was told."""
+
+    def __init__(self) -> None:
+        self.state = AdmissionState()
+        self.asked: list[AdmissionRequest] = []
+        self.settled: list[tuple[str, Verdict, Usage | None]] = []
+        self.session: str | None = None
+        self.window = None
+
+    async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
+        self.asked.append(request)
+        self.state, answer = admit(self.state, CONFIG, request, 0)
+        return answer
+
+    def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
+        self.settled.append((grant.id, verdict, usage))
+
+    def progress(self, grant: Grant, usage: Usage) -> None:
+        pass
+
+    def charge(self, usage: Usage) -> None:
+        raise AssertionError("every call has a grant")
+
+
+def request_of(route: str = "/completions", **extra: Any) -> ChatRequest:
+    return ChatRequest(
+        request_id="r",
+        session_id="s",
+        messages=({"role": "user", "content": "Once upon"},),
+        max_tokens=16,
+        timeout_s=30.0,
+        route=route,
+        extra={"prompt": "Once upon"} | extra,
+    )
+
+
+def ask(
+    tiers: dict[str, PlayedTier], *, ledger: Ledger | None = None, timeouts: Timeouts | None = None, **changes: Any
+) -> tuple[Run, list[list[Event]]]:
+    """One request from start to end."""
+    clock = MonotonicClock()
+    changes = {"request": request_of(), "prompt_bytes": 25, "deadline_ns": clock.now_ns() + 30 * NS} | changes
+    run = run_of(**changes, chain=tuple(tiers))
+    ports = Ports(
+        tiers=tiers,
+        timeouts=dict.fromkeys(tiers, timeouts or Timeouts()),
+        clock=clock,
+        jitter=lambda: 0.0,
+        admission=ledger,
+        cloud=frozenset({"standard"}),
+        foreign=frozenset(tiers),
+        context_tokens={"fast": 1000},
+    )
+
+    async def main() -> list[list[Event]]:
+        async with aclosing(forward(run, ports)) as batches:
+            return [batch async for batch in batches]
+
+    return run, asyncio.run(main())
+
+
+def good(*pieces: bytes) -> list[list[Event] | None]:
+    return [[Started()], *([Passed(piece, len(piece))] for piece in pieces), [END]]
+
+
+def broken(fault: Fault, *pieces: bytes, **more: Any) -> list[list[Event] | None]:
+    return [*good(*pieces)[:-1], [Failed(fault=fault, message="it broke", **more)]]
+
+
+def data_of(batches: list[list[Event]]) -> list[bytes]:
+    return [event.data for batch in batches for event in batch if isinstance(event, Passed)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_is_passed_on_and_booked(stream):
+    """The pieces leave in their order, the grant is settled once with the upstream's own count, and the run is
+    finished before an answer that isn't streamed leaves."""
+    ledger, tier = Ledger(), PlayedTier(good(b"one", b"two"))
+    run, batches = ask({"fast": tier}, ledger=ledger, request=request_of(stream=stream))
+
+    assert data_of(batches) == [b"one", b"two"]
+    assert len(batches) == (2 if stream else 1)
+    assert [(verdict, usage) for _, verdict, usage in ledger.settled] == [(Verdict.SUCCESS, USAGE)]
+    assert run.finish is not None
+    assert run.finish.usage == USAGE
+    assert (run.tier, run.refusal, tier.closed) == ("fast", None, 1)
+
+
+def test_what_is_only_measured_stays_here():
+    """The prompt goes to the tier once, in its own field."""
+    tier = PlayedTier(good(b"one"))
+    ask({"fast": tier})
+
+    assert tier.asked[0].messages == ()
+    assert tier.asked[0].extra["prompt"] == "Once upon"
+
+
+def test_another_tier_stands_in_for_a_fault():
+    """What a tier had sent of an answer that isn't streamed is dropped; the next tier's is given."""
+    tiers = {"fast": PlayedTier(*[broken(Fault.CRASHED, b"half")] * 2), "standard": PlayedTier(good(b"whole"))}
+    run, batches = ask(tiers)
+
+    assert data_of(batches) == [b"whole"]
+    assert [(a.tier, a.fault) for a in run.attempts] == [
+        ("fast", Fault.CRASHED),
+        ("fast", Fault.CRASHED),
+        ("standard", None),
+    ]
+    assert run.escalation is not None
+
+
+def test_a_stream_that_has_begun_is_nobody_elses():
+    """After the first piece a fault ends the answer."""
+    tiers = {"fast": PlayedTier(broken(Fault.CRASHED, b"half")), "standard": PlayedTier(good(b"whole"))}
+    run, batches = ask(tiers, request=request_of(stream=True))
+
+    assert data_of(batches) == [b"half"]
+    assert run.refusal is not None
+    assert run.refusal.code is RefuseCode.BROKEN_STREAM
+    assert tiers["standard"].asked == []
+
+
+def test_a_request_that_is_wrong_is_refused_at_once():
+    """The upstream's own words and field reach the client, and no other tier is asked."""
+    wrong = broken(Fault.BAD_REQUEST, status=400, param="suffix")
+    tiers = {"fast": PlayedTier(wrong), "standard": PlayedTier(good(b"whole"))}
+    run, _ = ask(tiers)
+
+    assert run.refusal is not None
+    assert (run.refusal.code, run.refusal.param) == (RefuseCode.BAD_REQUEST, "suffix")
+
+
+def test_a_request_that_must_stay_never_leaves():
+    """A tier in the cloud isn't called, and the refusal says why."""
+    tier = PlayedTier(good(b"whole"))
+    run, _ = ask({"standard": tier}, stays="the request is local-only")
+
+    assert tier.asked == []
+    assert run.refusal is not None
+    assert run.refusal.code is RefuseCode.CLOUD_BARRED
+    assert "local-only" in run.refusal.message
+
+
+@pytest.mark.parametrize(("route", "asked"), [("/completions", 0), ("/embeddings", 1)])
+def test_a_prompt_that_fits_no_context_is_not_sent(route, asked):
+    """Inputs of embeddings are read one by one, so all of them together need fit nowhere."""
+    tier = PlayedTier(good(b"whole"))
+    run, _ = ask({"fast": tier}, request=request_of(route), prompt_bytes=10_000)
+
+    assert len(tier.asked) == asked
+    assert run.refusal is None or run.refusal.param == "prompt"
+
+
+def test_a_budget_that_is_spent_rejects_the_call():
+    """The reservation is that of a chat: prompt and output together."""
+    ledger, tier = Ledger(), PlayedTier(good(b"whole"))
+    run, _ = ask({"fast": tier}, ledger=ledger, prompt_bytes=5_000, request=request_of("/embeddings"))
+
+    assert (ledger.asked[0].prompt_tokens, ledger.asked[0].output_tokens) == (2_500, 16)
+    assert tier.asked == []
+    assert run.refusal is not None
+    assert run.refusal.code is RefuseCode.BUDGET
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_silence_ends_at_its_timeout(stream):
+    """A stream has a first token's time; what isn't streamed is silent until it is complete and has the total."""
+    tier = PlayedTier([[Started()], None])
+    timeouts = Timeouts(connect_s=0.05, first_token_s=0.05, idle_s=0.05, total_s=0.1)
+    run, _ = ask({"fast": tier}, timeouts=timeouts, request=request_of(stream=stream))
+
+    assert [a.fault for a in run.attempts] == [Fault.FIRST_TOKEN_TIMEOUT if stream else Fault.TOTAL_TIMEOUT]
+    assert tier.closed == 1
+
+
+def test_a_client_that_leaves_ends_the_call():
+    """The tier's stream is closed, and the grant is settled with what was counted so far, as nobody's fault."""
+    ledger = Ledger()
+    counted = Usage(prompt_tokens=11, completion_tokens=3)
+    tier = PlayedTier([[Started()], [Passed(b"one", 3), Counted(counted)], None])
+    clock = MonotonicClock()
+    run = run_of(request_of(stream=True), chain=("fast",), prompt_bytes=25, deadline_ns=clock.now_ns() + 30 * NS)
+    ports = Ports(
+        tiers={"fast": tier}, timeouts={"fast": Timeouts()}, clock=clock, jitter=lambda: 0.0, admission=ledger
+    )
+
+    async def main() -> None:
+        async with aclosing(forward(run, ports)) as batches:
+            await anext(batches)
+
+    asyncio.run(main())
+
+    assert tier.closed == 1
+    assert [(verdict, usage) for _, verdict, usage in ledger.settled] == [(Verdict.IGNORED, counted)]
+    assert run.attempts[0].cancelled
+
+
+@pytest.mark.parametrize(("count", "believed"), [(7 * 3, True), (10**15, False)])
+def test_a_count_that_cannot_be_is_not_believed(count, believed):
+    """As in a chat; with `best_of` the cap is that of all the answers that the upstream has made."""
+    usage = Usage(prompt_tokens=11, completion_tokens=count)
+    end = Finish(reason=FinishReason.STOP, usage=usage)
+    tier = PlayedTier([[Started()], [Passed(b"one two three four", 18)], [end]])
+    run, _ = ask({"fast": tier}, request=request_of(best_of=3))
+
+    assert run.attempts[0].usage is not None
+    assert (run.attempts[0].usage.completion_tokens == count) is believed
+    assert (run.attempts[0].reported is None) is believed
+
+
+def test_the_chain_is_its_hosted_tiers():
+    """Tiers of other kinds are passed over, and the report says so; a budget leads to none of them."""
+    run = restrict_to_hosted(run_of(request_of()), {"fast": "mlx", "standard": "hosted"})
+
+    assert run.chain == ("standard",)
+    assert run.limits.cheap is None
+    assert run.notes == ("only hosted tiers have /completions: passed over fast (mlx)",)
+    assert restrict_to_hosted(run_of(request_of()), HOSTED).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("route", "kinds", "words"),
+    [
+        ("/completions", {"fast": "mlx", "standard": "scripted"}, "tiers fast (mlx), standard (scripted) do not"),
+        ("/completions", {"fast": "mlx", "standard": "mlx"}, "POST /v1/chat/completions"),
+        ("/embeddings", {"fast": "mlx", "standard": "mlx", "premium": "hosted"}, "as `model`: premium"),
+        ("/embeddings", {"fast": "mlx", "standard": "mlx"}, "none is configured"),
+    ],
+)
+def test_a_chain_without_a_hosted_tier_refuses_by_name(route, kinds, words):
+    """The error names the tiers, their kinds, and what to do."""
+    with pytest.raises(ApiError) as refused:
+        restrict_to_hosted(run_of(request_of(route)), kinds)
+
+    assert (refused.value.code, refused.value.param) == ("unsupported", "model")
+    assert words in refused.value.message

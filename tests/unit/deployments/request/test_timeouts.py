@@ -1,0 +1,140 @@
+"""A tier that falls silent is left for the next one, also where it breaks off before its own timeout has struck: asked
+again, it would cost as much time once more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from deployments.config_tiers import Timeouts
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
+from deployments.request.timeouts import convert_stall
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.escalation.health import verdict_of
+from reliability.faults import TRAITS, Again
+from reliability.types import ChatRequest, Event, Failed, Fault, Reason, RefuseCode, Started, Text, Verdict
+from tests.sim.clock import VirtualClock
+from tests.sim.clock import run as play
+from tests.unit.deployments.request.test_drive import make_ports, make_run
+
+TIMEOUTS = Timeouts(connect_s=5, first_token_s=20, idle_s=10, total_s=100)
+BREAKS: dict[str, dict[str, Any]] = {"cut": {"cut": True}, "error": {"status": 502}, "protocol": {"fault": "protocol"}}
+
+
+def walked(fast: ScriptedTier, *, retries: int = 3, deadline_s: int = 300) -> tuple[Run, float]:
+    """One request that shows nothing before it is judged, and how long it took. Another tier stands behind `fast`."""
+
+    async def go() -> tuple[Run, float]:
+        clock = VirtualClock()
+        tiers = {"fast": fast, "standard": ScriptedTier(name="standard", script=[{"answer": "good"}])}
+        run = make_run(("fast", "standard"), clock, hold_all=True, retries=retries)
+        run.deadline_ns = clock.now_ns() + deadline_s * 10**9
+        ports = replace(make_ports(tiers, clock), timeouts=dict.fromkeys(tiers, TIMEOUTS))
+        began_ns = clock.now_ns()
+        async for _ in drive(run, ports):
+            pass
+        return run, (clock.now_ns() - began_ns) / 1e9
+
+    return play(go())
+
+
+@pytest.mark.parametrize("how", BREAKS)
+@pytest.mark.parametrize(
+    ("first", "silent_s", "fault"),
+    [
+        ([{"text": "half "}], 9.9, Fault.IDLE_TIMEOUT),
+        ([{"text": "half "}], 5.1, Fault.IDLE_TIMEOUT),
+        ([], 19.0, Fault.FIRST_TOKEN_TIMEOUT),
+    ],
+)
+def test_who_breaks_off_after_a_silence_has_stalled(how, first, silent_s, fault):
+    """An upstream's own timeout, or a proxy's, may ring before ours: it is the timeout that it nearly was, and the same
+    tier isn't asked again."""
+    steps = [*first, *([] if first else [{"text": "", "delay_s": 0}]), BREAKS[how] | {"delay_s": silent_s}]
+    run, took_s = walked(ScriptedTier(name="fast", script=[{"answer": steps}]))
+
+    assert [a.tier for a in run.attempts] == ["fast", "standard"]
+    assert run.attempts[0].fault is fault
+    assert "of silence" in run.attempts[0].detail
+    assert took_s < silent_s + 1
+
+
+@pytest.mark.parametrize("how", BREAKS)
+def test_who_breaks_off_at_once_is_asked_again(how):
+    """A short silence is none."""
+    steps = [{"text": "half "}, BREAKS[how] | {"delay_s": 2.0}]
+    run, _ = walked(ScriptedTier(name="fast", script=[{"answer": steps}]), retries=2)
+
+    assert [a.tier for a in run.attempts] == ["fast", "fast", "fast", "standard"]
+    assert run.attempts[0].fault not in (Fault.IDLE_TIMEOUT, Fault.FIRST_TOKEN_TIMEOUT)
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("phase", ["connect_s", "first_token_s", "idle_s"])
+def test_only_what_would_be_asked_again_is_a_stall(fault, phase):
+    """What a tier says late is still what it says: a full queue, a prompt that is too long. Before it has taken the
+    request there is no silence of its own."""
+    end = Failed(fault=fault, message="x")
+    stalled = convert_stall(end, phase, 30 * 10**9, TIMEOUTS)
+    again = TRAITS[fault].again is Again.RETRY or fault is Fault.DEADLINE
+
+    assert (stalled is not end) == (again and phase != "connect_s")
+    assert stalled is end or TRAITS[stalled.fault].reason is Reason.TIMEOUT
+    assert convert_stall(end, phase, 1, TIMEOUTS) is end
+
+
+@pytest.mark.parametrize(
+    ("steps", "deadline_s", "verdict"),
+    [
+        ([{"silence": True}], 9, Verdict.IGNORED),
+        ([{"silence": True}], 11, Verdict.FAILURE),
+        ([{"text": "word "}, {"silence": True}], 4, Verdict.IGNORED),
+        ([{"text": "word "}, {"silence": True}], 6, Verdict.FAILURE),
+        ([{"text": "word " * 500, "token_delay_s": 1}], 50, Verdict.IGNORED),
+    ],
+)
+def test_a_short_deadline_says_nothing_of_a_tier(steps, deadline_s, verdict):
+    """Law: a client's own deadline feeds no breaker, unless the tier was silent for half of its own timeout: else one
+    API key could open the breakers of tiers that are well for all others, by a header."""
+    run, _ = walked(ScriptedTier(name="fast", script=[{"answer": steps}]), deadline_s=deadline_s)
+
+    assert verdict_of(run.attempts[0]) is verdict
+    assert run.refusal is not None
+    assert run.refusal.code is RefuseCode.DEADLINE
+
+
+@pytest.mark.parametrize("text", ["", "half "])
+def test_a_stream_that_is_cancelled_by_its_timeout_has_timed_out(text):
+    """Whatever it says when it is cancelled: that its connection broke is our doing."""
+
+    class Talkative(ScriptedTier):
+        async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+            yield [Started(), *([Text(text)] if text else [])]
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                yield [Failed(fault=Fault.CRASHED, message="the connection broke", lost=True)]
+
+    run, _ = walked(Talkative(name="fast", script=[]))
+
+    assert [a.tier for a in run.attempts] == ["fast", "standard"]
+    assert run.attempts[0].fault is (Fault.IDLE_TIMEOUT if text else Fault.FIRST_TOKEN_TIMEOUT)
+
+
+def test_a_replica_that_dies_late_is_no_stall():
+    """Its process was killed while it read a long prompt: another replica may be asked."""
+
+    class Dies(ScriptedTier):
+        async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+            yield [Started()]
+            await asyncio.sleep(18)
+            yield [Failed(fault=Fault.CRASHED, message="its replica died", lost=True)]
+
+    run, _ = walked(Dies(name="fast", script=[]), retries=1)
+
+    assert [a.tier for a in run.attempts] == ["fast", "fast", "standard"]

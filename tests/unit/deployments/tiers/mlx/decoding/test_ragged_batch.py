@@ -1,0 +1,82 @@
+"""RaggedBatch and their caches are changed together: what a row holds is what its record says."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deployments.models import blas
+from deployments.tiers.mlx.cpu.step import Step, build_step
+from deployments.tiers.mlx.decoding.ragged_batch import ActiveSequence, RaggedBatch
+from tests.support.kernels import only_here
+from tests.support.random_models import build_model
+
+
+@pytest.fixture(scope="module", params=[0, pytest.param(4, marks=only_here), pytest.param(1024, marks=only_here)])
+def computers(request: pytest.FixtureRequest) -> tuple[Any, Step | None]:
+    """A model, and what computes its steps of up to so many tokens at once; MLX computes the others."""
+    blas.preload()
+    model = build_model("biases", 200)
+    if not request.param:
+        return model, None
+    step = build_step(model)
+    step.lines_max = request.param
+    return model, step
+
+
+def build_row(uid: int, tokens: list[int]) -> ActiveSequence:
+    return ActiveSequence(uid=uid, prompt=[1], ends=[1], max_tokens=9, tokens=tokens, sampler=None, processors=())
+
+
+def check(model: Any, rows: RaggedBatch) -> None:
+    """The next token of each row is what it is for its own tokens alone."""
+    import mlx.core as mx
+
+    if not rows:
+        return
+    logits = rows.read(mx.array([[7]] * len(rows)))
+    for place, row in enumerate(rows.rows):
+        assert mx.allclose(logits[place, 0], model(mx.array([[*row.tokens, 7]]))[0, -1], atol=1e-4).item()
+    rows.advance([0] * len(rows))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10_000))
+def test_moved_kept_and_read_they_hold_what_they_say(computers, seed):
+    """Any order of coming, going over to another batch, leaving and growing; and what was kept of a row on the way is
+    still what it was, whatever was written behind it."""
+    import mlx.core as mx
+    from mlx_lm.models.cache import make_prompt_cache
+
+    (model, step), dice, kept = computers, random.Random(seed), []
+    here, there = (RaggedBatch(model, step) for _ in range(2))
+    for uid in range(8):
+        tokens, cache = [dice.randrange(200) for _ in range(dice.randint(0, 20))], make_prompt_cache(model)
+        if tokens:
+            model(mx.array([tokens]), cache=cache)
+        here.add(build_row(uid, tokens), cache)
+        if dice.random() < 0.5:
+            grown = [[dice.randrange(200) for _ in range(2)] for _ in here.rows]
+            (here.read if dice.random() < 0.5 else here.fill)(mx.array(grown))
+            counts = [dice.randint(0, 2) for _ in here.rows]
+            here.advance(counts)
+            for row, line, count in zip(here.rows, grown, counts, strict=True):
+                row.tokens += line[:count]
+        if dice.random() < 0.4:
+            here.move(sorted(dice.sample(range(len(here)), dice.randint(0, len(here)))), there)
+        if there and dice.random() < 0.4:
+            there.keep(sorted(dice.sample(range(len(there)), dice.randint(0, len(there)))))
+        if here and dice.random() < 0.4:
+            place = dice.randrange(len(here))
+            kept.append((here.extract(place), list(here.rows[place].tokens)))
+        check(model, here)
+        check(model, there)
+        for rows in (here, there):
+            assert rows.lengths.values == [len(row.tokens) for row in rows.rows]
+    for cache, tokens in kept:
+        logits = model(mx.array([[7]]), cache=cache)[0, -1]
+        assert mx.allclose(logits, model(mx.array([[*tokens, 7]]))[0, -1], atol=1e-4).item()

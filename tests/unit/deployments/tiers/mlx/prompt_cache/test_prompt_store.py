@@ -1,0 +1,375 @@
+"""Prompts kept in memory and on disk: what one process has computed the next one finds, within memory, and nothing of
+whoever is not to be kept.
+
+The caches are mlx-lm's own, with keys that are made of the tokens up to them, so that any mix-up shows.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mlx_lm.models.cache import KVCache
+
+from deployments.tiers.mlx.cache_size import MlxCaches
+from deployments.tiers.mlx.prompt_cache import prompt_store, segment_folder
+from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
+from deployments.tiers.mlx.prompt_cache.segment_file import read_head
+from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder
+from deployments.tiers.packed_tokens import WIDTH, pack
+
+ANY_BYTES = 1 << 40
+WIDE = 1024
+TOKEN_BYTES = 2 * 4 * WIDE  # keys and values of one layer; a file's header is small beside it
+PATIENCE_S = 60.0
+few = st.lists(st.integers(0, 1), max_size=7)
+LONG = list(range(8))
+
+
+@pytest.fixture(autouse=True)
+def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a few tokens are worth a file and a look."""
+    monkeypatch.setattr(segment_folder, "TOKENS_MIN", 1)
+    monkeypatch.setattr(segment_folder, "_FREE_MIN_BYTES", 0)
+    monkeypatch.setattr(prompt_store, "TOKENS_MIN", 1)
+    monkeypatch.setattr(prompt_store, "_GAIN_TOKENS_MIN", 1)
+    monkeypatch.setattr(prompt_store, "_GAIN_SHARE", 0)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def make(
+    root: Path | None, *, bytes_max: int = ANY_BYTES, clock: Clock | None = None, shared: bool = False
+) -> PromptStore:
+    folder = None if root is None else SegmentFolder(root, "a" * 64, bytes_max=ANY_BYTES)
+    return PromptStore(MlxCaches(), bytes_max=bytes_max, folder=folder, shared=shared, clock=clock or Clock())
+
+
+def compute(tokens: Sequence[int]) -> list[KVCache]:
+    """The cache of these tokens."""
+    sums = [zlib.crc32(pack(tokens[: i + 1])) % 10_007 for i in range(len(tokens))]
+    rows = np.add.outer(np.array(sums, np.float32), np.arange(WIDE, dtype=np.float32))[None, None]
+    cache = KVCache()
+    cache.keys, cache.values, cache.offset = mx.array(rows), mx.array(-rows), len(tokens)
+    mx.eval(cache.state)
+    return [cache]
+
+
+def read(cache: list[KVCache]) -> list[Any]:
+    return [np.array(one).tolist() for one in cache[0].keys_and_values()]
+
+
+def put(store: PromptStore, tokens: Sequence[int], owner: str = "", *, keep: bool = True) -> None:
+    store.put(tokens, compute(tokens), owner, keep=keep)
+
+
+def take(store: PromptStore, tokens: Sequence[int], owner: str = "") -> int:
+    """How many tokens there are, fetched if need be. They are checked to be the right ones."""
+    while store.fetch(tokens, owner, alone=True):
+        pass
+    cache, count = store.take(tokens, owner)
+    assert cache is None or read(cache) == read(compute(tokens[:count]))
+    return count
+
+
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def list_stored(root: Path) -> list[bytes]:
+    """The tokens of each file."""
+    return [read_head(path).tokens for path in root.glob("*/*.safetensors")]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "prompts"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(few, st.booleans()), max_size=6), few)
+def test_the_next_process_finds_what_may_be_kept(puts: list[tuple[list[int], bool]], wanted: list[int]) -> None:
+    """Law: after the end of a process another finds of any prompt the longest beginning that it shares with one that
+    may be kept, less its last token. What may not is in no file, also where it goes on behind one that may, or the
+    other way round."""
+    with tempfile.TemporaryDirectory() as parent:
+        root = Path(parent) / "prompts"
+        store = make(root)
+        for tokens, keep in puts:
+            put(store, tokens, keep=keep)
+        store.close(PATIENCE_S)
+        kept = [tokens for tokens, keep in puts if keep]
+        most = max((common(tokens, wanted) for tokens in kept), default=0)
+        assert take(make(root), wanted) == max(0, min(most, len(wanted) - 1))
+        for path in root.glob("*/*.safetensors"):
+            head = read_head(path)
+            assert any(
+                pack(tokens)[head.start * WIDTH :].startswith(head.tokens)
+                and segment_folder.hash_beginnings(pack(tokens), [head.start]) == {head.start: head.before}
+                for tokens in kept
+            )
+
+
+def test_a_request_that_is_not_to_be_kept_leaves_no_file(root: Path) -> None:
+    """Law: nothing at all is made on the disk for it, and memory serves it all the same."""
+    store = make(root)
+    put(store, LONG, keep=False)
+    store.close(PATIENCE_S)
+    assert not root.exists()
+    assert take(store, [*LONG, 9]) == len(LONG)
+
+
+def test_without_a_folder_nothing_is_looked_for(root: Path) -> None:
+    """Law: where nothing goes to disk the store is what memory holds."""
+    store = make(None)
+    put(store, LONG)
+    assert store.save(idle=True) is None
+    assert not store.fetch([1, 2, 3], alone=True)
+    store.close(PATIENCE_S)
+    assert take(store, [*LONG, 9]) == len(LONG)
+
+
+def finish(store: PromptStore, *, idle: bool = True) -> None:
+    """Wait for the write under way."""
+    if store._write is not None:
+        assert store._write.done.wait(PATIENCE_S)
+    store._collect()
+
+
+def test_an_idle_engine_writes_after_a_moment(root: Path) -> None:
+    """Law: nothing is written while the last use is fresh; then one entry after the other, the latest first, and then
+    there is nothing to wake up for."""
+    clock = Clock()
+    store = make(root, clock=clock)
+    put(store, [1, 1])
+    clock.now_s += 0.5
+    put(store, [2, 2])
+    wait_s = store.save(idle=True)
+    assert wait_s is not None
+    assert list_stored(root) == []
+    clock.now_s += wait_s
+    seen = []
+    while store.save(idle=True) is not None:
+        finish(store)
+        seen.append(sorted(list_stored(root)))
+    assert seen[0] == [pack([2, 2])]
+    assert seen[-1] == sorted([pack([1, 1]), pack([2, 2])])
+    assert store.save(idle=True) is None
+
+
+def test_a_busy_engine_writes_what_has_waited_long(root: Path) -> None:
+    """Law: between two steps nothing is written that is young; what has waited is, once."""
+    clock = Clock()
+    store = make(root, clock=clock)
+    put(store, [1, 1])
+    store.save(idle=False)
+    finish(store)
+    assert list_stored(root) == []
+    clock.now_s += 60.0
+    put(store, [2, 2])
+    store.save(idle=False)
+    finish(store)
+    store.save(idle=False)
+    finish(store)
+    assert list_stored(root) == [pack([1, 1])]
+
+
+def test_what_memory_evicts_is_found_on_disk(root: Path) -> None:
+    """Law: an entry that goes because another needs its place is written, and found again by the same process."""
+    bytes_max = 7 * TOKEN_BYTES // 2
+    store = make(root, bytes_max=bytes_max)
+    put(store, [1, 1, 1])
+    put(store, [2, 2, 2])
+    finish(store)
+    assert list_stored(root) == [pack([1, 1, 1])]
+    assert take(store, [1, 1, 1, 5]) == 3
+    assert store.nbytes <= bytes_max
+
+
+class Slow(SegmentFolder):
+    """A folder whose writer and reader stand still until they are let go."""
+
+    def __init__(self, *inputs: Any, **options: Any) -> None:
+        super().__init__(*inputs, **options)
+        self.go, self.reached, self.outcome = threading.Event(), threading.Event(), ""
+
+    def save(self, *inputs: Any, cancelled: Any, **options: Any) -> int:
+        self.reached.set()
+        assert self.go.wait(PATIENCE_S)
+        self.outcome = "cancelled" if cancelled() else "written"
+        return super().save(*inputs, cancelled=cancelled, **options)
+
+    def find(self, tokens: bytes) -> Any:
+        self.reached.set()
+        assert self.go.wait(PATIENCE_S)
+        return super().find(tokens)
+
+
+@pytest.fixture
+def slow(root: Path) -> Iterator[Slow]:
+    made = Slow(root, "a" * 64, bytes_max=ANY_BYTES)
+    yield made
+    made.go.set()
+
+
+def test_memory_that_is_needed_is_not_held_by_a_write(slow: Slow, root: Path) -> None:
+    """Law: an entry that is being written when its memory is needed elsewhere is given up and nothing of it stays; one
+    that fits beside what is needed is written."""
+    for spare_bytes, outcome in ((3 * TOKEN_BYTES - 1, "cancelled"), (3 * TOKEN_BYTES, "written")):
+        slow.go.clear()
+        slow.reached.clear()
+        clock = Clock()
+        store = PromptStore(MlxCaches(), bytes_max=ANY_BYTES, folder=slow, clock=clock)
+        put(store, [1, 1, 1])
+        clock.now_s += 60.0
+        store.save(idle=True)
+        assert slow.reached.wait(PATIENCE_S)
+        store.put([7], compute([7]))
+        store.shrink(spare_bytes)
+        assert store.nbytes == 0
+        slow.go.set()
+        finish(store)
+        assert slow.outcome == outcome
+        assert list_stored(root) == ([] if outcome == "cancelled" else [pack([1, 1, 1])])
+
+
+def test_decoding_does_not_wait_for_the_disk(slow: Slow, root: Path) -> None:
+    """Law: while a prompt is looked for whoever else runs goes on; where it takes too long, it is computed."""
+    clock = Clock()
+    store = PromptStore(MlxCaches(), bytes_max=ANY_BYTES, folder=slow, clock=clock)
+    assert store.fetch(LONG, alone=False)
+    assert slow.reached.wait(PATIENCE_S)
+    assert store.fetch(LONG, alone=False)
+    clock.now_s += 60.0
+    assert not store.fetch(LONG, alone=False)
+    assert store.take(LONG) == (None, 0)
+
+
+def test_a_prompt_that_nobody_waits_for_is_dropped(root: Path) -> None:
+    """Law: an idle engine holds nothing of a prompt whose client has left, and whoever asks again finds it."""
+    put(first := make(root), LONG)
+    first.close(PATIENCE_S)
+    store = make(root)
+    assert store.fetch([*LONG, 9], alone=False) in (True, False)
+    store.save(idle=True)
+    assert store._fetch is None
+    assert take(store, [*LONG, 9]) == len(LONG)
+
+
+def test_what_is_read_fits_into_memory(root: Path) -> None:
+    """Law: of a prompt on disk so much is read as memory may hold, and what is there gives way to it."""
+    put(first := make(root), LONG)
+    first.close(PATIENCE_S)
+    limit_bytes = 5 * TOKEN_BYTES
+    for store in (make(root, bytes_max=limit_bytes), make(root)):
+        store.shrink(limit_bytes)
+        put(store, [9, 9])
+        count = take(store, [*LONG, 9])
+        assert 3 <= count <= 5
+        assert store.nbytes <= limit_bytes
+
+
+def test_memory_is_asked_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: the disk isn't asked where memory holds nearly all, nor read where it has little more."""
+    put(first := make(root), LONG)
+    first.close(PATIENCE_S)
+    monkeypatch.setattr(prompt_store, "_GAIN_TOKENS_MIN", 3)
+    store = make(root)
+    put(store, LONG[:6])
+    assert not store.fetch([*LONG, 9], alone=True)
+    put(other := make(root), LONG[:4])
+    assert take(other, [*LONG, 9]) == len(LONG)
+
+
+def test_a_damaged_file_is_computed_anew(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Law: damage costs a line in the log; what isn't damaged is still used."""
+    put(store := make(root), LONG[:4])
+    store.close(PATIENCE_S)
+    put(store := make(root), LONG)
+    store.close(PATIENCE_S)
+    (path,) = root.glob("*/s4-*")
+    raw = bytearray(path.read_bytes())
+    raw[-20] ^= 4
+    path.write_bytes(raw)
+    with caplog.at_level(logging.WARNING):
+        assert take(make(root), [*LONG, 9]) == 4
+    assert [record.getMessage().count(path.name) for record in caplog.records] == [1]
+
+
+def test_a_file_that_stays_is_passed_by(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Law: what can be neither read nor removed costs a line in the log, and nobody looks for it for ever."""
+    put(store := make(root), LONG)
+    store.close(PATIENCE_S)
+    (path,) = root.glob("*/s0-*")
+    path.unlink()
+    path.mkdir()
+    store = make(root)
+    with caplog.at_level(logging.WARNING):
+        assert [take(store, [*LONG, more]) for more in (9, 10)] == [0, 0]
+    assert len(caplog.records) == 1
+
+
+def test_a_disk_that_refuses_harms_nobody(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Law: where nothing can be written, that is said once, and memory serves as before."""
+    root.write_text("a file where the folder should be")
+    clock = Clock()
+    store = make(root, clock=clock)
+    with caplog.at_level(logging.WARNING):
+        for row in ([1, 1], [2, 2]):
+            put(store, row)
+            clock.now_s += 60.0
+            store.save(idle=True)
+            finish(store)
+    assert take(store, [1, 1, 5]) == 2
+    assert len(caplog.records) == 1
+
+
+def test_the_end_waits_so_long_and_no_longer(slow: Slow, root: Path) -> None:
+    """Law: a disk that stands still keeps nobody from ending."""
+    store = PromptStore(MlxCaches(), bytes_max=ANY_BYTES, folder=slow)
+    put(store, LONG)
+    store.close(0.0)
+    assert list_stored(root) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(few, st.sampled_from(["", "a", "b"])), max_size=6), few, st.sampled_from(["", "a", "b"]))
+def test_a_file_serves_the_key_that_sent_it(puts: list[tuple[list[int], str]], wanted: list[int], asker: str) -> None:
+    """Law: behind a restart a key finds of a prompt the longest beginning that it sent itself, whatever others sent;
+    no two keys have a file in one folder."""
+    with tempfile.TemporaryDirectory() as parent:
+        root = Path(parent) / "prompts"
+        store = make(root)
+        for tokens, owner in puts:
+            put(store, tokens, owner)
+        store.close(PATIENCE_S)
+        most = max((common(tokens, wanted) for tokens, owner in puts if owner == asker), default=0)
+
+        assert take(make(root), wanted, asker) == max(0, min(most, len(wanted) - 1))
+        assert len(list(root.glob("*/"))) <= len({owner for tokens, owner in puts if tokens})
+
+
+def test_shared_prompts_come_from_disk_in_blocks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: where keys share, one finds another's prompt behind a restart, by whole blocks."""
+    monkeypatch.setattr(prompt_store, "BLOCK_TOKENS", 3)
+    store = make(root, shared=True)
+    put(store, LONG, "a")
+    store.close(PATIENCE_S)
+
+    assert take(make(root, shared=True), LONG, "b") == len(LONG) - len(LONG) % 3

@@ -1,0 +1,223 @@
+"""Prompts that outlive the engine that computed them, on real models: after a restart, on another replica, behind one
+that was killed; and a prompt whose client left in the middle of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from deployments.models.sources import parse_source
+from deployments.tiers.mlx.cache_size import MlxCaches
+from deployments.tiers.mlx.loading import load
+from deployments.tiers.mlx.prefill_budget import PrefillBudget
+from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
+from deployments.tiers.mlx.prompt_cache.segment_file import PART
+from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN
+from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
+from deployments.tiers.stream_matchers import AnswerReader
+from reliability.types import Event, Finish, Usage
+from tests.support import tiny_model as tiny
+from tests.support.engine_rig import Rig, text_of
+from tests.support.mlx_rig import PATIENCE_S
+from tests.support.repository import ROOT
+from tests.support.tier_asking import eventually
+
+ANY_BYTES = 1 << 30
+DICE = random.Random(7)
+PROMPT = [DICE.randrange(4, 190) for _ in range(150)]
+CHECKPOINT = 100
+
+
+def usage(events: list[Event]) -> Usage:
+    last = events[-1]
+    assert isinstance(last, Finish), last
+    assert last.usage is not None
+    return last.usage
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "prompts"
+
+
+def begin(folder: Path, root: Path, kind: type[Rig] = Rig, bytes_max: int = ANY_BYTES, **options: int) -> Rig:
+    return kind(folder, prompt_disk=PromptDisk(root, bytes_max), **options)
+
+
+def files(root: Path) -> list[Path]:
+    return sorted(root.glob("*/*"))
+
+
+def await_file(root: Path) -> None:
+    """Wait until something is stored."""
+    asyncio.run(eventually(lambda: bool(list(root.glob("*/s0-*"))), PATIENCE_S))
+
+
+def test_a_restart_finds_the_prompt_and_says_the_same(folder: Path, root: Path) -> None:
+    """Law: the same prompt, its next turn and another session under its system prompt reuse after a restart what they
+    would have before it, and say what they say without any reuse."""
+    plain = Rig(folder, prompt_cache_bytes=0)
+    first = begin(folder, root)
+    said = first.answer(prompt=PROMPT, checkpoints=[CHECKPOINT])
+    first.engine.close()
+    turn, other = [*PROMPT, *range(40, 60)], [*PROMPT[:CHECKPOINT], *range(60, 90)]
+    for prompt, expected in ((PROMPT, len(PROMPT) - 1), (turn, len(PROMPT)), (other, CHECKPOINT)):
+        second = begin(folder, root)
+        again = second.answer(prompt=prompt)
+        assert text_of(again) == text_of(plain.answer(prompt=prompt))
+        assert usage(again).cached_tokens in range(expected - TOKENS_MIN, expected + 1)
+        second.engine.close()
+    assert text_of(said) == text_of(plain.answer(prompt=PROMPT))
+    plain.engine.close()
+
+
+def test_another_replica_finds_it_while_the_first_lives(folder: Path, root: Path) -> None:
+    """Law: two replicas on one folder: what the first has computed the second finds once the first is idle."""
+    first, second = begin(folder, root), begin(folder, root)
+    said = first.answer(prompt=PROMPT)
+    await_file(root)
+    again = second.answer(prompt=PROMPT)
+    assert text_of(again) == text_of(said)
+    assert usage(again).cached_tokens > len(PROMPT) - TOKENS_MIN
+    for rig in (first, second):
+        rig.engine.close()
+
+
+def test_a_folder_that_cannot_be_asked_for_stops_nobody(folder: Path, tmp_path: Path) -> None:
+    """Law: where the disk doesn't say what is free, the engine is ready, and memory serves it."""
+    rig = Rig(folder, prompt_disk=PromptDisk(tmp_path / ("x" * 300)))
+    rig.answer(prompt=PROMPT)
+    assert usage(rig.answer(prompt=PROMPT)).cached_tokens > 0
+    rig.engine.close()
+
+
+def test_another_model_finds_nothing(folder: Path, root: Path, tmp_path: Path) -> None:
+    """Law: with other weights or another template nothing is found."""
+    first = begin(folder, root)
+    first.answer(prompt=PROMPT)
+    first.engine.close()
+    other = tiny.write_folder(tmp_path / "other", seed=2)
+    second = begin(other, root)
+    assert usage(second.answer(prompt=PROMPT)).cached_tokens == 0
+    second.engine.close()
+    assert len({path.parent for path in root.glob("*/*")}) == 2
+
+
+REPLICA = """
+import os, sys
+from pathlib import Path
+from deployments.tiers.mlx.prompt_cache import segment_file
+from tests.unit.deployments.tiers.mlx.prompt_cache.test_prompt_store_restart import PROMPT, await_file, begin
+
+stall, pieces = sys.argv[3] == "in the middle", 0
+cut = segment_file._list_pieces
+
+def list_pieces(*inputs):
+    for number, piece in enumerate(cut(*inputs)):
+        if stall and number == 3:
+            print("stalled", flush=True)
+            sys.stdin.read()
+        yield piece
+
+segment_file._list_pieces = list_pieces
+rig = begin(Path(sys.argv[1]), Path(sys.argv[2]))
+rig.answer(prompt=PROMPT)
+await_file(Path(sys.argv[2]))
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_who_is_not_to_be_kept_leaves_no_file(folder: Path, root: Path) -> None:
+    """Law: a request that isn't to be kept leaves nothing on disk, though memory serves it; with a bound of 0 none
+    does."""
+    rig = begin(folder, root)
+    rig.answer(prompt=PROMPT, keep=False)
+    assert usage(rig.answer(prompt=PROMPT, keep=False)).cached_tokens == len(PROMPT) - 1
+    rig.engine.close()
+    off = begin(folder, root, bytes_max=0)
+    off.answer(prompt=PROMPT)
+    off.engine.close()
+    assert files(root) == []
+
+
+@pytest.mark.parametrize("when", ["in the middle", "afterwards"])
+def test_the_successor_of_a_killed_replica(when: str, folder: Path, root: Path) -> None:
+    """Law: a replica that dies by kill -9 leaves what it had written to its successor; one that dies in the middle of
+    writing leaves nothing that is used, and what it leaves is gone after the successor's start. The text is the same
+    in both cases."""
+    command = [sys.executable, "-c", REPLICA, str(folder), str(root), when]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as replica:
+        assert replica.stdout is not None
+        assert replica.stdout.readline() == ("stalled\n" if when == "in the middle" else "written\n")
+        replica.send_signal(signal.SIGKILL)
+        assert replica.wait(PATIENCE_S) == -signal.SIGKILL
+    assert bool(list(root.glob(f"*/{PART}*"))) is (when == "in the middle")
+    plain, successor = Rig(folder, prompt_cache_bytes=0), begin(folder, root)
+    assert not list(root.glob(f"*/{PART}*"))
+    again = successor.answer(prompt=PROMPT)
+    assert (usage(again).cached_tokens > 0) is (when == "afterwards")
+    assert text_of(again) == text_of(plain.answer(prompt=PROMPT))
+    for rig in (plain, successor):
+        rig.engine.close()
+
+
+def make_batch(folder: Path) -> Scheduler:
+    """A batch that prefills 32 tokens a step."""
+    loaded = load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None)
+    made = Scheduler(loaded.model, loaded.tokenizer, running_max=2, label="t")
+    prepare_batch(made, loaded, 2, 1 << 30, None)
+    made._pace = PrefillBudget(tokens_max=32)
+    return made
+
+
+def add(batch: Scheduler, ticket: int) -> list[Event]:
+    out: list[Event] = []
+    batch.add(
+        ticket, EngineJob(prompt=PROMPT, max_tokens=4, sampling=Sampling(), reader=AnswerReader(), sink=out.extend)
+    )
+    return out
+
+
+def run(batch: Scheduler) -> None:
+    while batch:
+        batch.step()
+
+
+def leave_in_the_middle(folder: Path, kept_tokens: int | None) -> tuple[list[Event], list[Event], list[Event]]:
+    """An answer; what a client got who left after three steps of its prompt; and what it got when it asked again."""
+    batch = make_batch(folder)
+    complete = add(batch, 1)
+    run(batch)
+    assert batch._budget is not None
+    token_bytes = sum(layer.token_bytes for layer in batch._budget.layout.layers)
+    bytes_max = ANY_BYTES if kept_tokens is None else kept_tokens * token_bytes
+    batch.set_budget(batch._budget, PromptStore(MlxCaches(), bytes_max=bytes_max))
+    left = add(batch, 2)
+    for _ in range(3):
+        batch.step()
+    batch.remove(2)
+    again = add(batch, 3)
+    run(batch)
+    return complete, left, again
+
+
+@pytest.mark.parametrize("kept_tokens", [None, 50])
+def test_a_prompt_left_in_the_middle_goes_on_where_it_was(folder: Path, kept_tokens: int | None) -> None:
+    """Law: a client that leaves while its prompt is computed, and asks again, finds all that was computed, and the
+    answer is the same; where less may be kept, as much as that."""
+    with ThreadPoolExecutor(1) as thread:  # as in the engine: what MLX has compiled belongs to its thread
+        complete, left, again = thread.submit(leave_in_the_middle, folder, kept_tokens).result()
+    assert left == []
+    assert usage(again).cached_tokens == (3 * 32 if kept_tokens is None else kept_tokens)
+    assert text_of(again) == text_of(complete)

@@ -1,0 +1,228 @@
+"""One stored stretch of a prompt: complete or not there, checked before it is used, and nobody else's to read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file
+
+from deployments.tiers.mlx.prompt_cache import segment_file
+from deployments.tiers.mlx.prompt_cache.segment_file import (
+    PART,
+    Cancelled,
+    Damaged,
+    SegmentHead,
+    Tensor,
+    open_segment,
+    read_head,
+    remove_if_orphan,
+    write_segment,
+)
+from deployments.tiers.packed_tokens import pack
+from tests.support.repository import ROOT
+
+TOKENS = list(range(7))
+HEAD = SegmentHead(key="k" * 64, start=3, before="ab", tokens=pack(TOKENS), form='{"layers": ["KVCache"]}')
+PATIENCE_S = 60.0
+
+
+def make_tensors() -> list[Tensor]:
+    """A view with gaps, one of another type, one of 16 bits that stands for bfloat16, and an empty one."""
+    whole = np.arange(2 * 10 * 4, dtype=np.float32).reshape(1, 2, 10, 4)
+    return [
+        Tensor("0.keys", "F32", whole[..., 3:, :]),
+        Tensor("0.values", "BF16", np.arange(56, dtype=np.uint16).reshape(1, 2, 7, 4)),
+        Tensor("1", "I32", np.zeros((0, 4), np.int32)),
+    ]
+
+
+def never() -> bool:
+    return False
+
+
+def write(folder: Path, name: str = "s3-10-ab-cd.safetensors") -> Path:
+    path = folder / name
+    assert write_segment(path, HEAD, make_tensors(), cancelled=never) == path.stat().st_size
+    return path
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    """Law: head and tensors come back as they were, gaps or none; the file is its user's alone, and nothing else is
+    left."""
+    path = write(tmp_path)
+    segment = open_segment(path, cancelled=never)
+    assert read_head(path) == segment.head == HEAD
+    for one in make_tensors():
+        np.testing.assert_array_equal(segment.arrays[one.name], one.array)
+        assert segment.dtypes[one.name] == one.dtype
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_others_can_read_the_format(tmp_path: Path) -> None:
+    """Law: it is a safetensors file; the library of that name reads it."""
+    tensors = make_tensors()[:1]
+    write_segment(tmp_path / "a.safetensors", HEAD, tensors, cancelled=never)
+    read = load_file(tmp_path / "a.safetensors")
+    np.testing.assert_array_equal(read["0.keys"], tensors[0].array)
+    assert list(read["tokens"]) == TOKENS
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return write(tmp_path_factory.mktemp("good")).read_bytes()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_no_damage_goes_unnoticed(good: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Law: a file in which a byte is changed, that is cut off, or that goes on, is `Damaged` when it is opened; nothing
+    else is raised, also where only the head is read."""
+    how = data.draw(st.sampled_from(["change", "cut", "append"]))
+    at = data.draw(st.integers(0, len(good) - 1))
+    changed = bytes([good[at] ^ data.draw(st.integers(1, 255))])
+    raw = {"change": good[:at] + changed + good[at + 1 :], "cut": good[:at], "append": good + good[at:]}[how]
+    path = tmp_path_factory.mktemp("bad") / "a.safetensors"
+    path.write_bytes(raw)
+    path.chmod(0o600)
+    with pytest.raises(Damaged):
+        open_segment(path, cancelled=never)
+    with contextlib.suppress(Damaged):
+        read_head(path)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_file_is_read_or_damaged(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
+    """Law: whatever lies there, the outcome is `Damaged`."""
+    path = tmp_path_factory.mktemp("any") / "a.safetensors"
+    path.write_bytes(raw)
+    path.chmod(0o600)
+    for read in (read_head, lambda path: open_segment(path, cancelled=never)):
+        with pytest.raises(Damaged):
+            read(path)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["format", "key", "start", "before", "form", "dtype", "shape", "data_offsets"]),
+    st.recursive(
+        st.none() | st.integers(-9, 1 << 70) | st.floats() | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+        max_leaves=5,
+    ),
+)
+def test_any_header_is_read_or_damaged(
+    good: bytes, tmp_path_factory: pytest.TempPathFactory, field: str, value: Any
+) -> None:
+    """Law: whatever stands in the header, of whatever kind, what isn't read is `Damaged`."""
+    (length,) = struct.unpack("<Q", good[:8])
+    header = json.loads(good[8 : 8 + length])
+    header["__metadata__" if field in header["__metadata__"] else "0.keys"][field] = value
+    raw = json.dumps(header).encode()
+    path = tmp_path_factory.mktemp("header") / "a.safetensors"
+    path.write_bytes(struct.pack("<Q", len(raw)) + raw + good[8 + length :])
+    path.chmod(0o600)
+    for read in (read_head, lambda path: open_segment(path, cancelled=never)):
+        with contextlib.suppress(Damaged):
+            read(path)
+
+
+def test_a_file_of_others_is_not_used(tmp_path: Path) -> None:
+    """Law: what others may read or have put there as a link isn't used, and what is gone is simply not there."""
+    path = write(tmp_path)
+    link = tmp_path / "link.safetensors"
+    link.symlink_to(path)
+    with pytest.raises(OSError, match="symbolic links"):
+        open_segment(link, cancelled=never)
+    path.chmod(0o644)
+    with pytest.raises(Damaged):
+        read_head(path)
+    with pytest.raises(FileNotFoundError):
+        read_head(tmp_path / "nothing")
+
+
+def test_nothing_waits_for_a_pipe(tmp_path: Path) -> None:
+    """Law: what lies there and is no file is damage at once, or no orphan; nobody waits for somebody to write to it."""
+    os.mkfifo(tmp_path / "a.safetensors", 0o600)
+    (tmp_path / "b.safetensors").mkdir()
+    for name in ("a.safetensors", "b.safetensors"):
+        with pytest.raises(Damaged):
+            read_head(tmp_path / name)
+    os.mkfifo(tmp_path / f"{PART}a")
+    assert remove_if_orphan(tmp_path / f"{PART}a")
+    (tmp_path / f"{PART}b").symlink_to(write(tmp_path))
+    assert not remove_if_orphan(tmp_path / f"{PART}b")
+
+
+def test_a_cancelled_write_leaves_nothing(tmp_path: Path) -> None:
+    """Law: whenever it is given up, the folder is as before; a cancelled check says so."""
+    for pieces in range(4):
+        answers = iter([False] * pieces + [True])
+        with pytest.raises(Cancelled):
+            write_segment(tmp_path / "a", HEAD, make_tensors(), cancelled=lambda: next(answers))  # noqa: B023
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(Cancelled):
+        open_segment(write(tmp_path), cancelled=lambda: True)
+
+
+def test_an_error_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: where the disk refuses, the error comes out and nothing stays."""
+
+    def refuse(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(segment_file.os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space"):
+        write_segment(tmp_path / "a", HEAD, make_tensors(), cancelled=never)
+    assert os.listdir(tmp_path) == []
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from tests.unit.deployments.tiers.mlx.prompt_cache.test_segment_file import HEAD, make_tensors
+from deployments.tiers.mlx.prompt_cache.segment_file import write_segment
+
+pieces = 0
+
+def stall():
+    global pieces
+    pieces += 1
+    if pieces == 4:  # some of it is written
+        print("stalled", flush=True)
+        sys.stdin.read()
+    return False
+
+write_segment(Path(sys.argv[1]) / "s3-10-ab-cd.safetensors", HEAD, make_tensors(), cancelled=stall)
+"""
+
+
+def test_a_killed_writer_leaves_a_part_that_goes(tmp_path: Path) -> None:
+    """Law: kill -9 in the middle of writing leaves nothing under a name that is used. While the writer lives nobody
+    takes its part away; once it is dead somebody does."""
+    command: list[Any] = [sys.executable, "-c", WRITER, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "stalled\n"
+        (part,) = tmp_path.iterdir()
+        assert part.name.startswith(PART)
+        assert not remove_if_orphan(part)
+        writer.send_signal(signal.SIGKILL)
+        assert writer.wait(PATIENCE_S) == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == [part]
+    assert remove_if_orphan(part)
+    assert list(tmp_path.iterdir()) == []
+    assert not remove_if_orphan(part)

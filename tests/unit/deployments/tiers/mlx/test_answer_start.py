@@ -1,0 +1,222 @@
+"""How an answer begins: what of it is no answer, and that there is one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from deployments.tiers.mlx.answer_start import Resumed, read_turn_start, resume
+from deployments.tiers.mlx.grammar.vocabulary import Speller, Vocabulary
+from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.sequence import EngineJob, SequenceState
+from deployments.tiers.stream_matchers import AnswerReader
+from deployments.tiers.thinking import ReasoningMarks
+from reliability.tools.format_reasoning import Thought
+from reliability.types import Event, Failed, Finish, Text
+from tests.support.mlx_rig import greedy
+from tests.support.tier_asking import answer
+
+pytestmark = pytest.mark.model
+CHATML = "<|im_start|>assistant\n"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tier: MlxTier) -> Any:
+    loaded = tier._engine.phase.loaded
+    assert loaded is not None
+    return loaded.tokenizer
+
+
+def said(tokenizer: Any, text: str) -> str:
+    """What a sequence tells of the tokens of `text`."""
+    tokens = tokenizer.encode(text, add_special_tokens=False)
+    job = EngineJob(
+        prompt=[0],
+        max_tokens=len(tokens),
+        sampling=Sampling(),
+        reader=AnswerReader(),
+        sink=lambda _: None,
+        turn_start=read_turn_start(tokenizer),
+    )
+    row = SequenceState(1, job, tokenizer.detokenizer)
+    for place, token in enumerate(tokens, 1):
+        row.take(token, "length" if place == len(tokens) else None, mx.zeros(1))
+    return "".join(event.text for event in row.pending if isinstance(event, Text))
+
+
+def test_the_opening_is_the_templates(tokenizer: Any) -> None:
+    """Law: it is what stands behind the conversation in a prompt, and nothing where a template opens no turn with a
+    token of its own, or raises."""
+
+    class Other:
+        all_special_ids = tokenizer.all_special_ids
+
+        def __init__(self, opening: str | None) -> None:
+            self.opening = opening
+
+        def apply_chat_template(self, _: Any, *, add_generation_prompt: bool, tokenize: bool) -> str:
+            if self.opening is None:
+                raise ValueError("a system prompt is needed")
+            return "asked" + (self.opening if add_generation_prompt else "")
+
+        def encode(self, text: str, **options: Any) -> Any:
+            return tokenizer.encode(text, **options)
+
+    assert tokenizer.decode(list(read_turn_start(tokenizer))) == CHATML
+    assert [read_turn_start(Other(text)) for text in ("ASSISTANT:", "", None)] == [(), (), ()]
+    assert tokenizer.decode(list(read_turn_start(Other(CHATML)))) == CHATML
+
+
+@pytest.mark.parametrize("opening", [CHATML, "<|im_start|>assistant", "<|im_start|>", ""])
+@pytest.mark.parametrize("words", ["The file has 3 lines.", '{"name": "read_file"}'])
+def test_a_turn_that_is_opened_again_is_no_part_of_the_answer(tokenizer: Any, opening: str, words: str) -> None:
+    """Law: the answer begins behind it, whole or in part; the same token further on is text."""
+    assert said(tokenizer, opening + words).strip() == words
+    assert said(tokenizer, f"See {CHATML}").strip() == f"See {CHATML}".strip()
+
+
+def test_an_opening_and_nothing_else_is_nothing(tokenizer: Any) -> None:
+    """Law: who only opens his turn has said nothing, so that the answer counts as the empty one that it is."""
+    assert said(tokenizer, CHATML) == said(tokenizer, "<|im_start|>") == ""
+
+
+def test_who_must_speak_says_a_word(tier: MlxTier, tokenizer: Any) -> None:
+    """Law: however much a model would rather end, or open a turn, or write blanks, there is a word before its end."""
+    silent = [*tokenizer.eos_token_ids, read_turn_start(tokenizer)[0]]
+    asked = replace(greedy("Hi"), max_tokens=12, extra={"logit_bias": {str(token): 100 for token in silent}})
+
+    def words(request: Any) -> str:
+        events = asyncio.run(answer(tier, request))
+        return "".join(event.text for event in events if isinstance(event, Text)).strip()
+
+    # What an answer begins with is the grammar's, where there is one.
+    schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "maxProperties": 0}}}
+    assert words(replace(asked, must_speak=True, response_format=schema, extra={})).startswith("{")
+    assert words(asked) == ""
+    assert words(replace(asked, must_speak=True)) not in ("", "<|im_start|>")
+
+
+SCHEMA = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "n",
+        "schema": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 40}, "country": {"type": "string", "maxLength": 40}},
+            "required": ["city", "country"],
+            "additionalProperties": False,
+        },
+    },
+}
+ASKED = {
+    "prose": greedy("Tell me about Paris.", max_tokens=40),
+    "code": greedy("Write a Python function that adds two numbers.", max_tokens=48),
+    "letters": greedy("Repeat: Zażółć gęślą jaźń 日本語 😀 naïve", max_tokens=40),
+    "stopped": greedy("Count from 1 to 9, separated by commas.", max_tokens=40, stop=(" 7",)),
+    "penalties": greedy("Tell me about Rome.", max_tokens=32, extra={"frequency_penalty": 0.7}),
+    "schema": greedy("Which city is the capital of France?", max_tokens=60, response_format=SCHEMA),
+}
+
+
+def ask(tier: MlxTier, request: Any) -> list[Event]:
+    return asyncio.run(answer(tier, request))
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Text))
+
+
+@pytest.fixture(scope="module")
+def whole(tier: MlxTier) -> Any:
+    """The unbroken answers."""
+    return cache(lambda name: ask(tier, ASKED[name]))
+
+
+@pytest.fixture(scope="module")
+def speller(tier: MlxTier) -> Speller:
+    loaded = tier._engine.phase.loaded
+    assert loaded is not None
+    return Speller(Vocabulary(loaded.tokenizer))
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("share", [0.02, 0.21, 0.36, 0.5, 0.67, 0.8, 0.97])
+def test_the_rest_of_a_text_is_what_it_would_have_been(tier: MlxTier, whole: Any, name: str, share: float) -> None:
+    """Law: on the same model with the same settings the two pieces are the unbroken text, wherever it was cut: within
+    a word, a number, a character's escape, before a stop string. And both together may write as much as one."""
+    unbroken, request = text_of(whole(name)), ASKED[name]
+    cut = max(1, int(share * len(unbroken)))
+    end = whole(name)[-1]
+    assert isinstance(end, Finish)
+    events = ask(tier, replace(request, begun=unbroken[:cut]))
+
+    assert (unbroken[:cut] + text_of(events))[: len(unbroken)] == unbroken
+    assert isinstance(events[-1], Finish)
+    if end.reason == "stop":
+        assert unbroken[:cut] + text_of(events) == unbroken
+        assert events[-1].reason == end.reason
+
+
+def test_what_was_begun_is_read_and_not_written(tier: MlxTier, whole: Any) -> None:
+    """Law: the tokens of what stands count as prompt, the few of its last word and the new ones as answer; and those
+    few aren't taken off what the client may have."""
+    unbroken, end = text_of(whole("prose")), whole("prose")[-1]
+    rest = ask(tier, replace(ASKED["prose"], begun=unbroken[: len(unbroken) // 2], max_tokens=9))[-1]
+
+    assert end.usage is not None
+    assert rest.usage is not None
+    assert rest.usage.prompt_tokens > end.usage.prompt_tokens
+    assert 9 <= rest.usage.completion_tokens <= 9 + 6
+
+
+@pytest.mark.parametrize("begun", ["Qxzzy the 7", "«", "  indented", "end. ", "😀", "a\ttab", "<|im_end|>", "é"])
+def test_words_that_no_model_would_write_are_gone_on_with(tier: MlxTier, begun: str) -> None:
+    """Law: whatever stands, an answer goes on behind it: it may be another model's."""
+    events = ask(tier, replace(ASKED["prose"], begun=begun))
+
+    assert isinstance(events[-1], Finish), events
+    assert not text_of(events).startswith(begun)
+
+
+def test_a_begun_answer_that_fills_the_context_is_refused(tier: MlxTier) -> None:
+    """Law: it is measured with the prompt."""
+    events = ask(tier, replace(ASKED["prose"], begun="word " * 9000))
+
+    assert isinstance(events[-1], Failed)
+    assert events[-1].fault == "context_length"
+
+
+THINKING = ReasoningMarks(Thought("tests", ("<think>",), ("</think>",)), "<think>", "</think>")
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(max_size=60), reasoning=st.sampled_from(["", "Let me see."]), opened=st.booleans())
+def test_tokens_and_rest_are_the_text(tier: MlxTier, speller: Speller, text: str, reasoning: str, opened: bool) -> None:
+    """Law: to the byte, for any text; the rest begins at its last word or before."""
+    loaded = tier._engine.phase.loaded
+    assert loaded is not None
+    tokenizer = loaded.tokenizer
+    assume(tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text)
+    made = resume(tokenizer, speller, text, reasoning, THINKING, opened=opened)
+    spelled = b"".join(map(speller.bytes_of, made.tokens)) + made.rest
+
+    if not text:
+        assert made == Resumed()
+        return
+    assert spelled.endswith(text.encode())
+    assert spelled.removesuffix(text.encode()).decode() in (
+        "",
+        f"<think>{reasoning}</think>\n\n",
+        f"{reasoning}</think>\n\n",
+    )
+    assert text.split()[-1:] == [] or made.rest
+    assert bool(made.rest) == bool(made.again)
+    assert resume(tokenizer, None, text, "", None, opened=False).rest == b""

@@ -1,0 +1,57 @@
+"""A GPU that ignores what the process submits: the process ends, and says so first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deployments.tiers.mlx.metal import is_gpu_lost
+from reliability.types import Failed, Fault
+from tests.support import tiny_model as tiny
+from tests.support.engine_rig import Rig, whole
+
+IGNORED = (
+    "[METAL] Command buffer execution failed: Ignored (for causing prior/excessive GPU errors) "
+    "(00000004:kIOGPUCommandBufferCallbackErrorSubmissionsIgnored)"
+)
+TIMED_OUT = (
+    "[METAL] Command buffer execution failed: Caused GPU Timeout Error "
+    "(00000002:kIOGPUCommandBufferCallbackErrorTimeout)"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "lost"),
+    [
+        (IGNORED, True),
+        ("submission ignored", True),
+        (TIMED_OUT, False),
+        ("[METAL] Command buffer execution failed: Insufficient Memory (00000008:OutOfMemory)", False),
+        ("a model that ignores the mask", False),
+        ("", False),
+    ],
+)
+def test_metal_s_words_are_known(words: str, lost: bool) -> None:
+    """Law: only the error that no second try helps against ends the process."""
+    assert is_gpu_lost(RuntimeError(words)) is lost
+
+
+def test_the_process_ends_after_one_failed_step(tmp_path: Path) -> None:
+    """Law: on that error every request, also one that waits, is told `crashed` and lost at once; the replica is no
+    longer healthy, and its process is told to end, after one step and not after three."""
+    ends: list[int] = []
+    folder = tiny.write_folder(tmp_path / "m")
+    rig = Rig(folder, end_process=lambda: ends.append(len(rig.model.shapes)))
+    rig.model.moving.clear()
+    rig.model.broken, rig.model.words = True, IGNORED
+    first = len(rig.model.shapes)
+    outs = [rig.ask()[1] for _ in range(5)]
+    rig.model.moving.set()
+    lasts = [whole(out)[-1] for out in outs]
+
+    assert [last.fault for last in lasts if isinstance(last, Failed)] == [Fault.CRASHED] * 5
+    assert all(isinstance(last, Failed) and last.lost for last in lasts)
+    assert not rig.engine.healthy()
+    assert ends[0] == first + 1
+    rig.engine.close()

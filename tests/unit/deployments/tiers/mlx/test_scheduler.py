@@ -1,0 +1,195 @@
+"""Prompts that are prefilled together: in fewer steps, with the text that each has alone, and nobody pays for another's
+failure."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.models.sources import parse_source
+from deployments.tiers.mlx.decoding.generators import Sharing
+from deployments.tiers.mlx.loading import Loaded, load
+from deployments.tiers.mlx.prefill_budget import PrefillBudget
+from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.warm_up import prepare_batch
+from deployments.tiers.stream_matchers import AnswerReader
+from reliability.types import Event, Failed, Fault, Finish
+from tests.support.engine_rig import text_of
+
+PLACES = 6
+POISON = 200
+ANSWER_TOKENS = 12
+
+
+class Allergic:
+    """The real model, which raises whenever it reads one token, and mixes padded rows up or refuses several when told
+    to; it counts what it is asked."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.widths: list[tuple[int, int]] = []
+        self.mixes = self.refuses = False
+
+    def __call__(self, tokens: Any, *inputs: Any, **options: Any) -> Any:
+        self.widths.append(tuple(tokens.shape))
+        if self.refuses and tokens.shape[0] > 1:
+            raise RuntimeError("only one")
+        together = tokens.shape[0] > 1 and tokens.shape[1] > 1
+        out = self._model(tokens[::-1] if self.mixes and together else tokens, *inputs, **options)
+        if (tokens == POISON).any().item():
+            raise RuntimeError("not this one")
+        return out
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+@pytest.fixture(scope="module")
+def loaded(folder: Path) -> Loaded:
+    model = load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None)
+    return dataclasses.replace(model, model=Allergic(model.model))
+
+
+@pytest.fixture
+def batch(loaded: Loaded) -> Scheduler:
+    return Scheduler(loaded.model, loaded.tokenizer, running_max=PLACES, label="t")
+
+
+def add(batch: Scheduler, prompts: Sequence[Sequence[int]]) -> list[list[Event]]:
+    """Let these run; where their events will be."""
+    outs: list[list[Event]] = [[] for _ in prompts]
+    for prompt, out in zip(prompts, outs, strict=True):
+        ticket = len(batch._sequences) + 1
+        job = EngineJob(
+            prompt=prompt, max_tokens=ANSWER_TOKENS, sampling=Sampling(), reader=AnswerReader(), sink=out.extend
+        )
+        batch.add(ticket, job)
+    return outs
+
+
+def run(batch: Scheduler) -> None:
+    """To the end, as the engine does."""
+    while batch:
+        try:
+            batch.step()
+        except RuntimeError:
+            batch.recover(Failed(fault=Fault.SERVER_ERROR, message="a step failed"))
+
+
+def steps_to_first_tokens(batch: Scheduler, prompts: Sequence[Sequence[int]]) -> int:
+    """How many steps until each has one."""
+    add(batch, prompts)
+    steps = 0
+    while not all(row.tokens for row in batch._sequences.values()):
+        batch.step()
+        steps += 1
+    batch.fail_all(Failed(fault=Fault.UNAVAILABLE, message="enough"))
+    return steps
+
+
+def some_prompts(dice: random.Random, count: int) -> list[list[int]]:
+    return [[dice.randrange(4, 190) for _ in range(dice.randint(1, 10))] for _ in range(count)]
+
+
+def test_short_prompts_that_wait_together_share_their_steps(batch: Scheduler) -> None:
+    """All have their first token after as many steps as one of them alone."""
+    prompts = some_prompts(random.Random(1), 6)
+
+    assert steps_to_first_tokens(batch, prompts) == steps_to_first_tokens(batch, prompts[:1])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_step_prefills_more_than_a_chunk(batch: Scheduler, loaded: Loaded, seed: int) -> None:
+    """Padding counted: the product of rows and length of a prefill is at most what one chunk may hold, twice of it
+    where more wait than decode."""
+    dice = random.Random(seed)
+    prompts = [[dice.randrange(4, 190) for _ in range(dice.choice([3, 9, 20, 33, 90]))] for _ in range(PLACES)]
+    batch._pace = PrefillBudget(tokens_max=32)
+    loaded.model.widths.clear()
+    add(batch, prompts)
+    run(batch)
+
+    assert max(rows * length for rows, length in loaded.model.widths if length > 1) <= 64
+
+
+@pytest.mark.parametrize("sharing", Sharing)
+@pytest.mark.parametrize("seed", range(6))
+def test_together_each_gets_what_it_gets_alone(batch: Scheduler, seed: int, sharing: Sharing) -> None:
+    """Whatever the lengths, and whoever joins later."""
+    dice = random.Random(seed)
+    prompts = some_prompts(dice, PLACES)
+    alone = []
+    for prompt in prompts:
+        (out,) = add(batch, [prompt])
+        run(batch)
+        alone.append(text_of(out))
+    batch.share(sharing)
+    first = dice.randint(1, PLACES - 1)
+    outs = add(batch, prompts[:first])
+    for _ in range(dice.randint(0, 4)):
+        batch.step()
+    outs += add(batch, prompts[first:])
+    run(batch)
+
+    assert [text_of(out) for out in outs] == alone
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_prompt_that_breaks_its_step_ends_alone(batch: Scheduler, place: int) -> None:
+    """Those that were prefilled with it begin again, give the text that they give alone, and only it fails."""
+    prompts = some_prompts(random.Random(place), 4)
+    prompts[place] = [*prompts[place][:3], POISON, 9]
+    innocent = [prompt for prompt in prompts if POISON not in prompt]
+    alone = add(batch, innocent)
+    run(batch)
+    outs = add(batch, prompts)
+    run(batch)
+
+    failed = outs.pop(place)
+    assert isinstance(failed[-1], Failed)
+    assert all(isinstance(out[-1], Finish) for out in outs)
+    assert [text_of(out) for out in outs] == [text_of(out) for out in alone]
+
+
+def test_a_model_that_mixes_prompts_up_gets_them_one_by_one(batch: Scheduler, loaded: Loaded) -> None:
+    """What the check at the start finds is cured where it can be, and the status tells the truth."""
+    loaded.model.mixes = True
+    ready = prepare_batch(batch, loaded, PLACES, None, None)
+    loaded.model.widths.clear()
+    add(batch, some_prompts(random.Random(1), 6))
+    run(batch)
+    loaded.model.mixes = False
+
+    assert ready.batched_as_alone is True
+    assert ready.warning is not None
+    assert "prefilled one at a time" in ready.warning
+    assert all(rows == 1 for rows, length in loaded.model.widths if length > 1)
+    assert any(rows > 1 for rows, _ in loaded.model.widths)
+
+
+def test_a_model_that_reads_one_sequence_only_answers_them_in_turn(batch: Scheduler, loaded: Loaded) -> None:
+    """It starts, and each gets what it gets alone; with one request at a time there is nothing to warn of."""
+    prompts = some_prompts(random.Random(2), 4)
+    alone = add(batch, prompts)
+    run(batch)
+    loaded.model.refuses = True
+    ready = prepare_batch(batch, loaded, PLACES, None, None)
+    outs = add(batch, prompts)
+    admitted = batch.can_admit(next(iter(batch._sequences.values())).job)
+    run(batch)
+    single = prepare_batch(batch, loaded, 1, None, None)
+    loaded.model.refuses = False
+
+    assert [text_of(out) for out in outs] == [text_of(out) for out in alone]
+    assert not admitted
+    assert ready.batched_as_alone is False
+    assert ready.warning is not None
+    assert "answered one at a time" in ready.warning
+    assert (single.batched_as_alone, single.warning) == (None, loaded.warning)

@@ -1,0 +1,202 @@
+"""A call as JSON between two marks: read strictly, and kept as it is spelled."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.tiers.merging import merge_events
+from deployments.tiers.stream_matchers import AnswerReader, CallFormat, CallSplit, StopCut, strict_json_call
+from reliability.tools.format_reasoning import Thought
+from reliability.types import CallDelta, Event, Reasoning, Text
+from tests.support.cut_texts import CALL, cut_texts
+
+
+class TestCalls:
+    def test_arguments_keep_their_spelling(self) -> None:
+        """Law: numbers keep every digit and strings their escapes."""
+        arguments = '{"n": 1.00, "big": 123456789012345678901234567890, "s": "\\u00e9"}'
+        calls = strict_json_call(f'{{"arguments" : {arguments} , "name": "f"}}')
+        assert calls == [("f", arguments)]
+
+    @given(st.dictionaries(st.text(), st.recursive(st.none() | st.booleans() | st.text(), st.lists), max_size=4))
+    def test_every_object_survives(self, arguments: dict[str, object]) -> None:
+        """Law: whatever the arguments are, they come out as they were written."""
+        written = json.dumps(arguments)
+        assert strict_json_call(json.dumps({"name": "f", "arguments": arguments})) == [("f", written)]
+
+
+FORM = CallFormat("<tool_call>", "</tool_call>", strict_json_call)
+CITIES = st.lists(st.sampled_from(["Paris", "Rome", "Köln"]), min_size=1, max_size=6)
+
+
+class TestDistinct:
+    @given(CITIES, st.integers(1, 30))
+    def test_a_call_that_was_there_already_ends_the_answer(self, cities: list[str], step: int) -> None:
+        """Law: with `distinct` what leaves are the calls before the first one that comes again, however it is spaced
+        and however the text is cut; without it all leave."""
+        calls = [f'{{"name": "f", "arguments": {{{" " * i}"city": "{c}"}}}}' for i, c in enumerate(cities)]
+        text = "\n".join(f"<tool_call>{call}</tool_call>" for call in calls)
+        first = next((i for i, city in enumerate(cities) if city in cities[:i]), len(cities))
+        for distinct, wanted in ((True, first), (False, len(cities))):
+            split = CallSplit(FORM, distinct=distinct)
+            events = [e for at in range(0, len(text), step) for e in split.feed(text[at : at + step])]
+            events += split.finish(truncated=False)
+            assert [event.arguments is not None for event in events if isinstance(event, CallDelta)] == [True] * wanted
+            assert split.repeated == split.full == (distinct and first < len(cities))
+
+
+class TestStop:
+    @given(cut_texts(), st.lists(st.sampled_from(["stop", "op", "a st", "né", " \n"]), min_size=1, max_size=3))
+    def test_the_first_complete_one_cuts(self, cut: tuple[str, list[str]], stops: list[str]) -> None:
+        """Law: the answer ends before the stop string that is complete first; without one it is whole."""
+        text, pieces = cut
+        ends = [(text.find(stop) + len(stop), text.find(stop)) for stop in stops if stop in text]
+        wanted = text[: min(ends)[1]] if ends else text
+        machine = StopCut(stops)
+        assert "".join(machine.feed(piece) for piece in pieces) + machine.flush() == wanted
+        assert (machine.found is not None) == bool(ends)
+        assert (machine.found in stops) is bool(ends)
+
+    def test_nothing_is_held_without_need(self) -> None:
+        """Law: text that can't begin a stop string leaves at once."""
+        assert StopCut(["END"]).feed("a tale of") == "a tale of"
+
+
+HERMES = CallFormat("<tool_call>", "</tool_call>", strict_json_call)
+TO_THE_END = CallFormat("[CALL]", "", strict_json_call)
+THINK = Thought("tests", ("<think>",), ("</think>",))
+
+
+def read(pieces: list[str], reader: AnswerReader, *, truncated: bool = False) -> list[Event]:
+    """All events, with the random ids taken out."""
+    events: list[Event] = []
+    for piece in pieces:
+        if not reader.done:
+            events += reader.feed(piece)
+    events += reader.finish(truncated=truncated)
+    assert all(event.text for event in events if isinstance(event, Text | Reasoning)), "no piece is empty"
+    return [
+        CallDelta(index=e.index, id="", name=e.name, arguments=e.arguments) if isinstance(e, CallDelta) else e
+        for e in merge_events(events)
+    ]
+
+
+def plain(events: list[Event]) -> str:
+    """The text that the events stand for, with calls written out as the model wrote them."""
+    return "".join(
+        f'<tool_call>\n{{"name": "{event.name}", "arguments": {event.arguments}}}\n</tool_call>'
+        if isinstance(event, CallDelta)
+        else event.text
+        for event in events
+        if isinstance(event, CallDelta | Text)
+    )
+
+
+class TestCuts:
+    @given(cut_texts(), st.booleans(), st.booleans(), st.sampled_from([(), ("stop",), ("op", "stop", "\n")]))
+    def test_the_events_dont_depend_on_the_cuts(
+        self, cut: tuple[str, list[str]], inside: bool, truncated: bool, stops: tuple[str, ...]
+    ) -> None:
+        """Law: piece by piece or at once, the same events leave."""
+
+        def reader() -> AnswerReader:
+            return AnswerReader(stops=stops, think=THINK, inside=THINK if inside else None, calls=HERMES)
+
+        text, pieces = cut
+        assert read(pieces, reader(), truncated=truncated) == read([text], reader(), truncated=truncated)
+
+    @given(cut_texts(), st.booleans())
+    def test_what_leaves_is_what_came(self, cut: tuple[str, list[str]], truncated: bool) -> None:
+        """Law: text and calls, written out again, are the model's text, character by character."""
+        text, pieces = cut
+        assert plain(read(pieces, AnswerReader(calls=HERMES), truncated=truncated)) == text
+
+    @given(cut_texts())
+    def test_without_machines_text_is_untouched(self, cut: tuple[str, list[str]]) -> None:
+        """Law: no tools, no tags, no stops: text in, text out."""
+        text, pieces = cut
+        assert read(pieces, AnswerReader()) == ([Text(text)] if text else [])
+
+
+class TestStopsOfAnswers:
+    def test_stop_strings_dont_reach_into_thinking_or_calls(self) -> None:
+        """Law: a stop string inside the thinking or inside a call stops nothing."""
+        reader = AnswerReader(stops=["add", "hm"], think=THINK, calls=HERMES)
+        events = read([f"<think>hm</think>{CALL}"], reader)
+        assert [type(event) for event in events] == [Reasoning, CallDelta]
+
+
+class TestThinking:
+    def test_the_tags_and_the_space_around_them_go(self) -> None:
+        """Law: thinking becomes reasoning, without tags and the white space next to them."""
+        reader = AnswerReader(think=THINK)
+        assert read(["\n<think>\nso\n</think>\n\nyes "], reader) == [Reasoning("so"), Text("yes ")]
+
+    def test_a_template_may_open_it(self) -> None:
+        """Law: where the prompt opened the thinking, it goes on to the closing tag."""
+        assert read(["so</think>yes"], AnswerReader(think=THINK, inside=THINK)) == [Reasoning("so"), Text("yes")]
+
+    def test_tags_inside_an_answer_are_text(self) -> None:
+        """Law: an answer that talks about the tags is left alone."""
+        text = "Write <think>...</think> there."
+        assert read([text], AnswerReader(think=THINK)) == [Text(text)]
+
+    def test_thinking_that_never_ends_is_all_reasoning(self) -> None:
+        """Law: what was thought before the cut leaves as reasoning."""
+        assert read(["<think>so and"], AnswerReader(think=THINK), truncated=True) == [Reasoning("so and")]
+
+
+class TestCallsOfAnswers:
+    def test_each_call_has_its_index_and_id(self) -> None:
+        """Law: calls are counted from 0, and their ids are `call_` and 24 hexadecimal digits, all different."""
+        reader = AnswerReader(calls=HERMES)
+        calls = [event for event in reader.feed(CALL + "\n" + CALL) if isinstance(event, CallDelta)]
+        assert [call.index for call in calls] == [0, 1]
+        assert all(call.id and call.id.startswith("call_") and len(call.id) == 29 for call in calls)
+        assert calls[0].id != calls[1].id
+        assert reader.call_split.calls == 2
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "",
+            "{",
+            "[]",
+            '{"name": "f"}',
+            '{"name": 1, "arguments": {}}',
+            '{"name": "", "arguments": {}}',
+            '{"name": "f", "arguments": "x"}',
+            '{"name": "f", "arguments": {"a": NaN}}',
+            '{"name": "f", "name": "g", "arguments": {}}',
+            '{"name": "f", "arguments": {}, "more": 1}',
+            '{"name": "f", "arguments": {}} x',
+            "[" * 100_000,
+        ],
+    )
+    def test_what_is_no_call_stays_text(self, body: str) -> None:
+        """Law: anything but one whole call between the markers leaves unchanged, as text."""
+        text = f"<tool_call>{body}</tool_call>"
+        assert read([text], AnswerReader(calls=HERMES)) == [Text(text)]
+
+    def test_an_open_call_is_text(self) -> None:
+        """Law: a call that was cut leaves as text, whole calls before it as calls."""
+        events = read([CALL + '<tool_call>{"name"'], AnswerReader(calls=HERMES), truncated=True)
+        assert [type(event) for event in events] == [CallDelta, Text]
+        assert events[1] == Text('<tool_call>{"name"')
+
+    @pytest.mark.parametrize(("truncated", "kind"), [(False, CallDelta), (True, Text)])
+    def test_a_format_without_an_end_ends_with_the_answer(self, truncated: bool, kind: type) -> None:
+        """Law: such a call counts at the end of a whole answer, and not at the end of a cut one."""
+        text = '[CALL]{"name": "f", "arguments": {}}'
+        events = read([text], AnswerReader(calls=TO_THE_END), truncated=truncated)
+        assert [type(event) for event in events] == [kind]
+
+    def test_one_call_is_enough_where_only_one_may_be(self) -> None:
+        """Law: with a limit of one the answer is done after the first call."""
+        reader = AnswerReader(calls=HERMES, calls_max=1)
+        reader.feed(CALL)
+        assert reader.done

@@ -1,0 +1,87 @@
+"""What two calls share that mean the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.loops.comparison.call_normalization import HOLE, blur_call, says_enough
+from reliability.loops.comparison.findings import Call, Result
+
+NOBODY: frozenset[str] = frozenset()
+
+
+def blur(arguments: Any, name: str = "run") -> str:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return blur_call(Call(name, text), NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"command": "make"}, {"command": "make", "description": "build it", "timeout": 90}),
+        ({"command": "make -k all"}, {"command": "make   -k\tall  # attempt 2"}),
+        ({"command": "cat a.py"}, {"command": "cat ./a.py"}),
+        ({"command": "timeout 5 make"}, {"command": "timeout 90s make"}),
+        ({"code": "print(1 + x)"}, {"code": "# once more\nprint(1 + x)"}),
+        ({"path": "a.py"}, {"path": "./a.py", "attempt": 4, "explanation": "look"}),
+        ({"path": "a.py"}, {"path": "a.py", "request_id": "9f1b", "timestamp": 1_760_000_000}),
+        ({"path": "a.py", "offset": 10}, {"path": "a.py", "offset": 90}),
+        ({"command": "sed -n '1,11p' a.py"}, {"command": "sed -n '1,90p' a.py"}),
+        ('{"b": 1, "a": "é"}', '{"a": "e\\u0301", "b": 1.0}'),
+        ("ls  -l # again", "ls -l"),
+    ],
+)
+def test_what_means_the_same_is_the_same(one: Any, other: Any) -> None:
+    """Remarks, attempts, waiting times, spelling and figures make no other call."""
+    assert blur(one) == blur(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"path": "a.py"}, {"path": "b.py"}),
+        ({"user_id": "41"}, {"user_id": "42"}),
+        ({"user_id": 41}, {"user_id": 42}),
+        ({"date": "2026-05-01"}, {"date": "2026-05-02"}),
+        ({"new": "x # one"}, {"new": "x # two"}),
+        ({"description": "a lamp"}, {"description": "a shade"}),
+        ({"command": "cat file1.txt"}, {"command": "cat file2.txt"}),
+        ({"command": "echo a#b"}, {"command": "echo a#c"}),
+        ({"expression": "2*3"}, {"expression": "2*4"}),
+        ({"items": [1, 2]}, {"items": [2, 1]}),
+    ],
+)
+def test_what_means_something_else_is_another_call(one: Any, other: Any) -> None:
+    """An id, a day, an edit's text, a name with a figure, and a remark that is all there is: another call."""
+    assert blur(one) != blur(other)
+
+
+values = st.one_of(st.integers(), st.text(max_size=20))
+
+
+@given(st.text(max_size=60), st.dictionaries(st.text(max_size=8), values, max_size=4))
+def test_nothing_is_too_odd(text: str, arguments: dict[str, Any]) -> None:
+    """Every text and every object has a spelling, and it begins with the tool's name."""
+    assert blur(text).startswith("run\x1f")
+    assert blur(arguments).startswith("run\x1f")
+    assert blur(arguments) == blur(dict(reversed(arguments.items())))
+
+
+def test_what_is_masked_is_known() -> None:
+    """A call whose figures were masked is marked, and one without any is not."""
+    assert HOLE in blur({"command": "make --log 2026-03-03T10:01:02.log"})
+    assert HOLE not in blur({"command": "make all", "timeout": 5})
+
+
+@pytest.mark.parametrize(
+    "text", ["ok", "total: 7", "Saved the file.", '{"items": []}', "no such order", "Error: permission denied for it"]
+)
+def test_such_results_say_nothing(text: str) -> None:
+    """An acknowledgement, an empty list and a bare error are what unlike deeds have in common."""
+    assert not says_enough(Result(text))
+    assert says_enough(Result("the sky is grey, the wall is red, the door is green"))
