@@ -13,7 +13,7 @@ import click
 
 from deployments.cli.commands import cli
 from deployments.cli.shell_completion import PROGRAM, VARIABLE
-from deployments.config_mistakes import CommandFailed, ConfigError
+from deployments.config.config_errors import CommandFailed, ConfigError
 
 __all__ = ["main"]
 

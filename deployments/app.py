@@ -11,8 +11,8 @@ from typing import Any
 from ray import serve
 
 from deployments.api.access import access_for
-from deployments.config import ROUTER, AppConfig, load
-from deployments.config_tiers import MlxTierConfig, TierBase
+from deployments.config.app_config import ROUTER, AppConfig, load
+from deployments.config.tier_config import MlxTierConfig, TierBase
 from deployments.graph.replica import TierReplica
 from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.graph.session_routing import session_routing

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from deployments.config import ConfigError, RouterConfig, check_names, patch
-from deployments.config_tiers import TierBase
-from deployments.cost import is_cloud
+from deployments.config.app_config import ConfigError, RouterConfig, check_names, patch
+from deployments.config.tier_config import TierBase
+from deployments.config.tier_cost import is_cloud
 from deployments.memory.plan import check_live
 from deployments.telemetry import log_error
 
@@ -49,7 +49,7 @@ def patch_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collectio
     """Return `base` with the Router's `user_config` merged in.
 
     Raises:
-        ValueError: as `deployments.config.patch`; a name that doesn't exist; a key that needs a restart.
+        ValueError: as `deployments.config.app_config.patch`; a name that doesn't exist; a key that needs a restart.
     """
     config = patch(base, change)
     check_names(config, tuple(tiers))
@@ -65,7 +65,8 @@ def patch_tier(base: TierBase, change: Mapping[str, Any]) -> TierBase:
     """Return `base` with a tier's `user_config` merged in.
 
     Raises:
-        ConfigError: as `deployments.config.patch`; a key that needs a restart; a change that moves the tier on or off
+        ConfigError: as `deployments.config.app_config.patch`; a key that needs a restart; a change that moves the tier
+        on or off
             this machine.
     """
     config = patch(base, change)

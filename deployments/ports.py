@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from deployments.config_tiers import Timeouts
+from deployments.config.tier_config import Timeouts
 from deployments.work.judging import Elsewhere
 from deployments.work.large_work import Large, at_once
 from reliability.admission.admit import AdmissionRequest, Grant, Rejection

@@ -43,7 +43,7 @@ from deployments.api.openapi.docs_routes import DocsRoutes
 from deployments.api.parsing import parse_body
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.collector import collect_less
-from deployments.config import AppConfig
+from deployments.config.app_config import AppConfig
 from deployments.dialects import COUNTED, DIALECTS
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
 from deployments.graph.stopping import Stoppable

@@ -14,9 +14,9 @@ from deployments.api.admin import Insight
 from deployments.api.body import Bodies
 from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.api.overview import Overview
-from deployments.config import ROUTER, AppConfig, RouterConfig
-from deployments.config_tiers import TierBase, Timeouts
-from deployments.cost import Price, cloud_tiers, price_of
+from deployments.config.app_config import ROUTER, AppConfig, RouterConfig
+from deployments.config.tier_config import TierBase, Timeouts
+from deployments.config.tier_cost import Price, cloud_tiers, price_of
 from deployments.dialects import WORKER_IMPORTS
 from deployments.graph.handle import HandleTier
 from deployments.graph.keep_awake import KeepAwake

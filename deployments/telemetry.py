@@ -22,7 +22,7 @@ from typing import Any
 
 from ray.exceptions import RayActorError, RayTaskError
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 
 __all__ = [
     "MonotonicClock",

@@ -36,7 +36,7 @@ import httpx
 import psutil
 import yaml
 
-from deployments.port import free_port
+from deployments.config.free_port import free_port
 from loadtests.running import (
     ROOT,
     build_environment,

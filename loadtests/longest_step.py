@@ -23,7 +23,7 @@ from typing import Any
 
 from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.api.openai_render import Answer, ChunkWriter
-from deployments.config import AppConfig, RouterConfig, load
+from deployments.config.app_config import AppConfig, RouterConfig, load
 from deployments.errors import ApiError
 from deployments.ports import Ports
 from deployments.reports.account import Account

@@ -20,8 +20,8 @@ import psutil
 import yaml
 
 from deployments.cli.serve_command import environment
-from deployments.config import load
-from deployments.port import free_port
+from deployments.config.app_config import load
+from deployments.config.free_port import free_port
 
 __all__ = [
     "ROOT",

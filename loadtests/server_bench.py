@@ -27,10 +27,10 @@ from typing import Any
 
 import httpx
 
+from deployments.config.free_port import free_port
 from deployments.models import blas
 from deployments.models.artifact import resolve
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
-from deployments.port import free_port
 from loadtests.running import run_server, short_folder
 from loadtests.table import Figure
 from loadtests.turns import Turns

@@ -37,7 +37,7 @@ import httpx
 import psutil
 import yaml
 
-from deployments.port import free_port
+from deployments.config.free_port import free_port
 from loadtests.running import handle_end_signals, short_folder, wait_until_up
 from loadtests.table import put, stamp
 from loadtests.terminal import Terminal, terminal

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from ray.serve.schema import ServeDeploySchema
 
-from deployments.config import ROUTER, AppConfig, RouterConfig
+from deployments.config.app_config import ROUTER, AppConfig, RouterConfig
 from deployments.config_file import IMPORT_PATH
 
 __all__ = ["config_schema"]

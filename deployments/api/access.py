@@ -32,7 +32,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from deployments.api.api_keys import MAKE_ONE, ApiKey, digest, load_keys
-from deployments.config import ConfigError, ServerConfig
+from deployments.config.app_config import ConfigError, ServerConfig
 from deployments.errors import ApiError
 from deployments.listener.listening import find_serving_host, is_loopback, is_own, is_own_page
 from deployments.telemetry import log_warning

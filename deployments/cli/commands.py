@@ -1,8 +1,8 @@
 """The commands of `mlx-stack-serve`, each declared once for click: name, arguments, options, help and completion.
 
 A command imports what it does when it runs, so that `--help` and a Tab wait for neither Ray nor pydantic. A command
-that needs a configuration takes its path, else finds one and says which (`deployments/config_paths.py`); one that asks
-a running server finds that (`deployments/cli/server_address.py`). Each command returns the exit code.
+that needs a configuration takes its path, else finds one and says which (`deployments/config/config_paths.py`); one
+that asks a running server finds that (`deployments/cli/server_address.py`). Each command returns the exit code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import click
 from deployments import __version__
 from deployments.cli.agents import AGENTS, SDKS
 from deployments.cli.shell_completion import SHELLS, complete_kinds, complete_with, write_script
-from deployments.config_paths import announce_config
+from deployments.config.config_paths import announce_config
 
 if TYPE_CHECKING:
     from deployments.config_file import ConfigFile
@@ -357,7 +357,7 @@ def completion(shell: str) -> int:
 
 def _run_on(config: Path | None, work: Callable[[ConfigFile, Path], Result]) -> Result:
     """Run what needs the configuration on it, and return what it returns; an error in it names the file."""
-    from deployments.config import ConfigError
+    from deployments.config.config_errors import ConfigError
     from deployments.config_file import read_file
 
     path = announce_config(config)

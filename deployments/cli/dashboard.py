@@ -14,8 +14,8 @@ from typing import NoReturn
 
 from deployments.cli.serve_command import environment
 from deployments.cli.server_address import find_records
-from deployments.config import ConfigError
-from deployments.config_paths import announce_flags
+from deployments.config.config_errors import ConfigError
+from deployments.config.config_paths import announce_flags
 
 __all__ = ["build_command", "dashboard", "find_ray"]
 

@@ -18,8 +18,8 @@ import psutil
 
 from deployments.cli.service_command import describe_service
 from deployments.cli.tier_checks import Finding, check_edges, check_prefill
-from deployments.config import AppConfig
-from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.graph.replica import make_tier
 from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.memory.plan import MemoryPlan, MonitorSettings

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from deployments.cli.agents import KEY
-from deployments.config import AppConfig, ConfigError, EvaluateConfig
-from deployments.config_paths import BUILT_IN, announce_config
+from deployments.config.app_config import AppConfig, ConfigError, EvaluateConfig
+from deployments.config.config_paths import BUILT_IN, announce_config
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
 from deployments.evaluate.asking.own_server import NoServer, read_config
 from deployments.evaluate.cell_journal import CellJournal, OtherPlan

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from deployments.api.api_keys import NAME, ApiKey, digest, entry_line, new_key, parse_file
 from deployments.cli.service.owned_files import OwnedFile, write_file
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 
 __all__ = ["key_command"]
 

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deployments.config.config_errors import CommandFailed, ConfigError
+from deployments.config.free_port import find_listener
+from deployments.config.tier_config import MlxTierConfig, ScriptedTierConfig
 from deployments.config_file import ConfigFile, check_listener, read_file
-from deployments.config_mistakes import CommandFailed, ConfigError
-from deployments.config_tiers import MlxTierConfig, ScriptedTierConfig
-from deployments.port import find_listener
 from deployments.reports.traces import check_packages
 from deployments.running.folder import RunFolder, base_folder, clear_dead
 from deployments.state.client import folder_of

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from deployments.config.config_errors import ConfigError
+from deployments.config.tier_config import MlxTierConfig
 from deployments.config_file import ConfigFile
-from deployments.config_mistakes import ConfigError
-from deployments.config_tiers import MlxTierConfig
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import blas, wheels
 from deployments.models.artifact import Artifact, find_on_disk, resolve

@@ -25,10 +25,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from deployments.config import ConfigError
-from deployments.config_paths import announce_flags, read_variables
+from deployments.config.config_errors import ConfigError
+from deployments.config.config_paths import announce_flags, read_variables
+from deployments.config.free_port import free_port
 from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
-from deployments.port import free_port
 from deployments.running.folder import RunFolder, base_folder, log_path, refuse_long
 from deployments.running.status_messages import Place
 from deployments.running.supervisor import hold_signals, supervise

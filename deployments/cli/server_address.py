@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
+from deployments.config.free_port import find_owners
 from deployments.listener.listening import is_loopback
-from deployments.port import find_owners
 from deployments.running.folder import LOCK, RunFolder, base_folder
 from deployments.running.own_folder import list_trusted
 

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from deployments.cli.text_output import plain
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.listener.listening import is_loopback
 
 __all__ = ["KEY", "LINES_MAX", "MALFORMED", "NoAnswer", "NotAnswered", "ServerClient", "name_foreign", "read_words"]

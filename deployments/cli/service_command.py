@@ -28,9 +28,9 @@ from deployments.cli.service.service_plan import (
     read_environment_file,
 )
 from deployments.cli.service.systemd import Systemd
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
+from deployments.config.config_paths import announce_config
 from deployments.config_file import ConfigFile, read_file
-from deployments.config_paths import announce_config
 from deployments.running.reachable import is_open
 
 __all__ = ["ServiceDesk", "describe_service", "service_command"]

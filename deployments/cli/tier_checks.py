@@ -20,8 +20,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from deployments.config import AppConfig
-from deployments.config_tiers import HostedTierConfig, Timeouts
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import HostedTierConfig, Timeouts
 from deployments.graph.replica import make_tier
 from deployments.ports import Ports, Tier
 from deployments.request.drive import drive

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ray import serve
 
 from deployments.collector import collect_less
-from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
+from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
 from deployments.graph.unavailable import UnavailableTier
 from deployments.listener.replica_port import bind_to_node
 from deployments.memory.lease import ReplicaLease

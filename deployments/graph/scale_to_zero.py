@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, Protocol
 
-from deployments.config import AppConfig
-from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
 from deployments.graph.handle import NO_REPLICA
 from deployments.graph.replica import make_hosted
 from deployments.graph.unavailable import RETRY_S, UnavailableTier

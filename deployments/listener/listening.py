@@ -13,7 +13,7 @@ import functools
 import ipaddress
 from urllib.parse import urlsplit
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 
 __all__ = ["find_serving_host", "is_loopback", "is_own", "is_own_page"]
 

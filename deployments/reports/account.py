@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.cost import Price
+from deployments.config.tier_cost import Price
 from deployments.metrics import RequestMetrics
 from deployments.reports.incidents import incidents_of
 from deployments.reports.report import report_of

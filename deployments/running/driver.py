@@ -30,7 +30,7 @@ from ray.job_config import JobConfig
 from ray.serve.schema import ApplicationStatus, DeploymentStatus
 from ray.serve.scripts import cli
 
-from deployments.config import ROUTER
+from deployments.config.app_config import ROUTER
 from deployments.running.background_fetch import BackgroundFetch
 from deployments.running.folder import RunFolder
 from deployments.running.keeper import DRAIN_S

@@ -34,7 +34,7 @@ from typing import Any
 
 import psutil
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.running.family import kill_all, members
 from deployments.running.own_folder import make_own
 

@@ -19,7 +19,7 @@ import ray
 from ray._private import ray_constants
 from ray._private.node import Node
 
-from deployments.port import DASHBOARD_PORT
+from deployments.config.free_port import DASHBOARD_PORT
 
 __all__ = ["describe_ray", "start_ray"]
 

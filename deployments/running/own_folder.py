@@ -14,7 +14,7 @@ import os
 import stat
 from pathlib import Path
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 
 __all__ = ["list_trusted", "make_own", "refuse_strangers"]
 

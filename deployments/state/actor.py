@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from deployments.collector import settle_collector
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.ports import Clock
 from deployments.state.idempotent_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
 from deployments.state.journal import Bounds, Superseded

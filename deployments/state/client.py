@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import ray
 
 from deployments import __version__
-from deployments.config import ConfigError, StateConfig
+from deployments.config.app_config import ConfigError, StateConfig
 from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
 from deployments.state.history import RequestQuery, SessionQuery, Span

@@ -20,10 +20,10 @@ import psutil
 import pytest
 import yaml
 
+from deployments.config.free_port import free_port
 from deployments.models.artifact import resolve
 from deployments.models.cache_folder import default_cache_dir
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
-from deployments.port import free_port
 from tests.support.repository import ROOT
 from tests.support.serving import until
 

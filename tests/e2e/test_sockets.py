@@ -29,7 +29,7 @@ import pytest
 import yaml
 
 from deployments.cli.serve_command import environment
-from deployments.port import free_port
+from deployments.config.free_port import free_port
 from loadtests.running import short_folder
 from loadtests.terminal import Terminal, terminal
 from tests.support.listeners import Raw, ask

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployments.port import free_port
+from deployments.config.free_port import free_port
 from loadtests.running import short_folder
 from loadtests.stops import WAYS, build_config, stop_once
 from loadtests.terminal import terminal

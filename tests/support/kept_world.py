@@ -14,7 +14,7 @@ import pytest
 
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
-from deployments.config_tiers import Timeouts
+from deployments.config.tier_config import Timeouts
 from deployments.dialects import DIALECTS
 from deployments.errors import ApiError
 from deployments.ports import Ports

@@ -30,10 +30,10 @@ from deployments.api.body import Bodies
 from deployments.api.responses import json_response
 from deployments.api.stream import EventStream
 from deployments.cli.serve_command import environment
+from deployments.config.free_port import free_port
 from deployments.errors import ApiError
 from deployments.listener.direct import ListenerProtocol
 from deployments.listener.haproxy import WRAPPER
-from deployments.port import free_port
 from tests.support.repository import ROOT
 from tests.support.serving import until
 

@@ -87,6 +87,7 @@ ORDER = [
     "reliability/tools/check",
     "reliability/answer",
     "reliability/escalation",
+    "deployments/config",
     "deployments/work",
     "deployments/listener",
     "deployments/running",

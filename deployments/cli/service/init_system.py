@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from deployments.config_mistakes import CommandFailed
+from deployments.config.config_errors import CommandFailed
 
 __all__ = ["STOP_WITHIN_S", "Finished", "Run", "ServiceFault", "ServiceState", "run_program"]
 

@@ -20,7 +20,7 @@ import jinja2
 from deployments.cli.service.init_system import STOP_WITHIN_S, Run, ServiceFault, ServiceState, run_program
 from deployments.cli.service.owned_files import OwnedFile, sign
 from deployments.cli.service.service_plan import ServicePlan
-from deployments.config_mistakes import ConfigError
+from deployments.config.config_errors import ConfigError
 
 __all__ = ["LABEL", "Launchd", "bound_output", "write_plist"]
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
+from deployments.config.config_paths import read_variables
+from deployments.config.tier_config import HostedTierConfig
 from deployments.config_file import ConfigFile
-from deployments.config_paths import read_variables
-from deployments.config_tiers import HostedTierConfig
 from deployments.models.cache_folder import default_cache_dir
 from deployments.state.client import folder_of
 

@@ -31,11 +31,11 @@ from typing import Any
 
 import yaml
 
-from deployments.config import ROUTER, AppConfig, patch
+from deployments.config.app_config import ROUTER, AppConfig, patch
+from deployments.config.free_port import free_port
+from deployments.config.tier_config import MlxTierConfig
 from deployments.config_file import IMPORT_PATH, read_file
-from deployments.config_tiers import MlxTierConfig
 from deployments.evaluate.asking.chat_client import ChatClient
-from deployments.port import free_port
 from deployments.running.group_guard import GroupGuard
 
 __all__ = ["NoServer", "OwnServer", "patch_variant", "read_config", "write_config"]

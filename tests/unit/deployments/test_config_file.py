@@ -7,7 +7,7 @@ import yaml
 from ray.serve.config import AutoscalingPolicy
 from ray.serve.schema import ServeDeploySchema
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.config_file import read_file
 from tests.support.repository import ROOT
 

@@ -15,7 +15,7 @@ import yaml
 
 from deployments.__main__ import main
 from deployments.cli.commands import cli
-from deployments.config_paths import BUILT_IN
+from deployments.config.config_paths import BUILT_IN
 from tests.support.repository import ROOT
 
 SCRIPTED = {

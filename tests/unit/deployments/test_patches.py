@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from deployments.config import ConfigError, RouterConfig
+from deployments.config.app_config import ConfigError, RouterConfig
 from deployments.patches import SERVERS_AT_START, TIERS_AT_START, patch_router, patch_tier
-from tests.unit.deployments.test_cost import other, preset, tier
+from tests.unit.deployments.config.test_tier_cost import other, preset, tier
 
 
 @pytest.mark.parametrize(

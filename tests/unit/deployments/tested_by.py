@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 TESTED_BY: dict[str, str] = {
-    "deployments/app.py": "tests/unit/deployments/test_config_effects.py",
-    "deployments/config_tiers.py": "tests/unit/deployments/test_config.py",
+    "deployments/app.py": "tests/unit/deployments/config/test_app_config_effects.py",
+    "deployments/config/tier_config.py": "tests/unit/deployments/config/test_app_config.py",
     "deployments/cli/commands.py": "tests/unit/deployments/test_main.py",
     "deployments/dialects.py": "tests/contract/test_dialects.py",
-    "deployments/port.py": "tests/unit/deployments/cli/test_doctor.py",
+    "deployments/config/free_port.py": "tests/unit/deployments/cli/test_doctor.py",
     "deployments/ports.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/router.py": "tests/contract/test_chat.py",
     "deployments/router_parts.py": "tests/contract/test_chat.py",

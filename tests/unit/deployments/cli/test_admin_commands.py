@@ -18,7 +18,7 @@ from deployments.cli import admin_commands as commands
 from deployments.cli.admin_commands import ask_server
 from deployments.cli.commands import cli
 from deployments.cli.server_client import KEY, LINES_MAX, ServerClient
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.state.history import RequestQuery
 from tests.support.room_rig import Rig, attempt, browse
 

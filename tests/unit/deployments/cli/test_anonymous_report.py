@@ -12,7 +12,7 @@ import pytest
 
 from deployments import __main__
 from deployments.cli.anonymous_report import build_report, write_report
-from deployments.config import AppConfig, load
+from deployments.config.app_config import AppConfig, load
 from deployments.state.incident_record import IncidentKind, record
 from deployments.state.records import IncidentItem
 from tests.support.incarnations import Driver, life

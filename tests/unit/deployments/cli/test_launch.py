@@ -17,8 +17,8 @@ import yaml
 from deployments.__main__ import main
 from deployments.cli.agents import AGENTS, SDKS
 from deployments.cli.launch import check_model, find_context
-from deployments.config import ConfigError
-from deployments.port import free_port
+from deployments.config.config_errors import ConfigError
+from deployments.config.free_port import free_port
 from tests.support.repository import ROOT
 from tests.unit.deployments.test_main import SCRIPTED
 

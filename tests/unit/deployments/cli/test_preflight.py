@@ -21,9 +21,9 @@ from cryptography.x509.oid import NameOID
 from deployments import __main__
 from deployments.cli.preflight import is_too_old
 from deployments.cli.serve_command import environment
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
+from deployments.config.free_port import free_port
 from deployments.config_file import read_file
-from deployments.port import free_port
 from tests.support.incarnations import unpack
 from tests.support.repository import ROOT
 

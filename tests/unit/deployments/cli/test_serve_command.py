@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployments.cli import serve_command
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from tests.support.repository import ROOT
 
 

@@ -17,8 +17,8 @@ import yaml
 from deployments.cli import server_address
 from deployments.cli.commands import cli
 from deployments.cli.server_address import DEFAULT_URL, find_url
-from deployments.config import ConfigError
-from deployments.port import find_owners, free_port
+from deployments.config.config_errors import ConfigError
+from deployments.config.free_port import find_owners, free_port
 from deployments.running.folder import RunFolder, base_folder
 from tests.support.hostile_folder import fill_folder, find_run
 from tests.support.reach import listening_as_nobody

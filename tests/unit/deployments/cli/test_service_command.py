@@ -15,8 +15,8 @@ from deployments import __main__
 from deployments.cli import service_command as service
 from deployments.cli.service.init_system import ServiceFault, ServiceState
 from deployments.cli.service_command import ServiceDesk, describe_service
-from deployments.config import ConfigError
-from deployments.port import free_port
+from deployments.config.config_errors import ConfigError
+from deployments.config.free_port import free_port
 from tests.support.init_systems import RememberedInit
 
 RUNNING = ServiceState(running=True, words="active (running)", pid=7, restarts=2, at_login=True)

@@ -10,7 +10,7 @@ import pytest
 from deployments import __main__
 from deployments.cli import tier_checks
 from deployments.cli.tier_checks import BEGUN, TOKENS, Finding, check_prefill
-from deployments.config import load
+from deployments.config.app_config import load
 from tests.support.chain_configs import config
 from tests.support.upstream import Player, Upstream, good, status
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.config import AppConfig, ServerConfig, load
-from deployments.config_tiers import ScriptedTierConfig, Timeouts
+from deployments.config.app_config import AppConfig, ServerConfig, load
+from deployments.config.tier_config import ScriptedTierConfig, Timeouts
 from deployments.graph import scale_to_zero
 from deployments.graph.scale_to_zero import (
     bypass_cold,

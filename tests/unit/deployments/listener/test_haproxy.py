@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from deployments.config.free_port import free_port
 from deployments.errors import TABLE
 from deployments.listener import haproxy as haproxy_module
 from deployments.listener.haproxy import Limits, limits_of, rewrite
-from deployments.port import free_port
 from tests.support.listeners import Back, Raw, ask, behind_haproxy, haproxy, rays_config
 from tests.support.serving import until
 from tests.unit.deployments.listener.test_slow_clients import HAPROXY_ONLY

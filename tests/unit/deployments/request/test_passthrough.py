@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployments.config_tiers import Timeouts
+from deployments.config.tier_config import Timeouts
 from deployments.errors import ApiError
 from deployments.ports import Ports
 from deployments.request.passthrough import forward, restrict_to_hosted

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault
 from deployments.cli.service.launchd import LABEL, Launchd, bound_output, write_plist
 from deployments.cli.service.owned_files import read_mark
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from tests.support.init_systems import Programs, make_plan_of
 
 DOMAIN = f"gui/{os.getuid()}"

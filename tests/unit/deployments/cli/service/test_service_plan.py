@@ -16,7 +16,7 @@ from deployments.cli.service.service_plan import (
     make_plan,
     read_environment_file,
 )
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.config_file import read_file
 
 HOSTED = {"kind": "hosted", "preset": "openrouter"}

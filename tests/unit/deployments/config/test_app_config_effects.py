@@ -8,8 +8,8 @@ from typing import Any, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from deployments.config import AppConfig
-from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, ScriptedTierConfig
 from reliability.types import Flaw
 from tests.unit.deployments.effects import access, answers, engine, evaluation, graph, memory, state, telemetry
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from deployments.config import AppConfig, ConfigError, load
+from deployments.config.app_config import AppConfig, ConfigError, load
 from tests.support.repository import ROOT
-from tests.unit.deployments.test_config_effects import all_keys
+from tests.unit.deployments.config.test_app_config_effects import all_keys
 from tools.docs import SCHEMA
 
 Document = dict[str, Any]

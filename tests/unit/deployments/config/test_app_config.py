@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.config import ConfigError, load, patch
+from deployments.config.app_config import ConfigError, load, patch
 from tests.support.small_config import config_of
 
 

@@ -1,6 +1,6 @@
 """What `tiers` in `serve_config.yaml` may say: one section a tier, by its kind.
 
-As in `deployments/config.py`, what a key means stands in its `description`, and nowhere else.
+As in `deployments/config/app_config.py`, what a key means stands in its `description`, and nowhere else.
 """
 
 from __future__ import annotations

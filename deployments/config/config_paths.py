@@ -14,11 +14,11 @@ import re
 import sys
 from pathlib import Path
 
-from deployments.config_mistakes import ConfigError
+from deployments.config.config_errors import ConfigError
 
 __all__ = ["BUILT_IN", "announce_config", "announce_flags", "find_config", "find_flags", "read_variables"]
 
-BUILT_IN = Path(__file__).with_name("built_in")
+BUILT_IN = Path(__file__).parents[1] / "built_in"
 CONFIG = "serve_config.yaml"
 FLAGS = "serve.env"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

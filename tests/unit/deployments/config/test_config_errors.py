@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployments.config import ConfigError, load
+from deployments.config.app_config import ConfigError, load
 
 GOOD: dict[str, Any] = {
     "tiers": {"fast": {"kind": "scripted", "script": []}},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.config_paths import BUILT_IN, announce_flags, find_config, find_flags
+from deployments.config.config_paths import BUILT_IN, announce_flags, find_config, find_flags
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def first_mistake(model: type[BaseModel], error: ValidationError) -> str:
 
 def _format_path(loc: tuple[int | str, ...]) -> str:
     """Write the path as it stands in the file: without the tag that pydantic puts in for the kind of a tier."""
-    from deployments.config_tiers import KINDS
+    from deployments.config.tier_config import KINDS
 
     parts = [str(part) for i, part in enumerate(loc) if not (part in KINDS and i == 2 and loc[0] == "tiers")]
     return ".".join(parts)
@@ -48,7 +48,7 @@ def _find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> li
     """Find the keys of the section at `loc`."""
     from pydantic import BaseModel
 
-    from deployments.config_tiers import KINDS
+    from deployments.config.tier_config import KINDS
 
     here: Any = model
     for i, part in enumerate(loc):
