@@ -29,8 +29,8 @@ import psutil
 from deployments import __version__
 from deployments.cli.service.init_system import ServiceFault, run_program
 from deployments.config.app_config import AppConfig
+from deployments.config.loopback import is_loopback
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
-from deployments.listener.listening import is_loopback
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.memory.sensors.macos import LEVEL, SystemKernel
 from deployments.models.artifact import find_on_disk

@@ -19,7 +19,7 @@ from deployments.cli.agents import AGENTS, KEY, SDKS, Agent, Start, build_start,
 from deployments.cli.server_address import PLAIN
 from deployments.cli.server_client import MALFORMED, NoAnswer, ServerClient, name_foreign, read_words
 from deployments.config.config_errors import CommandFailed, ConfigError
-from deployments.listener.listening import is_loopback
+from deployments.config.loopback import is_loopback
 
 __all__ = ["NotStarted", "build_environment", "check_model", "find_context", "launch", "print_agents"]
 

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import find_owners
-from deployments.listener.listening import is_loopback
+from deployments.config.loopback import is_loopback
 from deployments.running.folder import LOCK, RunFolder, base_folder
 from deployments.running.own_folder import list_trusted
 

@@ -22,7 +22,7 @@ import httpx
 
 from deployments.cli.text_output import plain
 from deployments.config.config_errors import ConfigError
-from deployments.listener.listening import is_loopback
+from deployments.config.loopback import is_loopback
 
 __all__ = ["KEY", "LINES_MAX", "MALFORMED", "NoAnswer", "NotAnswered", "ServerClient", "name_foreign", "read_words"]
 

@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 from yarl import URL
 
+from deployments.config.loopback import is_loopback
 from deployments.config.tier_config import HostedTierConfig, ScriptedTierConfig, TierBase
-from deployments.listener.listening import is_loopback
 from reliability.config import CloudFallback
 from reliability.types import Usage
 

@@ -26,6 +26,7 @@ TESTED_BY: dict[str, str] = {
     "deployments/evaluate/tasks/strategy.py": "tests/unit/deployments/evaluate/tasks/test_agent_strategy.py",
     "deployments/evaluate/tasks/task_run.py": "tests/unit/deployments/evaluate/tasks/test_rules_strategy.py",
     "deployments/graph/replica_counts.py": "tests/contract/test_sleeping.py",
+    "deployments/listener/listening.py": "tests/e2e/test_open_door.py",
     "deployments/memory/lease.py": "tests/unit/deployments/memory/test_view.py",
     "deployments/memory/prefill_scores.py": "tests/mac/test_prefill.py",
     "deployments/memory/room.py": "tests/mac/test_memory.py",

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deployments.config.app_config import ConfigError, load
+from deployments.config.loopback import is_loopback
 from deployments.config.tier_cost import Price, cloud_tiers, cost_usd, is_cloud, price_of
-from deployments.listener.listening import is_loopback
 from reliability.config import CloudFallback
 from reliability.types import Usage
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from deployments.listener.listening import CONTAINER_HOSTS, is_loopback, is_own
+from deployments.config.loopback import CONTAINER_HOSTS, is_loopback, is_own
 from tests.support.repository import ROOT
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
