@@ -42,13 +42,12 @@ from deployments.api.openai_responses.stored_routes import StoredRoutes
 from deployments.api.openapi.docs_routes import DocsRoutes
 from deployments.api.parsing import parse_body
 from deployments.api.responses import build_error_handlers, json_response
-from deployments.collector import collect_less
 from deployments.config.app_config import AppConfig
 from deployments.dialects import COUNTED, DIALECTS
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
 from deployments.graph.stopping import Stoppable
+from deployments.interfaces import Ports
 from deployments.listener.replica_port import bind_to_node
-from deployments.ports import Ports
 from deployments.reports.account import Account
 from deployments.reports.memory_notes import note_memory
 from deployments.request.drive import drive
@@ -60,6 +59,7 @@ from deployments.request.run_record import Run
 from deployments.router_parts import LiveConfig, build_services, collect_facts
 from deployments.telemetry import MonotonicClock
 from deployments.ui.control_room import ControlRoom, wants_page
+from deployments.work.gc_tuning import collect_less
 from deployments.work.large_work import large
 from reliability.answer.estimate import prompt_bytes
 from reliability.memory.pressure import Level
@@ -91,7 +91,7 @@ class Router(Stoppable):
         self._started_s = int(time.time())
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.patches`."""
+        """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.graph.reconfigure`."""
         self._live.apply(user_config)
         self._services.insight.access = self._live.access
         self._state.limit(self._live.state_limits())

@@ -20,13 +20,13 @@ from deployments.config.tier_cost import Price, cloud_tiers, price_of
 from deployments.dialects import WORKER_IMPORTS
 from deployments.graph.handle import HandleTier
 from deployments.graph.keep_awake import KeepAwake
+from deployments.graph.reconfigure import apply_change, patch_router
 from deployments.graph.scale_to_zero import make_cold_status, select_scalable
 from deployments.graph.status_poll import TierWatch
 from deployments.graph.stopping import Stopping
 from deployments.memory.view import MemoryView
-from deployments.metrics import RequestMetrics
 from deployments.models.needs import plan_of
-from deployments.patches import apply_change, patch_router
+from deployments.reports.request_metrics import RequestMetrics
 from deployments.reports.traces import Traces
 from deployments.request.policy import limits_of, state_limits
 from deployments.state.client import State, ray_finder
@@ -85,7 +85,7 @@ class LiveConfig:
         self.waits = {name: own or config.server.timeouts for name, own in self._facts.timeouts.items()}
 
     def apply(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`; see `deployments.patches`."""
+        """Apply a changed `user_config`; see `deployments.graph.reconfigure`."""
         first = not self._configured
         config, self.refused_patch = apply_change(self._patch, user_config, self.now, first=first, at=ROUTER)
         self._adopt(config)

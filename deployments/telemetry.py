@@ -52,7 +52,7 @@ WORDS_ARE_SAFE = (OSError, sqlite3.Error, RayActorError, ConfigError)
 
 
 class MonotonicClock:
-    """`deployments.ports.Clock` on this machine's monotonic clock."""
+    """`deployments.interfaces.Clock` on this machine's monotonic clock."""
 
     def now_ns(self) -> int:
         """Return the nanoseconds since some fixed moment."""

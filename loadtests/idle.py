@@ -69,7 +69,7 @@ KINDS = (
     ("monitor.py", "autoscaler monitor"),
     ("haproxy-", "HAProxy"),
     ("/haproxy ", "HAProxy"),
-    ("running.keeper", "keeper"),
+    ("running.session_leader", "keeper"),
     ("running.driver", "driver"),
 )
 BARE_APP = """

@@ -20,9 +20,9 @@ from typing import Any
 from deployments.config.config_errors import CommandFailed, ConfigError
 from deployments.config.free_port import find_listener
 from deployments.config.tier_config import MlxTierConfig, ScriptedTierConfig
-from deployments.config_file import ConfigFile, check_listener, read_file
 from deployments.reports.traces import check_packages
 from deployments.running.folder import RunFolder, base_folder, clear_dead
+from deployments.serve_file import ConfigFile, check_listener, read_file
 from deployments.state.client import folder_of
 from deployments.state.file_permissions import ForeignStateError, make_private_folder, refuse_strangers_file
 from deployments.state.recovery import JOURNAL, refuse_parts

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from deployments.config.config_errors import ConfigError
 from deployments.config.tier_config import MlxTierConfig
-from deployments.config_file import ConfigFile
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import blas, wheels
 from deployments.models.artifact import Artifact, find_on_disk, resolve
@@ -28,6 +27,7 @@ from deployments.models.downloads import format_size
 from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.running.background_fetch import is_offline
+from deployments.serve_file import ConfigFile
 
 __all__ = ["fetch_in_background", "list_models", "prepare", "pull"]
 

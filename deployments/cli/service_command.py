@@ -30,8 +30,8 @@ from deployments.cli.service.service_plan import (
 from deployments.cli.service.systemd import Systemd
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import announce_config
-from deployments.config_file import ConfigFile, read_file
 from deployments.running.reachable import is_open
+from deployments.serve_file import ConfigFile, read_file
 
 __all__ = ["ServiceDesk", "describe_service", "service_command"]
 

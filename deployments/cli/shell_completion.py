@@ -97,7 +97,7 @@ def list_values(what: str, url: str | None, config: Path | None) -> dict[str, st
     from deployments.cli.server_address import find_url
     from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient
     from deployments.config.config_errors import ConfigError
-    from deployments.config_file import read_file
+    from deployments.serve_file import read_file
 
     found: dict[str, str] = {}
     try:

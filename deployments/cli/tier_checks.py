@@ -23,7 +23,7 @@ from typing import Any
 from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import HostedTierConfig, Timeouts
 from deployments.graph.replica import make_tier
-from deployments.ports import Ports, Tier
+from deployments.interfaces import Ports, Tier
 from deployments.request.drive import drive
 from deployments.request.policy import build_expected, limits_of
 from deployments.request.run_record import Run

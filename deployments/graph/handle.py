@@ -35,8 +35,8 @@ END_S = 1.0  # how long a replica may tidy up after its last event
 
 
 class HandleTier:
-    """Implements `deployments.ports.Tier` by calling the replicas of one deployment. `cold_status` looks up the status
-    of a tier that may scale to zero while it has no replica; None: it never does."""
+    """Implements `deployments.interfaces.Tier` by calling the replicas of one deployment. `cold_status` looks up the
+    status of a tier that may scale to zero while it has no replica; None: it never does."""
 
     def __init__(
         self, name: str, handle: DeploymentHandle, cold_status: Callable[[], TierStatus] | None = None

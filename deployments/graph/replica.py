@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from ray import serve
 
-from deployments.collector import collect_less
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
+from deployments.graph.reconfigure import apply_change, patch_tier
 from deployments.graph.unavailable import UnavailableTier
+from deployments.interfaces import Tier
 from deployments.listener.replica_port import bind_to_node
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.plan import MemoryPlan
 from deployments.memory.room import Room, find_room
 from deployments.models.needs import replica_bytes
-from deployments.patches import apply_change, patch_tier
-from deployments.ports import Tier
 from deployments.telemetry import hush, log_error
+from deployments.work.gc_tuning import collect_less
 from reliability.config import CloudFallback
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
@@ -148,8 +148,8 @@ class TierReplica:
         return make_tier(self.name, config, self._cloud, room)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`; see `deployments.patches`. The old tier is freed before the new one is made:
-        two models at once may not fit."""
+        """Apply a changed `user_config`; see `deployments.graph.reconfigure`. The old tier is freed before the new one
+        is made: two models at once may not fit."""
         config, self._refused_patch = apply_change(
             lambda change: patch_tier(self._base, change),
             user_config,
@@ -163,7 +163,7 @@ class TierReplica:
             self._tier, self._config = await self._make(config), config
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Answer as `deployments.ports.Tier`. A bug inside the tier is this request's fault event,
+        """Answer as `deployments.interfaces.Tier`. A bug inside the tier is this request's fault event,
         and a line in the log."""
         if request.route and not isinstance(self._config, HostedTierConfig):
             yield [Failed(fault=Fault.UNSUPPORTED, message=f"tier {self.name} has no {request.route}", param="model")]

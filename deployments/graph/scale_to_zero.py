@@ -25,9 +25,9 @@ from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, Tier
 from deployments.graph.handle import NO_REPLICA
 from deployments.graph.replica import make_hosted
 from deployments.graph.unavailable import RETRY_S, UnavailableTier
+from deployments.interfaces import Tier
 from deployments.models.catalog import Choice, choose_here
 from deployments.models.presence import look
-from deployments.ports import Tier
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
 __all__ = [

@@ -14,7 +14,7 @@ RETRY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class UnavailableTier:
-    """A `deployments.ports.Tier` with a fixed status: unavailable, or loading. It starts no replica."""
+    """A `deployments.interfaces.Tier` with a fixed status: unavailable, or loading. It starts no replica."""
 
     known: TierStatus
 

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from reliability.answer.estimate import prompt_bytes

@@ -33,8 +33,8 @@ from ray.serve.scripts import cli
 from deployments.config.app_config import ROUTER
 from deployments.running.background_fetch import BackgroundFetch
 from deployments.running.folder import RunFolder
-from deployments.running.keeper import DRAIN_S
 from deployments.running.lean_ray import describe_ray, start_ray
+from deployments.running.session_leader import DRAIN_S
 from deployments.running.status_messages import STARTING, can_answer, failure
 
 __all__ = ["Reporter"]

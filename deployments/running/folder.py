@@ -35,8 +35,8 @@ from typing import Any
 import psutil
 
 from deployments.config.config_errors import ConfigError
-from deployments.running.family import kill_all, members
 from deployments.running.own_folder import make_own
+from deployments.running.process_tree import kill_all, members
 
 __all__ = ["RunFolder", "base_folder", "clear_dead", "find_orphaned_haproxy", "log_path", "refuse_long"]
 
@@ -52,7 +52,7 @@ NODE_CHARS, HAPROXY_CHARS_MAX = 70, 97
 # HAProxy's folder: Ray names it after the node.
 NODE = re.compile(r"[0-9a-f]{56}")
 CONFIG = "haproxy.cfg"
-IN_CHARGE = ("/raylet/raylet", "deployments.running.keeper", "deployments.running.driver")
+IN_CHARGE = ("/raylet/raylet", "deployments.running.session_leader", "deployments.running.driver")
 
 
 def base_folder(environ: Mapping[str, str]) -> Path:
@@ -196,7 +196,7 @@ def _unlink_sockets(session: Path) -> None:
 
 def _clear(run: RunFolder) -> list[str]:
     session = run.record().get("session")
-    # A leader with that number is somebody else: ours, the keeper, is dead.
+    # A leader with that number is somebody else: ours, the session leader, is dead.
     if not isinstance(session, int) or psutil.pid_exists(session):
         return []
     found = members(session, own=False)

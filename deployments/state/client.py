@@ -196,7 +196,7 @@ class State:
 
 
 class RequestState:
-    """The `deployments.ports.Admission` of one request.
+    """The `deployments.interfaces.Admission` of one request.
 
     `window`: bring the session's loop window with the first grant, with the kept answers only where there are more than
     the `complete` ones that the request shows itself. `trail`: the session isn't named and is to be found by it.

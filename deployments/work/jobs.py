@@ -1,4 +1,4 @@
-"""A call and its outcome as messages between `worker_pool.py` and a worker, encoded by `deployments/wire.py`.
+"""A call and its outcome as messages between `worker_pool.py` and a worker, encoded by `deployments/work/wire.py`.
 
     call      the function's module and name, and each argument by the type that the function declares for it
     outcome   the result by its declared type; or an error: its class and its plain arguments
@@ -19,7 +19,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from deployments.wire import Codec, codec_of, find_class, name_of
+from deployments.work.wire import Codec, codec_of, find_class, name_of
 
 __all__ = ["do_job", "read_outcome", "write_job"]
 

@@ -73,7 +73,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a HAProxy of somebody else is left alone",
     ),
     (
-        "deployments/running/family.py",
+        "deployments/running/process_tree.py",
         "            if os.getsid(process.pid) == session:\n",
         "            if os.getpgid(process.pid) == session:\n",
         "those in other process groups are found too",

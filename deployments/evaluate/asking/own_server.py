@@ -34,9 +34,9 @@ import yaml
 from deployments.config.app_config import ROUTER, AppConfig, patch
 from deployments.config.free_port import free_port
 from deployments.config.tier_config import MlxTierConfig
-from deployments.config_file import IMPORT_PATH, read_file
 from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.running.group_guard import GroupGuard
+from deployments.serve_file import IMPORT_PATH, read_file
 
 __all__ = ["NoServer", "OwnServer", "patch_variant", "read_config", "write_config"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployments.config.config_paths import BUILT_IN, announce_flags, find_config, find_flags
+from tests.support.repository import ROOT
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_flags_of_this_folder_are_announced(folder, capsys):
 
 def test_a_checkouts_own_flags_need_no_word(monkeypatch, capsys):
     """In a checkout of this project the built-in file and the working directory's are one: nothing to announce."""
-    monkeypatch.chdir(Path(__file__).parents[3])
+    monkeypatch.chdir(ROOT)
 
     assert announce_flags() == Path("serve.env")
     assert capsys.readouterr().err == ""

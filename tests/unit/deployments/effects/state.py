@@ -12,7 +12,7 @@ from typing import Any
 
 from deployments.config.app_config import AppConfig
 from deployments.graph.replica import make_tier
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.reports.incidents import incidents_of
 from deployments.request.judge import advise
 from deployments.request.policy import build_expected, hold_of, state_limits

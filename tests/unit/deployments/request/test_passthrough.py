@@ -11,7 +11,7 @@ import pytest
 
 from deployments.config.tier_config import Timeouts
 from deployments.errors import ApiError
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock

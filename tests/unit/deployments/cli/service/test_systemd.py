@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault
 from deployments.cli.service.owned_files import read_mark
 from deployments.cli.service.systemd import LINGER, NO_SANDBOX, UNIT, Systemd, write_unit
-from deployments.running.keeper import STOP_S
+from deployments.running.session_leader import STOP_S
 from deployments.running.supervisor import KILL_S
 from tests.support.init_systems import Programs, make_plan_of
 

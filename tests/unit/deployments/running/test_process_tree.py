@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deployments.running.family import kill_all, members
 from deployments.running.folder import RunFolder, clear_dead
+from deployments.running.process_tree import kill_all, members
 from loadtests.running import short_folder
 from tests.support.repository import ROOT
 from tests.support.serving import until

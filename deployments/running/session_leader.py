@@ -1,6 +1,6 @@
 """The session leader: it starts the driver, and ends everything that the driver has started.
 
-    python -m deployments.running.keeper RUN_FOLDER CONTROL NEWS LOG CONFIG APP    # two open files, by number
+    python -m deployments.running.session_leader RUN_FOLDER CONTROL NEWS LOG CONFIG APP    # two open files, by number
 
     running ──"stop", or CONTROL is closed──▶ draining ──driver has ended, or ORDERLY_S──▶ killing ──▶ gone
        │                                         └──"now"───────────────────────────────────▲
@@ -27,8 +27,8 @@ import time
 from pathlib import Path
 
 from deployments.running.bounded_log import BoundedLog
-from deployments.running.family import adopt_orphans, kill_all, reap
 from deployments.running.folder import RunFolder
+from deployments.running.process_tree import adopt_orphans, kill_all, reap
 from deployments.running.signal_wait import drain, wake_on_signals
 
 __all__ = ["DRAIN_S", "ORDERLY_S", "STOP_S"]
@@ -43,7 +43,7 @@ REFRESH_S = 6 * 3600.0
 LOOK_S = 600.0
 
 
-class Keeper:
+class SessionLeader:
     """One run."""
 
     def __init__(self, folder: RunFolder, control: int, news: int, log: BoundedLog) -> None:
@@ -159,9 +159,11 @@ def main(folder: str, control: str, news: str, log: str, config: str, app: str) 
     run = RunFolder(Path(folder))
     run.hold()
     run.note(session=os.getsid(0))
-    keeper = Keeper(run, int(control), int(news), BoundedLog(Path(log), os.environ.get("MLX_STACK_VERBOSE") == "1"))
-    signal.signal(signal.SIGTERM, lambda *_: keeper.stop())
-    keeper.run(config, app)
+    leader = SessionLeader(
+        run, int(control), int(news), BoundedLog(Path(log), os.environ.get("MLX_STACK_VERBOSE") == "1")
+    )
+    signal.signal(signal.SIGTERM, lambda *_: leader.stop())
+    leader.run(config, app)
 
 
 if __name__ == "__main__":

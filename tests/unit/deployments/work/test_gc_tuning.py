@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from deployments.collector import NEW_OBJECTS
+from deployments.work.gc_tuning import NEW_OBJECTS
 
 PROGRAM = """
 import gc, weakref
-from deployments.collector import settle_collector
+from deployments.work.gc_tuning import settle_collector
 
 class Ring:
     def __init__(self):

@@ -31,7 +31,7 @@ def adopt_orphans() -> None:
 
 
 def members(session: int, *, own: bool = True) -> list[psutil.Process]:
-    """Find all processes in the keeper's session, and all that descend from them, or from this process (`own`);
+    """Find all processes in the session leader's session, and all that descend from them, or from this process (`own`);
     neither this process nor a corpse that waits for its parent."""
     everybody: dict[int, psutil.Process] = {}
     children: dict[int, list[int]] = {}

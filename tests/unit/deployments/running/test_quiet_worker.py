@@ -8,8 +8,8 @@ import threading
 import pytest
 from ray.serve._private import controller
 
-from deployments import quiet_worker
-from deployments.quiet_worker import BUSY_CHECKS, NAP_S, RECENT, Napping, sleep_while_idle, slow_down_later
+from deployments.running import quiet_worker
+from deployments.running.quiet_worker import BUSY_CHECKS, NAP_S, RECENT, Napping, sleep_while_idle, slow_down_later
 
 LOOK_NS, CALL_NS = 60_000, 260_000
 

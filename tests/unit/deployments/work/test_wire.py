@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
 from deployments.state.records import Item, Reply, StateLimits, Step, StepAnswer, StepRequest
-from deployments.wire import Codec, Named, codec_of, find_class, name_of
+from deployments.work.wire import Codec, Named, codec_of, find_class, name_of
 from reliability.loops import LoopConfig, Memo
 from reliability.steps import Steps
 from reliability.types import Event
@@ -153,7 +153,7 @@ def test_unions_in_sequences_and_named_values():
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", "subprocess:Popen", "deployments.wire:os", "deployments.wire:codec_of", ":"]
+    "name", ["os:system", "subprocess:Popen", "deployments.work.wire:os", "deployments.work.wire:codec_of", ":"]
 )
 def test_only_classes_of_this_program_are_found_by_name(name):
     """And only those that are imported already."""
