@@ -188,11 +188,12 @@ def doctor(config: Path | None, ask: bool, report: Path | None) -> int:
 @click.option("--compare", type=FILE, metavar="OLD.json", help="Say what is worse than in an older report.")
 @click.option("--apply", is_flag=True, help="Show the learned chain as a change, and ask to write it.")
 @click.option("--yes", is_flag=True, help="With --apply: write it without asking.")
-def evaluate(**arguments: Any) -> int:
+def evaluate(seed: int, cases: int, budget_minutes: float, at_once: int | None, **options: Any) -> int:
     """Measure if its models are fit for agents; write a report."""
     from deployments.cli.evaluate import EvaluateOptions, evaluate
 
-    return evaluate(EvaluateOptions(**arguments))
+    target = EvaluateOptions(**options)
+    return evaluate(target, seed=seed, cases=cases, budget_minutes=budget_minutes, at_once=at_once)
 
 
 # -- models ----------------------------------------------------------------------------------------------------

@@ -50,10 +50,6 @@ class EvaluateOptions:
     url: str | None
     models: Sequence[str]
     out: Path
-    budget_minutes: float
-    cases: int
-    at_once: int | None
-    seed: int
     fresh: bool
     cloud: bool
     compare: Path | None
@@ -61,13 +57,11 @@ class EvaluateOptions:
     yes: bool
 
 
-def evaluate(arguments: EvaluateOptions) -> int:
+def evaluate(arguments: EvaluateOptions, *, seed: int, cases: int, budget_minutes: float, at_once: int | None) -> int:
     """Do what the command line asks for; return the exit code."""
-    usual = 1 if arguments.url else AT_ONCE
-    at_once = usual if arguments.at_once is None else arguments.at_once
-    settings = Settings(
-        seed=arguments.seed, cases=arguments.cases, budget_minutes=arguments.budget_minutes, at_once=at_once
-    )
+    if at_once is None:
+        at_once = 1 if arguments.url else AT_ONCE
+    settings = Settings(seed=seed, cases=cases, budget_minutes=budget_minutes, at_once=at_once)
     if not 0 < settings.budget_minutes <= 10_000 or not 1 <= settings.cases <= 10_000:
         raise ConfigError("--budget-minutes and --cases: a number above 0, and at most 10,000, is needed")
     if not 1 <= at_once <= AT_ONCE_MAX:
