@@ -69,7 +69,7 @@ KINDS = (
     ("monitor.py", "autoscaler monitor"),
     ("haproxy-", "HAProxy"),
     ("/haproxy ", "HAProxy"),
-    ("running.session_leader", "keeper"),
+    ("running.session_leader", "session leader"),
     ("running.driver", "driver"),
 )
 BARE_APP = """

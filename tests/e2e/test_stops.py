@@ -20,7 +20,7 @@ pytestmark = pytest.mark.ray
 
 # What a terminal must never be shown.
 NOISE = ("*** SIG", "PC: @", "Traceback", "ray::")
-CODES = {"term": 0, "group": 0, "ctrl-c": 0, "hup": 0, "start": 0, "twice": 130, "keeper": 1, "driver": 1}
+CODES = {"term": 0, "group": 0, "ctrl-c": 0, "hup": 0, "start": 0, "twice": 130, "session_leader": 1, "driver": 1}
 
 
 @pytest.fixture(scope="module")

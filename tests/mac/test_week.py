@@ -94,7 +94,7 @@ class Week:
         run.note(url="x")
         clock = SimpleNamespace(time=lambda: self.now_s, monotonic=time.monotonic)
         self.monkeypatch.setattr(session_leader, "time", clock)
-        self.keeper = SessionLeader(run, 0, 0, BoundedLog(tmp_path / "log"))
+        self.leader = SessionLeader(run, 0, 0, BoundedLog(tmp_path / "log"))
         self.touched_s = {path: self.now_s for path in (tmp_path / "ms-501").rglob("*") if path.is_file()}
         self.monkeypatch.setattr(os, "utime", lambda path, **_: self.touched_s.update({Path(path): self.now_s}))
         self.sensor = MacosSensor(self.mac, read_working_set)
@@ -117,9 +117,9 @@ class Week:
         self.wired[tier] = self.mac.wired[-1]
 
     async def pass_hour(self, *, works: bool) -> None:
-        """Let an hour pass, awake: the keeper looks after the files, the monitor reads, the agent asks."""
+        """Let an hour pass, awake: the session leader looks after the files, the monitor reads, the agent asks."""
         self.now_s += HOUR_S
-        self.keeper._refresh()
+        self.leader._refresh()
         for _ in range(30):
             self.now_s += 1
             now_ns = int(self.now_s * NS_PER_S)
