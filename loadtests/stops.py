@@ -8,9 +8,9 @@ stopped. Within ten seconds there must be no process of the run, nobody on the p
 its run folder must be gone. Each stream must have ended in words: with [DONE], or with an error frame.
 
     term     SIGTERM to the process that was started        kill     SIGKILL to it
-    group    SIGTERM to its process group                   session_leader  SIGKILL to its session leader
+    group    SIGTERM to its process group                   all      SIGKILL to its process group
     ctrl-c   Ctrl-C in its terminal                         driver   SIGKILL to its driver
-    hup      its terminal is closed                         all      SIGKILL to its process group
+    hup      its terminal is closed                         session_leader   SIGKILL to its session leader
     twice    Ctrl-C, and again after a second               start    SIGTERM while it starts
 
 Who is left is found however it has lost its parent (`loadtests/terminal.py`).

@@ -13,8 +13,8 @@ Measured 2026-11-24 on 2 vCPU AMD EPYC, Linux, SmolLM2-135M: 17 s from the start
 stop; at a load average of 26, 113 s for the start.
 
 What must never happen: anything of it that runs on after `stop`, or after the evaluation, however that died. It is
-`mlx-stack-serve serve`, whose supervisor ends whatever it has started at SIGTERM, and whose session leader does when the
-supervisor is killed, as `GroupGuard` kills it after the evaluation. SIGINT would not do: an evaluation in the
+`mlx-stack-serve serve`, whose supervisor ends whatever it has started at SIGTERM, and whose session leader does when
+the supervisor is killed, as `GroupGuard` kills it after the evaluation. SIGINT would not do: an evaluation in the
 background of a shell ignores it, and so would a server that has no handlers yet.
 """
 

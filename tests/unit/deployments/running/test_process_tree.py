@@ -108,7 +108,7 @@ input()
 
 
 def test_a_number_that_is_somebody_elses_by_now_is_no_reason_to_kill(tmp_path):
-    """The session of the record has a living leader: it can't be the dead session leader, so its members are strangers."""
+    """The session of the record has a living leader: it isn't ours, so its members are strangers."""
     stranger = leader(600)
     try:
         run = made(tmp_path, stranger.pid)
