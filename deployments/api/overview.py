@@ -220,6 +220,7 @@ class Overview:
         described = describe_tier(name, status, self.state.health.get(name), self.watch.context_tokens.get(name))
         return described | {
             "warning": status.warning if status else None,
+            "download_bytes": status.download_bytes if status else None,
             "place": places.get(name),
             "cloud": name in self.cloud,
             "asked": len(here),
