@@ -41,7 +41,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/ui/rendering.py": "tests/unit/deployments/ui/test_control_room.py",
     "deployments/ui/sign_in_page.py": "tests/unit/deployments/ui/test_visits.py",
     "deployments/tiers/hosted/endpoint.py": "tests/unit/deployments/tiers/hosted/test_hosted_tier.py",
-    "deployments/tiers/mlx/decoding/ragged_batch.py": "tests/unit/deployments/tiers/mlx/decoding/test_generator.py",
     "deployments/tiers/mlx/job_builder.py": "tests/unit/deployments/tiers/mlx/test_mlx_tier.py",
     "deployments/tiers/mlx/warm_up.py": "tests/unit/deployments/tiers/mlx/test_scheduler.py",
 }
