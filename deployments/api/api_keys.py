@@ -28,8 +28,8 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from deployments.config import ConfigError, ServerConfig
-from deployments.config_tiers import Section
+from deployments.config.app_config import ConfigError, ServerConfig
+from deployments.config.tier_config import Section
 
 __all__ = ["KEYS_MAX", "NAME", "ApiKey", "digest", "entry_line", "load_keys", "new_key", "parse_file"]
 

@@ -1,6 +1,6 @@
 """`GET /metrics` on the server's own port, for Prometheus: what was counted on every node, and how things stand now.
 
-    Ray's endpoint of each node   the counters and histograms of every replica there (`deployments/metrics.py`)
+    Ray's endpoint of each node   the counters and histograms of every replica there (`reports/request_metrics.py`)
     Overview                      gauges of this moment: tiers, breakers, requests that run, budgets, memory
 
 Ray keeps an endpoint a node, at a port that changes; Prometheus asks here instead, whichever Router answers, and is

@@ -16,10 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from deployments.api.headers import may_keep
 from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError
-from deployments.wire import Named
-from deployments.work.json_text import join_arguments, read_json
-from deployments.work.json_values import VALUES_MAX, has_more_values, is_too_deep
+from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
 from deployments.work.past_calls import name_past_calls
+from deployments.work.wire import Named
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
 from reliability.sessions import Trail, read_trail
 from reliability.steps import OutOfSteps, Steps

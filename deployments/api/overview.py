@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.config import RouterConfig
+from deployments.config.app_config import RouterConfig
 from deployments.graph.status_poll import TierWatch
 from deployments.graph.stopping import Stopping
 from deployments.memory.view import MemoryView

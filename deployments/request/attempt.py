@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from deployments.config_tiers import Timeouts
-from deployments.ports import Clock, Tier
+from deployments.config.tier_config import Timeouts
+from deployments.interfaces import Clock, Tier
 from deployments.request.accounting import Accounting, compute_bytes_max, count_chars, cut_event
 from deployments.request.delivery import Delivery, open_delivery
 from deployments.request.scanning import AnswerScan

@@ -29,7 +29,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import cache, partial
 
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.accounting import Accounting
 from deployments.request.attempt import AttemptPlan, AttemptState, open_attempt, read, record_attempt
 from deployments.request.run_record import Run

@@ -36,7 +36,7 @@ from itertools import groupby
 from typing import Protocol
 
 from deployments.errors import ApiError
-from deployments.ports import Clock
+from deployments.interfaces import Clock
 from deployments.request.run_record import Run
 from deployments.state.idempotent_answers import (
     Found,

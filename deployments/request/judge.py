@@ -13,7 +13,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S

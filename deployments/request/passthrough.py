@@ -19,7 +19,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from deployments.errors import ApiError
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.accounting import Accounting
 from deployments.request.attempt import record_end
 from deployments.request.drive import admit, bound_request, build_situation, open_accounting, rule_out, settle

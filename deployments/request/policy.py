@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
-from deployments.config import RouterConfig, StateConfig
+from deployments.config.app_config import RouterConfig, StateConfig
 from deployments.errors import ApiError
 from deployments.request.timeouts import NS_PER_S
 from deployments.state.records import StateLimits

@@ -120,19 +120,19 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     # listening
     (
-        "deployments/listener/listening.py",
+        "deployments/config/loopback.py",
         "        return ipaddress.IPv6Address(host[1:-1])\n",
         "        return ipaddress.ip_address(host)\n",
         "an address is loopback in every spelling",
     ),
     (
-        "deployments/listener/listening.py",
+        "deployments/config/loopback.py",
         'if host.startswith("[") and host.endswith("]"):',
         'if host.startswith("["):',
         "half a bracket makes no host",
     ),
     (
-        "deployments/listener/listening.py",
+        "deployments/config/loopback.py",
         "    return (mapped or address).is_loopback\n",
         "    return (mapped or address).is_private\n",
         "no other network is loopback",

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 MUTANTS: list[tuple[str, str, str, str]] = [
     (
-        "deployments/config_paths.py",
+        "deployments/config/config_paths.py",
         "    return given if given is not None else _own_or_built_in(CONFIG)",
         "    return given if given is not None and given.exists() else _own_or_built_in(CONFIG)",
         "a path that is given is taken, also where it is a mistake",
     ),
     (
-        "deployments/config_paths.py",
+        "deployments/config/config_paths.py",
         "    return Path(name) if os.path.lexists(name) else BUILT_IN / name",
         "    return BUILT_IN / name if (BUILT_IN / name).exists() else Path(name)",
         "a file of the user's own is never passed over",
@@ -73,7 +73,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a HAProxy of somebody else is left alone",
     ),
     (
-        "deployments/running/family.py",
+        "deployments/running/process_tree.py",
         "            if os.getsid(process.pid) == session:\n",
         "            if os.getpgid(process.pid) == session:\n",
         "those in other process groups are found too",

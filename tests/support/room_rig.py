@@ -24,7 +24,7 @@ from deployments.api.access import Access, Caller
 from deployments.api.admin import HistoryRoutes, Insight
 from deployments.api.overview import Overview
 from deployments.api.responses import build_error_handlers
-from deployments.config import AppConfig, load
+from deployments.config.app_config import AppConfig, load
 from deployments.graph.status_poll import TierWatch
 from deployments.graph.stopping import Stopping
 from deployments.request.policy import state_limits
