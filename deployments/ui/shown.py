@@ -10,6 +10,7 @@ from urllib.parse import quote
 __all__ = [
     "FILTERS",
     "list_way",
+    "name_model",
     "shorten_id",
     "write_bytes",
     "write_count",
@@ -102,6 +103,16 @@ def list_way(report: Mapping[str, Any]) -> list[tuple[str, bool]]:
     return way
 
 
+def name_model(tier: Mapping[str, Any]) -> str:
+    """Name a tier's model; for `auto` it is the name in the source that was chosen."""
+    model, source = tier["model"], tier["source"]
+    if model not in (None, "auto") or not source:
+        return str(model or tier["kind"] or "")
+    place, _, file = source.partition("?")[0].partition("#")
+    name: str = (file or place.partition("@")[0]).rpartition("/")[2]
+    return name.removesuffix(".gguf")
+
+
 def write_segment(value: str) -> str:
     """Write a name as one part of an address: of its slashes none is one there, so a browser resolves no `..` in it."""
     return quote(value, safe="")
@@ -118,4 +129,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "iso": write_time,
     "word": write_word,
     "segment": write_segment,
+    "model": name_model,
 }

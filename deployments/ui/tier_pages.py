@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +22,7 @@ from deployments.ui.visits import Visit
 
 __all__ = ["TierPages", "draw_levels"]
 
-ORDERS = {"isolate": "isolated", "restore": "restored", "close": "closed"}
+ORDERS = {"isolate": "isolated", "restore": "restored", "close": "closed", "download": "download_started"}
 WEEK_S = 7 * 86_400.0
 TRANSITIONS_MAX = 500
 RANKS = {"unknown": 0, "normal": 1, "warn": 2, "critical": 3}
@@ -31,6 +33,7 @@ class TierPages:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._fetches: dict[str, subprocess.Popen[bytes]] = {}
 
     def routes(self) -> list[Route]:
         """List them, below `/ui`."""
@@ -54,11 +57,24 @@ class TierPages:
         if tier not in self._desk.overview.tiers or order not in ORDERS:
             raise ApiError("not_found", "There is no such tier, or no such order.")
         state = self._desk.state
-        await {"isolate": state.isolate, "restore": state.restore, "close": state.close_breaker}[order](tier)
+        if order == "download":
+            self._download(tier)
+        else:
+            await {"isolate": state.isolate, "restore": state.restore, "close": state.close_breaker}[order](tier)
         log_info(f"tier_{ORDERS[order]}", tier=tier, by=visit.caller.name or None)
         await state.refresh_health()
         self._desk.overview.forget()
         return self._desk.go(request, "/ui/tiers")
+
+    def _download(self, tier: str) -> None:
+        """Fetch the tier's model in a process of its own; its progress is the tier's reason from then on."""
+        status = self._desk.overview.watch.known.get(tier)
+        if status is None or status.download_bytes is None or not status.source:
+            raise ApiError("not_found", "There is nothing to download for this tier.")
+        running = self._fetches.get(tier)
+        if running is None or running.poll() is not None:
+            command = [sys.executable, "-P", "-m", "deployments", "pull", status.source]
+            self._fetches[tier] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
     async def show_memory(self, request: Request, visit: Visit) -> Response:
         """Show the memory."""

@@ -2,11 +2,15 @@
 
 The page's script asks `/ui/try/ask` as a client asks `/v1/chat/completions`, and gets the same answer: the way of the
 request, its budget and its report are those of any other one. What a tool returns, the person at the page says.
+
+Three examples send a conversation that makes the server act: a call that weak models write as text, a repeated call at
+the nudge's threshold, and one at the break's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +21,7 @@ from deployments.api.responses import error_response
 from deployments.errors import ApiError
 from deployments.ui.desk import Desk
 from deployments.ui.visits import NotSignedIn, Visit
+from reliability.loops.thresholds import LoopConfig
 
 __all__ = ["Chat", "TryPage"]
 
@@ -33,6 +38,30 @@ TOOLS = """[
     }
   }}
 ]"""
+FUNCTION = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
+
+
+def list_examples(loops: LoopConfig) -> list[dict[str, Any]]:
+    """List the examples, each with its label and its messages."""
+    return [
+        {"label": "Repair a tool call", "messages": [_ask("What is the weather in Oslo? Call get_weather.")]},
+        {"label": "Nudge a loop", "messages": _repeat(loops.duplicate_threshold)},
+        {"label": "Escalate a loop", "messages": _repeat(loops.break_threshold)},
+    ]
+
+
+def _ask(words: str) -> dict[str, Any]:
+    return {"role": "user", "content": words}
+
+
+def _repeat(count: int) -> list[dict[str, Any]]:
+    """Return a conversation in which an agent has made the same call `count` times, each with the same result."""
+    messages = [_ask("What is the weather in Oslo?")]
+    for number in range(count):
+        call = {"id": f"call-{number}", "type": "function", "function": FUNCTION}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": "error: no such city"})
+    return messages
 
 
 class TryPage:
@@ -48,7 +77,8 @@ class TryPage:
     async def show(self, request: Request, visit: Visit) -> Response:
         """Show the page."""
         tiers = self._desk.overview.tiers
-        return self._desk.show(request, visit, "try.html", tiers=tiers, tools=TOOLS)
+        examples = list_examples(self._desk.overview.config().reliability.loop_detection)
+        return self._desk.show(request, visit, "try.html", tiers=tiers, tools=TOOLS, examples=examples)
 
     async def ask(self, request: Request) -> Response:
         """Answer what the page asks; errors as the API has them, since a script reads them."""

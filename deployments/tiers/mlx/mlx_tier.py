@@ -68,6 +68,7 @@ class MlxTier:
     ) -> None:
         self._name = name
         self._model, self._adapter, self._room = model, adapter, room
+        self._source: str | None = None
         self._context_tokens = context_tokens
         self._cache_dir, self._blas_threads = cache_dir, blas_threads
         self._max_running, self._places = max_running, max_running + max_waiting
@@ -132,6 +133,7 @@ class MlxTier:
             state=phase.state,
             reason=reason,
             model=self._model,
+            source=self._source,
             context_tokens=self._context_tokens,
         )
         if loaded is None:
@@ -228,6 +230,7 @@ class MlxTier:
     def _load(self, say: Say) -> Loaded:
         """Load the model. Runs on the engine thread."""
         choice = choose_here(self._name, self._model)
+        self._source = choice.source
         if self._model == "auto":
             say(f"auto: {choice.source} ({choice.why})")
             await_model(self._name, choice, say, cache_dir=self._cache_dir)

@@ -130,6 +130,19 @@ document.addEventListener("DOMContentLoaded", () => {
     words.value = "";
     run(ask);
   });
+  for (const example of document.querySelectorAll(".example")) {
+    example.addEventListener("click", () => {
+      messages = JSON.parse(example.dataset.messages);
+      document.getElementById("tooled").checked = true;
+      talk.replaceChildren();
+      for (const one of messages) {
+        if (one.role === "user") add("h3", one.content);
+        else if (one.role === "tool") add("p", one.content).className = "note";
+        else for (const call of one.tool_calls) add("pre", `${call.function.name}(${call.function.arguments})`);
+      }
+      run(ask);
+    });
+  }
   document.getElementById("anew").addEventListener("click", () => {
     messages = [];
     session = name();

