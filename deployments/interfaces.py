@@ -19,7 +19,10 @@ from reliability.loops import Window
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
 
-__all__ = ["Admission", "Clock", "Ports", "Tier"]
+__all__ = ["Admission", "Clock", "Jitter", "MemoryLevel", "Ports", "Tier"]
+
+Jitter = Callable[[], float]  # returns a number in [0, 1)
+MemoryLevel = Callable[[str], tuple[Level, int]]  # of a tier's nodes, and the nanoseconds for which it has been so
 
 
 class Tier(Protocol):
@@ -84,7 +87,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The world. `jitter` returns a number in [0, 1). Without `admission` every call may run.
+    """The world. Without `admission` every call may run.
 
     `cloud` names the tiers that leave the machine and cost money. Without an answer from
     `admission` within `cloud_admit_s` seconds they are not called; a local tier is, after
@@ -98,13 +101,13 @@ class Ports:
     tiers: Mapping[str, Tier]
     timeouts: Mapping[str, Timeouts]
     clock: Clock
-    jitter: Callable[[], float]
+    jitter: Jitter
     admission: Admission | None = None
     cloud: frozenset[str] = frozenset()
     foreign: frozenset[str] = frozenset()
     admit_s: float = 2.0
     cloud_admit_s: float = 10.0
     context_tokens: Mapping[str, int] = field(default_factory=dict)
-    memory: Callable[[str], tuple[Level, int]] = lambda _: (Level.UNKNOWN, 0)
+    memory: MemoryLevel = lambda _: (Level.UNKNOWN, 0)
     large: Large = at_once
     elsewhere: Elsewhere | None = None

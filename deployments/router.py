@@ -27,20 +27,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.api.access import Caller
+from deployments.api.admin import HistoryRoutes
 from deployments.api.anthropic.count_tokens import count_prompt
+from deployments.api.body import parse_body
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
-from deployments.api.history_routes import HistoryRoutes
 from deployments.api.metrics_route import MetricsRoute, find_endpoints
 from deployments.api.middleware import MiddlewareApp, find_ending
 from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.stored_record import NeedsRecall
-from deployments.api.openai_responses.stored_routes import StoredRoutes
+from deployments.api.openai_responses.stored_responses import StoredRoutes
 from deployments.api.openapi.docs_routes import DocsRoutes
-from deployments.api.parsing import parse_body
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.config.app_config import AppConfig
 from deployments.dialects import COUNTED, DIALECTS
@@ -253,8 +253,7 @@ class Router(Stoppable):
         return await parse(parse=partial(spoken.parse, recalled=recalled), beside=recalled.size)
 
     def _identify_caller(self, request: Request) -> Caller:
-        self._live.access.guard(request.client.host if request.client else None, request.headers)
-        return self._live.access.caller(request.headers)
+        return self._live.access.identify(request)
 
     # -- one chat request --------------------------------------------------------------------------------------
 

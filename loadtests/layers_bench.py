@@ -160,7 +160,7 @@ async def main() -> None:
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--data", type=Path, help="a folder with bfcl_cases.jsonl.gz; else the stand-in set")
     parser.add_argument("--model", nargs="+", default=[DEFAULT_SOURCE], help="one source, or two for a chain")
-    parser.add_argument("--threads", type=int, help="threads of the matrix library")
+    parser.add_argument("--threads", type=int, help="threads of a step")
     asked = parser.parse_args()
     tiers = [
         await load_tier(name, model, asked.threads) for name, model in zip((TIER, THEN), asked.model, strict=False)

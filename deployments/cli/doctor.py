@@ -30,6 +30,7 @@ from deployments.models.catalog import choose_here
 from deployments.models.needs import plan_of, tier_needs
 from deployments.models.presence import look
 from deployments.models.sources import parse_source
+from deployments.tiers.mlx.cpu.step import explain_missing
 from deployments.tiers.mlx.loading import check_calls_on_disk
 from reliability.types import TierState
 
@@ -59,6 +60,7 @@ def doctor(config: AppConfig, path: Path, *, ask: bool = False) -> int:
 def _check_all(config: AppConfig, path: Path, *, ask: bool) -> Iterator[Finding]:
     yield _check_platform()
     yield _check_computing()
+    yield from _check_extension()
     level, words = describe_service(path)
     yield Finding(level, "service", words)
     yield from (_check_package(name) for name in PACKAGES)
@@ -84,6 +86,16 @@ def _check_computing() -> Finding:
     if computing is Computing.CPU and has_nvidia_gpu():
         return Finding("warn", "computing", f"the CPU, beside an NVIDIA GPU: {CUDA_MISSING}")
     return Finding("ok", "computing", {"metal": "Metal", "cuda": "CUDA"}.get(computing, "the CPU"))
+
+
+def _check_extension() -> Iterator[Finding]:
+    """Check what computes the steps of a model on a CPU."""
+    if find_computing() is not Computing.CPU:
+        return
+    if why := explain_missing():
+        yield Finding("warn", "CPU extension", f"not used, so models are slow: {why}")
+    else:
+        yield Finding("ok", "CPU extension", "computes Llama-like models in float32")
 
 
 def _check_package(name: str) -> Finding:

@@ -48,7 +48,7 @@ def list_disk_items(users: Mapping[Path, tuple[str, ...]], *, cache_dir: Path | 
     """List everything that is on disk, the largest first. `users`: the tiers by the folder of their model."""
     cache = cache_dir or store.default_cache_dir()
     found = [*_find_own(cache / "models", users), *_find_downloads(cache / "downloads")]
-    found += [*_find_libraries(cache / "blas"), *_find_in_hub(users)]
+    found += _find_in_hub(users)
     known = {one.path for one in found}
     beside = [(path, roles) for path, roles in users.items() if path not in known and not _is_within(path, known)]
     found += [DiskItem(name=f"path:{p.name}", size_bytes=_count_bytes(p), used_by=roles, path=p) for p, roles in beside]
@@ -94,16 +94,6 @@ def _read_source(path: Path) -> str:
         return str(json.loads((path / "artifact.json").read_text(encoding="utf-8"))["source"])
     except (OSError, ValueError, KeyError, TypeError):
         return path.name
-
-
-def _find_libraries(folder: Path) -> Iterator[DiskItem]:
-    for path in sorted(folder.glob("[!.]*")):
-        yield DiskItem(
-            name=f"matrix library {path.name}",
-            size_bytes=_count_bytes(path),
-            used_by=("all mlx tiers on a CPU",),
-            path=path,
-        )
 
 
 def _find_in_hub(users: Mapping[Path, tuple[str, ...]]) -> Iterator[DiskItem]:

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from deployments.config.config_errors import ConfigError
 from deployments.config.tier_config import MlxTierConfig
-from deployments.memory.sensors.computing import Computing, find_computing
-from deployments.models import blas, wheels
 from deployments.models.artifact import Artifact, find_on_disk, resolve
 from deployments.models.catalog import Choice, choose_here, weight_bytes_of
 from deployments.models.downloads import format_size
@@ -47,7 +44,6 @@ def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None)
             missing += not _fetch(choice, names, cache_dir)
         else:
             _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}\n  {found.words}")
-    _prepare_blas(cache_dir)
     return missing
 
 
@@ -61,7 +57,6 @@ def pull(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) ->
             _tell(f"{', '.join(names)}: {choice.source}\n  left out: {choice.unfit}")
         else:
             missing += not _fetch(choice, names, cache_dir)
-    _prepare_blas(cache_dir)
     return missing
 
 
@@ -135,17 +130,6 @@ def _describe(artifact: Artifact) -> str:
         artifact.context_tokens and f"{artifact.context_tokens} tokens of context",
     ]
     return ", ".join(str(fact) for fact in facts if fact) + f", in {artifact.path}"
-
-
-def _prepare_blas(cache_dir: Path | None) -> None:
-    if find_computing() is not Computing.CPU:
-        return
-    try:
-        blas.prepare(cache_dir, say=_tell_indented)
-    except (blas.NoFastLibrary, wheels.FetchFailed, OSError, subprocess.SubprocessError) as error:
-        _tell(f"matrix library: the slow one that comes with MLX ({error})")
-    else:
-        _tell("matrix library: OpenBLAS, ready")
 
 
 def _tell_indented(words: str) -> None:

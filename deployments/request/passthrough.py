@@ -33,11 +33,7 @@ __all__ = ["forward", "restrict_to_hosted"]
 
 
 def restrict_to_hosted(run: Run, kinds: Mapping[str, str]) -> Run:
-    """Restrict a run to the hosted tiers of its chain.
-
-    Raises:
-        ApiError: `unsupported`: there is none.
-    """
+    """Restrict a run to the hosted tiers of its chain. Raises `ApiError`: `unsupported`: there is none."""
     chain = tuple(tier for tier in run.chain if kinds[tier] == "hosted")
     others = [f"{tier} ({kinds[tier]})" for tier in run.chain if tier not in chain]
     if not chain:

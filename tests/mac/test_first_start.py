@@ -39,7 +39,6 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         )  # fmt: skip
 
     monkeypatch.setattr(prepare, "resolve", resolve)
-    monkeypatch.setattr(prepare, "_prepare_blas", lambda _: None)
     monkeypatch.setattr(prepare.os, "nice", lambda _: 0)
     monkeypatch.setattr(hub, "find_complete", lambda _: None)
     monkeypatch.setattr(cache_folder, "default_cache_dir", lambda: tmp_path)

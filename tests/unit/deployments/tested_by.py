@@ -15,8 +15,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/request/scanning.py": "tests/unit/deployments/request/test_attempt_loops.py",
     "deployments/request/run_record.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/api/dialect.py": "tests/unit/deployments/api/test_exchange.py",
-    "deployments/api/openai_responses/stored_routes.py": "tests/contract/test_responses_api.py",
-    "deployments/api/history_routes.py": "tests/contract/test_history_routes.py",
     "deployments/evaluate/asking/speed_run.py": "tests/unit/deployments/evaluate/asking/test_chat_client.py",
     "deployments/evaluate/calls/call_recipes.py": "tests/unit/deployments/evaluate/calls/test_call_cases.py",
     "deployments/evaluate/progress_line.py": "tests/unit/deployments/evaluate/test_evaluation_run.py",

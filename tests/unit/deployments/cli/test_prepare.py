@@ -30,7 +30,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     monkeypatch.setattr(store, "default_cache_dir", lambda: tmp_path / "cache")
-    monkeypatch.setattr("deployments.cli.prepare._prepare_blas", lambda _: None)
     tiers = {"fast": {"kind": "mlx", "model": TINY}, "standard": {"kind": "mlx", "model": NEVER}}
     args = {"tiers": tiers, "reliability": {"escalation": {"chain": list(tiers)}}}
     path = tmp_path / "serve_config.yaml"
@@ -86,7 +85,6 @@ def fetches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fetches:
     """A CPU machine of 64 GiB with nothing on disk."""
     made = Fetches()
     monkeypatch.setattr(cli, "resolve", made.resolve)
-    monkeypatch.setattr(cli, "_prepare_blas", lambda _: None)
     monkeypatch.setattr(cli.os, "nice", lambda _: 0)
     monkeypatch.setattr(store, "default_cache_dir", lambda: tmp_path)
     put_machine(monkeypatch, 64)

@@ -9,7 +9,7 @@ import pytest
 from openai.types.responses import ResponseItemList
 
 from deployments.api.openai_responses.item_ids import make_tag
-from deployments.api.openai_responses.own_input import complete_items
+from deployments.api.openai_responses.stored_record import complete_items
 from tests.support.response_wire import parse
 
 ITEMS: list[dict[str, Any]] = [

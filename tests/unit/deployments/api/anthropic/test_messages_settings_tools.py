@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployments.api.anthropic.messages_tools import translate_choice, translate_tools
+from deployments.api.anthropic.messages_settings import translate_choice, translate_tools
 from deployments.errors import ApiError
 from tests.support.anthropic_values import MARKER, TOOL
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployments.api import parsing
+from deployments.api import body
 from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.errors import ApiError
 from deployments.work.worker_pool import TooLong, Undone
@@ -36,7 +36,7 @@ class Pool:
 
 
 def parsed(pool: Any) -> ChatCall:
-    return asyncio.run(parsing.parse_body(pool, parse_chat, BODY, {}, request_id="r", tokens_max=100, timeout_s=9.0))
+    return asyncio.run(body.parse_body(pool, parse_chat, BODY, {}, request_id="r", tokens_max=100, timeout_s=9.0))
 
 
 def test_what_is_cheap_needs_no_worker() -> None:
@@ -50,7 +50,7 @@ def test_what_is_cheap_needs_no_worker() -> None:
 def test_what_is_dear_is_read_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: where the steps don't suffice here, a worker does all of it, and the request is the same."""
     here, pool = parsed(Pool()), Pool()
-    monkeypatch.setattr(parsing, "STEPS_INLINE", 0)
+    monkeypatch.setattr(body, "STEPS_INLINE", 0)
     there = parsed(pool)
 
     assert pool.jobs == 1
@@ -66,7 +66,7 @@ def test_a_worker_that_can_not_is_told(
     monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, param: str | None
 ) -> None:
     """Law: schemas that take too long are the client's mistake; a worker that is missing isn't."""
-    monkeypatch.setattr(parsing, "STEPS_INLINE", 0)
+    monkeypatch.setattr(body, "STEPS_INLINE", 0)
     with pytest.raises(ApiError) as refused:
         parsed(Pool(error))
 

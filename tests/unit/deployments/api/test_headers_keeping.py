@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.api.anthropic.messages_body import parse_messages
-from deployments.api.cache_retention import may_keep
+from deployments.api.headers import may_keep
 from deployments.api.openai_chat import parse_chat
 from deployments.api.openai_responses.response_body import parse_response
 

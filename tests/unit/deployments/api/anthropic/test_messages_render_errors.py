@@ -8,7 +8,7 @@ import pytest
 from anthropic.types import ErrorResponse
 from pydantic import TypeAdapter
 
-from deployments.api.anthropic.messages_errors import message_error
+from deployments.api.anthropic.messages_render import message_error
 from deployments.errors import TABLE, ApiError
 
 SHAPE: TypeAdapter[Any] = TypeAdapter(ErrorResponse)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.openai_responses.reasoning_seal import open_seal, seal
+from deployments.api.openai_responses.item_ids import open_seal, seal
 
 
 @given(st.text())
