@@ -113,11 +113,17 @@ LOCK_FLAGS := --universal --generate-hashes --python-version 3.11 --no-annotate 
 	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.14 is needed (with venv); set PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
+# The C extension (setup.py) is for Linux on x86-64; where that has no compiler, one comes as a package.
+NEEDS_COMPILER := test "$$(uname -sm)" = "Linux x86_64" && \
+	! command -v cc >/dev/null && ! command -v gcc >/dev/null && ! command -v clang >/dev/null
+
 # The stamps make a repeated `make` a matter of milliseconds. The locks are whole, so nothing is to be resolved: where a
 # package asks for another with an extra, pip looks for a newer one than the lock's, and refuses it for want of a hash.
-.venv/.serve: requirements.lock pyproject.toml | .venv/bin/python
+.venv/.serve: requirements.lock pyproject.toml setup.py $(wildcard deployments/tiers/mlx/cpu/*.[ch]) | .venv/bin/python
 	@echo "Installing the packages of requirements.lock into .venv: a minute or two, once"
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --require-hashes -r requirements.lock
+	@$(NEEDS_COMPILER) || exit 0; awk '/^[a-z]/ {ours = /^ziglang/} ours' requirements-dev.lock > .venv/compiler.lock && \
+		$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --require-hashes -r .venv/compiler.lock
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -1,4 +1,4 @@
-"""mlx-lm alone, without anything of this server's: the loop that the engine is held against."""
+"""mlx-lm as it comes, without this server: the loop that the engine is compared with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.models import blas
 from deployments.models.artifact import resolve
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
 
@@ -42,7 +41,6 @@ class Bare:
     """mlx-lm alone, with its own copy of the model."""
 
     def __init__(self) -> None:
-        blas.preload()
         from mlx_lm import load
 
         self.model, self.tokenizer = load(str(resolve(parse_source(DEFAULT_SOURCE)).path))

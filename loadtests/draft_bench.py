@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--model", default=CODER_LARGE, help="a model source (default: %(default).40s…)")
     parser.add_argument("--draft", default=CODER_SMALL, help="one with the same tokens (default: %(default).40s…)")
     parser.add_argument("--tokens", type=int, default=48, help="where answers are cut (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of the matrix library")
+    parser.add_argument("--threads", type=int, default=2, help="threads of a step")
     parser.add_argument("--seconds", type=float, default=3600.0, help="after which no question is begun")
     given = parser.parse_args()
 

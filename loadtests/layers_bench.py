@@ -30,10 +30,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deployments.config import RouterConfig, ServerConfig
-from deployments.config_tiers import Timeouts
+from deployments.config.app_config import RouterConfig, ServerConfig
+from deployments.config.tier_config import Timeouts
+from deployments.interfaces import Ports
 from deployments.models.sources import DEFAULT_SOURCE
-from deployments.ports import Ports
 from deployments.request.drive import drive
 from deployments.request.policy import build_expected, limits_of
 from deployments.request.run_record import Run
@@ -160,7 +160,7 @@ async def main() -> None:
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--data", type=Path, help="a folder with bfcl_cases.jsonl.gz; else the stand-in set")
     parser.add_argument("--model", nargs="+", default=[DEFAULT_SOURCE], help="one source, or two for a chain")
-    parser.add_argument("--threads", type=int, help="threads of the matrix library")
+    parser.add_argument("--threads", type=int, help="threads of a step")
     asked = parser.parse_args()
     tiers = [
         await load_tier(name, model, asked.threads) for name, model in zip((TIER, THEN), asked.model, strict=False)

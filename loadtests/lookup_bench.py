@@ -122,7 +122,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m loadtests.lookup_bench")
     parser.add_argument("--model", default=CODER_SMALL, help="a model source (default: %(default).40s…)")
     parser.add_argument("--tokens", type=int, default=192, help="where answers are cut (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of the matrix library")
+    parser.add_argument("--threads", type=int, default=2, help="threads of a step")
     given = parser.parse_args()
 
     figures = bench_lookup(Turns(1, 3600.0), given.model, given.tokens, given.threads)

@@ -9,9 +9,7 @@
              an answer may come to, and as it grows
     server   the whole graph against `mlx_lm.server`: tokens a second and the time to the first text (server_bench.py)
     grammar  what decoding under a grammar costs, and whether its answers are valid (grammar_bench.py)
-    blas     prefill and batch-8 decode on the library that comes with MLX, and on the one that this server loads
-    alone    one sequence: a bare loop on OpenBLAS as it is, one with products of few rows before it, and the
-             engine
+    prefill  tokens of a prompt a second: mlx-lm as it comes, then the tier
 
 Both sides of a comparison take turns, `--rounds` times, and the ratio is the median of the rounds' ratios. The model is
 SmolLM2-135M in float32, for `lookup` Qwen2.5-Coder-0.5B. No comparison begins a round after its share of the time
@@ -33,7 +31,6 @@ from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.scheduler import AHEAD_TOKENS
 from loadtests.bare_loop import QUESTION, Bare, Speed
 from loadtests.grammar_bench import bench_grammar
-from loadtests.library_bench import bench_alone, bench_library
 from loadtests.lookup_bench import bench_lookup
 from loadtests.server_bench import bench_server
 from loadtests.table import Figure, write
@@ -110,6 +107,30 @@ def bench_reuse(turns: Turns) -> Iterator[Figure]:
     for what, index, seconds, least in (("next turn", 1, turn, 15.0), ("same system prompt", 2, other, 10.0)):
         ratio = statistics.median(run[0] / run[index] for run in runs)
         yield Figure(f"first token, 900 tokens, {what}", f"{cold:.2f} s cold, {seconds:.3f} s", ratio, least)
+
+
+# Prefill.
+
+
+def bench_prefill(turns: Turns) -> Iterator[Figure]:
+    """Compare the tokens of a prompt that are read in a second, bare and by the tier by turns."""
+    bare, tier = Bare(), load_tier()
+
+    async def read_by_tier(number: int) -> float:
+        text = " ".join(f"Rule {i}: never speak of number {i * 7 + number}." for i in range(58))
+        asked = request(text, system=f"Reader {number}.", max_tokens=1)
+        began_s = time.perf_counter()
+        async with aclosing(tier.stream(asked)) as stream:
+            usages = [one.usage async for events in stream for one in events if isinstance(one, Finish) and one.usage]
+        return (usages[-1].prompt_tokens - usages[-1].cached_tokens) / (time.perf_counter() - began_s)
+
+    try:
+        runs = [(asyncio.run(read_by_tier(number)), bare.prefill(48)) for number in turns.rounds("prefill")]
+    finally:
+        asyncio.run(tier.close())
+    mine, theirs = (statistics.median(side) for side in zip(*runs, strict=True))
+    ratio = statistics.median(a / b for a, b in runs)
+    yield Figure("prefill, against MLX as it comes", f"{mine:.1f} against {theirs:.1f} tokens a second", ratio, 15.0)
 
 
 # Leaving.
@@ -221,8 +242,7 @@ BENCHES: dict[str, Callable[[Turns], Iterator[Figure]]] = {
     "budget": bench_budget,
     "server": bench_server,
     "grammar": bench_grammar,
-    "blas": bench_library,
-    "alone": bench_alone,
+    "prefill": bench_prefill,
 }
 # Seconds, on top of what loading takes.
 SHARES_S = {
@@ -233,8 +253,7 @@ SHARES_S = {
     "budget": 60.0,
     "server": 110.0,
     "grammar": 600.0,
-    "blas": 110.0,
-    "alone": 60.0,
+    "prefill": 60.0,
 }
 
 

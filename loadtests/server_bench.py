@@ -2,10 +2,10 @@
 
     python -m loadtests.mlx_bench --only server
 
-Both run beside each other, each with one model in float32, the same matrix library and the same number of threads, and
-take turns: 1, 4 and 8 clients at once, each with a prompt of its own that neither has seen. Ours is the whole graph
-(Ray Serve's proxy, Router, checks, tier), theirs one process. While theirs is measured, Ray's idle processes take some
-per cent of a core: that much the figures favour ours.
+Both run beside each other, each with one model in float32, and take turns; theirs computes with MLX as it comes, on one
+thread, ours with this server's extension and a thread for each core: 1, 4 and 8 clients at once, each with a prompt of
+its own that neither has seen. Ours is the whole graph (Ray Serve's proxy, Router, checks, tier), theirs one process.
+While theirs is measured, Ray's idle processes take some per cent of a core: that much the figures favour ours.
 
 All clients of a turn are threads of one process, which read lines and count nothing but time; tokens are the server's
 own word (`usage` of the last chunk).
@@ -27,8 +27,7 @@ from typing import Any
 
 import httpx
 
-from deployments.cli.front import free_port
-from deployments.models import blas
+from deployments.config.free_port import free_port
 from deployments.models.artifact import resolve
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from loadtests.running import run_server, short_folder
@@ -115,23 +114,14 @@ def ask(client: httpx.Client, url: str, number: int, word: str) -> tuple[int, fl
     return tokens, first_s
 
 
-def count_threads() -> int:
-    """Count the threads of the matrix products, on both sides."""
-    return max(1, os.cpu_count() or 1)
-
-
 @contextlib.contextmanager
 def run_theirs(folder: Path) -> Iterator[str]:
-    """Run `mlx_lm.server` on a port of its own, with the same matrix library under it."""
+    """Run `mlx_lm.server` on a port of its own."""
     port = free_port()
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": str(count_threads())}
-    with contextlib.suppress(blas.NoFastLibrary):
-        libraries = [blas.find_few_rows(), blas.prepare(progress=False)]
-        environment["LD_PRELOAD"] = " ".join(str(path) for path in libraries if path)
     model = str(resolve(parse_source(DEFAULT_SOURCE)).path)
     command = [sys.executable, "-m", "mlx_lm", "server", "--model", model, "--port", str(port), "--log-level", "ERROR"]
     with (folder / "mlx_lm.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             url = f"http://127.0.0.1:{port}"
             wait_for_answer(f"{url}/v1/models", process)
@@ -144,7 +134,7 @@ def run_theirs(folder: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def run_ours(folder: Path) -> Iterator[str]:
     """Run the graph with one tier, started as `make serve` starts it."""
-    tier = {"kind": "mlx", "model": DEFAULT_SOURCE, "blas_threads": count_threads()}
+    tier = {"kind": "mlx", "model": DEFAULT_SOURCE, "blas_threads": os.cpu_count()}
     args: dict[str, Any] = {
         "tiers": {"fast": tier},
         "reliability": {"escalation": {"chain": ["fast"]}},

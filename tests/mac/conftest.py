@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.models import blas
 from tests.support import tiny_model
-
-blas.preload()  # before a test module brings MLX: all tests of a process share what it loads
 
 
 @pytest.fixture(scope="session")

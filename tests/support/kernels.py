@@ -1,4 +1,4 @@
-"""Where the binaries of this package run."""
+"""Where the extension for the CPU runs."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ import pytest
 __all__ = ["only_here"]
 
 only_here = pytest.mark.skipif(
-    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the binary is for Linux on x86_64 alone"
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the extension is for Linux on x86_64 alone"
 )

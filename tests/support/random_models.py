@@ -14,7 +14,7 @@ VOCABULARY = 130
 SHAPE = {
     "hidden_size": 96,
     "num_hidden_layers": 2,
-    "intermediate_size": 100,
+    "intermediate_size": 112,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "rms_norm_eps": 1e-5,
@@ -36,7 +36,10 @@ MODELS = {
     "scaled": ("llama", {"head_dim": 64, "rope_scaling": LLAMA_3}),
     "biases": ("qwen2", {"hidden_size": 256}),
     "normed": ("qwen3", {"hidden_size": 256, "head_dim": 64, "rope_theta": 1e6, "tie_word_embeddings": True}),
-    "own head": ("qwen2", {"hidden_size": 896, "num_attention_heads": 14, "tie_word_embeddings": False}),
+    "own head": (
+        "qwen2",
+        {"hidden_size": 384, "intermediate_size": 1136, "num_attention_heads": 6, "tie_word_embeddings": False},
+    ),
 }
 
 

@@ -27,6 +27,7 @@ from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.cache_size import flatten
 from deployments.tiers.mlx.decoding.generators import Sharing
+from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 from deployments.tiers.mlx.decoding.ragged_batch import Computer, normalise
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.sampling import Sampling
@@ -110,11 +111,12 @@ def _measure_all(loaded: Loaded, sharing: Sharing, prompts: Sequence[tuple[list[
     """Measure how far each answer is from what is right, as a share of what is no difference."""
     from mlx.utils import tree_flatten
 
-    model, kinds = loaded.model, {array.dtype for _, array in tree_flatten(loaded.model.parameters())}
+    model, step = loaded.model, loaded.step
+    kinds = {array.dtype for _, array in tree_flatten(loaded.model.parameters())}
     # One unit in the last place of the coarsest numbers that the model computes with.
     unit = max(float(mx.finfo(kind).eps) for kind in kinds if mx.issubdtype(kind, mx.floating))
-    found = _compute_together(model, loaded.step, sharing, prompts)
-    right = [_compute_alone(model, prompt, one.tokens) for (prompt, _), one in zip(prompts, found, strict=True)]
+    found = _compute_together(model, step, sharing, prompts)
+    right = [_compute_alone(model, step, prompt, one.tokens) for (prompt, _), one in zip(prompts, found, strict=True)]
     apart = [_measure(one.logprobs, by_itself, unit) for one, by_itself in zip(found, right, strict=True)]
     if unit * _UNITS_MAX > _TOLERANCE and sharing is Sharing.ALL:
         apart.append(_measure_states(model, [prompt for prompt, _ in prompts[:2]]))
@@ -167,10 +169,16 @@ def _compute_together(
     return watches
 
 
-def _compute_alone(model: Any, prompt: Sequence[int], tokens: Sequence[int]) -> list[Any]:
-    """Compute the log-probabilities that each token was sampled from, by plain mlx-lm."""
-    logits = model(mx.array([[*prompt, *tokens[:-1]]]), cache=mlx_caches.make_prompt_cache(model))[0, len(prompt) - 1 :]
-    return list(normalise(logits))
+def _compute_alone(model: Any, step: Computer | None, prompt: Sequence[int], tokens: Sequence[int]) -> list[Any]:
+    """Compute the log-probabilities that each token was sampled from, in one step: by plain mlx-lm, or by what computes
+    in its place, which was held against it before."""
+    line = mx.array([[*prompt, *tokens[:-1]]])
+    if step is None:
+        logits = model(line, cache=mlx_caches.make_prompt_cache(model))
+    else:
+        lengths = Lengths([0])
+        logits = step.read(line, lengths, [RaggedCache(lengths) for _ in model.layers])
+    return list(normalise(logits[0, len(prompt) - 1 :]))
 
 
 def _measure(some: Sequence[Any], others: Sequence[Any], unit: float) -> float:

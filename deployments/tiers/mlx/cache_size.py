@@ -2,10 +2,8 @@
 
 mlx-lm computes lazily: a cache just taken out of a batch is a formula over the batch's arrays and keeps all of them
 alive. `detach` computes it. The shapes of arrays are known before anything is computed, so `measure_layout` builds no
-weights: run as a program, this module measures a model from its config.json alone (`models/needs.py`).
-
-Invariant: a server's process never runs the program, which loads MLX before the matrix library that `loading.py` puts
-first.
+weights: run as a program, this module measures a model from its config.json alone (`models/needs.py`), so that the
+server's process needs no MLX for it.
 """
 
 from __future__ import annotations

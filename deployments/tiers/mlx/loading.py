@@ -1,7 +1,7 @@
 """Load a model that can generate, and learn from its tokenizer the form of its answers. Engine thread only.
 
 The order matters: the files first, since they take longest and need no MLX; then the memory check, before anything is
-allocated; then the matrix library, which must be in the process before MLX is; then MLX itself.
+allocated; then MLX itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import psutil
 
 from deployments.memory.room import Room, explain_lack
 from deployments.memory.sensors.computing import Computing, find_computing
-from deployments.models import blas
 from deployments.models.adapter import Adapter, adapter_at
 from deployments.models.artifact import Artifact, resolve
 from deployments.models.cache_folder import Say
@@ -26,10 +25,8 @@ from deployments.models.provenance import versions, weights_sha256
 from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.tiers.mlx.answer_start import read_turn_start
 from deployments.tiers.mlx.cache_size import find_context
-from deployments.tiers.mlx.cpu import attention, gate
-from deployments.tiers.mlx.cpu.binary import NotHere
-from deployments.tiers.mlx.cpu.step import Step, build_step
-from deployments.tiers.mlx.cpu.widening import widen
+from deployments.tiers.mlx.cpu.step import KernelUnavailable, Step, build_step
+from deployments.tiers.mlx.cpu.upcast import upcast
 from deployments.tiers.mlx.metal import install_fused
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.prompt import learn_template
@@ -96,7 +93,6 @@ def load(
     if lack:
         raise ModelUnavailable(lack, again=True)
     say("loading the weights")
-    _speed_up(cache_dir, blas_threads)
     model, tokenizer = _load_mlx(artifact.path, adapter)
     if not tokenizer.has_chat_template:
         raise ModelUnavailable(f"{source.label} has no chat template: it is a base model, not an instruct model")
@@ -117,25 +113,15 @@ def load(
         turn_start=read_turn_start(tokenizer),
         warning=_check_template(tokenizer, artifact, form),
         form=form,
-        step=_build_step(model),
+        step=_build_step(model, blas_threads or 1),
         room=room,
     )
 
 
-def _speed_up(cache_dir: Path | None, threads: int | None) -> None:
-    """Let MLX compute on a processor as fast as can be had; what can't be had is slower, and said in the log."""
-    library = blas.preload(cache_dir, threads=threads)
-    for what in (attention, gate):
-        try:
-            what.install(library.threads)
-        except NotHere as reason:
-            _LOG.info("%s is MLX's own: %s", what.__name__.rpartition(".")[2], reason)
-
-
-def _build_step(model: Any) -> Step | None:
+def _build_step(model: Any, threads: int) -> Step | None:
     try:
-        return build_step(model)
-    except NotHere as reason:
+        return build_step(model, threads)
+    except KernelUnavailable as reason:
         _LOG.info("steps are MLX's own: %s", reason)
         return None
 
@@ -183,7 +169,7 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
         why = " ".join(str(error).split())[:200]
         raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {why}") from error
     if mx.default_device() == mx.Device(mx.cpu):
-        widen(model)
+        upcast(model)
     return model, tokenizer
 
 

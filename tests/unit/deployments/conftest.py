@@ -8,15 +8,10 @@ from typing import Any
 
 import pytest
 
-from deployments.models import blas
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from tests.support import tiny_model
 from tests.support.engine_rig import Rig
 from tests.support.upstream import Upstream
-
-# As a replica does, and before any test module imports MLX: with the library that comes with it the model's tests take
-# five times as long.
-blas.preload()
 
 
 @pytest.fixture(scope="module")

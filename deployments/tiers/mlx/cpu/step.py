@@ -1,89 +1,145 @@
-"""A step of a model on the CPU of a Linux machine as one call, in the place of MLX's many: `build_step` makes it.
+"""Steps of Llama-like models on the CPU of a Linux machine: one call of a C extension in the place of MLX's many.
 
-MLX's CPU build makes some twenty operations of a layer and hands over each of them; of a step of SmolLM2-135M that was
-half the time. `step.h` goes through all layers by itself: products by `few_rows.c`, attention and the gate as they are
-in this folder, shared out among the same threads. Weights, keys and values stay where MLX has them.
+`build_step` makes it for a model that is loaded. The extension (`step.c`) goes through all layers by itself: products,
+attention and gate, shared out among threads of its own. Weights, keys and values stay where MLX has them, and nothing
+of MLX is changed.
 
-    Rows ──▶ Step ──▶ step.h        Llama's layers in float32 (mlx-lm's `llama`, `qwen2`, `qwen3`), `LINES_MAX` tokens
-        └──▶ MLX                    every other model, adapters, quantized weights, a GPU
+    Rows ──▶ Step ──▶ step.c        Llama's layers in float32 (mlx-lm's `llama`, `qwen2`, `qwen3`), AVX2 or AVX-512
+        └──▶ MLX                    other models, quantized weights, a GPU, another processor, no compiler at install
 
-Milliseconds of a step, its logits and the most likely tokens; MLX with the kernels of this folder → this
-(2026-11-25, 2 × AMD EPYC, Linux, two threads):
+MLX computes late and the extension at once: when a call returns, all is there. So no step is begun before it is wanted
+(`generators.py`). What it gains: `docs/decisions/040-cpu-extension.md`.
 
-    sequences × tokens        1 × 1        1 × 8        1 × 32        8 × 1        4 × 24
-    SmolLM2, behind 64        44.6 → 21.2  60.0 → 29.4  120 → 79      58.1 → 30.6  246 → 188
-    SmolLM2, behind 1,700     46.5 → 21.5  73.2 → 37.6  159 → 116     83.6 → 47.8
-
-MLX computes late and this at once: when it returns, all is there. So nothing is begun ahead of it (`generators.py`).
-
-Engine thread only. What must never happen: keys or values that are written where somebody else's are: behind what a
-row holds there is nobody's, since whatever else shares the memory ends before (`ragged.py`). A result that differs from
-MLX's by more than rounding: what a model computes is held against it before it is used.
+Invariants (engine thread only):
+- Keys and values are written behind what a row holds, where no other array has its place (`ragged.py`).
+- Before it is used, a step is held against MLX's on a few tokens: it may differ by rounding alone.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
+import platform
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from deployments.models import blas
-from deployments.tiers.mlx.cpu.binary import (
-    Kernels,
-    NotHere,
-    StepTask,
-    TaskLayer,
-    check_place,
-    find_features,
-    load_kernels,
-)
+from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 
-__all__ = ["LINES_MAX", "Step", "build_step"]
+__all__ = ["KernelUnavailable", "Step", "build_step", "explain_missing", "list_libraries"]
 
-LINES_MAX = 1024  # tokens of a step, of all sequences; MLX takes more of them
 _FAMILIES = ("mlx_lm.models.llama", "mlx_lm.models.qwen2", "mlx_lm.models.qwen3")
-_SIZE_MAX = 256  # of a head
-_STEP_REGISTERS = 4  # it must be a multiple of so many
+# What the processor must have, the library for it, and how many floats a register has. `setup.py` builds them.
+_KINDS = (
+    (frozenset({"avx512f", "fma"}), "_step_avx512.abi3.so", 16),
+    (frozenset({"avx2", "fma"}), "_step_avx2.abi3.so", 8),
+)
+_SIZE_MAX, _SIZE_REGISTERS = 256, 4  # of a head: the largest, and of how many registers it is a multiple
 _PLACES = 512  # the table of places grows by so many at a time
-_CHECK_TOKENS = (1, 2, 3, 5)
+_CHECK_TOKENS = (1, 2, 3)
 _DIFFERENCE_MAX = 1e-3  # of the largest logit
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
-def build_step(model: Any) -> Step:
-    """Build the step of a model that is loaded. Raises `NotHere` with the reason where MLX's own stays."""
-    check_place()
+class KernelUnavailable(Exception):
+    """Why MLX's own stays."""
+
+
+class _TaskLayer(ctypes.Structure):
+    """`struct layer` of step.c."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in (
+            *("first_norm", "query", "query_bias", "key", "key_bias", "value", "value_bias", "output"),
+            *("query_norm", "key_norm", "second_norm", "gate", "up", "down", "keys", "values"),
+        )
+    )
+
+
+class _Task(ctypes.Structure):
+    """`struct step` of step.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("layers", "embedding", "norm", "head", "cosines", "sines")),
+        *((name, ctypes.c_void_p) for name in ("tokens", "held", "wanted", "work", "made")),
+        *((name, ctypes.c_long) for name in ("layers_count", "sequences", "count", "places", "hidden", "heads")),
+        *((name, ctypes.c_long) for name in ("groups", "size", "inner", "vocabulary", "wanted_count", "threads")),
+        *((name, ctypes.c_float) for name in ("epsilon", "scale")),
+    )
+
+
+def list_libraries() -> dict[int, Path]:
+    """List the libraries for this processor, by the floats of a register, the fastest first. Raises
+    `KernelUnavailable`."""
+    if os.environ.get("MLX_STACK_BLAS") == "stock":
+        raise KernelUnavailable("MLX_STACK_BLAS=stock asks for it")
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        raise KernelUnavailable(f"there is none for {sys.platform} on {platform.machine()}")
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise KernelUnavailable(f"the processor's features can't be read: {error}") from error
+    has = set(next((line for line in lines if line.startswith("flags")), "").split())
+    paths = {floats: Path(__file__).with_name(name) for needs, name, floats in _KINDS if needs <= has}
+    if not paths:
+        raise KernelUnavailable("the processor has neither AVX2 nor AVX-512")
+    built = {floats: path for floats, path in paths.items() if path.exists()}
+    if not built:
+        raise KernelUnavailable("the extension wasn't built: install a C compiler, then this package again")
+    return built
+
+
+def explain_missing() -> str:
+    """Explain why MLX's own code computes on this CPU; empty where the extension does."""
+    try:
+        list_libraries()
+    except KernelUnavailable as reason:
+        return str(reason)
+    return ""
+
+
+def build_step(model: Any, threads: int = 1) -> Step:
+    """Build the step of a model that is loaded. Raises `KernelUnavailable` with the reason where MLX's own stays."""
+    if mx.default_device() != mx.Device(mx.cpu):
+        raise KernelUnavailable("MLX has a GPU here")
+    libraries = list_libraries()
     _check_layers(model)
-    attention = model.model.layers[0].self_attn
-    size = attention.q_proj.weight.shape[0] // attention.n_heads
-    kinds = [one for one in load_kernels(find_features()) if size % (_STEP_REGISTERS * one.floats) == 0]
-    kinds = [one for one in kinds if attention.q_proj.weight.shape[1] % one.floats == 0]
-    if not kinds or size > _SIZE_MAX:
-        raise NotHere(f"heads of {size} numbers don't fit the processor's registers")
-    step = Step(model, kinds[0], *_find_functions())
+    layer = model.model.layers[0]
+    (wide, hidden), inner = layer.self_attn.q_proj.weight.shape, layer.mlp.gate_proj.weight.shape[0]
+    size = wide // layer.self_attn.n_heads
+    fitting = [
+        path
+        for floats, path in libraries.items()
+        if size <= _SIZE_MAX and not (size % (_SIZE_REGISTERS * floats) or hidden % floats or inner % floats)
+    ]
+    if not fitting:
+        raise KernelUnavailable(f"heads of {size} and layers of {hidden} and {inner} numbers don't fit the registers")
+    step = Step(model, fitting[0], threads)
     _check(step, model)
     return step
 
 
 class Step:
-    """The step of one model; `multiply` and `share` are addresses of functions of `few_rows.c`."""
+    """The step of one model, computed by a library with so many threads."""
 
-    lines_max = LINES_MAX
-
-    def __init__(self, model: Any, kernels: Kernels, multiply: int, share: int) -> None:
-        inner, self._run = model.model, kernels.step
-        first = inner.layers[0]
+    def __init__(self, model: Any, library: Path, threads: int) -> None:
+        try:
+            self._run = ctypes.CDLL(str(library)).make_step
+        except (OSError, AttributeError) as error:
+            raise KernelUnavailable(str(error)) from error
+        self._run.restype, self._run.argtypes = None, (ctypes.POINTER(_Task),)
+        inner, first = model.model, model.model.layers[0]
         attention, self._rope = first.self_attn, first.self_attn.rope
         self._weights: list[Array] = []  # held as long as there are pointers to them
-        self._layers = (TaskLayer * len(inner.layers))(*map(self._describe, inner.layers))
+        self._layers = (_TaskLayer * len(inner.layers))(*map(self._describe, inner.layers))
         head = inner.embed_tokens if model.args.tie_word_embeddings else model.lm_head
-        self._task = StepTask(
-            multiply=multiply,
-            share=share,
+        self._task = _Task(
             layers=ctypes.addressof(self._layers),
             embedding=self._take(inner.embed_tokens.weight),
             norm=self._take(inner.norm.weight),
@@ -95,6 +151,7 @@ class Step:
             size=attention.q_proj.weight.shape[0] // attention.n_heads,
             inner=first.mlp.gate_proj.weight.shape[0],
             vocabulary=head.weight.shape[0],
+            threads=threads,
             epsilon=inner.norm.eps,
             scale=attention.scale,
         )
@@ -104,16 +161,12 @@ class Step:
     def read(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> Any:
         """Read tokens, (sequences, count), behind what the caches hold; return the logits behind each, (sequences,
         count, vocabulary). The lengths stay as they are. Raises IndexError for a token that the model doesn't have."""
-        import mlx.core as mx
-
         made = self._compute(tokens, lengths, caches, np.arange(tokens.size))
         return mx.array(made.reshape(*tokens.shape, -1))
 
     def fill(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Sequence[int] = ()) -> Any:
         """Read tokens of which keys and values are wanted, and the logits behind a few: of `wanted`, numbers that rise
         in all of them, sequence by sequence. Return (wanted, vocabulary), None for none."""
-        import mlx.core as mx
-
         made = self._compute(tokens, lengths, caches, np.array(wanted, np.int64))
         return mx.array(made) if wanted else None
 
@@ -139,12 +192,12 @@ class Step:
         task.wanted, task.wanted_count, task.made = wanted.ctypes.data, len(wanted), made.ctypes.data
         task.cosines, task.sines = self._cosines.ctypes.data, self._sines.ctypes.data
         task.sequences, task.count, task.places = sequences, count, views[0].shape[2]
-        self._run(ctypes.byref(task))
+        self._run(task)
         return made
 
-    def _describe(self, layer: Any) -> TaskLayer:
+    def _describe(self, layer: Any) -> _TaskLayer:
         attention, mlp = layer.self_attn, layer.mlp
-        made = TaskLayer(
+        made = _TaskLayer(
             first_norm=self._take(layer.input_layernorm.weight),
             second_norm=self._take(layer.post_attention_layernorm.weight),
             output=self._take(attention.o_proj.weight),
@@ -161,18 +214,14 @@ class Step:
 
     def _take(self, weights: Any) -> int:
         """Return where weights are, and hold them."""
-        import mlx.core as mx
-
         if weights.dtype != mx.float32:
-            raise NotHere(f"its weights are {weights.dtype}, not float32")
+            raise KernelUnavailable(f"its weights are {weights.dtype}, not float32")
         view = np.ascontiguousarray(np.asarray(weights))
         self._weights.append(view)
         return int(view.ctypes.data)
 
     def _reserve_places(self, count: int) -> None:
         """Let the table have a line for so many places. What turns a one and a zero gives cosine and sine."""
-        import mlx.core as mx
-
         known, half = len(self._cosines), self._task.size // 2
         if count <= known:
             return
@@ -185,8 +234,6 @@ class Step:
 
 def _view_caches(caches: Sequence[RaggedCache]) -> list[Array]:
     """View keys and values, one layer after the other, where the caches have them."""
-    import mlx.core as mx
-
     views = list(_view(caches))
     if not all(one.flags.c_contiguous for one in views):  # some rows were let go
         for cache in caches:
@@ -196,19 +243,17 @@ def _view_caches(caches: Sequence[RaggedCache]) -> list[Array]:
 
 
 def _view(caches: Sequence[RaggedCache]) -> Iterator[Array]:
-    import mlx.core as mx
-
     arrays = [one for cache in caches for one in (cache.keys, cache.values)]
     mx.eval(arrays)
     return map(np.asarray, arrays)
 
 
 def _check_layers(model: Any) -> None:
-    """Raise `NotHere` where its layers aren't those that are computed here."""
+    """Raise `KernelUnavailable` where its layers aren't those that are computed here."""
     import mlx.nn as nn
 
     if type(model).__module__ not in _FAMILIES:
-        raise NotHere(f"{type(model).__module__} isn't one of {', '.join(_FAMILIES)}")
+        raise KernelUnavailable(f"{type(model).__module__} isn't one of {', '.join(_FAMILIES)}")
     for layer in model.model.layers:
         attention, mlp = layer.self_attn, layer.mlp
         biased = [attention.q_proj, attention.k_proj, attention.v_proj]
@@ -216,30 +261,13 @@ def _check_layers(model: Any) -> None:
         if any(type(one) is not nn.Linear for one in (*biased, *plain)) or type(model.model.embed_tokens) is not (
             nn.Embedding
         ):
-            raise NotHere("its weights are quantized, or have an adapter")
+            raise KernelUnavailable("its weights are quantized, or have an adapter")
         if any("bias" in one for one in plain) or getattr(layer, "use_sliding", False):
-            raise NotHere("its layers have more than these")
-
-
-def _find_functions() -> tuple[int, int]:
-    """Find what multiplies, and what shares out. Raises `NotHere`."""
-    try:
-        path = blas.find_few_rows()
-        if path is None:
-            raise NotHere("there is no library for products of few rows")
-        library = ctypes.CDLL(str(path))
-    except (blas.NoFastLibrary, OSError) as error:
-        raise NotHere(str(error)) from error
-    multiply, share = (ctypes.cast(library[name], ctypes.c_void_p).value for name in ("cblas_sgemm", "share_few_rows"))
-    assert multiply is not None
-    assert share is not None
-    return multiply, share
+            raise KernelUnavailable("its layers have more than these")
 
 
 def _check(step: Step, model: Any) -> None:
     """Hold it against MLX: a few tokens, the last behind the others."""
-    import mlx.core as mx
-
     lengths, tokens = Lengths([0]), mx.array([_CHECK_TOKENS])
     caches = [RaggedCache(lengths) for _ in model.model.layers]
     step.fill(tokens[:, :-1], lengths, caches)
@@ -247,4 +275,4 @@ def _check(step: Step, model: Any) -> None:
     mine = np.asarray(step.read(tokens[:, -1:], lengths, caches))[0, -1]
     theirs = np.asarray(model(tokens))[0, -1]
     if not np.abs(mine - theirs).max() <= _DIFFERENCE_MAX * np.abs(theirs).max():
-        raise NotHere("it computes something else than the model does")
+        raise KernelUnavailable("it computes something else than the model does")

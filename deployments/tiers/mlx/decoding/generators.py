@@ -260,7 +260,7 @@ class LookupGenerator(Intake):
         behind it can be had alone; else it is the first that decoding reads."""
         rows = self._filling
         chunks = [row.cut_chunk(self.prefill_step_size) for row in rows.rows]
-        if rows.picks(len(chunks) * (max(map(len, chunks)) + 1)):
+        if rows.picks:
             for row, chunk in zip(rows.rows, chunks, strict=True):
                 end = row.read + len(chunk)
                 if end == len(row.prompt) - 1 and end not in row.ends:  # where a segment ends its cache may be wanted

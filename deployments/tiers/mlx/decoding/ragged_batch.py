@@ -132,8 +132,6 @@ class Intake(abc.ABC):
 class Computer(Protocol):
     """Computes a model's steps at once, in its place (`cpu/step.py`)."""
 
-    lines_max: int
-
     def read(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> Any:
         """Return the logits behind each token."""
 
@@ -142,7 +140,7 @@ class Computer(Protocol):
 
 
 class RaggedBatch:
-    """RaggedBatch and their caches, changed together. `step` computes what it can; the model does the rest."""
+    """RaggedBatch and their caches, changed together. `step` computes in the model's place, where there is one."""
 
     def __init__(self, model: Any, step: Computer | None = None) -> None:
         self._model, self._step = model, step
@@ -181,21 +179,22 @@ class RaggedBatch:
 
     def read(self, tokens: Any) -> Any:
         """Let the model read these, one line for each row; return its logits. The lengths stay as they are."""
-        if step := self._choose_step(tokens.size):
-            return step.read(tokens, self.lengths, self.caches)
+        if self._step is not None:
+            return self._step.read(tokens, self.lengths, self.caches)
         return self._model(tokens, cache=self.caches)
 
     def fill(self, tokens: Any, wanted: Sequence[int] = ()) -> Any:
         """Let the model read these; return the logits behind the `wanted` ones. None may be, unless it `picks` them."""
-        if step := self._choose_step(tokens.size):
-            return step.fill(tokens, self.lengths, self.caches, wanted)
+        if self._step is not None:
+            return self._step.fill(tokens, self.lengths, self.caches, wanted)
         assert not wanted
         self._model(tokens, cache=self.caches)
         return None
 
-    def picks(self, tokens: int) -> bool:
-        """Return whether, for so many tokens, a few logits can be computed without all others."""
-        return self._choose_step(tokens) is not None
+    @property
+    def picks(self) -> bool:
+        """Whether a few logits can be computed without all others."""
+        return self._step is not None
 
     def advance(self, counts: Sequence[int]) -> None:
         """Keep so many of the tokens that were read last, in each row."""
@@ -209,9 +208,6 @@ class RaggedBatch:
     def state(self) -> list[Any]:
         """What has to be computed for all caches to be there."""
         return [cache.state for cache in self.caches if not cache.empty()]
-
-    def _choose_step(self, tokens: int) -> Computer | None:
-        return self._step if self._step is not None and tokens <= self._step.lines_max else None
 
     def _extend(self, rows: Sequence[ActiveSequence], lengths: Lengths, caches: Sequence[RaggedCache]) -> None:
         if not self.rows:

@@ -30,7 +30,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     monkeypatch.setattr(store, "default_cache_dir", lambda: tmp_path / "cache")
-    monkeypatch.setattr("deployments.cli.prepare._prepare_blas", lambda _: None)
     tiers = {"fast": {"kind": "mlx", "model": TINY}, "standard": {"kind": "mlx", "model": NEVER}}
     args = {"tiers": tiers, "reliability": {"escalation": {"chain": list(tiers)}}}
     path = tmp_path / "serve_config.yaml"
@@ -86,7 +85,6 @@ def fetches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fetches:
     """A CPU machine of 64 GiB with nothing on disk."""
     made = Fetches()
     monkeypatch.setattr(cli, "resolve", made.resolve)
-    monkeypatch.setattr(cli, "_prepare_blas", lambda _: None)
     monkeypatch.setattr(cli.os, "nice", lambda _: 0)
     monkeypatch.setattr(store, "default_cache_dir", lambda: tmp_path)
     put_machine(monkeypatch, 64)
@@ -125,16 +123,16 @@ def test_a_mac_fetches_its_first_model_in_front(
     assert "not on this machine yet (17.2 GB): `mlx-stack-serve serve` fetches it once it can answer" in said
     assert "`mlx-stack-serve pull longctx` fetches it (6.0 GB)" in said
     fetches.sources.clear()
-    assert cli.fetch_behind(AUTO, environ={}) == 0
+    assert cli.fetch_in_background(AUTO, environ={}) == 0
     assert fetches.sources == [models[1].source]
 
 
 def test_behind_the_server_comes_the_middle_one(fetches: Fetches) -> None:
     """Law: behind a running server the 0.5B is fetched, never the 1.5B; nothing at all where the hub is switched off,
     and nothing that the machine can't hold."""
-    assert cli.fetch_behind(AUTO, environ={"HF_HUB_OFFLINE": "1"}) == 0
+    assert cli.fetch_in_background(AUTO, environ={"HF_HUB_OFFLINE": "1"}) == 0
     assert fetches.sources == []
-    assert cli.fetch_behind(AUTO, environ={}) == 0
+    assert cli.fetch_in_background(AUTO, environ={}) == 0
     assert fetches.sources == [CODER_SMALL]
 
 

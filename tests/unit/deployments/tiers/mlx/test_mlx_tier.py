@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from deployments.models import blas
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Logprobs, Started, Text, TierState
@@ -189,12 +188,3 @@ class TestAnswers:
         last = events[-1]
         assert isinstance(last, Finish)
         assert last.reason is FinishReason.TOOL_CALLS
-
-
-@pytest.mark.model
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere MLX has its own matrix library")
-class TestMatrixLibrary:
-    def test_it_is_fast_or_says_why(self, tier: MlxTier) -> None:
-        """Law: the first tier of a process loads the fast library, and its words say which."""
-        library = blas.preload()
-        assert library.fast or "reference BLAS" in library.words

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.models import blas
 from deployments.tiers.mlx.cpu.step import build_step
 from deployments.tiers.mlx.decoding.generators import LookupGenerator
 from deployments.tiers.mlx.decoding.ragged_batch import SampledToken
@@ -23,7 +22,6 @@ pytestmark = [pytest.mark.model, only_here]
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    blas.preload()
     return build_model("biases", VOCABULARY)
 
 

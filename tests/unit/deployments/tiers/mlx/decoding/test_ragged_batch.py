@@ -9,23 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deployments.models import blas
 from deployments.tiers.mlx.cpu.step import Step, build_step
 from deployments.tiers.mlx.decoding.ragged_batch import ActiveSequence, RaggedBatch
 from tests.support.kernels import only_here
 from tests.support.random_models import build_model
 
 
-@pytest.fixture(scope="module", params=[0, pytest.param(4, marks=only_here), pytest.param(1024, marks=only_here)])
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=only_here)])
 def computers(request: pytest.FixtureRequest) -> tuple[Any, Step | None]:
-    """A model, and what computes its steps of up to so many tokens at once; MLX computes the others."""
-    blas.preload()
+    """A model, and what computes its steps at once; without it MLX does."""
     model = build_model("biases", 200)
-    if not request.param:
-        return model, None
-    step = build_step(model)
-    step.lines_max = request.param
-    return model, step
+    return model, build_step(model) if request.param else None
 
 
 def build_row(uid: int, tokens: list[int]) -> ActiveSequence:
