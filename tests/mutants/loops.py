@@ -67,13 +67,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         'a bare "continue" re-arms the rules for calls',
     ),
     (
-        "reliability/loops/same_error.py",
+        "reliability/loops/streaks.py",
         "    if len(names) != 1 or is_generic_tool(turn.calls[0].name):\n",
         "    if len(names) != 1:\n",
         "failing pages of a browser are no loop",
     ),
     (
-        "reliability/loops/same_error.py",
+        "reliability/loops/streaks.py",
         "    limit = 2 * limit if echoes else limit\n",
         "",
         '"not found" breaks at twice the limit',
@@ -224,7 +224,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "a tag says nothing",
     ),
     (
-        "reliability/loops/cycles/call_place.py",
+        "reliability/loops/cycles/argument_limits.py",
         "        if delimiter.end() >= begin:",
         "        if delimiter.start() >= begin:",
         "a delimiter in two pieces is one",
@@ -398,7 +398,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "what only repeats the call is no other result",
     ),
     (
-        "reliability/loops/same_text.py",
+        "reliability/loops/streaks.py",
         "        if turn.calls and not (turn.written and all(result is None for result in turn.results)):\n"
         "            return\n",
         "",
