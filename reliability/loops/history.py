@@ -49,10 +49,8 @@ from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
 from reliability.loops.comparison.near import find_difference, mask_figures
-from reliability.loops.only_thoughts import count_thoughts
 from reliability.loops.polling import is_thought, takes_notes
-from reliability.loops.same_error import count_same_errors
-from reliability.loops.same_text import PERIOD_MAX, count_same_texts
+from reliability.loops.streaks import PERIOD_MAX, count_same_errors, count_same_texts, count_thoughts
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_sequence import TurnSequence

@@ -29,8 +29,7 @@ from typing import NamedTuple
 
 from reliability.loops.comparison.canonical import digest, summary
 from reliability.loops.comparison.findings import Kind, Loop, Stage
-from reliability.loops.cycles.argument_limits import is_runaway_argument
-from reliability.loops.cycles.call_place import HEAD_CHARS, begins_call, update_place
+from reliability.loops.cycles.argument_limits import HEAD_CHARS, begins_call, is_runaway_argument, update_place
 from reliability.loops.cycles.long_cycles import STRIDE, VARIED_TAIL_CHARS, LongTail, extend, find_varied
 from reliability.loops.written import Written, drop_repeats, feed
 

@@ -9,7 +9,7 @@ compared by their results, call by call:
     has_near_results   nearly the same, and the calls equal to the letter
 
 Results of polls are compared as they are, and are never nearly the same. In those of calls that ask for other places,
-what only repeats the call counts as nothing (see `echoes`).
+what only repeats the call counts as nothing (see `mask_echoes`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from reliability.loops.comparison.call_normalization import BOUND, HOLE, PLACE, blur_call, says_done, says_enough
+from reliability.loops.comparison.call_normalization import (
+    BOUND,
+    HOLE,
+    PLACE,
+    blur_call,
+    mask_echoes,
+    says_done,
+    says_enough,
+)
 from reliability.loops.comparison.canonical import call_key
-from reliability.loops.comparison.echoes import mask_echoes
 from reliability.loops.comparison.findings import Call, Result, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.near import is_near_result

@@ -11,6 +11,10 @@ Left out or masked, where something else is left of the call:
 - places in a text or a list (a line, an offset, a page) and limits of a search (the least price): masked by `PLACE` and
   `BOUND`. Such calls are the same even where there is nothing at those places, but for far longer (see `history`).
 
+Where calls with other arguments are compared, `mask_echoes` masks what each call said itself in its result: "no offset
+900" and "no offset 950" are the same. Of places in a text the sums count, too, since a start and a count come back as
+an end.
+
 Blurred calls count as equal only where their results are the same; nearly the same is not enough. An edit's texts are
 never blurred.
 """
@@ -18,8 +22,10 @@ never blurred.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 from reliability.loops.comparison.canonical import canonical, parse, spell
@@ -27,7 +33,17 @@ from reliability.loops.comparison.errors import has_failed
 from reliability.loops.comparison.findings import Call, Result
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, is_volatile, word_set, words_of
 
-__all__ = ["BOUND", "HOLE", "PLACE", "blur_call", "names_place", "names_range", "says_done", "says_enough"]
+__all__ = [
+    "BOUND",
+    "HOLE",
+    "PLACE",
+    "blur_call",
+    "mask_echoes",
+    "names_place",
+    "names_range",
+    "says_done",
+    "says_enough",
+]
 
 HOLE = "\ufffc"
 PLACE, BOUND = f"{HOLE}p", f"{HOLE}b"
@@ -77,6 +93,11 @@ _SAYS_DONE = re.compile(
     r"created|saved|added|deleted|removed|inserted|executed|applied)\b",
     re.IGNORECASE,
 )
+
+#: What a result only repeats of its call, in how many values, of how many characters, how deep.
+ECHO = "\ufff9"
+VALUES_MAX, VALUE_CHARS, RESULT_CHARS, DEPTH = 16, 400, 4_000, 2
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def blur_call(call: Call, ignored: frozenset[str]) -> str:
@@ -197,3 +218,43 @@ def says_enough(result: Result) -> bool:
 def says_done(text: str) -> bool:
     """Return whether a result says that something was done: then other figures were another deed."""
     return bool(_SAYS_DONE.search(text))
+
+
+def mask_echoes(call: Call, text: str) -> str:
+    """Put one sign in the place of everything in the result that the call said itself."""
+    if len(text) > RESULT_CHARS:
+        return text
+    known, arguments = parse(call.arguments)
+    said = dict.fromkeys(_list_said(arguments if known else call.arguments))
+    if known and isinstance(arguments, dict):
+        said |= dict.fromkeys(_list_places(arguments))
+    values = sorted(said, key=len, reverse=True)[:VALUES_MAX]
+    if not any(value in text for value in values):
+        return text
+    pattern = "|".join(map(re.escape, values))
+    return re.sub(rf"(?<![\w.])(?:{pattern})(?!\w|\.\d)", ECHO, text)
+
+
+def _list_said(value: Any, depth: int = DEPTH) -> Iterator[str]:
+    """List the texts and numbers among some arguments."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value[:VALUES_MAX]:
+            yield from _list_said(item, depth - 1) if depth else ()
+    elif isinstance(value, str):
+        text = value.strip()
+        if 0 < len(text) <= VALUE_CHARS:
+            yield text
+            yield from _NUMBER.findall(text)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield str(value)
+
+
+def _list_places(arguments: dict[str, Any]) -> Iterator[str]:
+    """List what follows from the places in a text that are asked for."""
+    places = [value for key, value in arguments.items() if type(value) is int and names_range(key)][:VALUES_MAX]
+    for place in places:
+        yield from (str(place - 1), str(place + 1))
+    for one, other in combinations(places, 2):
+        yield from (str(one + other), str(one + other - 1), str(one + other + 1))

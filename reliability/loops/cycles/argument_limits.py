@@ -1,9 +1,8 @@
-"""How much repetition in the arguments of a call is a runaway.
+"""How much repetition in the arguments of a call is a runaway, and whether a text stands in such arguments.
 
-Arguments are JSON, and what stands in their strings is a file as often as not: a matrix of zeros, a board of a hundred
-equal cells, a blank picture in base64, a rule of three thousand dashes. All of that is honest, and whoever stops it
-makes the task impossible, since the next attempt writes the same. A runaway that is found late costs tokens, and the
-cap on them ends it. So the limits are those above which hardly anything honest is known:
+What stands in arguments is a file as often as not: a matrix of zeros, a blank picture in base64, a rule of dashes. All
+of that is honest, and stopping it makes the task impossible. So the limits are those above which hardly anything
+honest is known, the same for native calls and for calls in the text:
 
     what repeats                                 repetitions          characters
     words: a line of code or of prose, which     WORDS_REPETITIONS    WORDS_SPAN, or
@@ -11,8 +10,8 @@ cap on them ends it. So the limits are those above which hardly anything honest 
     brackets that are opened and not closed      OPENED_REPETITIONS   any
     data: anything else                          any                  DATA_SPAN
 
-A line that a model once wrote 42 times into one edit is above the first; a thousand lines of twenty zeros, half the
-last. They are the same for native calls and for calls in the text.
+A call in the text begins and ends by the table of call formats; a line that begins with JSON is taken for one. A wrong
+guess costs characters, never a verdict.
 """
 
 from __future__ import annotations
@@ -21,8 +20,10 @@ import re
 from collections import Counter
 
 from reliability.loops.cycles.long_cycles import LongTail
+from reliability.tools.format_row import Reader
+from reliability.tools.formats import CALL_FORMATS
 
-__all__ = ["is_runaway_argument"]
+__all__ = ["HEAD_CHARS", "begins_call", "is_runaway_argument", "update_place"]
 
 WORDS_REPETITIONS, WORDS_SPAN = 32, 1_200
 LONG_REPETITIONS, LONG_SPAN = 12, 6_000
@@ -53,3 +54,29 @@ def _has_words(unit: str) -> bool:
     times in a row, and what stands there only once is such a piece."""
     words = Counter(_WORD.findall(_TAG.sub(" ", unit * 3)))
     return sum(count > 1 for count in words.values()) >= WORDS_MIN
+
+
+HEAD_CHARS = 80  # of a line, by which it is told what it is
+_DELIMITER_CHARS = 64  # no delimiter of the table is longer
+_TAGGED = [row for row in CALL_FORMATS if row.reader in (Reader.ENVELOPE, Reader.ELEMENTS, Reader.MESSAGES)]
+_OPENERS = [opener for row in _TAGGED for opener in row.compared or row.opens]
+_CLOSERS = [closer for row in _TAGGED for closer in row.closes]
+_DELIMITER = re.compile(f"(?P<opens>{'|'.join(_OPENERS)})|{'|'.join(_CLOSERS)}", re.IGNORECASE)
+_HEAD = re.compile(r"""[ \t>]*(?:Action(?: Input)?:[ \t]*)?(?:[\[{]|"[\w -]{1,60}"\s*:)""", re.IGNORECASE)
+
+
+def update_place(inside: bool, tail: str, new: int) -> bool:
+    """Return whether the text that ends in `tail` is inside of a call; the last `new` characters weren't seen yet."""
+    text = tail[-new - _DELIMITER_CHARS :]
+    if "<" not in text and "TOOL" not in text.upper():
+        return inside  # there is no delimiter without one of them
+    begin = len(text) - new
+    for delimiter in _DELIMITER.finditer(text):
+        if delimiter.end() >= begin:  # one may be known by what follows it
+            inside = delimiter["opens"] is not None
+    return inside
+
+
+def begins_call(head: str) -> bool:
+    """Return whether a line that begins so may be a call, or a piece of one."""
+    return _HEAD.match(head) is not None

@@ -1,0 +1,104 @@
+"""The same error, the same text, thoughts alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.loops import LoopConfig, Stage
+from reliability.loops.comparison.findings import Call, Result, Turn
+from reliability.loops.streaks import PERIOD_MAX, TEXTS_MAX, count_same_errors, count_same_texts
+from reliability.loops.turn_sequence import TurnSequence
+from tests.evals.step_cases import StepCase
+from tests.support.conversation import USER, acted, ask, loop_at, quiet, stages
+
+
+def failed(error: str, number: int, tool: str = "edit") -> Turn:
+    return Turn((Call(tool, f'{{"n": {number}}}'),), (Result(error),))
+
+
+def count(*turns: Turn) -> int:
+    found = count_same_errors(TurnSequence(turns, LoopConfig(), None))
+    return 0 if found is None else found[0]
+
+
+def test_errors_are_counted_whatever_was_asked() -> None:
+    """Three failures of one tool with the same words are three; another word or a success ends the row."""
+    lost = [failed("Error: the disk is full", n) for n in range(3)]
+    assert count(*lost) == 3
+    assert count(failed("Error: no right to it", 9), *lost) == 3
+    assert count(*lost, Turn((Call("edit"),), (Result("done"),))) == 0
+
+
+def test_a_shell_and_a_bare_word_are_no_row() -> None:
+    """A shell does something else with every argument, and "error" says too little."""
+    assert count(*[failed("Error: the disk is full", n, "bash") for n in range(3)]) == 0
+    assert count(*[failed("Error", n) for n in range(3)]) == 0
+
+
+def test_what_is_not_found_may_be_looked_for_longer() -> None:
+    """The limit of "not found" is twice the other."""
+    config = LoopConfig()
+    found = count_same_errors(TurnSequence([failed("Error: file not found", 1)], config, None))
+    other = count_same_errors(TurnSequence([failed("Error: the disk is full", 1)], config, None))
+    assert found is not None
+    assert other is not None
+    assert (found[2], other[2]) == (2 * config.break_threshold, config.break_threshold)
+
+
+A, B, C = (Turn(text=text) for text in ("I can't open it, sorry.", "Let me look once more.", "Shall I go on then?"))
+
+
+def test_texts_in_turn_are_counted_by_rounds() -> None:
+    """A round that has begun counts, as a repetition of calls does."""
+    assert count_same_texts([A, A, A], 0.95, 1)[0] == 3
+    assert [count_same_texts(([A, B] * 9)[:n], 0.95, 2)[0] for n in (1, 2, 3, 4, 5, 6)] == [0, 1, 2, 2, 3, 3]
+    assert count_same_texts([A, B, C, A, B, C], 0.95, 3)[0] == 2
+    assert count_same_texts([A, A, A, A], 0.95, 2)[0] == 0
+
+
+def test_a_call_ends_the_row_and_a_written_one_does_not() -> None:
+    """A native call is work between two texts; one that stands in the text is the text."""
+    assert count_same_texts([A, Turn((Call("f"),), (None,)), A], 0.95, 1)[0] == 1
+    written = Turn((Call("f"),), (None,), "```\nf\n```", written=True)
+    assert count_same_texts([written, written], 0.95, 1)[0] == 2
+
+
+@given(st.lists(st.sampled_from([A, B, C, Turn()]), max_size=90), st.integers(1, PERIOD_MAX))
+def test_the_count_is_bounded(turns: list[Turn], period: int) -> None:
+    """However long the talk is, so many texts are looked at and no more."""
+    assert 0 <= count_same_texts(turns, 0.95, period)[0] <= TEXTS_MAX
+
+
+CONFIG = LoopConfig()
+POLL_NUDGE, POLL_BREAK = CONFIG.poller_duplicate_threshold, CONFIG.poller_break_threshold
+THOUGHT = "I should look at the part %n of it before I go on."
+
+
+@pytest.mark.parametrize(
+    ("tool", "result"),
+    [
+        ("think", "ok"),
+        ("think", "Your thought has been logged."),
+        ("think", ""),
+        ("sequentialthinking", '{"thoughtNumber": %a, "thoughtHistoryLength": %n}'),
+        ("update_plan", "Plan updated"),
+    ],
+)
+def test_an_agent_that_only_thinks_is_ended(tool: str, result: str) -> None:
+    """Law: thoughts alone, however they differ, are nudged when a poll is, and broken when a poll is, where what they
+    are answered says nothing new."""
+    case = StepCase(tool, f'{{"thought": "{THOUGHT} %a", "thoughtNumber": %a}}', result)
+    found = stages(case.build(POLL_BREAK, "Please find out what is wrong."))
+    assert found.index(Stage.WARN) == POLL_NUDGE - 1
+    assert found.index(Stage.BREAK) == POLL_BREAK - 1
+
+
+def test_thoughts_that_lead_on_are_no_loop() -> None:
+    """Law: thoughts whose results say something new, and thoughts before another call, are free."""
+    history = StepCase("think", '{"thought": "%a"}', "ok").build(POLL_BREAK, "Please find out what is wrong.")
+    assert loop_at(history, ask("read_file", {"path": "a.py"})) is None
+    words = ("doors", "roofs", "walls", "floors", "cellars", "gardens", "fences", "lamps", "pipes", "wires", "stairs")
+    results = [f"The reviewer says: look at the {word}" for word in words]
+    assert quiet([USER, *[m for result in results for m in acted("think", {"thought": result[-5:] + "?"}, result)]])
