@@ -74,12 +74,7 @@ def evaluate(arguments: EvaluateOptions, *, seed: int, cases: int, budget_minute
         raise ConfigError(f"{source}: {error}") from None
     target, words = _choose_target(arguments, source, config)
     line = ProgressLine(settings.budget_minutes * 60)
-    try:
-        journal = CellJournal(arguments.out, _name_plan(settings, words, config), fresh=arguments.fresh)
-    except OtherPlan as error:
-        raise ConfigError(str(error)) from None
-    except OSError as error:
-        raise ConfigError(f"--out: {arguments.out}: {error.strerror}") from None
+    journal = _open_journal(arguments.out, _name_plan(settings, words, config), fresh=arguments.fresh)
     phases: list[Phase] = []
     code = 0
     try:
@@ -108,6 +103,15 @@ def evaluate(arguments: EvaluateOptions, *, seed: int, cases: int, budget_minute
     if code == 0 and arguments.apply:
         _apply(source, report, line, sure=arguments.yes)
     return code or int(any(one["kind"] == "worse" for one in differences or ()))
+
+
+def _open_journal(folder: Path, plan: str, *, fresh: bool) -> CellJournal:
+    try:
+        return CellJournal(folder, plan, fresh=fresh)
+    except OtherPlan as error:
+        raise ConfigError(str(error)) from None
+    except OSError as error:
+        raise ConfigError(f"--out: {folder}: {error.strerror}") from None
 
 
 @contextlib.contextmanager
