@@ -1,10 +1,8 @@
 """The graph: `build(args) -> Application` wires Router and tiers, and does nothing else.
 
-Ray Serve calls `build` with the `args` of `serve_config.yaml` (`import_path: deployments.app:build`). The classes are
-plain; they become deployments here, so that tests can use them without Ray.
-
-There is no `from __future__ import annotations` in this file: Serve looks at the annotation of `build`'s parameter,
-and a string would not be the class that it seems to be.
+Ray Serve calls `build` with the `args` of `serve_config.yaml` (`import_path: deployments.app:build`). The classes
+become deployments here, so that tests can use them without Ray. No `from __future__ import annotations` in this file:
+Serve reads the annotation of `build`'s parameter, and a string would not be the class.
 """
 
 import os
@@ -13,8 +11,8 @@ from typing import Any
 from ray import serve
 
 from deployments.api.access import access_for
-from deployments.config import ROUTER, AppConfig, load
-from deployments.config_tiers import MlxTierConfig, TierBase
+from deployments.config.app_config import ROUTER, AppConfig, load
+from deployments.config.tier_config import MlxTierConfig, TierBase
 from deployments.graph.replica import TierReplica
 from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.graph.session_routing import session_routing
@@ -60,11 +58,12 @@ def build(args: dict[str, Any]) -> serve.Application:
 def _bind_tier(name: str, tier: TierBase, config: AppConfig, memory: MemoryPlan | None, ask_bytes: int) -> Any:
     if isinstance(tier, MlxTierConfig) and tier.blas_threads is None:
         tier = tier.model_copy(update={"blas_threads": blas_threads(config, os.cpu_count() or 1)})
+    slots = tier.max_running + tier.max_waiting + ADMISSION_SLACK if isinstance(tier, MlxTierConfig) else STREAMS_MAX
     deployment = serve.deployment(TierReplica).options(
         name=name,
         user_config={},
         ray_actor_options=NO_CPUS | ({"memory": ask_bytes} if ask_bytes else {}),
-        max_ongoing_requests=_count_slots(tier),
+        max_ongoing_requests=slots,
         **_choose_scale(tier),
         **_choose_routing(tier),
         **HEALTH,
@@ -77,12 +76,6 @@ def blas_threads(config: AppConfig, cores: int) -> int:
     """Share the cores out among all replicas that may compute on them at once."""
     replicas = sum(tier.max_replicas for tier in config.tiers.values() if isinstance(tier, MlxTierConfig))
     return max(1, cores // max(1, replicas))
-
-
-def _count_slots(tier: TierBase) -> int:
-    if isinstance(tier, MlxTierConfig):
-        return tier.max_running + tier.max_waiting + ADMISSION_SLACK
-    return STREAMS_MAX
 
 
 def _choose_routing(tier: TierBase) -> dict[str, Any]:

@@ -1,8 +1,5 @@
-"""What is spoken where: the dialects by their paths, and by the paths that count the tokens of a prompt.
-
-A path's errors, and those of all that is below it, have its dialect's shape. Workers that parse large bodies import
-what parses them before the first one comes.
-"""
+"""The dialects by their paths, and by the paths that count a prompt's tokens. A path's errors have its dialect's
+shape."""
 
 from __future__ import annotations
 

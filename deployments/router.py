@@ -20,64 +20,47 @@ from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from typing import Any
 
-from ray import serve
 from ray.serve.handle import DeploymentHandle
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from deployments.api.access import Caller, access_for
-from deployments.api.admin import Insight
+from deployments.api.access import Caller
+from deployments.api.admin import HistoryRoutes
 from deployments.api.anthropic.count_tokens import count_prompt
-from deployments.api.body import Bodies
+from deployments.api.body import parse_body
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
-from deployments.api.history_routes import HistoryRoutes
 from deployments.api.metrics_route import MetricsRoute, find_endpoints
 from deployments.api.middleware import MiddlewareApp, find_ending
 from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.stored_record import NeedsRecall
-from deployments.api.openai_responses.stored_responses import StoredResponses
-from deployments.api.openai_responses.stored_routes import StoredRoutes
+from deployments.api.openai_responses.stored_responses import StoredRoutes
 from deployments.api.openapi.docs_routes import DocsRoutes
-from deployments.api.overview import Overview
-from deployments.api.parsing import parse_body
 from deployments.api.responses import build_error_handlers, json_response
-from deployments.collector import collect_less
-from deployments.config import ROUTER, AppConfig, RouterConfig
-from deployments.config_tiers import Timeouts
-from deployments.cost import cloud_tiers, price_of
-from deployments.dialects import COUNTED, DIALECTS, WORKER_IMPORTS
-from deployments.graph.handle import HandleTier
-from deployments.graph.keep_awake import KeepAwake
-from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold, make_cold_status, select_scalable
-from deployments.graph.status_poll import TierWatch
-from deployments.graph.stopping import Stoppable, Stopping
+from deployments.config.app_config import AppConfig
+from deployments.dialects import COUNTED, DIALECTS
+from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
+from deployments.graph.stopping import Stoppable
+from deployments.interfaces import Ports
 from deployments.listener.replica_port import bind_to_node
-from deployments.memory.view import MemoryView
-from deployments.metrics import RequestMetrics
-from deployments.models.needs import plan_of
-from deployments.patches import apply_change, patch_router
-from deployments.ports import Ports
 from deployments.reports.account import Account
 from deployments.reports.memory_notes import note_memory
-from deployments.reports.traces import Traces
 from deployments.request.drive import drive
 from deployments.request.idempotency import KeptRequest, find_kept
 from deployments.request.judge import advise
 from deployments.request.passthrough import forward, restrict_to_hosted
-from deployments.request.policy import build_expected, chain_for, chain_of, hold_of, limits_of, state_limits
+from deployments.request.policy import build_expected, chain_for, chain_of, hold_of
 from deployments.request.run_record import Run
-from deployments.state.client import State, ray_finder
-from deployments.state.records import StateLimits
+from deployments.router_parts import LiveConfig, build_services, collect_facts
 from deployments.telemetry import MonotonicClock
 from deployments.ui.control_room import ControlRoom, wants_page
+from deployments.work.gc_tuning import collect_less
 from deployments.work.large_work import large
-from deployments.work.worker_pool import Workers
 from reliability.answer.estimate import prompt_bytes
 from reliability.memory.pressure import Level
 from reliability.types import Event, TierState
@@ -96,88 +79,45 @@ class Router(Stoppable):
 
     def __init__(self, config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> None:
         bind_to_node()
-        self._base = RouterConfig(reliability=config.reliability, server=config.server)
-        self._state_config = config.state
-        self._configured = False
-        self._stopping = Stopping(KeepAwake(config.server.keep_awake))
-        self._refused_patch: str | None = None
-        self._access = access_for(config.server)
-        self._timeouts = {name: tier.timeouts for name, tier in config.tiers.items()}
-        self._scalable = select_scalable(config.tiers)
-        self._tiers = {name: HandleTier(name, handles[name], make_cold_status(name, config)) for name in config.tiers}
-        self._strategies = {name: tier.retry_strategy for name, tier in config.tiers.items()}
-        fallback = config.reliability.escalation.cloud_fallback
-        self._cloud = cloud_tiers(config.tiers)
-        self._prices = {
-            name: price for name, tier in config.tiers.items() if (price := price_of(tier, fallback)) is not None
-        }
-        self._kinds = {name: tier.kind for name, tier in config.tiers.items()}
-        self._adopt(self._base)
-        self._watch = TierWatch(self._tiers, self._kinds, {n: t.context_tokens for n, t in config.tiers.items()})
-        app = serve.get_replica_context().app_name
-        self._memory = MemoryView(plan, app) if (plan := plan_of(config)) is not None else None
-        self._state = State(ray_finder(app, config.state), self._state_limits())
-        self._stored = StoredResponses(self._state, lambda: self._watch.context_tokens_max)
-        self._insight = Insight(self._state, self._watch, tuple(self._tiers), self._access)
-        self._overview = Overview(
-            state=self._state,
-            watch=self._watch,
-            stopping=self._stopping,
-            memory=self._memory,
-            tiers=tuple(self._tiers),
-            cloud=self._cloud,
-            config=lambda: self._config,
-        )
-        self._room = ControlRoom(access=lambda: self._access, overview=self._overview, chat=self._chat_from_page)
+        self._facts = collect_facts(config, handles)
+        self._live = LiveConfig(config, self._facts)
+        self._services = build_services(config, self._facts, self._live)
+        self._stopping, self._state = self._services.stopping, self._services.state
+        self._watch = self._services.watch
+        overview = self._services.overview
+        self._room = ControlRoom(access=lambda: self._live.access, overview=overview, chat=self._chat_from_page)
         self._clock = MonotonicClock()
-        self._workers = Workers(imports=WORKER_IMPORTS)
         self._jitter = random.Random()
-        self._metrics = RequestMetrics(tuple(self._tiers))
-        self._traces = Traces(config.telemetry)
-        self._bodies = Bodies(config.server.max_ongoing_requests // 2)
         self._started_s = int(time.time())
 
-    def _adopt(self, config: RouterConfig) -> None:
-        """Take a configuration, and what follows from it for every request."""
-        self._config = config
-        self._limits = limits_of(config, self._strategies, self._kinds)
-        self._waits: dict[str, Timeouts] = {n: own or config.server.timeouts for n, own in self._timeouts.items()}
-
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.patches`."""
-        first = not self._configured
-        config, self._refused_patch = apply_change(self._patch, user_config, self._config, first=first, at=ROUTER)
-        self._adopt(config)
-        self._state.limit(self._state_limits())
-        self._configured = True
-
-    def _patch(self, change: Mapping[str, Any]) -> RouterConfig:
-        config = patch_router(self._base, change, self._tiers)
-        self._access = access_for(config.server)
-        self._insight.access = self._access
-        return config
-
-    def _state_limits(self) -> StateLimits:
-        return state_limits(self._config, self._state_config, self._access.key_hours)
+        """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.graph.reconfigure`."""
+        self._live.apply(user_config)
+        self._services.insight.access = self._live.access
+        self._state.limit(self._live.state_limits())
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncGenerator[None, None]:
         """Find or make the state actor before the first request; let it hear everything before this replica ends."""
         self._watch.start()
         await self._state.start()
-        chores = (note_memory(self._memory, self._state.note), self._overview.share_on(), self._stopping.awake.run())
+        chores = (
+            note_memory(self._services.memory, self._state.note),
+            self._services.overview.share_on(),
+            self._stopping.awake.run(),
+        )
         beside = [asyncio.create_task(chore) for chore in chores]
         collect_less()
         yield
         for task in beside:
             task.cancel()
-        if self._memory is not None:
-            await self._memory.close()
-        await self._workers.close()
+        if self._services.memory is not None:
+            await self._services.memory.close()
+        await self._services.workers.close()
         await self._watch.close()
-        await self._stored.close()
+        await self._services.stored.close()
         await self._state.close()
-        await self._traces.close()
+        await self._services.traces.close()
 
     def __serve_build_asgi_app__(self) -> Starlette:
         """Build the ASGI app that Serve runs; called once per replica."""
@@ -189,15 +129,15 @@ class Router(Stoppable):
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
             *(Route(path, partial(self._chat, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
-            *DocsRoutes(lambda: self._access).routes(),
-            *StoredRoutes(self._stored, self._identify_caller).routes(),
-            *self._insight.routes(),
-            *HistoryRoutes(self._overview, lambda: self._access).routes(),
-            *MetricsRoute(self._overview, lambda: self._access, find_endpoints).routes(),
+            *DocsRoutes(lambda: self._live.access).routes(),
+            *StoredRoutes(self._services.stored, self._identify_caller).routes(),
+            *self._services.insight.routes(),
+            *HistoryRoutes(self._services.overview, lambda: self._live.access).routes(),
+            *MetricsRoute(self._services.overview, lambda: self._live.access, find_endpoints).routes(),
             self._room.mount(),
         ]
         return MiddlewareApp(
-            lambda: self._access,
+            lambda: self._live.access,
             routes=routes,
             exception_handlers=build_error_handlers(DIALECTS),
             lifespan=self._lifespan,
@@ -223,12 +163,12 @@ class Router(Stoppable):
         Raises:
             ApiError: `invalid_api_key`: a key was sent, and it is wrong.
         """
-        caller = self._access.viewer(request.client.host if request.client else None, request.headers)
+        caller = self._live.access.viewer(request.client.host if request.client else None, request.headers)
         statuses = await self._watch.ask()
-        chain = self._config.reliability.escalation.chain
-        memory = None if self._memory is None else self._memory.summary()
+        chain = self._live.now.reliability.escalation.chain
+        memory = None if self._services.memory is None else self._services.memory.summary()
         body = readiness(
-            statuses, chain, self._refused_patch, self._state.health, state_up=self._state.link.up, memory=memory
+            statuses, chain, self._live.refused_patch, self._state.health, state_up=self._state.link.up, memory=memory
         )
         return json_response(filter_for(body, caller), status=200 if body["ready"] else 503)
 
@@ -243,7 +183,7 @@ class Router(Stoppable):
         wanted = request.path_params["model"]
         known = {m["id"]: m for m in await self._list_models()}
         if wanted not in known:
-            starts_at = chain_for(self._config, self._tiers, wanted)[0]
+            starts_at = chain_for(self._live.now, self._facts.tiers, wanted)[0]
             known[wanted] = known[starts_at] | {"id": wanted, "display_name": wanted, "starts_at": starts_at}
         return json_response(known[wanted])
 
@@ -275,10 +215,10 @@ class Router(Stoppable):
             call=call,
             run=run,
             events=self._drive(account, kept),
-            report=lambda: account.report(self._clock.now_ns(), self._prices),
+            report=lambda: account.report(self._clock.now_ns(), self._facts.prices),
             close=lambda: self._close(account),
-            keepalive_s=self._config.server.keepalive_s,
-            keep=lambda written: self._stored.keep(call, run, written),
+            keepalive_s=self._live.now.server.keepalive_s,
+            keep=lambda written: self._services.stored.keep(call, run, written),
             kept=kept,
         )
         return await exchange.respond()
@@ -287,81 +227,79 @@ class Router(Stoppable):
         """Count the tokens of a request's prompt."""
         caller = self._identify_caller(request)
         call = await self._read_call(spoken, request, await self._read_body(request), caller)
-        tier = self._tiers[chain_for(self._config, self._tiers, call.model)[0]]
+        tier = self._facts.tiers[chain_for(self._live.now, self._facts.tiers, call.model)[0]]
         counted = await count_prompt(tier, call.request)
         return json_response({**spoken.counted, **counted}, headers=spoken.id_headers(call.request.request_id))
 
     async def _read_body(self, request: Request) -> bytes:
-        own = self._config.server
-        return await self._bodies.read(request, bytes_max=own.body_bytes_max, first_s=own.body_s)
+        own = self._live.now.server
+        return await self._services.bodies.read(request, bytes_max=own.body_bytes_max, first_s=own.body_s)
 
     async def _read_call(self, spoken: Dialect, request: Request, raw: bytes, caller: Caller) -> ChatCall:
         """Parse a body; where it goes on from stored responses, with those."""
         parse = partial(
             parse_body,
-            self._workers,
+            self._services.workers,
             raw=raw,
             headers=request.headers,
             request_id=request_id_of(request.headers),
-            tokens_max=self._config.reliability.token_budget.max_output_tokens,
-            timeout_s=deadline_of(request.headers, self._config.server.deadline_s),
+            tokens_max=self._live.now.reliability.token_budget.max_output_tokens,
+            timeout_s=deadline_of(request.headers, self._live.now.server.deadline_s),
         )
         try:
             return await parse(parse=spoken.parse)
         except NeedsRecall as need:
-            recalled = await self._stored.recall(caller.name, need, find_ending(request.scope))
+            recalled = await self._services.stored.recall(caller.name, need, find_ending(request.scope))
         return await parse(parse=partial(spoken.parse, recalled=recalled), beside=recalled.size)
 
     def _identify_caller(self, request: Request) -> Caller:
-        self._access.guard(request.client.host if request.client else None, request.headers)
-        return self._access.caller(request.headers)
+        return self._live.access.identify(request)
 
     # -- one chat request --------------------------------------------------------------------------------------
 
     def _make_run(self, call: ChatCall, caller: Caller, local_only: bool) -> Run:
-        """Make the record of a call's run. It waits for nothing, and may be made on another
-        thread."""
+        """Make the record of a call's run. It waits for nothing, and may be made on another thread."""
         request = call.request
         stays = "" if caller.allow_cloud else KEY_STAYS
         if local_only:
             stays = LOCAL_ONLY
-        expected = build_expected(self._config, request, call.toolbox, call.form)
+        expected = build_expected(self._live.now, request, call.toolbox, call.form)
         run = Run(
             request=request,
             expected=expected,
-            chain=chain_of(self._config, self._tiers, call.model, request),
-            limits=self._limits,
+            chain=chain_of(self._live.now, self._facts.tiers, call.model, request),
+            limits=self._live.limits,
             deadline_ns=self._clock.now_ns() + int(request.timeout_s * NS_PER_S),
             key=caller.name,
-            hold=hold_of(self._config, expected, stream=call.stream),
+            hold=hold_of(self._live.now, expected, stream=call.stream),
             stays=stays,
             prompt_bytes=prompt_bytes(request.messages, request.tools),
             level=self._observe_memory(None)[0],
             notes=call.notes,
         )
-        return restrict_to_hosted(run, self._kinds) if request.route else run
+        return restrict_to_hosted(run, self._facts.kinds) if request.route else run
 
     def _observe_memory(self, tier: str | None) -> tuple[Level, int]:
         """Return the memory level of a tier's nodes, or of all, and for how many nanoseconds it has been so."""
-        observed = None if self._memory is None else self._memory.level(tier)
+        observed = None if self._services.memory is None else self._services.memory.level(tier)
         return (Level.UNKNOWN, 0) if observed is None else (observed.level, observed.sustained_ns)
 
     async def _drive(self, account: Account, kept: KeptRequest | None) -> AsyncGenerator[list[Event], None]:
-        cold = find_cold(account.run.chain, self._scalable, self._tiers, self._can_stand_in)
+        cold = find_cold(account.run.chain, self._facts.scalable, self._facts.tiers, self._can_stand_in)
         ports = Ports(
-            tiers={**self._tiers, **bypass_cold(cold, self._tiers)},
-            timeouts=self._waits | extend_timeouts(cold, self._scalable, self._waits),
+            tiers={**self._facts.tiers, **bypass_cold(cold, self._facts.tiers)},
+            timeouts=self._live.waits | extend_timeouts(cold, self._facts.scalable, self._live.waits),
             clock=self._clock,
             jitter=self._jitter.random,
             admission=account.state,
-            cloud=self._cloud,
-            foreign=frozenset(name for name, kind in self._kinds.items() if kind == "hosted"),
+            cloud=self._facts.cloud,
+            foreign=frozenset(name for name, kind in self._facts.kinds.items() if kind == "hosted"),
             context_tokens=self._watch.context_tokens,
             memory=self._observe_memory,
             large=large,
-            elsewhere=self._workers.run,
+            elsewhere=self._services.workers.run,
         )
-        judge = self._config.reliability.circuit_breaker
+        judge = self._live.now.reliability.circuit_breaker
         walk = forward if account.run.request.route else drive
         if judge.enabled and walk is drive and not (kept and kept.replays):
             account.advice = await advise(account.run, ports, judge)
@@ -382,18 +320,18 @@ class Router(Stoppable):
         """Tell whether a tier is local, warm and well, as far as is known."""
         status = self._watch.known.get(name)
         well = status is not None and status.state is TierState.READY and not is_held_off(self._state.health.get(name))
-        return well and name not in self._cloud and self._tiers[name].warm
+        return well and name not in self._facts.cloud and self._facts.tiers[name].warm
 
     def _close(self, account: Account) -> None:
         account.close(
             self._clock.now_ns(),
-            prices=self._prices,
+            prices=self._facts.prices,
             statuses=self._watch.known,
-            keep_text=self._config.reliability.incidents.keep_text,
-            metrics=self._metrics,
-            traces=self._traces,
+            keep_text=self._live.now.reliability.incidents.keep_text,
+            metrics=self._services.metrics,
+            traces=self._services.traces,
         )
 
     async def _list_models(self) -> list[dict[str, Any]]:
-        aliases, chain = self._config.server.aliases, self._config.reliability.escalation.chain
+        aliases, chain = self._live.now.server.aliases, self._live.now.reliability.escalation.chain
         return model_list(await self._watch.ask(), aliases, chain, self._started_s, self._state.health)

@@ -1,17 +1,11 @@
-"""The only place that logs.
+"""The only place that logs: to Ray Serve's logger, one word for the event, and fields.
 
-Log lines go to Ray Serve's logger. What happened is one word, and the rest are fields: in the text encoding they stand
-behind it as `key=value`, in the JSON encoding they are keys of the line as well. Ray (2.60) writes JSON with a plain
-`json.dumps` of the record's attributes, so a value that JSON can't say would lose the whole line, and a field named
-like one of `logging`'s attributes raises; both are ruled out here, for every field. Ray's own fields (request id,
-deployment, replica, ...) are put in after ours and win.
+Ray (2.60) loses a JSON line with a value that JSON can't say, and raises for a field named like one of `logging`'s, so
+both are ruled out here. Ray's own fields are put in after ours and win.
 
-What is never logged: prompts, answers, keys, and what may quote them, such as the `detail` of an
-attempt or the words of an exception that choked on a value; of an exception its type, its place and
-the stack are logged, its words only where its class speaks of machines (`WORDS_ARE_SAFE`). Session
-names are logged as a short digest: agents put people's names and addresses there (`user`,
-`metadata.user_id`), and logs travel further than this server; who knows a session's name can
-compute its digest (`session_tag`) and follow it through the lines.
+Invariants: prompts, answers, keys, and words that may quote them are never logged. Of an exception its type, place and
+stack are logged, its words only where its class speaks of machines (`WORDS_ARE_SAFE`). A session is logged by a digest
+(`session_tag`): agents put people's names there.
 """
 
 from __future__ import annotations
@@ -28,7 +22,7 @@ from typing import Any
 
 from ray.exceptions import RayActorError, RayTaskError
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 
 __all__ = [
     "MonotonicClock",
@@ -58,7 +52,7 @@ WORDS_ARE_SAFE = (OSError, sqlite3.Error, RayActorError, ConfigError)
 
 
 class MonotonicClock:
-    """`deployments.ports.Clock` on this machine's monotonic clock."""
+    """`deployments.interfaces.Clock` on this machine's monotonic clock."""
 
     def now_ns(self) -> int:
         """Return the nanoseconds since some fixed moment."""
@@ -129,8 +123,7 @@ def _format_line(event: str, fields: Mapping[str, Any]) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """Write a value as one word: quoted where a space, a quote or a line end would make two of
-    it."""
+    """Write a value as one word: quoted where a space, a quote or a line end would make two of it."""
     text = str(_make_loggable(value))
     return text if text.isprintable() and not set(text) & set(' "=') and text else json.dumps(text)
 
@@ -152,8 +145,7 @@ def _make_loggable(value: Any) -> str | int | float | bool:
 
 
 def _format_stack(error: BaseException) -> Iterable[str]:
-    """Tell where it was raised and by what, without the words of any exception: they may quote the
-    conversation."""
+    """Tell where it was raised and by what, without the words of any exception: they may quote the conversation."""
     cause: BaseException | None = error
     for depth in range(CAUSES_MAX):
         if cause is None:

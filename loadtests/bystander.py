@@ -27,7 +27,7 @@ from typing import Any
 
 import httpx
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from loadtests.hostile import BODIES, MODEL, SCHEMAS
 from loadtests.hostile_answers import ANSWERS
 from loadtests.running import handle_end_signals, run_process, run_server, short_folder, wait_until_up

@@ -50,7 +50,7 @@ from typing import Any
 import httpx
 import psutil
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from loadtests.bench.upstream import WORDS
 from loadtests.chaos_accounts import (
     ATTEMPTS_MAX,

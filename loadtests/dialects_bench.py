@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deployments.api.dialect import Dialect
-from deployments.config import RouterConfig
+from deployments.config.app_config import RouterConfig
 from deployments.dialects import DIALECTS
 from deployments.request.policy import build_expected, limits_of
 from deployments.request.run_record import Run

@@ -36,7 +36,7 @@ import httpx
 import psutil
 import yaml
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from loadtests.running import (
     ROOT,
     build_environment,
@@ -69,7 +69,7 @@ KINDS = (
     ("monitor.py", "autoscaler monitor"),
     ("haproxy-", "HAProxy"),
     ("/haproxy ", "HAProxy"),
-    ("running.keeper", "keeper"),
+    ("running.session_leader", "session leader"),
     ("running.driver", "driver"),
 )
 BARE_APP = """

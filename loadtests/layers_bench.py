@@ -30,10 +30,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deployments.config import RouterConfig, ServerConfig
-from deployments.config_tiers import Timeouts
+from deployments.config.app_config import RouterConfig, ServerConfig
+from deployments.config.tier_config import Timeouts
+from deployments.interfaces import Ports
 from deployments.models.sources import DEFAULT_SOURCE
-from deployments.ports import Ports
 from deployments.request.drive import drive
 from deployments.request.policy import build_expected, limits_of
 from deployments.request.run_record import Run

@@ -23,9 +23,9 @@ from typing import Any
 
 from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.api.openai_render import Answer, ChunkWriter
-from deployments.config import AppConfig, RouterConfig, load
+from deployments.config.app_config import AppConfig, RouterConfig, load
 from deployments.errors import ApiError
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.reports.account import Account
 from deployments.reports.incidents import incidents_of
 from deployments.reports.redaction import Redactor
@@ -54,7 +54,7 @@ def build_config() -> AppConfig:
 
 
 class Upstream:
-    """A tier that reads an upstream's bytes as the hosted one does. Implements `deployments.ports.Tier`."""
+    """A tier that reads an upstream's bytes as the hosted one does. Implements `deployments.interfaces.Tier`."""
 
     def __init__(self, pieces: Callable[[], Iterator[bytes]]) -> None:
         self._pieces = pieces

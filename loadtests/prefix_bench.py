@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from deployments.tiers.session_prompts import SessionPrompts
-from deployments.wire import Codec, codec_of
+from deployments.work.wire import Codec, codec_of
 from reliability.types import ChatRequest
 
 TURNS, TOKENS, TOOLS, ROUNDS = 250, 40_000, 20, 60

@@ -19,8 +19,9 @@ from typing import Any
 import psutil
 import yaml
 
-from deployments.cli.front import environment, free_port
-from deployments.config import load
+from deployments.cli.serve_command import environment
+from deployments.config.app_config import load
+from deployments.config.free_port import free_port
 
 __all__ = [
     "ROOT",

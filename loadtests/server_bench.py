@@ -27,7 +27,7 @@ from typing import Any
 
 import httpx
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from deployments.models.artifact import resolve
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from loadtests.running import run_server, short_folder

@@ -8,9 +8,9 @@ stopped. Within ten seconds there must be no process of the run, nobody on the p
 its run folder must be gone. Each stream must have ended in words: with [DONE], or with an error frame.
 
     term     SIGTERM to the process that was started        kill     SIGKILL to it
-    group    SIGTERM to its process group                   keeper   SIGKILL to its keeper
+    group    SIGTERM to its process group                   all      SIGKILL to its process group
     ctrl-c   Ctrl-C in its terminal                         driver   SIGKILL to its driver
-    hup      its terminal is closed                         all      SIGKILL to its process group
+    hup      its terminal is closed                         session_leader   SIGKILL to its session leader
     twice    Ctrl-C, and again after a second               start    SIGTERM while it starts
 
 Who is left is found however it has lost its parent (`loadtests/terminal.py`).
@@ -37,15 +37,15 @@ import httpx
 import psutil
 import yaml
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from loadtests.running import handle_end_signals, short_folder, wait_until_up
 from loadtests.table import put, stamp
 from loadtests.terminal import Terminal, terminal
 
-WAYS = ("term", "group", "ctrl-c", "kill", "hup", "keeper", "driver", "all", "twice", "start")
+WAYS = ("term", "group", "ctrl-c", "kill", "hup", "session_leader", "driver", "all", "twice", "start")
 MAIN = ("term", "group", "ctrl-c", "kill")
 # After these nobody is left who could tell the clients.
-WORDLESS = frozenset({"keeper", "driver", "twice", "start"})
+WORDLESS = frozenset({"session_leader", "driver", "twice", "start"})
 GONE_S = 10.0
 QUIET_S = 30.0  # how long to look on, to say how long it took
 STREAMS = 6
@@ -162,7 +162,7 @@ def stop(way: str, running: Terminal) -> None:
         running.close()
     elif way in ("group", "all"):
         os.killpg(running.pid, signal.SIGTERM if way == "group" else signal.SIGKILL)
-    elif way in ("keeper", "driver"):
+    elif way in ("session_leader", "driver"):
         mark = f"deployments.running.{way}"
         for process in running.find_living():
             with contextlib.suppress(psutil.Error):

@@ -1,7 +1,7 @@
 """The `reliability:` section of the configuration.
 
-Unknown keys are rejected by name (see `deployments.config.load`), and a key that is accepted has an effect. What it
-means stands in its `description`, once: docs/configuration.md is written from here (`make docs`).
+Unknown keys are rejected by name (see `deployments.config.app_config.load`), and a key that is accepted has an effect.
+What it means stands in its `description`, once: docs/configuration.md is written from here (`make docs`).
 """
 
 from __future__ import annotations

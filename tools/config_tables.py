@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from deployments.config import AppConfig
-from deployments.config_tiers import KINDS, TierBase
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import KINDS, TierBase
 
 __all__ = ["Section", "config_tables", "sections"]
 

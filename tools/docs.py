@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from deployments.__main__ import HELP
+from deployments.cli.commands import cli
 from deployments.errors import TABLE
 from tests.zoo.table import build_table
 from tools.config_schema import config_schema
@@ -53,7 +53,7 @@ def errors() -> str:
 
 def commands() -> str:
     """Write what each subcommand does."""
-    rows = [f"| `mlx-stack-serve {name}` | {words} |" for name, words in HELP.items()]
+    rows = [f"| `mlx-stack-serve {name}` | {one.get_short_help_str(100)} |" for name, one in cli.commands.items()]
     return "\n".join(["| command | does |", "|---|---|", *rows])
 
 

@@ -1,27 +1,23 @@
-"""Who may ask, and for what: API keys, admin routes, and the listener that stays on loopback while
-there are no keys.
+"""Who may ask, and for what: API keys, admin routes, and the listener that stays on loopback while there are no keys.
 
-`access_for(server)` reads the configured keys and checks the listener; the result is immutable and
-stands until the next change of the configuration. There are three states:
+`access_for(server)` reads the configured keys and checks the listener; the result is immutable and stands until the
+next change of the configuration. There are three states:
 
     keys configured        every request needs one; `Caller` says whose it is and what it may do
     none, loopback         whoever is on this machine is the admin: `Caller(name="", admin=True, allow_cloud=True)`
     none, elsewhere        the server refuses to start; with `server.allow_open: true` it starts and says so in the log
 
-The listener is checked twice before anything is served, in the builder (no model is loaded first)
-and by the Router, and by `mlx-stack-serve check`; `guard` is a second line, per request, by the
-peer's address (see `deployments.listener.listening` for the mode in which an address proves
-nothing). It also keeps web pages out: a browser on this machine is a peer on loopback, and any page
-that it shows may send requests. Those name the page's site in `Origin`, or, where the site's name
-was turned into 127.0.0.1 (DNS rebinding), in `Host`. Agents send no `Origin`. The pages that
-`server.cors_origins` names may ask all the same, and read the answers. `deployments/api/middleware.py`
+The listener is checked twice before anything is served, in the builder (no model is loaded first) and by the Router,
+and by `mlx-stack-serve check`; `guard` is a second line, per request, by the peer's address (see
+`deployments.listener.listening` for the mode in which an address proves nothing). It also keeps web pages out: a
+browser on this machine is a peer on loopback, and any page that it shows may send requests. Those name the page's site
+in `Origin`, or, where the site's name was turned into 127.0.0.1 (DNS rebinding), in `Host`. Agents send no `Origin`.
+The pages that `server.cors_origins` names may ask all the same, and read the answers. `deployments/api/middleware.py`
 asks `guard` and `refuse_page` before any route, so that no route can forget it.
 
-A key is compared by its digest, in constant time, with all entries: the time tells nothing of which one was near. What
-must never happen: a key in a repr, a log or an error, and a request without a caller.
+A key is compared by its digest, in constant time, with all entries: the time tells nothing of which one was near.
 
-A look-up takes 2 us with one key and 70 us with a thousand (2026-11-22, 2 vCPU AMD EPYC Linux; `Access.caller` in a
-loop, best of five).
+Invariants: no key stands in a repr, a log or an error; no request is without a caller.
 """
 
 from __future__ import annotations
@@ -31,10 +27,13 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from starlette.requests import Request
+
 from deployments.api.api_keys import MAKE_ONE, ApiKey, digest, load_keys
-from deployments.config import ConfigError, ServerConfig
+from deployments.config.app_config import ConfigError, ServerConfig
+from deployments.config.loopback import is_loopback, is_own, is_own_page
 from deployments.errors import ApiError
-from deployments.listener.listening import find_serving_host, is_loopback, is_own, is_own_page
+from deployments.listener.listening import find_serving_host
 from deployments.telemetry import log_warning
 
 __all__ = ["ANYBODY", "Access", "Caller", "access_for"]
@@ -80,32 +79,33 @@ class Access:
         return {c.name: c.tokens_per_hour for c in callers if c.tokens_per_hour is not None}
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
-        """Identify who sends these headers (names in lower case, or a mapping that doesn't care).
-
-        Raises:
-            ApiError: `invalid_api_key`: keys are configured, and the request has none of them.
-        """
+        """Identify who sends these headers (names in lower case, or a mapping that doesn't care). Raises `ApiError`:
+        `invalid_api_key`: keys are configured, and the request has none of them."""
         if not self._callers:
             return ANYBODY
         key = _read_key(headers)
         if not key:
             words = "an API key is needed: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
             raise ApiError("invalid_api_key", words)
-        found = self._match_key(key)
-        if found is None:
+        own = digest(key)
+        # Each entry is compared, also after one has matched.
+        matching = [caller for sha256, caller in self._callers if hmac.compare_digest(sha256, own)]
+        if not matching:
             raise ApiError("invalid_api_key", "the API key is wrong")
-        return found
+        return matching[0]
+
+    def identify(self, request: Request) -> Caller:
+        """Identify who sends this request, after `guard`. Raises `ApiError`: `forbidden`, `invalid_api_key`."""
+        self.guard(request.client.host if request.client else None, request.headers)
+        return self.caller(request.headers)
 
     def find_key(self, name: str) -> tuple[bytes, Caller] | None:
         """Find the digest of the key of this name, and whose it is: for the control room's cookies."""
         return next(((sha256, caller) for sha256, caller in self._callers if caller.name == name), None)
 
     def viewer(self, client_host: str | None, headers: Mapping[str, str]) -> Caller | None:
-        """Identify who looks at what strangers may see a part of; None: a stranger.
-
-        Raises:
-            ApiError: `invalid_api_key`: a key was sent, and it is wrong.
-        """
+        """Identify who looks at what strangers may see a part of; None: a stranger. Raises `ApiError`:
+        `invalid_api_key`: a key was sent, and it is wrong."""
         if self._callers:
             return self.caller(headers) if _read_key(headers) else None
         try:
@@ -115,21 +115,13 @@ class Access:
         return ANYBODY
 
     def require_admin(self, caller: Caller) -> None:
-        """Pass an admin.
-
-        Raises:
-            ApiError: `forbidden`.
-        """
+        """Pass an admin. Raises `ApiError`: `forbidden`."""
         if not caller.admin:
             raise ApiError("forbidden", "this route needs an admin's API key")
 
     def guard(self, client_host: str | None, headers: Mapping[str, str]) -> None:
         """Pass a peer by its address (the ASGI scope's `client`) and by whom its request was meant for and comes from:
-        without keys only this machine may ask, and no web page from elsewhere.
-
-        Raises:
-            ApiError: `forbidden`.
-        """
+        without keys only this machine may ask, and no web page from elsewhere. Raises `ApiError`: `forbidden`."""
         if self._callers or self._allow_open:
             return
         words = "this server has no API keys and answers only to its own machine"
@@ -147,27 +139,20 @@ class Access:
         """Refuse a change that the page of another site asks for, as far as the browser says so (`Sec-Fetch-Site`): a
         form, or a text that a page may send unasked. With keys it brings none, so there is nothing to refuse. A page
         that `lets_read` lets in may also change something: one at http://localhost:3000 is of another site than
-        http://127.0.0.1:8000.
-
-        Raises:
-            ApiError: `forbidden`.
-        """
+        http://127.0.0.1:8000. Raises `ApiError`: `forbidden`."""
         if self._callers or method in SAFE or headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
             return
         if not self.lets_read(headers.get("origin", "")):
             raise ApiError("forbidden", "a page of another site may change nothing here: see server.cors_origins")
 
     def lets_read(self, origin: str) -> bool:
-        """Tell whether web pages of `origin` may read what is answered: those of this machine, and
-        those that the configuration names."""
+        """Tell whether web pages of `origin` may read what is answered: those of this machine, and those that the
+        configuration names."""
         return origin in self._origins or is_own_page(origin)
 
     def refuse_host(self, host: str | None) -> None:
-        """Refuse to listen on `host` without keys, unless that is meant.
-
-        Raises:
-            ConfigError: `host` isn't loopback, there are no keys, and `server.allow_open` is false.
-        """
+        """Refuse to listen on `host` without keys, unless that is meant. Raises `ConfigError`: `host` isn't loopback,
+        there are no keys, and `server.allow_open` is false."""
         if not self.is_open_on(host) or self._allow_open:
             return
         shown = host or "an unknown host"
@@ -181,30 +166,21 @@ class Access:
         """Tell whether everybody who reaches `host` may ask, from other machines too."""
         return not self._callers and not is_loopback(host)
 
-    def _match_key(self, key: str) -> Caller | None:
-        own = digest(key)
-        # Each entry is compared, also after one has matched.
-        matching = [caller for sha256, caller in self._callers if hmac.compare_digest(sha256, own)]
-        return matching[0] if matching else None
-
 
 def _read_key(headers: Mapping[str, str]) -> str:
-    """Read the key that a request brings, or "". A bearer token goes before `x-api-key`; other
-    schemes are a proxy's."""
+    """Read the key that a request brings, or "". A bearer token goes before `x-api-key`; other schemes are a
+    proxy's."""
     scheme, _, token = headers.get("authorization", "").strip().partition(" ")
     bearer = token.strip() if scheme.lower() == "bearer" else ""
     return bearer or headers.get("x-api-key", "").strip()
 
 
 def access_for(server: ServerConfig, environ: Mapping[str, str] = os.environ) -> Access:
-    """Read the keys and check the listener of the Serve instance that this code runs under, where
-    there is one.
+    """Read the keys and check the listener of the Serve instance that this code runs under, where there is one.
 
     Blocks for a file and, the first time in a process, some milliseconds for the Serve controller: for a builder, a
-    constructor and `reconfigure`, not for a request.
-
-    Raises:
-        ConfigError: one line: the keys can't be used, or the server would be open to other machines unasked.
+    constructor and `reconfigure`, not for a request. Raises `ConfigError`: one line: the keys can't be used, or the
+    server would be open to other machines unasked.
     """
     access = Access(load_keys(server, environ), allow_open=server.allow_open, origins=server.cors_origins)
     if access.keyed:

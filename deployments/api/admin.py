@@ -1,4 +1,6 @@
-"""The routes under `/v1/reliability/`: what the server knows of requests, sessions, tiers and incidents.
+"""The routes under `/v1/reliability/`: what the server knows of requests, sessions, tiers and incidents, and the
+lists of what has been and what is (`/requests`, `/sessions`, `/live`). `live` is the picture that the control room
+shows (`overview.py`), for programs that poll it: looking is what makes the server draw it.
 
 A caller sees what came with its own key: its requests and its sessions. Incidents, tiers and everything that changes
 something need an admin key. Without configured keys everybody is admin (and only loopback listens). What belongs to
@@ -17,18 +19,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.api.access import Access, Caller
-from deployments.api.overview import describe_tier
+from deployments.api.overview import Overview, describe_tier
 from deployments.api.responses import json_response
 from deployments.errors import ApiError
 from deployments.graph.status_poll import TierWatch
 from deployments.state.client import State
+from deployments.state.history import RequestQuery, SessionQuery
 from deployments.state.link import StateUnavailable
-from deployments.state.records import Health, Query
+from deployments.state.records import Query
 from deployments.telemetry import log_error, log_info
 
-__all__ = ["Insight", "await_state", "choose_scope", "find_key", "parse_limit", "parse_number", "refuse_unknown"]
+__all__ = ["HistoryRoutes", "Insight", "await_state", "choose_scope", "find_key", "refuse_silent"]
 
 FILTERS = ("kind", "tier", "session", "key", "request_id", "since", "until", "before", "limit")
+REQUEST_FILTERS = ("session", "tier", "outcome", "mark", "key", "since", "until", "before", "after", "limit")
+SESSION_FILTERS = ("key", "before", "limit")
 LIMIT_MAX = 500
 KEYS_SHOWN = 20
 LIMIT = 50
@@ -61,7 +66,7 @@ class Insight:
 
     async def report(self, request: Request) -> Response:
         """Answer with the report of one finished request."""
-        caller = self._identify_caller(request)
+        caller = self.access.identify(request)
         request_id = request.path_params["request_id"]
         key = await find_key(self._state, caller, request.query_params, "request", request_id)
         report = None if key is None else await await_state(self._state.report(key, request_id))
@@ -71,17 +76,10 @@ class Insight:
 
     async def session(self, request: Request) -> Response:
         """Answer what one session has done, spent and reserved."""
-        caller = self._identify_caller(request)
-        name = request.path_params["session"]
-        key = await find_key(self._state, caller, request.query_params, "session", name)
-        found = None if key is None else await await_state(self._state.session(key, name))
-        if found is None:
-            raise ApiError("not_found", f"there is no session {name!r}")
-        return json_response(found)
+        return json_response(await self._find_session(request, self.access.identify(request)))
 
     async def incidents(self, request: Request) -> Response:
-        """List the newest incidents first, filtered and in pages: `next` is the `before` of the
-        page that follows."""
+        """List the newest incidents first, filtered and in pages: `next` is the `before` of the page that follows."""
         self._require_admin(request)
         query = _parse_query(request.query_params)
         found = await await_state(self._state.incidents(query))
@@ -91,10 +89,12 @@ class Insight:
     async def tiers(self, request: Request) -> Response:
         """List each tier: its own status, and its breaker."""
         self._require_admin(request)
-        health = self._state.health
-        return json_response(
-            {"object": "list", "data": [self._describe_tier(name, health.get(name)) for name in self._tiers]}
-        )
+        health, watch = self._state.health, self._watch
+        described = [
+            describe_tier(name, watch.known.get(name), health.get(name), watch.context_tokens.get(name))
+            for name in self._tiers
+        ]
+        return json_response({"object": "list", "data": described})
 
     async def isolate(self, request: Request) -> Response:
         """Keep all calls off one tier until it is restored."""
@@ -110,18 +110,19 @@ class Insight:
 
     async def reset(self, request: Request) -> Response:
         """Forget what one session has spent."""
-        caller = self._require_admin(request)
+        caller, name = self._require_admin(request), request.path_params["session"]
+        found = await self._find_session(request, caller)
+        await await_state(self._state.reset(found["key"], name))
+        log_info("session_reset", by=caller.name or None)
+        return json_response({"session": name, "key": found["key"], "reset": True})
+
+    async def _find_session(self, request: Request, caller: Caller) -> dict[str, Any]:
         name = request.path_params["session"]
         key = await find_key(self._state, caller, request.query_params, "session", name)
         found = None if key is None else await await_state(self._state.session(key, name))
         if found is None:
             raise ApiError("not_found", f"there is no session {name!r}")
-        await await_state(self._state.reset(found["key"], name))
-        log_info("session_reset", by=caller.name or None)
-        return json_response({"session": name, "key": found["key"], "reset": True})
-
-    def _describe_tier(self, name: str, health: Health | None) -> dict[str, Any]:
-        return describe_tier(name, self._watch.known.get(name), health, self._watch.context_tokens.get(name))
+        return found
 
     async def _order(self, request: Request, order: Callable[[str], Awaitable[None]], word: str) -> Response:
         caller = self._require_admin(request)
@@ -132,14 +133,74 @@ class Insight:
         log_info(f"tier_{word}", tier=tier, by=caller.name or None)
         return json_response({"tier": tier, word: True})
 
-    def _identify_caller(self, request: Request) -> Caller:
-        self.access.guard(request.client.host if request.client else None, request.headers)
-        return self.access.caller(request.headers)
-
     def _require_admin(self, request: Request) -> Caller:
-        caller = self._identify_caller(request)
+        caller = self.access.identify(request)
         self.access.require_admin(caller)
         return caller
+
+
+class HistoryRoutes:
+    """The routes. `access` is called at each request, since a `user_config` may change it."""
+
+    def __init__(self, overview: Overview, access: Callable[[], Access]) -> None:
+        self._overview, self._access = overview, access
+
+    def routes(self) -> list[Route]:
+        """List them for the Router's app."""
+        at = "/v1/reliability"
+        return [
+            Route(f"{at}/requests", self.requests),
+            Route(f"{at}/sessions", self.sessions),
+            Route(f"{at}/live", self.live),
+        ]
+
+    async def requests(self, request: Request) -> Response:
+        """List the newest finished requests first, filtered and in pages: `next` is the `before` of the page that
+        follows."""
+        caller, params = self._access().identify(request), request.query_params
+        _refuse_unknown(params, REQUEST_FILTERS)
+        before, after = _parse_number(params, "before", None), _parse_number(params, "after", None)
+        query = RequestQuery(
+            key=_choose_key(caller, params),
+            session=params.get("session"),
+            tier=params.get("tier"),
+            outcome=params.get("outcome"),
+            mark=params.get("mark"),
+            since_s=_parse_number(params, "since", None),
+            until_s=_parse_number(params, "until", None),
+            before=None if before is None else int(before),
+            after=None if after is None else int(after),
+            limit=_parse_limit(params),
+        )
+        found = await await_state(self._overview.state.browse(query))
+        return json_response(_make_page(found, query.limit, "id"))
+
+    async def sessions(self, request: Request) -> Response:
+        """List sessions, the one that was used last first, in pages in the same way."""
+        caller, params = self._access().identify(request), request.query_params
+        _refuse_unknown(params, SESSION_FILTERS)
+        query = SessionQuery(
+            key=_choose_key(caller, params), before_s=_parse_number(params, "before", None), limit=_parse_limit(params)
+        )
+        found = await await_state(self._overview.state.browse(query))
+        return json_response(_make_page(found, query.limit, "used_s"))
+
+    async def live(self, request: Request) -> Response:
+        """Answer with the server at this moment: tiers, what runs, what has just finished, memory."""
+        access = self._access()
+        access.require_admin(access.identify(request))
+        day = await self._overview.take_day()
+        return json_response({**await self._overview.take(), "day": day})
+
+
+def _choose_key(caller: Caller, params: Mapping[str, str]) -> str | None:
+    """Choose whose things are listed: an admin may name somebody."""
+    return params.get("key") if caller.admin else choose_scope(caller)
+
+
+def _make_page(found: list[dict[str, Any]], limit: int, by: str) -> dict[str, Any]:
+    more = found[-1][by] if len(found) >= limit else None
+    return {"object": "list", "data": found, "next": more}
 
 
 def choose_scope(caller: Caller) -> str | None:
@@ -151,11 +212,8 @@ async def find_key(
     state: State, caller: Caller, params: Mapping[str, str], kind: Literal["request", "session"], name: str
 ) -> str | None:
     """Find the API key whose request or session is meant: the caller's own, or that which an admin names, or the only
-    one that has such a name; None where no key has.
-
-    Raises:
-        ApiError: `invalid_request`: clients choose these names, several keys have this one, and none is named.
-    """
+    one that has such a name; None where no key has. Raises `ApiError`: `invalid_request`: clients choose these names,
+    several keys have this one, and none is named."""
     if not caller.admin or "key" in params:
         return params["key"] if caller.admin else caller.name
     keys = await await_state(state.find_keys(kind, name))
@@ -168,47 +226,35 @@ async def find_key(
 
 
 def _parse_query(params: Mapping[str, str]) -> Query:
-    refuse_unknown(params, FILTERS)
-    before = parse_number(params, "before", None)
+    _refuse_unknown(params, FILTERS)
+    before = _parse_number(params, "before", None)
     return Query(
         kind=params.get("kind"),
         tier=params.get("tier"),
         session=params.get("session"),
         key=params.get("key"),
         request_id=params.get("request_id"),
-        since_s=parse_number(params, "since", None),
-        until_s=parse_number(params, "until", None),
+        since_s=_parse_number(params, "since", None),
+        until_s=_parse_number(params, "until", None),
         before=None if before is None else int(before),
-        limit=parse_limit(params),
+        limit=_parse_limit(params),
     )
 
 
-def refuse_unknown(params: Mapping[str, str], known: Collection[str]) -> None:
-    """Refuse a filter that isn't one.
-
-    Raises:
-        ApiError: `invalid_request`.
-    """
+def _refuse_unknown(params: Mapping[str, str], known: Collection[str]) -> None:
+    """Refuse a filter that isn't one. Raises `ApiError`: `invalid_request`."""
     for name in params:
         if name not in known:
             raise ApiError("invalid_request", f"{name}: unknown; known: {', '.join(sorted(known))}", param=name)
 
 
-def parse_limit(params: Mapping[str, str]) -> int:
-    """Parse how many rows a page may have.
-
-    Raises:
-        ApiError: `invalid_request`.
-    """
-    return max(1, min(LIMIT_MAX, int(parse_number(params, "limit", LIMIT) or LIMIT)))
+def _parse_limit(params: Mapping[str, str]) -> int:
+    """Parse how many rows a page may have. Raises `ApiError`: `invalid_request`."""
+    return max(1, min(LIMIT_MAX, int(_parse_number(params, "limit", LIMIT) or LIMIT)))
 
 
-def parse_number(params: Mapping[str, str], name: str, default: float | None) -> float | None:
-    """Parse a number that isn't negative.
-
-    Raises:
-        ApiError: `invalid_request`.
-    """
+def _parse_number(params: Mapping[str, str], name: str, default: float | None) -> float | None:
+    """Parse a number that isn't negative. Raises `ApiError`: `invalid_request`."""
     text = params.get(name)
     if text is None:
         return default
@@ -226,6 +272,11 @@ async def await_state(question: Awaitable[T]) -> T:
     try:
         return await question
     except StateUnavailable as error:
-        log_error("state_silent", error)
-        words = "the state actor doesn't answer; it is restarted within seconds"
-        raise ApiError("no_tier_available", words, retry_after_s=BACK_S) from None
+        raise refuse_silent(error) from None
+
+
+def refuse_silent(error: StateUnavailable) -> ApiError:
+    """Make the 503 of a state that doesn't answer, with the time to come back."""
+    log_error("state_silent", error)
+    words = "the state actor doesn't answer; it is restarted within seconds"
+    return ApiError("no_tier_available", words, retry_after_s=BACK_S)

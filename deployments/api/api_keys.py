@@ -8,9 +8,9 @@ The server keeps digests only. SHA-256 without salt is enough because a key is n
 random bits, so there is nothing to guess (a key in the variable must have at least `KEY_CHARS_MIN` characters; a file
 holds digests, whose keys are `mlx-stack-serve key`'s). Both sources together name each caller and each key once.
 
-What must never happen: that a key, or a piece of a line that may be one, stands in an error. So an
-error names the source and the entry's number and repeats nothing of it. A file that is named and
-holds no keys is refused: whoever names one means strangers to be kept out.
+Invariant: no key, and no piece of a line that may be one, stands in an error. So an error names the source and the
+entry's number and repeats nothing of it. A file that is named and holds no keys is refused: who names one means
+strangers to be kept out.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from deployments.config import ConfigError, ServerConfig
-from deployments.config_tiers import Section
+from deployments.config.app_config import ConfigError, ServerConfig
+from deployments.config.tier_config import Section
 
 __all__ = ["KEYS_MAX", "NAME", "ApiKey", "digest", "entry_line", "load_keys", "new_key", "parse_file"]
 
@@ -79,31 +79,26 @@ def digest(key: str) -> bytes:
 
 
 def entry_line(key: ApiKey) -> str:
-    """Write the file's entry for a key, on one line. The quotes keep YAML from reading a name as a
-    number or a yes."""
+    """Write the file's entry for a key, on one line. The quotes keep YAML from reading a name as a number or a yes."""
     flags = (", admin: true" if key.admin else "") + ("" if key.allow_cloud else ", allow_cloud: false")
     return f'- {{name: "{key.name}", sha256: "{key.sha256.hex()}"{flags}}}'
 
 
 def load_keys(server: ServerConfig, environ: Mapping[str, str]) -> tuple[ApiKey, ...]:
-    """Load all keys that the configuration names; none where none are configured.
-
-    Raises:
-        ConfigError: one line that names the source and the entry, and repeats nothing that may be a key.
-    """
+    """Load all keys that the configuration names; none where none are configured. Raises `ConfigError`: one line that
+    names the source and the entry, and repeats nothing that may be a key."""
     keys: list[ApiKey] = []
     if server.api_keys_file is not None:
         keys += _read_file(Path(server.api_keys_file))
-    keys += _parse_variable(server.api_keys_env, environ.get(server.api_keys_env, ""))
+    variable = server.api_keys_env
+    value = environ.get(variable, "")
+    if value.strip():
+        keys += [_parse_words(entry.strip(), f"{variable}: entry {i}") for i, entry in enumerate(value.split(","), 1)]
     return _check_keys(keys)
 
 
 def parse_file(text: str, at: str) -> tuple[ApiKey, ...]:
-    """Parse the keys in the text of a file; `at` names it in errors.
-
-    Raises:
-        ConfigError: as `load_keys`.
-    """
+    """Parse the keys in the text of a file; `at` names it in errors. Raises `ConfigError`: as `load_keys`."""
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -166,12 +161,6 @@ def _describe_mistake(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden" or first["loc"][0] not in Entry.model_fields:
         return f"unknown field; allowed here: {', '.join(sorted(Entry.model_fields))}"
     return f"{first['loc'][0]}: {first['msg']}"
-
-
-def _parse_variable(variable: str, value: str) -> list[ApiKey]:
-    if not value.strip():
-        return []
-    return [_parse_words(entry.strip(), f"{variable}: entry {i}") for i, entry in enumerate(value.split(","), 1)]
 
 
 def _parse_words(entry: str, at: str) -> ApiKey:

@@ -1,4 +1,5 @@
-"""The body of a request: read within its bytes and within its time, so that no client holds a place by sending slowly.
+"""The body of a request: read within its bytes and within its time, so that no client holds a place by sending slowly,
+and parsed here, or in a worker process where that takes long.
 
 A place in the Router is taken from the request's head on, and there are `server.max_ongoing_requests`. So a body has:
 
@@ -9,21 +10,29 @@ A place in the Router is taken from the request's head on, and there are `server
                been coming for `YOUNG_S`. What arrives at once, as agents' bodies do, never waits for what dribbles, and
                a large one that comes well stays. Two hundred agents that begin in one moment are no dribblers.
 
-All three end in a 408, which closes the connection. Behind HAProxy what fits into its buffer has
-come before the Router hears of it (`deployments/listener/haproxy.py`); these bounds are for what is
-larger, and for the direct listener.
+All three end in a 408, which closes the connection. Behind HAProxy what fits into its buffer has come before the Router
+hears of it (`deployments/listener/haproxy.py`); these bounds are for what is larger, and for the direct listener.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 
+from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
+from deployments.work.judging import STEPS_INLINE, STEPS_LARGE
+from deployments.work.large_work import large
+from deployments.work.worker_pool import TooLong, Undone, Workers
+from reliability.steps import OutOfSteps, Steps
+from reliability.tools import keep
 
-__all__ = ["RATE_BYTES", "Bodies"]
+__all__ = ["RATE_BYTES", "Bodies", "parse_body"]
 
 RATE_BYTES = 32_768
 YOUNG_S = 2.0  # a busy event loop may need as long to read what is here already
@@ -42,8 +51,7 @@ class _IncomingBody:
         return (now_s - self.begun_s) / (self.size + RATE_BYTES)
 
     def more(self, size: int, first_s: float, now_s: float) -> None:
-        """Count `size` bytes that have come, and move its end on. An end that the crowd has set
-        stays."""
+        """Count `size` bytes that have come, and move its end on. An end that the crowd has set stays."""
         self.size += size
         if (self.clock.when() or 0.0) > now_s:
             self.clock.reschedule(min(self.begun_s + first_s + self.size / RATE_BYTES, now_s + first_s))
@@ -99,3 +107,30 @@ async def _read(request: Request, body: _IncomingBody, bytes_max: int, first_s: 
             raise ApiError("body_too_large", f"the body is over {bytes_max:,} bytes (server.body_bytes_max)")
         parts.append(part)
     return b"".join(parts)
+
+
+async def parse_body(
+    workers: Workers,
+    parse: Callable[..., ChatCall],
+    raw: bytes,
+    headers: Mapping[str, str],
+    *,
+    beside: int = 0,
+    **named: Any,
+) -> ChatCall:
+    """Run a dialect's `parse`, here or in a worker. `beside`: so many bytes it reads beside `raw`. Raises `ApiError`:
+    as `parse`; `overloaded` where too many large requests wait already."""
+    try:
+        return await large(len(raw) + beside, partial(parse, raw, headers, **named, steps=Steps(STEPS_INLINE)))
+    except OutOfSteps:
+        pass
+    try:
+        call = await workers.run(parse, raw, headers, **named, steps=Steps(STEPS_LARGE, final=True))
+    except TooLong as error:
+        message = f"the schemas of this request are too large: {error} to read them"
+        raise ApiError("invalid_tools", message, param="tools") from None
+    except Undone as error:
+        raise ApiError("overloaded", str(error)) from None
+    for tool in call.toolbox.tools:
+        keep(tool.compiled, arguments=True)
+    return call

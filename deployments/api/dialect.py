@@ -8,8 +8,8 @@ Nothing behind the HTTP boundary knows which dialect a request came in by: loops
 report are the same for all. What only the way out must know of the way in (which fields to echo, whether thoughts are
 wanted) travels in `ChatCall.wanted`.
 
-What must never happen: a field that a dialect can't translate and that is dropped without a word. It is refused by its
-name, or a note in the report says that it had no effect.
+Invariant: a field that a dialect can't translate is refused by its name, or a note in the report says that it had no
+effect.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ class StreamWriter(Protocol):
 class Dialect:
     """One API. `parse` is a function of a module, since it may run in another process; it takes what
     `deployments.api.openai_chat.parse_chat` takes. `error_body` makes the JSON object of an error, for a request of
-    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `sign`: a header that
-    its clients send with everything, also to paths that several dialects share. `statuses`: of errors, by their code,
-    where its clients want another one than the table's. `counted`: what stands beside the count of a prompt's
-    tokens."""
+    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `sign`: a header that its
+    clients send with everything, also to paths that several dialects share. `statuses`: of errors, by their code, where
+    its clients want another one than the table's. `counted`: what stands beside the count of a prompt's tokens."""
 
     name: str
     parse: Callable[..., ChatCall]

@@ -6,8 +6,7 @@
 The status code of a stream is decided by its first event: until then, or until a keep-alive is due, the headers wait,
 so a request that no tier can answer gets a real HTTP error.
 
-What must never happen: a stream that ends without a finish reason or an error frame, a way out on which `close` isn't
-called.
+Invariants: a stream ends with a finish reason or an error frame; `close` is called on every way out.
 """
 
 from __future__ import annotations
@@ -34,6 +33,10 @@ from reliability.types import Event
 
 __all__ = ["Exchange"]
 
+Report = Callable[[], dict[str, Any]]
+CloseAccount = Callable[[], None]
+KeepAnswer = Callable[[Collector | StreamWriter], None]
+
 REPLAYED = {"Idempotent-Replayed": "true"}
 SEAM = b": continued by tier %s at character %d\n\n"  # a comment: clients pass over it
 
@@ -49,10 +52,10 @@ class Exchange:
     call: ChatCall
     run: Run
     events: AsyncGenerator[list[Event], None]
-    report: Callable[[], dict[str, Any]]
-    close: Callable[[], None]
+    report: Report
+    close: CloseAccount
     keepalive_s: float
-    keep: Callable[[Collector | StreamWriter], None] = lambda _: None
+    keep: KeepAnswer = lambda _: None
     kept: KeptRequest | None = None
 
     async def respond(self) -> Response:
@@ -93,8 +96,7 @@ class Exchange:
         )
 
     async def _frames(self, writer: StreamWriter, slot: _FirstFrame) -> AsyncGenerator[bytes, None]:
-        """Yield the frames of one stream; none where the request is refused before anything was
-        sent."""
+        """Yield the frames of one stream; none where the request is refused before anything was sent."""
         run, begun, seam = self.run, False, -1
         try:
             async with contextlib.aclosing(insert_silences(self.events, self.keepalive_s)) as batches:

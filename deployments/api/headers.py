@@ -1,4 +1,14 @@
-"""The terms that a client sets by header: how long it waits, whether its request may leave the machine, its name."""
+"""The terms that a client sets: how long it waits, whether its request may leave the machine, its name, and whether
+what is computed for it may be kept on disk, for the next request that begins the same way.
+
+What is kept are the keys and values of its tokens, and the tokens: of both the text can be made again. A request keeps
+them away from the disk in one of these ways:
+
+    prompt_cache_retention  "in_memory": not on disk; "24h": on disk, whatever the others say
+    store                   false. That it is missing says nothing, though false is the default of chat completions
+    cache_prompt            false: llama.cpp's name for it
+    Cache-Control           a header with `no-store`: HTTP's
+"""
 
 from __future__ import annotations
 
@@ -6,11 +16,12 @@ import math
 import re
 import uuid
 from collections.abc import Mapping
+from typing import Any
 
 from deployments.errors import ApiError
 from deployments.listener.request_id import is_request_id
 
-__all__ = ["deadline_of", "is_local_only", "request_id_of"]
+__all__ = ["deadline_of", "is_local_only", "may_keep", "request_id_of"]
 
 DEADLINE = "X-MLX-Stack-Deadline"
 LOCAL_ONLY = "X-MLX-Stack-Local-Only"
@@ -22,12 +33,8 @@ SECONDS_MAX = 31_536_000  # a year: what is longer is a mistake
 
 
 def deadline_of(headers: Mapping[str, str], most_s: float) -> float:
-    """Return how many seconds the request may take: what the client asks for, at most what the
-    server allows.
-
-    Raises:
-        ApiError: the header holds no positive number, or one that no deadline can be.
-    """
+    """Return how many seconds the request may take: what the client asks for, at most what the server allows. Raises
+    `ApiError`: the header holds no positive number, or one that no deadline can be."""
     text = headers.get(DEADLINE.lower())
     if text is None:
         return most_s
@@ -39,11 +46,8 @@ def deadline_of(headers: Mapping[str, str], most_s: float) -> float:
 
 
 def is_local_only(headers: Mapping[str, str]) -> bool:
-    """Tell whether the request must stay on this machine.
-
-    Raises:
-        ApiError: the header is neither true nor false. A typing error must not send a private prompt away.
-    """
+    """Tell whether the request must stay on this machine. Raises `ApiError`: the header is neither true nor false. A
+    typing error must not send a private prompt away."""
     text = headers.get(LOCAL_ONLY.lower(), "").strip().lower()
     if text in TRUE:
         return True
@@ -53,7 +57,17 @@ def is_local_only(headers: Mapping[str, str]) -> bool:
 
 
 def request_id_of(headers: Mapping[str, str]) -> str:
-    """Return the client's `x-request-id`, else the one that Serve has put in its place; Serve also
-    sends it back."""
+    """Return the client's `x-request-id`, else the one that Serve has put in its place; Serve also sends it back."""
     given = headers.get("x-request-id", "")
     return given if is_request_id(given) else str(uuid.uuid4())
+
+
+def may_keep(headers: Mapping[str, str], body: Mapping[str, Any]) -> bool:
+    """Return whether the request lets its prompt be kept on disk. Total: the body is whatever a client sent."""
+    retention = body.get("prompt_cache_retention")
+    if isinstance(retention, str):
+        return retention.replace("-", "_") != "in_memory"
+    if body.get("store") is False or body.get("cache_prompt") is False:
+        return False
+    controls = (value for name, value in headers.items() if name.lower() == "cache-control")
+    return not any("no-store" in value.lower() for value in controls)

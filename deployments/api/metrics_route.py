@@ -1,6 +1,6 @@
 """`GET /metrics` on the server's own port, for Prometheus: what was counted on every node, and how things stand now.
 
-    Ray's endpoint of each node   the counters and histograms of every replica there (`deployments/metrics.py`)
+    Ray's endpoint of each node   the counters and histograms of every replica there (`reports/request_metrics.py`)
     Overview                      gauges of this moment: tiers, breakers, requests that run, budgets, memory
 
 Ray keeps an endpoint a node, at a port that changes; Prometheus asks here instead, whichever Router answers, and is
@@ -9,8 +9,8 @@ within `ASK_S` is left out of this answer and counted in `mlx_stack_nodes_silent
 
 With API keys it needs an admin's, as `Authorization: Bearer` (`authorization` in Prometheus's `scrape_configs`).
 
-What must never happen: a label that a client has named, a family that stands twice, no answer where the state actor is
-away: what watches must hear of it, so it is asked all at once, within the time that Prometheus waits.
+Invariants: no label is a name that a client chose; no family stands twice; the route answers where the state actor is
+away: Prometheus must hear of it, so all nodes are asked concurrently, within the time that Prometheus waits.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ class MetricsRoute:
     async def show(self, request: Request) -> Response:
         """Answer with all of it."""
         access = self._access()
-        access.guard(request.client.host if request.client else None, request.headers)
-        access.require_admin(access.caller(request.headers))
+        access.require_admin(access.identify(request))
         hour, now, texts = await asyncio.gather(self._find_hour(), self._overview.take(), self._ask_nodes())
         silent = sum(text is None for text in texts)
         lines = [*merge_families(text for text in texts if text), *write_gauges(now, hour, silent)]
@@ -164,9 +163,8 @@ def _of(tier: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _write_labels(labels: Mapping[str, str]) -> str:
-    written = [f'{name}="{_escape(value)}"' for name, value in labels.items()]
+    written: list[str] = []
+    for name, value in labels.items():
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        written.append(f'{name}="{escaped}"')
     return f"{{{','.join(written)}}}" if written else ""
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

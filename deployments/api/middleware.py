@@ -9,11 +9,11 @@
 
 Who may read: pages of this machine (the origins that `deployments/api/access.py` lets in without keys), and those that
 `server.cors_origins` names. To all others a preflight is a 403 and an answer has no CORS header, so the browser keeps
-it from them. No cookies are ever allowed (`Access-Control-Allow-Credentials`): a key is sent by the page itself.
-What the rules are says `deployments/api/access.py`. A WebSocket is closed: there is no route for one.
+it from them. No cookies are ever allowed (`Access-Control-Allow-Credentials`): a key is sent by the page itself. What
+the rules are says `deployments/api/access.py`. A WebSocket is closed: there is no route for one.
 
-It is a wrapper of `send` and holds nothing back: a stream is a stream. What must never happen: an origin in
-`Access-Control-Allow-Origin` that isn't allowed, or `*`.
+It wraps `send` and holds nothing back: a stream is a stream. Invariant: `Access-Control-Allow-Origin` is an allowed
+origin, and never `*`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ PREFLIGHT_MAX_AGE_S = 600
 
 
 class MiddlewareApp(Starlette):
-    """The app at the HTTP boundary. `access` is called at each request, since a `user_config` may
-    change it."""
+    """The app at the HTTP boundary. `access` is called at each request, since a `user_config` may change it."""
 
     def __init__(self, access: Callable[[], Access], **options: Any) -> None:
         super().__init__(**options)
@@ -73,25 +72,19 @@ class MiddlewareApp(Starlette):
         try:
             self._refuse(scope, headers)
         except ApiError as error:
-            await (await self._explain(Request(scope), error))(scope, receive, send)
+            # In the shape that the app's routes give it.
+            handler: Any = self.exception_handlers.get(ApiError)
+            answer = error_response(error) if handler is None else await handler(Request(scope), error)
+            await answer(scope, receive, send)
             return
         with ExitStack() as scope["mlx_stack.ending"]:
             await super().__call__(scope, receive, send)
 
     def _refuse(self, scope: Scope, headers: Headers) -> None:
-        """Refuse what no route may answer.
-
-        Raises:
-            ApiError: `forbidden`.
-        """
+        """Refuse what no route may answer. Raises `ApiError`: `forbidden`."""
         access, client = self._access(), scope.get("client")
         access.guard(client[0] if client else None, headers)
         access.refuse_page(scope["method"], headers)
-
-    async def _explain(self, request: Request, error: ApiError) -> Response:
-        """Answer with an error in the shape that the app's routes give it."""
-        handler: Any = self.exception_handlers.get(ApiError)
-        return error_response(error) if handler is None else await handler(request, error)
 
     def _answer_options(self, scope: Scope, headers: Headers) -> Response:
         try:
@@ -106,8 +99,8 @@ class MiddlewareApp(Starlette):
             return error_response(error)
 
     def _answer_preflight(self, headers: Headers, methods: list[str]) -> Response:
-        """Answer a preflight, also of a route that doesn't exist: a browser that isn't let through
-        keeps the 404 from its page."""
+        """Answer a preflight, also of a route that doesn't exist: a browser that isn't let through keeps the 404 from
+        its page."""
         origin = headers.get("origin", "")
         if not self._access().lets_read(origin):
             raise ApiError("forbidden", f"pages of {origin[:100]!r} may not ask: add it to server.cors_origins")
@@ -147,8 +140,8 @@ def _parse_names(asked: str) -> str:
 
 
 def _add_cors_headers(send: Send, origin: str | None) -> Send:
-    """Wrap `send` with the headers by which a browser gives the answer to a page of `origin`; None:
-    it may not have it."""
+    """Wrap `send` with the headers by which a browser gives the answer to a page of `origin`; None: it may not have
+    it."""
 
     async def send_marked(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -29,8 +29,8 @@ def readiness(
     state_up: bool,
     memory: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Report ready where at least one tier of the chain is; each tier with its state and reason.
-    One that is scaled to zero counts unless one before it is loading (`can_answer`).
+    """Report ready where at least one tier of the chain is; each tier with its state and reason. One that is scaled to
+    zero counts unless one before it is loading (`can_answer`).
 
     A tier whose breaker is open or that is isolated is `degraded`: it takes no requests now. One whose breaker is half
     open takes a probe, so it counts as ready: without requests it would never recover. `refused_patch` says why the
@@ -49,17 +49,15 @@ def readiness(
 
 
 def filter_for(body: Mapping[str, Any], caller: Caller | None) -> dict[str, Any]:
-    """Return as much of `readiness` as the caller may see: a stranger whether the server is ready,
-    whoever has a key the tiers too, an admin all: memory, the nodes' names and the configuration's
-    mistakes."""
+    """Return as much of `readiness` as the caller may see: a stranger whether the server is ready, whoever has a key
+    the tiers too, an admin all: memory, the nodes' names and the configuration's mistakes."""
     if caller is None:
         return {"ready": body["ready"]}
     return {name: value for name, value in body.items() if caller.admin or name not in ADMINS_ONLY}
 
 
 def is_held_off(health: Health | None) -> bool:
-    """Tell whether a tier takes no requests now, since its breaker is open or somebody has isolated
-    it."""
+    """Tell whether a tier takes no requests now, since its breaker is open or somebody has isolated it."""
     return health is not None and (health.isolated or health.phase is Phase.OPEN)
 
 
@@ -86,8 +84,8 @@ def model_list(
     created_s: int,
     health: Mapping[str, Health],
 ) -> list[dict[str, Any]]:
-    """List one entry a tier, then `auto` and the aliases, each with the tier that it starts at. A
-    pattern is no name."""
+    """List one entry a tier, then `auto` and the aliases, each with the tier that it starts at. A pattern is no
+    name."""
     entries = [_make_entry(s.name, s, created_s, health.get(s.name)) for s in statuses]
     by_name = {s.name: s for s in statuses}
     named = {alias: target for alias, target in aliases.items() if "*" not in alias}

@@ -13,13 +13,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from deployments.api.cache_retention import may_keep
+from deployments.api.headers import may_keep
 from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError
-from deployments.wire import Named
-from deployments.work.json_text import join_arguments, read_json
-from deployments.work.json_values import VALUES_MAX, has_more_values, is_too_deep
+from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
 from deployments.work.past_calls import name_past_calls
+from deployments.work.wire import Named
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
 from reliability.sessions import Trail, read_trail
 from reliability.steps import OutOfSteps, Steps
@@ -122,12 +121,12 @@ class ChatWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatCall:
-    """One parsed call, whatever dialect it came in by: the request for the tiers, and what the HTTP
-    boundary itself needs to answer.
+    """One parsed call, whatever dialect it came in by: the request for the tiers, and what the HTTP boundary itself
+    needs to answer.
 
     `trail`: what the request shows of its conversation, where it names no session. `wanted`: what its dialect's way out
-    must know. `notes`: what was asked for and has no effect here, in words for the report.
-    `form`: what the text of its answer must be.
+    must know. `notes`: what was asked for and has no effect here, in words for the report. `form`: what the text of its
+    answer must be.
     """
 
     model: str
@@ -215,7 +214,7 @@ def build_call(
         request=request,
         toolbox=toolbox,
         trail=None if session else _read_trail(headers, messages),
-        wanted=_read_wanted(body) if wanted is None else wanted,
+        wanted=wanted or _read_wanted(body),
         notes=tuple(dict.fromkeys((*notes, *changed))),
         form=_read_form(body.response_format, steps),
     )
@@ -245,11 +244,8 @@ def _read_trail(headers: Mapping[str, str], messages: tuple[dict[str, Any], ...]
 
 
 def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:
-    """Parse a body that is a JSON object within the bounds. `notes` takes what was changed in it.
-
-    Raises:
-        ApiError: `invalid_json`; `invalid_request` where it is larger or deeper than they allow.
-    """
+    """Parse a body that is a JSON object within the bounds. `notes` takes what was changed in it. Raises `ApiError`:
+    `invalid_json`; `invalid_request` where it is larger or deeper than they allow."""
     if has_more_values(raw):
         message = f"the body holds more than {VALUES_MAX} values: texts, numbers, lists, objects, each with its key"
         raise ApiError("invalid_request", message)
@@ -295,8 +291,7 @@ def make_field_error(error: ValidationError) -> ApiError:
 
 
 def _check_message_parts(messages: list[dict[str, Any]]) -> None:
-    """Check that tool calls in the history have the form that every chat template and API relies
-    on."""
+    """Check that tool calls in the history have the form that every chat template and API relies on."""
     for i, message in enumerate(messages):
         for j, call in enumerate(message.get("tool_calls") or ()):
             function = call.get("function")

@@ -5,13 +5,13 @@ upstream's business. What this server needs is checked (model, prompt or input, 
 goes out as it came, and the answer comes back as it is, with the tier's name as `model`. Only hosted tiers have these
 routes; a chain without one refuses by name (`deployments/request/passthrough.py`).
 
-What must never happen: a prompt that goes to a tier in another form than the client wrote it.
+Invariant: a prompt goes to a tier in the form in which the client wrote it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -30,7 +30,6 @@ from deployments.api.openai_chat import (
 from deployments.api.openai_render import DONE, KEEP_ALIVE, sse
 from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError
-from deployments.request.run_record import Run
 from deployments.work.json_text import read_json
 from reliability.steps import Steps
 from reliability.tools import ToolBox
@@ -85,11 +84,8 @@ def parse_completion(
     timeout_s: float,
     steps: Steps | None = None,
 ) -> ChatCall:
-    """Parse the body of a completion. `tokens_max` caps the output.
-
-    Raises:
-        ApiError: `invalid_json`, `invalid_request` or `unsupported`, with the field in `param`.
-    """
+    """Parse the body of a completion. `tokens_max` caps the output. Raises `ApiError`: `invalid_json`,
+    `invalid_request` or `unsupported`, with the field in `param`."""
     fields = parse_object(raw)
     body = _validate(CompletionBody, fields)
     prompt = _read_prompt(body.prompt)
@@ -119,11 +115,8 @@ def parse_embedding(
     timeout_s: float,
     steps: Steps | None = None,
 ) -> ChatCall:
-    """Parse the body of an embedding.
-
-    Raises:
-        ApiError: `invalid_json` or `invalid_request`, with the field in `param`.
-    """
+    """Parse the body of an embedding. Raises `ApiError`: `invalid_json` or `invalid_request`, with the field in
+    `param`."""
     fields = parse_object(raw)
     body = _validate(EmbeddingBody, fields)
     return _build_call(
@@ -161,11 +154,11 @@ def _read_input(given: Any) -> str:
     """Read the input as one text of about its size."""
     if isinstance(given, str):
         return given
-    return "".join(each if isinstance(each, str) else "0" * TOKEN_BYTES * _count_ids(each) for each in given)
-
-
-def _count_ids(given: Any) -> int:
-    return len(given) if isinstance(given, list) else 1
+    texts: list[str] = []
+    for each in given:
+        ids = len(each) if isinstance(each, list) else 1
+        texts.append(each if isinstance(each, str) else "0" * TOKEN_BYTES * ids)
+    return "".join(texts)
 
 
 def _build_call(
@@ -246,29 +239,11 @@ def _frame(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
-def _open_answer(_: ChatCall, __: Run) -> PassedAnswer:
-    return PassedAnswer()
-
-
-def _open_writer(_: ChatCall, __: Run) -> PassedWriter:
-    return PassedWriter()
-
-
-def _make_error(error: ApiError, _: str) -> dict[str, Any]:
-    return error.body()
-
-
 COMPLETIONS = Dialect(
     name="completions",
     parse=parse_completion,
-    collector=_open_answer,
-    writer=_open_writer,
-    error_body=_make_error,
+    collector=lambda _, __: PassedAnswer(),
+    writer=lambda _, __: PassedWriter(),
+    error_body=lambda error, _: error.body(),
 )
-EMBEDDINGS = Dialect(
-    name="embeddings",
-    parse=parse_embedding,
-    collector=_open_answer,
-    writer=_open_writer,
-    error_body=_make_error,
-)
+EMBEDDINGS = replace(COMPLETIONS, name="embeddings", parse=parse_embedding)

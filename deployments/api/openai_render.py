@@ -17,7 +17,6 @@ from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.errors import ApiError
 from deployments.reports.report import usage_json
-from deployments.request.run_record import Run
 from deployments.work.json_text import write_json
 from reliability.types import (
     CallDelta,
@@ -32,7 +31,17 @@ from reliability.types import (
     Usage,
 )
 
-__all__ = ["CHAT", "COMMENTS_PER_EVENT", "DONE", "KEEP_ALIVE", "Answer", "ChunkWriter", "add_call", "sse"]
+__all__ = [
+    "CHAT",
+    "COMMENTS_PER_EVENT",
+    "DONE",
+    "KEEP_ALIVE",
+    "Answer",
+    "ChunkWriter",
+    "add_call",
+    "render_tokens",
+    "sse",
+]
 
 KEEP_ALIVE = b": keep-alive\n\n"
 COMMENTS_PER_EVENT = 6
@@ -118,13 +127,15 @@ def add_call(calls: dict[int, dict[str, Any]], delta: CallDelta) -> None:
 
 def _render_logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any] | None:
     """Render OpenAI's `logprobs` of a choice; None where there are none."""
-    if not tokens:
-        return None
-    content = [
+    return {"content": render_tokens(tokens), "refusal": None} if tokens else None
+
+
+def render_tokens(tokens: Iterable[TokenLogprob]) -> list[dict[str, Any]]:
+    """Render the probabilities of tokens."""
+    return [
         _render_token(token.raw, token.logprob) | {"top_logprobs": [_render_token(*other) for other in token.top]}
         for token in tokens
     ]
-    return {"content": content, "refusal": None}
 
 
 def _render_token(raw: bytes, logprob: float) -> dict[str, Any]:
@@ -149,8 +160,8 @@ class ChunkWriter:
     silences: int = 0
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
-        """Write one SSE event for each run of like events: a batch of ten text pieces is one delta.
-        The probabilities of its tokens stand in the first one that has text."""
+        """Write one SSE event for each run of like events: a batch of ten text pieces is one delta. The probabilities
+        of its tokens stand in the first one that has text."""
         batch = list(events)
         logprobs = _render_logprobs([token for event in batch if isinstance(event, Logprobs) for token in event.tokens])
         out: list[bytes] = []
@@ -171,8 +182,7 @@ class ChunkWriter:
         return sse(error.body() | ({} if report is None else {"mlx_stack": report}))
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
-        """Write the finish reason, the usage where it was asked for, the report on the last of
-        them, and `[DONE]`."""
+        """Write the finish reason, the usage where it was asked for, the report on the last of them, and `[DONE]`."""
         reason = _choose_finish_reason(finish, legacy=self.legacy_functions)
         end = self._make_body(
             model, [{"index": 0, "delta": self._add_role({}), "logprobs": None, "finish_reason": reason}]
@@ -235,27 +245,15 @@ def _render_call_delta(event: CallDelta, *, legacy: bool) -> dict[str, Any]:
     return {"tool_calls": [call]}
 
 
-def _open_answer(call: ChatCall, _: Run) -> Answer:
-    return Answer(answer_id=_make_id(), created_s=int(time.time()), legacy_functions=call.wanted.legacy_functions)
-
-
-def _open_writer(call: ChatCall, _: Run) -> ChunkWriter:
-    return ChunkWriter(
-        answer_id=_make_id(),
-        created_s=int(time.time()),
-        legacy_functions=call.wanted.legacy_functions,
-        include_usage=call.wanted.include_usage,
-    )
-
-
-def _make_id() -> str:
-    return f"chatcmpl-{uuid.uuid4().hex}"
+def _begin_answer(call: ChatCall) -> dict[str, Any]:
+    answer_id = f"chatcmpl-{uuid.uuid4().hex}"
+    return {"answer_id": answer_id, "created_s": int(time.time()), "legacy_functions": call.wanted.legacy_functions}
 
 
 CHAT = Dialect(
     name="chat",
     parse=parse_chat,
-    collector=_open_answer,
-    writer=_open_writer,
+    collector=lambda call, _: Answer(**_begin_answer(call)),
+    writer=lambda call, _: ChunkWriter(**_begin_answer(call), include_usage=call.wanted.include_usage),
     error_body=lambda error, _: error.body(),
 )

@@ -12,7 +12,7 @@ what this one runs, and only while the state actor says that somebody looks. Nob
 `tokens_s` is what a tier wrote over the last `RATE_S`, from the counts of running answers and the reports of finished
 ones. `cached_share` is how much of its prompts the prompt cache gave in the last hour.
 
-What must never happen: a word of a conversation in it, or a list without a bound.
+Invariants: it has no word of a conversation, and each list in it has a bound.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.config import RouterConfig
+from deployments.config.app_config import RouterConfig
 from deployments.graph.status_poll import TierWatch
 from deployments.graph.stopping import Stopping
 from deployments.memory.view import MemoryView
@@ -134,8 +134,8 @@ class Overview:
                     await self.state.share_running(self._stopping.list_running())
 
     async def take(self) -> dict[str, Any]:
-        """Return the server at this moment. Where the state actor is away, what it knows is missing, and
-        `state_actor` says so."""
+        """Return the server at this moment. Where the state actor is away, what it knows is missing, and `state_actor`
+        says so."""
         async with self._turn:
             if time.monotonic() - self._taken_s >= FRESH_S:
                 self._taken = await self._make()

@@ -1,14 +1,10 @@
-"""The agents that people run, as a table: what each must be told so that it asks this server, and nobody else.
+"""The agents that people run, as a table: how each is told to ask this server, and no other.
 
-    Agent ──▶ build_start ──▶ environment and command line   (`mlx-stack-serve launch`)
-          └─▶ write_lines ──▶ the same, to be set by hand     (`mlx-stack-serve agents`)
+Each row was found by watching the unmodified program, of the version in its comment. Settings go by environment and
+flags for one start, never into a file of the agent's. A text may hold `$url`, `$model`, `$context` and `$context_or_0`;
+a setting whose `$context` isn't known is left out.
 
-Each row was found by watching the unmodified program, of the version in its comment. What is set is set for one start:
-by environment and by flags, and never in a file of the agent's. A text may hold `$url`, `$model`, `$context` and
-`$context_or_0`; a setting whose `$context` isn't known is left out.
-
-The key goes by environment alone: everybody on a machine may read command lines. What must never happen: a key in what
-is printed, or the key of another provider, left in the environment, sent to this server.
+Invariants: no key in what is printed or on a command line; no key of another provider is sent to this server.
 """
 
 from __future__ import annotations

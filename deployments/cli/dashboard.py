@@ -1,9 +1,7 @@
 """`mlx-stack-serve dashboard`: Ray's dashboard for the server that runs here, until Ctrl-C or the server's end.
 
-A server starts none by itself: it costs 280 MiB and ten processes (docs/decisions/002-idle-costs.md). While one runs,
-`serve status` and `serve deploy` work too, which ask it. It asks for Ray's token, as the server's own Ray does.
-
-Invariants: it listens on loopback alone; it belongs to the terminal that started it, and the server never waits for it.
+A server starts none by itself: it costs 280 MiB and ten processes (docs/decisions/002-idle-costs.md). `serve status`
+and `serve deploy` need it. Invariants: it listens on loopback, asks for Ray's token, and ends with its terminal.
 """
 
 from __future__ import annotations
@@ -14,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from deployments.cli.front import environment
+from deployments.cli.serve_command import environment
 from deployments.cli.server_address import find_records
-from deployments.config import ConfigError
-from deployments.config_paths import announce_flags
+from deployments.config.config_errors import ConfigError
+from deployments.config.config_paths import announce_flags
 
 __all__ = ["build_command", "dashboard", "find_ray"]
 

@@ -1,10 +1,7 @@
-"""`mlx-stack-serve doctor`: is this installation able to do what its configuration says?
+"""`mlx-stack-serve doctor`: can this installation do what its configuration says?
 
-Two kinds of checks. The first look at what is there: platform, packages, memory, the models on disk, the key. The
-second force a fault through every edge of the chain (`chain_faults`).
-
-Nothing here needs a running server, and no request leaves this machine, unless `--ask` allows one short request to each
-hosted tier (`prefill_check`).
+It looks at platform, packages, memory, models and keys, then forces a fault through every edge of the chain
+(`tier_checks.py`). No server is needed, and no request leaves this machine without `--ask`.
 """
 
 from __future__ import annotations
@@ -19,11 +16,10 @@ from pathlib import Path
 
 import psutil
 
-from deployments.cli.chain_faults import Finding, check_edges
-from deployments.cli.prefill_check import check_prefill
-from deployments.cli.service import describe_service
-from deployments.config import AppConfig
-from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
+from deployments.cli.service_command import describe_service
+from deployments.cli.tier_checks import Finding, check_edges, check_prefill
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.graph.replica import make_tier
 from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.memory.plan import MemoryPlan, MonitorSettings
@@ -69,7 +65,8 @@ def _check_all(config: AppConfig, path: Path, *, ask: bool) -> Iterator[Finding]
     yield Finding(level, "service", words)
     yield from (_check_package(name) for name in PACKAGES)
     yield from _check_models(config)
-    hosted = {name: asyncio.run(_check_tier(name, tier, config)) for name, tier in _find_hosted(config)}
+    tiers = [(name, tier) for name, tier in config.tiers.items() if isinstance(tier, HostedTierConfig)]
+    hosted = {name: asyncio.run(_check_tier(name, tier, config)) for name, tier in tiers}
     yield from hosted.values()
     yield from check_prefill(config, ask=ask)
     dead = {name: finding.words for name, finding in hosted.items() if finding.level != "ok"}
@@ -110,8 +107,7 @@ def _check_package(name: str) -> Finding:
 
 
 def _check_models(config: AppConfig) -> Iterator[Finding]:
-    """Check what each mlx tier would load, whether it is on disk, and whether all of them fit this
-    machine's memory."""
+    """Check what each mlx tier would load, whether it is on disk, and whether all of them fit this machine's memory."""
     needed = RAY_BYTES
     for name, tier in config.tiers.items():
         if not isinstance(tier, MlxTierConfig):
@@ -174,10 +170,6 @@ def _check_calls(folder: Path) -> str | None:
         return None  # the package is reported by itself
     except Exception as error:  # transformers raises what it likes on files that it can't read
         return f"its tokenizer can't be loaded ({type(error).__name__}: {error})"
-
-
-def _find_hosted(config: AppConfig) -> Iterator[tuple[str, HostedTierConfig]]:
-    return ((name, tier) for name, tier in config.tiers.items() if isinstance(tier, HostedTierConfig))
 
 
 async def _check_tier(name: str, config: TierBase, app: AppConfig) -> Finding:

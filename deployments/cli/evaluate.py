@@ -1,19 +1,14 @@
-"""`mlx-stack-serve evaluate`: run, or go on with, an evaluation; write the report; compare; apply.
+"""`mlx-stack-serve evaluate`: run or continue an evaluation, write the report, compare, apply.
 
-    evaluation/cells.jsonl      finished cells: the same command goes on where it was ended
-    evaluation/report.html      the page
-    evaluation/report.md        the summary
-    evaluation/report.json      the same as data, for --compare
+    evaluation/cells.jsonl                 finished cells: the same command continues where it was ended
+    evaluation/report.html, .md, .json     page, summary, data (for --compare); the control room keeps a copy
 
-A copy of the three is kept for the control room (`deployments/evaluate/kept_reports.py`).
-
-Ctrl-C ends it, as do SIGTERM and the end of its terminal, and the report of what is there is written all the same. Exit
-codes: 0 done, 1 something is worse than in the older report, or nothing could be measured, 130 ended before its time.
+Ctrl-C, SIGTERM and the end of the terminal end it, and the report is written all the same. Exit codes: 0 done, 1 a
+regression from the older report, or nothing could be measured, 130 interrupted.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import json
@@ -21,14 +16,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from deployments.cli.agents import KEY
-from deployments.cli.evaluate_arguments import AT_ONCE
-from deployments.config import AppConfig, ConfigError, EvaluateConfig
-from deployments.config_paths import BUILT_IN, announce_config
+from deployments.config.app_config import AppConfig, ConfigError, EvaluateConfig
+from deployments.config.config_paths import BUILT_IN, announce_config
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
 from deployments.evaluate.asking.own_server import NoServer, read_config
 from deployments.evaluate.cell_journal import CellJournal, OtherPlan
@@ -43,24 +38,40 @@ from deployments.evaluate.report_data import FORMAT, build_report
 
 __all__ = ["evaluate"]
 
-AT_ONCE_MAX = 64
+AT_ONCE, AT_ONCE_MAX = 8, 64
 INTERRUPTED = 130
 
 
-def evaluate(arguments: argparse.Namespace) -> int:
-    """Do what the command line asks for."""
-    usual = 1 if arguments.url else AT_ONCE
-    at_once = usual if arguments.at_once is None else arguments.at_once
-    settings = Settings(
-        seed=arguments.seed, cases=arguments.cases, budget_minutes=arguments.budget_minutes, at_once=at_once
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateOptions:
+    """The command line (`deployments/cli/commands.py` says what each option is for)."""
+
+    config: Path | None
+    url: str | None
+    models: Sequence[str]
+    out: Path
+    fresh: bool
+    cloud: bool
+    compare: Path | None
+    apply: bool
+    yes: bool
+
+
+def evaluate(arguments: EvaluateOptions, *, seed: int, cases: int, budget_minutes: float, at_once: int | None) -> int:
+    """Do what the command line asks for; return the exit code."""
+    if at_once is None:
+        at_once = 1 if arguments.url else AT_ONCE
+    settings = Settings(seed=seed, cases=cases, budget_minutes=budget_minutes, at_once=at_once)
     if not 0 < settings.budget_minutes <= 10_000 or not 1 <= settings.cases <= 10_000:
         raise ConfigError("--budget-minutes and --cases: a number above 0, and at most 10,000, is needed")
     if not 1 <= at_once <= AT_ONCE_MAX:
         raise ConfigError(f"--at-once: a number from 1 to {AT_ONCE_MAX} is needed")
     old = _read_report(arguments.compare, settings.seed) if arguments.compare else None
     source = None if arguments.url else announce_config(arguments.config)
-    config = _read_config(source) if source else None
+    try:
+        config = read_config(source) if source else None
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
     target, words = _choose_target(arguments, source, config)
     line = ProgressLine(settings.budget_minutes * 60)
     try:
@@ -86,7 +97,8 @@ def evaluate(arguments: argparse.Namespace) -> int:
         line.say("nothing was measured: no model could be asked" if not code else "nothing was measured yet")
         return code or 1
     if code:
-        phases = target.plan(*_read_models(journal), settings)
+        models: Mapping[str, Any] = journal.facts["models"]
+        phases = target.plan(list(models), read_contexts(models), settings)
     report = _make_report(journal, phases, settings, config, words)
     differences = None if old is None else compare_reports(old, report)
     _write_report(arguments.out, report, differences, line)
@@ -112,14 +124,7 @@ def _take_signals() -> Iterator[None]:
             signal.signal(one, signal.SIG_DFL)
 
 
-def _read_config(source: Path) -> AppConfig:
-    try:
-        return read_config(source)
-    except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
-
-
-def _choose_target(arguments: argparse.Namespace, source: Path | None, config: AppConfig | None) -> tuple[Target, str]:
+def _choose_target(arguments: EvaluateOptions, source: Path | None, config: AppConfig | None) -> tuple[Target, str]:
     if source is not None and config is not None:
         return OwnTarget(source, config, cloud=arguments.cloud), f"the configuration {source}"
     from deployments.cli.server_address import find_url
@@ -127,18 +132,13 @@ def _choose_target(arguments: argparse.Namespace, source: Path | None, config: A
     url, key = find_url(arguments.url, None), os.environ.get(KEY, "")
     if not (key.isascii() and key.isprintable()):  # httpx would show it in its complaint
         raise ConfigError(f"{KEY}: a key has printable ASCII alone, and no end of line")
-    return UrlTarget(url, key, arguments.model, cloud=arguments.cloud), f"the server at {url}"
+    return UrlTarget(url, key, arguments.models, cloud=arguments.cloud), f"the server at {url}"
 
 
 def _name_plan(settings: Settings, words: str, config: AppConfig | None) -> str:
     """Name what must be the same for cells to belong together. How many there are and how long it may take isn't."""
     what = config.model_dump_json(exclude={"evaluate", "state", "telemetry"}) if config else words
     return hashlib.sha256(f"1 {settings.seed} {what}".encode()).hexdigest()[:16]
-
-
-def _read_models(journal: CellJournal) -> tuple[Sequence[str], dict[str, int]]:
-    models: Mapping[str, Any] = journal.facts["models"]
-    return list(models), read_contexts(models)
 
 
 def _make_report(

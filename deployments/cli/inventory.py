@@ -1,9 +1,7 @@
-"""What models are on this machine, how large they are and which tiers use them: `mlx-stack-serve models`.
+"""`mlx-stack-serve models`: what models are on this machine, how large they are and which tiers use them.
 
-Three places are looked at, and nothing is fetched or changed: this server's own cache (models that were converted from
-wheels), the hub's cache, and the folders that the configuration names as `path:`. A folder of
-the cache that no tier's source leads to is of an older source or converter, and may be deleted; so may `unfinished`
-ones, which a killed process left and the next one sweeps away, or goes on with where it is a download.
+It looks at this server's cache, the hub's cache and the folders that the configuration names. A folder of the cache
+that no tier uses may be deleted; so may `unfinished` ones, which the next fetch continues or sweeps away.
 """
 
 from __future__ import annotations
@@ -34,8 +32,7 @@ class DiskItem:
 
 
 def inventory(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> Iterator[str]:
-    """Write the table, line by line, for the models of (role, model) pairs; then what is configured
-    and not here."""
+    """Write the table, line by line, for the models of (role, model) pairs; then what is configured and not here."""
     models = list(models)
     users, missing = _find_users(models, cache_dir)
     found = list_disk_items(users, cache_dir=cache_dir)
@@ -48,8 +45,7 @@ def inventory(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = Non
 
 
 def list_disk_items(users: Mapping[Path, tuple[str, ...]], *, cache_dir: Path | None = None) -> list[DiskItem]:
-    """List everything that is on disk, the largest first. `users`: the tiers by the folder of their
-    model."""
+    """List everything that is on disk, the largest first. `users`: the tiers by the folder of their model."""
     cache = cache_dir or store.default_cache_dir()
     found = [*_find_own(cache / "models", users), *_find_downloads(cache / "downloads")]
     found += _find_in_hub(users)
@@ -101,8 +97,7 @@ def _read_source(path: Path) -> str:
 
 
 def _find_in_hub(users: Mapping[Path, tuple[str, ...]]) -> Iterator[DiskItem]:
-    """Find the models of the hub's cache; a revision's files are links into its repository's blobs,
-    counted once."""
+    """Find the models of the hub's cache; a revision's files are links into its repository's blobs, counted once."""
     try:
         from huggingface_hub import scan_cache_dir
         from huggingface_hub.errors import CacheNotFound

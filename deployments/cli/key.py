@@ -1,12 +1,7 @@
 """`mlx-stack-serve key NAME`: make an API key, show it once, and keep only its digest.
 
-Standard output is the key and, without `--file`, the entry for the file; the words about them go to
-standard error, so that `KEY=$(mlx-stack-serve key agent --file keys.yaml)` does what it looks like.
-
-`--file` appends the entry: the new text is checked first, written beside the old one with mode 0600
-and renamed over it, so a reader sees the old file or the new one. Two commands at once take turns
-by a lock on the folder. The key is shown after its entry is safe; a key that is never shown opens
-nothing.
+Standard output has the key and, without `--file`, its entry; the words about them go to standard error. `--file`
+appends the entry atomically, under a lock on the folder, and the key is shown after its entry is safe.
 """
 
 from __future__ import annotations
@@ -15,12 +10,12 @@ import contextlib
 import fcntl
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from deployments.api.api_keys import NAME, ApiKey, digest, entry_line, new_key, parse_file
-from deployments.config import ConfigError
+from deployments.cli.service.owned_files import OwnedFile, write_file
+from deployments.config.config_errors import ConfigError
 
 __all__ = ["key_command"]
 
@@ -58,7 +53,7 @@ def _append(file: Path, line: str) -> None:
             old = path.read_text(encoding="utf-8") if path.exists() else ""
             new = old + ("\n" if old and not old.endswith("\n") else "") + line + "\n"
             _check(old, new, str(file))
-            _replace(path, new)
+            write_file(OwnedFile(path=path, text=new, mode=0o600))
     except UnicodeDecodeError:
         raise ConfigError(f"{file}: is not UTF-8 text") from None
     except OSError as error:
@@ -83,18 +78,3 @@ def _lock_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace the file at once: its text is the new one or the old one, also after a power cut. A
-    temporary file is born with mode 0600."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -1,13 +1,8 @@
 """`mlx-stack-serve launch AGENT -- ARGS` and `mlx-stack-serve agents`: the user's own agent on this server.
 
-    URL      `deployments/cli/server_address.py`: nothing in the working directory names it
-    key      MLX_STACK_API_KEY ──▶ "unused": a server without keys takes any
-    context  the largest that is known of the tiers that may answer the model, so that the agent sums its conversation
-             up before it is refused. Larger prompts go to the tiers behind in the chain, so it isn't the first tier's
-
-The server is asked before anything is started: an agent that can't reach it would show its own riddle. Then this
-process becomes the agent: Ctrl-C, the terminal and the exit code are the agent's. What must never happen: a file of the
-agent's that is changed.
+The key is MLX_STACK_API_KEY, else "unused". The context is the largest known one of the tiers that may answer the
+model, so that the agent condenses its conversation before it is refused. The server is asked before the agent is
+started; then this process becomes the agent. Invariant: no file of the agent's is changed.
 """
 
 from __future__ import annotations
@@ -23,8 +18,8 @@ from urllib.parse import quote, urlsplit
 from deployments.cli.agents import AGENTS, KEY, SDKS, Agent, Start, build_start, write_lines
 from deployments.cli.server_address import PLAIN
 from deployments.cli.server_client import MALFORMED, NoAnswer, ServerClient, name_foreign, read_words
-from deployments.config import ConfigError
-from deployments.listener.listening import is_loopback
+from deployments.config.config_errors import CommandFailed, ConfigError
+from deployments.config.loopback import is_loopback
 
 __all__ = ["NotStarted", "build_environment", "check_model", "find_context", "launch", "print_agents"]
 
@@ -33,7 +28,7 @@ ASK_S = 10.0
 START_ONE = "start it with `mlx-stack-serve serve` in another terminal, or name another one with --url"
 
 
-class NotStarted(RuntimeError):
+class NotStarted(CommandFailed):
     """The agent can't be started. The message is one line that says why, and what to do."""
 
 
@@ -73,15 +68,14 @@ def print_agents(names: Iterable[str], *, url: str, model: str, environ: Mapping
     print("\n".join(lines))  # noqa: T201
 
 
-def check_model(model: str) -> str:
-    """Return the model's name, if it is one that can be written down everywhere.
+def check_model(model: str) -> None:
+    """Check that the model's name can be written down everywhere.
 
     Raises:
         ConfigError: it isn't.
     """
     if not PLAIN.fullmatch(model):
         raise ConfigError(f"--model: {model[:100]!r} is no name of a model: `auto`, a tier or an alias is")
-    return model
 
 
 def build_environment(agent: Agent, start: Start, key: str, environ: Mapping[str, str], url: str) -> dict[str, str]:

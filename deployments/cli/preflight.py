@@ -1,10 +1,7 @@
-"""What can be known to be wrong before anything is started: one line, and nothing has begun.
+"""Check what can be known to be wrong before anything is started, for `serve` and `preflight`.
 
-`mlx-stack-serve serve` and `preflight` do the same checks. A wrong configuration raises `ConfigError` (exit code
-2), a port that somebody else holds `PortTaken` (1). The cheap ones come first; the port is tried last, by binding it,
-since only the kernel knows what may be bound.
-
-What is left for later is what only Ray can find: then the supervisor ends the start, with one line too.
+A wrong configuration raises `ConfigError` (exit code 2), a taken port `PortTaken` (1). The cheap checks come first; the
+port is tried last, by binding it. The supervisor reports what only Ray can find.
 """
 
 from __future__ import annotations
@@ -20,12 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deployments.config import ConfigError
-from deployments.config_file import ConfigFile, check_listener, read_file
-from deployments.config_tiers import MlxTierConfig, ScriptedTierConfig
-from deployments.port import find_listener
+from deployments.config.config_errors import CommandFailed, ConfigError
+from deployments.config.free_port import find_listener
+from deployments.config.tier_config import MlxTierConfig, ScriptedTierConfig
 from deployments.reports.traces import check_packages
 from deployments.running.folder import RunFolder, base_folder, clear_dead
+from deployments.serve_file import ConfigFile, check_listener, read_file
 from deployments.state.client import folder_of
 from deployments.state.file_permissions import ForeignStateError, make_private_folder, refuse_strangers_file
 from deployments.state.recovery import JOURNAL, refuse_parts
@@ -44,8 +41,8 @@ MACOS_LEAST = 14
 OLD_MACOS = "warning: this macOS has no MLX 0.32: local tiers need macOS 14 or newer; hosted tiers work"
 
 
-class PortTaken(RuntimeError):
-    """Somebody else listens there. The message is one line that names who."""
+class PortTaken(CommandFailed):
+    """Another process listens there. The message is one line that names it."""
 
 
 def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile:
@@ -102,8 +99,7 @@ def _check_scripts(file: ConfigFile) -> None:
 
 
 def _check_state(file: ConfigFile) -> None:
-    """Make the journal's folder where it isn't there, as the state actor would, and try to write to
-    it."""
+    """Make the journal's folder where it isn't there, as the state actor would, and try to write to it."""
     folder = folder_of(file.app, file.args.state)
     key = "state.path" if file.args.state.path else "state.path (not set)"
     try:

@@ -1,17 +1,11 @@
 """Fetch and prepare models: `mlx-stack-serve prepare` and `pull`.
 
-    prepare             what the tiers load when the server starts; the server would do it by itself, without the bars
-    prepare --behind    what is left for later, once the server can answer: it runs behind `serve`, at low priority
+    prepare             what the tiers load when the server starts
+    prepare --behind    the rest, once the server can answer: in the background of `serve`, at low priority
     pull                everything that is named
 
-A model that can't be had is reported and is no error of `prepare`: its tier will be unavailable with the same reason,
-and the server runs without it. `pull` wants the model, so there it is one. With HF_HUB_OFFLINE=1 in the environment
-nothing is fetched behind the server.
-
-Before a fetch its size is said, and the time that it takes on a line of 10 MB/s. One that was cut off, by Ctrl-C too,
-continues where it was: what has arrived of a file of the hub is kept (`models/hub.py`), parts that have arrived
-are kept, and pip keeps a wheel that has arrived complete and, from version 25.1 on, takes up a broken connection where
-it broke.
+A model that can't be had is no error of `prepare`: its tier will be unavailable with the same reason. `pull` reports it
+as one. Before a fetch its size and time are printed. An interrupted fetch continues where it was.
 """
 
 from __future__ import annotations
@@ -22,14 +16,17 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from deployments.config.config_errors import ConfigError
+from deployments.config.tier_config import MlxTierConfig
 from deployments.models.artifact import Artifact, find_on_disk, resolve
 from deployments.models.catalog import Choice, choose_here, weight_bytes_of
 from deployments.models.downloads import format_size
 from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.running.background_fetch import is_offline
+from deployments.serve_file import ConfigFile
 
-__all__ = ["fetch_behind", "prepare", "pull"]
+__all__ = ["fetch_in_background", "list_models", "prepare", "pull"]
 
 NICENESS = 10
 PERCENT = re.compile(r"(\d+) % of ")
@@ -63,7 +60,20 @@ def pull(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) ->
     return missing
 
 
-def fetch_behind(
+def list_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, str]]:
+    """List roles and models of the `mlx` tiers, or of the one that is named.
+
+    Raises:
+        ConfigError: there is no such tier.
+    """
+    tiers = {role: tier for role, tier in file.args.tiers.items() if isinstance(tier, MlxTierConfig)}
+    if name is not None and name not in tiers:
+        known = ", ".join(tiers) or "none"
+        raise ConfigError(f"there is no mlx tier {name!r} ({known}), and a model source has a colon (hf:ORG/NAME@main)")
+    return [(role, tier.model) for role, tier in tiers.items() if name in (None, role)]
+
+
+def fetch_in_background(
     models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> int:
     """Prepare what is fetched behind a running server, at low priority; return how many can't be had."""

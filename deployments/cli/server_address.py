@@ -1,15 +1,14 @@
-"""Which server a command asks that needs a running one: `launch`, `agents`, `status`, `why`, a Tab of the shell ...
+"""Find the server that a command asks: `launch`, `agents`, `status`, `why`, a Tab of the shell ...
 
     --url URL       that server, wherever it is
     --config FILE   the server that this configuration starts, on loopback
-    neither         the server that this user runs on this machine (`deployments/running/folder.py`), else `DEFAULT_URL`
+    neither         the server that this user runs on this machine, else `DEFAULT_URL`
 
-These commands send the API key, and `launch` hands a whole conversation over. People type them inside repositories that
-others wrote, so the working directory has no say: its `serve_config.yaml` is not read.
+These commands send the API key, so the working directory, which may be anybody's repository, has no say.
 
 Invariants:
 - The API key goes to loopback, or to an address that stands on the command line.
-- On loopback it goes to a process of this user or of root: while no server runs, anybody may listen on its port.
+- On loopback it goes to a process of this user or of root.
 - Another user of the machine can't name a server: a folder that others may write to counts for nothing.
 """
 
@@ -23,9 +22,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from deployments.config import ConfigError
-from deployments.listener.listening import is_loopback
-from deployments.port import find_owners
+from deployments.config.config_errors import ConfigError
+from deployments.config.free_port import find_owners
+from deployments.config.loopback import is_loopback
 from deployments.running.folder import LOCK, RunFolder, base_folder
 from deployments.running.own_folder import list_trusted
 
@@ -45,22 +44,19 @@ def find_url(given: str | None, config: Path | None, environ: Mapping[str, str] 
     if given is not None:
         return _parse_url(given)
     if config is not None:
-        return _refuse_elsewhere(_read_url(config), f"{config}: http_options.host")
-    running = list(dict.fromkeys(_find_running(environ)))
+        from deployments.serve_file import read_file
+
+        try:
+            url = read_file(config).url
+        except ConfigError as error:
+            raise ConfigError(f"{config}: {error}") from None
+        return _refuse_elsewhere(url, f"{config}: http_options.host")
+    running = list(dict.fromkeys(str(record["url"]) for record in find_records(environ)))
     if len(running) > 1 and DEFAULT_URL not in running:
         raise ConfigError(f"You run {len(running)} servers: {', '.join(running)}. Name one with --url.")
     if running and DEFAULT_URL not in running:
         return _refuse_elsewhere(running[0], "the running server's host")
     return _refuse_elsewhere(DEFAULT_URL, "the default address")
-
-
-def _read_url(config: Path) -> str:
-    from deployments.config_file import read_file
-
-    try:
-        return read_file(config).url
-    except ConfigError as error:
-        raise ConfigError(f"{config}: {error}") from None
 
 
 def _refuse_elsewhere(url: str, what: str) -> str:
@@ -76,10 +72,6 @@ def _refuse_elsewhere(url: str, what: str) -> str:
     if fault:
         raise ConfigError(f"{what} {fault}, and the API key would be sent there: if you mean it, add --url {url}")
     return url
-
-
-def _find_running(environ: Mapping[str, str]) -> Iterator[str]:
-    return (record["url"] for record in find_records(environ))
 
 
 def find_records(environ: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:

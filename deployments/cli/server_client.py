@@ -1,13 +1,11 @@
-"""A command that asks a running server, with the key of the environment.
+"""Ask a running server, with the key of the environment.
 
-Another server may stand there, which answers any route with 200: what has none of the fields of our routes' answers is
-none of ours. It may also be slow, endless, or lead elsewhere.
+Another server may be there that answers any route with 200: an answer without one of our fields is foreign.
 
 Invariants:
 - An answer ends: `ask_s` bounds all of it, `ANSWER_BYTES_MAX` its size. It is never decompressed.
-- A redirect is not followed: the key goes to the address that was named, and to no other.
-- A server that is away, refuses, or is another one costs one line, which says what to do, and no traceback. The line
-  never holds the key, nor what a terminal or a shell would obey.
+- A redirect is not followed: the key goes to the address that was named only.
+- A failure is one line that says what to do, without the key or what a terminal or a shell would obey.
 """
 
 from __future__ import annotations
@@ -22,16 +20,17 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from deployments.cli.lines import plain
-from deployments.config import ConfigError
-from deployments.listener.listening import is_loopback
+from deployments.cli.text_output import plain
+from deployments.config.config_errors import ConfigError
+from deployments.config.loopback import is_loopback
 
-__all__ = ["KEY", "MALFORMED", "NoAnswer", "NotAnswered", "ServerClient", "name_foreign", "read_words"]
+__all__ = ["KEY", "LINES_MAX", "MALFORMED", "NoAnswer", "NotAnswered", "ServerClient", "name_foreign", "read_words"]
 
 KEY = "MLX_STACK_API_KEY"
 ASK_S = 15.0
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 WORDS_MAX = 500
+LINES_MAX = 500  # of a list, as the server gives them at once
 # Each route's answer has one of them.
 FIELDS = frozenset({"tiers", "data", "attempts", "windows"})
 HINTS = {401: f" (the key is read from {KEY})", 403: f" (the key in {KEY} is no admin's)"}

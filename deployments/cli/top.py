@@ -1,9 +1,7 @@
 """`mlx-stack-serve top`: the control room's first page in a terminal, by Textual.
 
-It asks the server once in `EVERY_S`, on a thread, and shows what it answers; a server that is away leaves the last
-picture, and a line that says so.
-
-What must never happen: markup that is read in what a client, a model or an error says.
+It asks the server every `EVERY_S` on a thread. If the server is away, the last picture stays, with a line that says so.
+Invariant: no markup is read in the words of a client, a model or an error.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Header, Label
 
-from deployments.cli.lines import TIER_HEAD, plain, sum_up_day, tier_rows
 from deployments.cli.server_client import MALFORMED, NotAnswered, name_foreign
+from deployments.cli.text_output import TIER_HEAD, plain, sum_up_day, tier_rows
 from deployments.ui.shown import list_way, write_count, write_ms, write_word
 
 __all__ = ["Top"]

@@ -20,9 +20,9 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from deployments.config import ROUTER, ConfigError, patch
-from deployments.config_file import IMPORT_PATH, read_file
+from deployments.config.app_config import ROUTER, ConfigError, patch
 from deployments.evaluate.asking.own_server import read_config
+from deployments.serve_file import IMPORT_PATH, read_file
 
 __all__ = ["check_proposal", "show_difference", "write_file", "write_proposal"]
 

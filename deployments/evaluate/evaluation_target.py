@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from deployments.config import AppConfig
-from deployments.config_tiers import MlxTierConfig
-from deployments.cost import is_cloud
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import MlxTierConfig
+from deployments.config.tier_cost import is_cloud
 from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.evaluate.asking.own_server import NoServer, OwnServer, patch_variant
 from deployments.evaluate.evaluation_plan import Phase, Settings, plan_served, plan_variants

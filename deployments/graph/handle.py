@@ -1,26 +1,9 @@
 """A tier as the Router sees it: a Ray Serve handle behind the `Tier` protocol.
 
-Every way in which a call over a handle can break becomes a `Failed` event here, so that `drive` reads values. Measured
-facts of Ray Serve 2.60 that this file rests on:
-
-- `_by_reference=False` sends requests and answers by gRPC straight between the replicas: a quarter of the latency and
-  of the cost per chunk of the default, which goes through actor calls.
-- gRPC carries at most 4 MiB in one message. A larger request takes the default way, by reference.
-- A stream that one stops reading is not cancelled by Serve. `cancel()` is ours to call, in `finally`; it may re-raise
-  the error of a call that has already failed. Where Serve's router runs on this event loop (`serve.env`), it forgets a
-  call that was given to a replica and that nobody has read from yet: a reader that is cancelled in that very turn would
-  leave the tier generating for nobody. So `_stop` looks after it.
-- A call that is cancelled counts as an error in Serve's metrics and is `CANCELLED` in its log, also where the answer
-  was complete and the replica was only tidying up: so it was with 7 % of good answers before `_see_off` (2026-11-22, a
-  hosted tier, 32 clients).
-- `options()` on a handle that has been used costs microseconds. The session goes with each call, so that a tier of
-  several replicas can send it where its prompts are (`session_routing.py`); the client's header reaches the Router
-  only.
-- While the only replica of a deployment restarts, a call waits without a word. That is what `connect_s` is for.
-- Any call that waits for a replica is demand, and starts one of a deployment that has none: a question for the status
-  too. And a question to the last replica of an idle tier is load, which keeps it from scaling to zero. So a tier that
-  may scale to zero is asked only while it is warm (has a replica), until it reports once that it is ready; that report
-  stands until it is scaled to zero again.
+Every way in which a call over a handle can break becomes a `Failed` event, so that `drive` reads values. Requests go by
+gRPC between the replicas, larger ones by reference. `cancel()` is this file's to call, in `finally`. A question would
+start a replica of a tier that is scaled to zero, or keep its last one awake: such a tier is asked only while it has a
+replica, until it reports that it is ready. The facts of Ray Serve behind this: docs/decisions/082.
 """
 
 from __future__ import annotations
@@ -52,9 +35,8 @@ END_S = 1.0  # how long a replica may tidy up after its last event
 
 
 class HandleTier:
-    """Implements `deployments.ports.Tier` by calling the replicas of one deployment. `cold_status`
-    looks up the status of a tier that may scale to zero while it has no replica; None: it never
-    does."""
+    """Implements `deployments.interfaces.Tier` by calling the replicas of one deployment. `cold_status` looks up the
+    status of a tier that may scale to zero while it has no replica; None: it never does."""
 
     def __init__(
         self, name: str, handle: DeploymentHandle, cold_status: Callable[[], TierStatus] | None = None
@@ -72,8 +54,7 @@ class HandleTier:
         self._count_large = handle.options(_by_reference=True).count_tokens
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Answer as the protocol says. Closing it cancels the call, also one that still waits for a
-        replica."""
+        """Answer as the protocol says. Closing it cancels the call, also one that still waits for a replica."""
         response: Any = None
         complete = False
         try:
@@ -139,8 +120,7 @@ class HandleTier:
             self._cold_start = asyncio.get_running_loop().create_task(self._await_replica())
 
     async def _await_replica(self) -> None:
-        """Ask for the status: a question that waits for a replica is all the demand that it
-        takes."""
+        """Ask for the status: a question that waits for a replica is all the demand that it takes."""
         response = self._status.remote()
         try:
             async with asyncio.timeout(COLD_START_MAX_S):

@@ -1,14 +1,11 @@
-"""A Mac that would fall asleep in the middle of an agent's night: kept from idle sleep while requests run.
+"""Keep a Mac on mains power from idle sleep while requests run.
 
     requests    while a request runs, and `LINGER_S` after the last one: an agent thinks and runs tools meanwhile
     always      as long as the server runs
     never       not at all
 
-Idle sleep is held off by Apple's own `caffeinate -i`, which ends with this process (`-w`): nothing stays behind. It is
-held off on mains power alone: on battery the machine may sleep, and its requests go on when it wakes. A closed lid, or
-an order to sleep, is obeyed. Elsewhere than on macOS nothing is done.
-
-Each Router replica has one of these; several assertions are as good as one.
+Apple's `caffeinate -i -w` holds off idle sleep and ends with this process. A closed lid is obeyed. Other systems:
+no-op.
 
 Invariants: no assertion on battery for longer than `LOOK_S`; none outlives this process; no request waits for it.
 """

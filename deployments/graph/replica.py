@@ -1,15 +1,9 @@
 """TierReplica: what a tier's Ray Serve deployment runs. It owns one tier and adds what only a replica needs.
 
-The constructor never raises for a missing package, model or key: a replica that raised three times
-would make Serve give the deployment up. What is missing is reported by the tier itself, in its
-status.
-
-It is quick, unless the node's memory is held by others: before anything is loaded the replica waits
-there for its lease of bytes (`deployments.memory.lease`), and Serve sends it no request. A tier
-that could never have its bytes here is `unavailable`, with the reason. Hosted tiers hold no model
-and take no lease. A tier that may scale to zero also loads its model there: a replica that runs is
-one that can answer, so until then requests wait for it or go elsewhere
-(`deployments/graph/scale_to_zero.py`).
+The constructor never raises for a missing package, model or key (Serve would give the deployment up after three): the
+tier's status reports it. Before anything is loaded the replica waits for its lease of memory; a tier that could never
+have its bytes is `unavailable`. A hosted tier takes no lease. A tier that may scale to zero also loads its model in the
+constructor, so that Serve sends requests only once it can answer.
 """
 
 from __future__ import annotations
@@ -22,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from ray import serve
 
-from deployments.collector import collect_less
-from deployments.config_tiers import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
-from deployments.graph.unavailable import RefusedTier
+from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
+from deployments.graph.reconfigure import apply_change, patch_tier
+from deployments.graph.unavailable import UnavailableTier
+from deployments.interfaces import Tier
 from deployments.listener.replica_port import bind_to_node
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.plan import MemoryPlan
 from deployments.memory.room import Room, find_room
 from deployments.models.needs import replica_bytes
-from deployments.patches import apply_change, patch_tier
-from deployments.ports import Tier
 from deployments.telemetry import hush, log_error
+from deployments.work.gc_tuning import collect_less
 from reliability.config import CloudFallback
 from reliability.memory.pressure import Level
-from reliability.types import ChatRequest, Event, Failed, Fault, TierStatus
+from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
 if TYPE_CHECKING:
     from deployments.tiers.hosted.hosted_tier import HostedTier
@@ -54,7 +48,9 @@ def make_tier(name: str, config: TierBase, cloud: CloudFallback, room: Room | No
         case HostedTierConfig():
             return make_hosted(name, config, cloud)
         case ScriptedTierConfig():
-            return _make_scripted(name, config)
+            from deployments.tiers.scripted.scripted_tier import ScriptedTier
+
+            return ScriptedTier(name=name, script=config.script, seed=config.seed, context_tokens=config.context_tokens)
     raise AssertionError(f"no tier kind for {type(config).__name__}")
 
 
@@ -101,12 +97,6 @@ def make_hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> Ho
     )
 
 
-def _make_scripted(name: str, config: ScriptedTierConfig) -> Tier:
-    from deployments.tiers.scripted.scripted_tier import ScriptedTier
-
-    return ScriptedTier(name=name, script=config.script, seed=config.seed, context_tokens=config.context_tokens)
-
-
 class TierReplica:
     """One replica of one tier. `user_config` is a patch to the tier's entry in `args`. Without `memory` there are no
     leases."""
@@ -151,12 +141,15 @@ class TierReplica:
                     wanted_bytes = max(wanted_bytes, room.share_bytes())
             refused = await self._lease.hold(wanted_bytes)
             if refused:
-                return RefusedTier(self.name, getattr(config, "kind", ""), f"memory: {refused}")
+                kind, reason = getattr(config, "kind", ""), f"memory: {refused}"
+                return UnavailableTier(
+                    TierStatus(name=self.name, kind=kind, state=TierState.UNAVAILABLE, reason=reason)
+                )
         return make_tier(self.name, config, self._cloud, room)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`; see `deployments.patches`. The old tier is freed before the new one is made:
-        two models at once may not fit."""
+        """Apply a changed `user_config`; see `deployments.graph.reconfigure`. The old tier is freed before the new one
+        is made: two models at once may not fit."""
         config, self._refused_patch = apply_change(
             lambda change: patch_tier(self._base, change),
             user_config,
@@ -170,7 +163,7 @@ class TierReplica:
             self._tier, self._config = await self._make(config), config
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Answer as `deployments.ports.Tier`. A bug inside the tier is this request's fault event,
+        """Answer as `deployments.interfaces.Tier`. A bug inside the tier is this request's fault event,
         and a line in the log."""
         if request.route and not isinstance(self._config, HostedTierConfig):
             yield [Failed(fault=Fault.UNSUPPORTED, message=f"tier {self.name} has no {request.route}", param="model")]
@@ -192,8 +185,7 @@ class TierReplica:
         return replace(status, reason=reason)
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
-        """Count the tokens of the request's prompt, where the tier has its model's tokenizer at
-        hand."""
+        """Count the tokens of the request's prompt, where the tier has its model's tokenizer at hand."""
         count = getattr(self._tier, "count_tokens", None)
         counted: int | None = None if count is None else await count(request)
         return counted
@@ -205,8 +197,7 @@ class TierReplica:
             raise RuntimeError(f"tier {self.name}: work is queued and no step was made")
 
     async def __del__(self) -> None:
-        """Free the tier first, then give the bytes back: Serve calls this when it stops the
-        replica."""
+        """Free the tier first, then give the bytes back: Serve calls this when it stops the replica."""
         tier, lease = getattr(self, "_tier", None), getattr(self, "_lease", None)
         if tier is not None:
             await tier.close()

@@ -1,12 +1,8 @@
-"""How many replicas each deployment has, as Serve reports it to this process: whether a tier is
-scaled to zero is known without asking it.
+"""How many replicas each deployment has, as Serve's controller reports it: known without a question, which would start
+one.
 
-A question would start a replica (`handle.py`). Serve's controller tells the router of each handle
-at once when a replica comes or goes, and the router (`session_routing.py`) notes the number here.
-Not there: Serve pickles a router's class with its module by value, so what that module holds is
-another copy of it; what it imports is imported by name.
-
-Written by the one router that this process has for a deployment, on the router's own thread; read by anybody.
+The router of each handle (`session_routing.py`) notes it here, on its own thread. Not there: Serve pickles a router's
+class with its module by value, so that module's variables would be another copy.
 """
 
 from __future__ import annotations

@@ -1,25 +1,16 @@
-"""Tiers that scale to zero: what becomes of the request that finds one without a replica.
+"""Tiers that scale to zero: what happens to the request that finds one without a replica.
 
     cold ──a request──▶ cold start ──model loaded──▶ warm ──no request for `idle_s`──▶ cold
     (state `asleep`)    (up to `wake_s`)
 
-With `min_replicas: 0` a tier has no replica, and holds no memory, until somebody asks it. Serve
-starts one for any call that waits, so whoever finds the tier cold causes its cold start, and then
-there are two ways (`tiers.NAME.asleep`):
+Serve starts a replica for any call that waits. `tiers.NAME.asleep` says what the request does meanwhile:
 
-    next   it is no candidate this time: the request goes on along the chain, and the tier starts behind its back
-    wait   the request waits for it, up to `wake_s`; a stream gets its keep-alives meanwhile
+    next   it goes on along the chain, and the tier starts in the background
+    wait   it waits for the tier, up to `wake_s`; a stream gets its keep-alives
 
-Unset, it is `next` where a local tier that is warm and well follows in the chain, else `wait`. A
-model takes from a second to minutes to load: an answer now, from a tier that the chain trusts
-anyway, is worth more to an agent than the same tier's answer later. But a request never leaves the
-machine, and is never refused, only because a model isn't loaded.
-
-Which tier is cold is known in this process without asking (`HandleTier.warm`): a question would
-start a replica. A model that `auto` chose may not be on this machine, or be on its way
-(`deployments/models/presence.py`): then no replica is started for it, the tier says so, and the
-request goes on. What must never happen: a status, a health check or `/ready` that starts one, or
-that keeps one from being stopped.
+Unset, it is `next` where a local tier that is warm and well follows in the chain, else `wait`: a request never leaves
+the machine, and is never refused, only because a model isn't loaded. No replica is started for a model that isn't on
+this machine. Invariant: a status, a health check or `/ready` never starts a replica nor keeps one awake.
 """
 
 from __future__ import annotations
@@ -29,17 +20,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, Protocol
 
-from deployments.config import AppConfig
-from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
 from deployments.graph.handle import NO_REPLICA
 from deployments.graph.replica import make_hosted
+from deployments.graph.unavailable import RETRY_S, UnavailableTier
+from deployments.interfaces import Tier
 from deployments.models.catalog import Choice, choose_here
 from deployments.models.presence import look
-from deployments.ports import Tier
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
 __all__ = [
-    "AbsentTier",
     "BypassedTier",
     "ColdTiers",
     "ScalableTier",
@@ -52,7 +43,6 @@ __all__ = [
 ]
 
 ColdTiers = Mapping[str, Literal["wait", "next", "absent"]]
-RETRY_S = 5.0
 # A core reads some 75 tokens a second for the 0.5B of `auto`, and 24 for the 1.5B: a prompt that needs their context
 # takes minutes until the first word.
 PATIENT = Timeouts(first_token_s=600.0, total_s=900.0)
@@ -92,27 +82,6 @@ class BypassedTier:
     async def status(self) -> TierStatus:
         """Return the tier's own status."""
         return await self.tier.status()
-
-    async def close(self) -> None:
-        """Do nothing: there is nothing to free."""
-
-
-@dataclass(frozen=True, slots=True)
-class AbsentTier:
-    """Stands in for a tier whose model isn't on this machine. It starts no replica: that would have nothing to load."""
-
-    known: TierStatus
-
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Refuse at once, so that the chain goes on."""
-        coming = self.known.state is TierState.LOADING
-        message = f"tier {self.known.name} is {self.known.state.value}: {self.known.reason}"
-        fault = Fault.LOADING if coming else Fault.UNAVAILABLE
-        yield [Failed(fault=fault, message=message, retry_after_s=RETRY_S if coming else None)]
-
-    async def status(self) -> TierStatus:
-        """Return the tier's own status."""
-        return self.known
 
     async def close(self) -> None:
         """Do nothing: there is nothing to free."""
@@ -200,13 +169,13 @@ def find_cold(
     return found
 
 
-def bypass_cold(cold: ColdTiers, tiers: Mapping[str, ScalableTier]) -> dict[str, BypassedTier | AbsentTier]:
+def bypass_cold(cold: ColdTiers, tiers: Mapping[str, ScalableTier]) -> dict[str, BypassedTier | UnavailableTier]:
     """Build the stand-ins for the tiers that are passed by."""
-    built: dict[str, BypassedTier | AbsentTier] = {}
+    built: dict[str, BypassedTier | UnavailableTier] = {}
     for name, way in cold.items():
         absent = tiers[name].absent if way == "absent" else None
         if absent is not None:
-            built[name] = AbsentTier(absent)
+            built[name] = UnavailableTier(absent)
         elif way != "wait":
             built[name] = BypassedTier(name, tiers[name])
     return built

@@ -1,18 +1,10 @@
-"""Which replica of a tier a session goes to: the one that holds its prompts, unless that one is busier than its share.
+"""Send a session to the replica that holds its prompts, unless that one is busier than its share.
 
-Ray Serve's consistent hash gives each session a row of replicas, the same row in every Router and
-after every restart, and a session moves only when its replica goes. Alone it knows no load: three
-agents whose hashes fall together would wait for each other beside an idle replica. So the row is
-tried with bounded loads: the first replica that has less than `SPREAD` times the mean number of
-open requests, this one counted in. A session that has to move goes to the same second replica each
-time, and finds its prompts there the next time too.
-
-The load is what this process has open at each replica, counted by Serve's own two callbacks, since the numbers that
-replicas report are forgotten after ten seconds, and an answer may take minutes. Several Routers each bound their own
-share. Without a session (side calls) the hash is of the request, and the bound makes it an even spread.
-
-The router of a deployment is also the one in this process that Serve tells at once how many
-replicas there are: `replica_counts.py`.
+Ray Serve's consistent hash gives each session a row of replicas, the same in every Router. Alone it knows no load, so
+the row is tried with bounded loads: the first replica with less than `SPREAD` times the mean of open requests. A
+session that has to move goes to the same second replica each time. The load is what this process has open, counted by
+Serve's own callbacks; the numbers that replicas report are forgotten after ten seconds. The router also notes how many
+replicas there are (`replica_counts.py`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""The tiers' own statuses, asked in the background so that no request waits for them.
+"""Poll the tiers' statuses in the background, every `POLL_S`, so that no request waits for them.
 
-Every `POLL_S` each tier's status is fetched (a replica answers it without touching a model). The
-last one stands until the next; a tier that doesn't answer is `unavailable`, or `loading` in the
-first `START_S`, in which its replica is still being started. What a request needs from it, the
-context length, changes so seldom that an old status is as good as a new one.
+The last status stands until the next. A tier that doesn't answer is `unavailable`, or `loading` in the first `START_S`.
 """
 
 from __future__ import annotations
@@ -12,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
-from deployments.ports import Tier
+from deployments.interfaces import Tier
 from deployments.telemetry import log_error
 from reliability.types import TierState, TierStatus
 

@@ -1,19 +1,14 @@
-"""How a Router replica stops: it takes nothing new, lets what runs come to its end, and cuts off the rest in words.
+"""How a Router replica stops: it takes no new request, lets the running ones end, and cuts the rest in words.
 
-    taking ──stop_taking──▶ stopping: new requests get a 503 with a Retry-After, running ones go on
-                               └─drain(within_s)──▶ those that aren't done by then are cut: a stream ends in an error
-                                                    frame, a request without a byte yet gets the same as a status code
+    taking ──stop_taking──▶ stopping: new requests get a 503 with a Retry-After, running ones continue
+                               └─drain(within_s)──▶ the rest is cut: a stream ends in an error frame, a request
+                                                    without a byte yet gets the same as a status code
 
-Serve's own graceful end of a replica waits for requests too, but then cuts their connections: a client can't tell that
-from an answer that is over. So whoever runs the server asks each Router for these two steps first, and ends Serve when
-they are done (`deployments/running/driver.py`).
+Serve's own end would cut connections, which a client can't tell from a complete answer. A running request is one whose
+batches go through `Stopping.pass_on`. It is cut by cancelling the task that waits for its next batch, and only there:
+what is open beneath closes as when a client leaves, and the caller sees an ordinary end with `run.refusal` set.
 
-A running request is one whose batches go through `Stopping.pass_on`. It is cut by cancelling the
-task that waits for its next batch, and only there: whatever is open beneath it (attempt, grant, the
-tier's stream) closes as when a client leaves, and the caller sees an ordinary end with
-`run.refusal` set.
-
-What must never happen: a stream that just stops, a grant that stays open, a client's own cancellation taken for a cut.
+Invariants: no stream just stops, no grant stays open, and a client's cancellation is never taken for a cut.
 """
 
 from __future__ import annotations

@@ -1,28 +1,33 @@
-"""A tier that can't be made here, and says why: it stands in for one whose replica could never have its memory."""
+"""A tier that can't answer, and says why: it could never have its memory, or its model isn't on this machine."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
-__all__ = ["RefusedTier"]
+__all__ = ["RETRY_S", "UnavailableTier"]
+
+RETRY_S = 5.0
 
 
-class RefusedTier:
-    """A `deployments.ports.Tier` that is unavailable."""
+@dataclass(frozen=True, slots=True)
+class UnavailableTier:
+    """A `deployments.interfaces.Tier` with a fixed status: unavailable, or loading. It starts no replica."""
 
-    def __init__(self, name: str, kind: str, reason: str) -> None:
-        self._status = TierStatus(name=name, kind=kind, state=TierState.UNAVAILABLE, reason=reason)
+    known: TierStatus
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Refuse at once, so that the chain goes on."""
-        message = f"tier {self._status.name} is unavailable: {self._status.reason}"
-        yield [Failed(fault=Fault.UNAVAILABLE, message=message)]
+        """Refuse immediately, so that the chain continues."""
+        coming = self.known.state is TierState.LOADING
+        message = f"tier {self.known.name} is {self.known.state.value}: {self.known.reason}"
+        fault = Fault.LOADING if coming else Fault.UNAVAILABLE
+        yield [Failed(fault=fault, message=message, retry_after_s=RETRY_S if coming else None)]
 
     async def status(self) -> TierStatus:
-        """Report it unavailable, with the reason."""
-        return self._status
+        """Return the status."""
+        return self.known
 
     async def close(self) -> None:
         """Do nothing: there is nothing to free."""

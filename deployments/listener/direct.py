@@ -1,34 +1,21 @@
-"""The listener where no HAProxy stands before it: uvicorn's protocol, with bounds on slow clients
-and errors in JSON.
+"""The listener without HAProxy: uvicorn's protocol, with bounds on slow clients and errors in JSON.
 
     client ──TCP──▶ ListenerProtocol (uvicorn's, in Serve's own proxy and in the Router's listener) ──▶ ASGI
 
-uvicorn bounds only the idle time between two requests. So here, of each connection:
+uvicorn bounds only the idle time between two requests. This protocol bounds each connection:
 
-    head       bytes and seconds from the connection's beginning, or from the first byte of a later request, to the end
-               of the headers: `header_s` and `HEADER_BYTES_MAX`; else a 408 or a 431, and the connection is closed
-    unread     what has been written and isn't taken: no byte less of it for `unread_s`, and the connection is cut. For
-               the app that is a client that left: the tier stops, the grant is settled. Whoever reads slowly, but
-               reads, isn't cut: the kernel's own queue is counted too, not only uvicorn's buffer
-    crowd      no more than `WAITING_MAX` connections wait for a head at once, new ones and kept ones: one more closes
-               the one that has waited longest. A client that sends its head when it connects, as agents do, is served
-               however many dribble beside it
+    head       `header_s` and `HEADER_BYTES_MAX` to the end of the headers; else a 408 or a 431, and a close
+    unread     if the client takes no byte for `unread_s`, the connection is cut; the app sees a client that left. The
+               kernel's queue is counted too, so a client that reads slowly is not cut
+    crowd      at most `WAITING_MAX` connections wait for a head; above, the longest waiting one is closed
     unreadable a request that is no HTTP is a 400 in OpenAI's shape
-    strange    Ray reads some headers as UTF-8, before any route, and breaks with another one: a value that isn't UTF-8
-               is taken for latin-1 and written as UTF-8. An `x-request-id` that can't be one is left out: Ray would put
-               it into each line of the log
+    strange    Ray reads some headers as UTF-8: other bytes are read as latin-1; an unfit `x-request-id` is dropped
 
-The body's own bound is the Router's (`deployments/api/body.py`), behind HAProxy too.
+After an error the client may finish sending for a second: closing with bytes unread would reset the connection, and the
+answer would be lost. `install` makes this protocol uvicorn's default; Ray calls it where `serve.env` says so
+(RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH). The body's bound is the Router's (`deployments/api/body.py`).
 
-An error is followed by the end of the stream and a second in which what the client still sends is thrown away: closing
-at once, with bytes unread, would reset the connection, and the client would never see the answer.
-
-Serve has no option for uvicorn's protocol. `install` makes this one uvicorn's default for the process; Ray calls it in
-its proxy and in the Router's replica, before either listens, where `serve.env` says so
-(RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH). Typed by hand, `serve run` has no such flag, and uvicorn's own protocol.
-
-What must never happen: an error written into the middle of an answer; a timer that outlives its connection by more than
-its own time.
+Invariants: an error never stands in the middle of an answer; no timer outlives its connection by more than its time.
 """
 
 from __future__ import annotations

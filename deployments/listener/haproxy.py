@@ -1,51 +1,14 @@
-"""HAProxy's configuration: what Ray Serve writes, and what this server changes in it before HAProxy reads it.
+"""Change the configuration of HAProxy that Ray Serve writes, before HAProxy reads it.
 
     Ray: haproxy.cfg ──▶ haproxy_on_loopback.sh ──▶ rewrite(text, limits) ──▶ haproxy.cfg.loopback ──▶ HAProxy
 
-Ray writes the file anew and starts HAProxy anew whenever a Router comes or goes, each time through the script, so the
-changes outlive every reload. What they are:
+Ray writes the file and starts HAProxy at each change, each time through the script. The changes: no pages without a
+key, an admin socket of this user's alone, no access log, no splicing, bounds on slow clients and on the connections of
+one address, errors as JSON. docs/decisions/081 says why for each.
 
-    pages      HAProxy's own pages, statistics and metrics, go: they ask for no key, and Ray binds them to all
-               interfaces, whatever `http_options.host` is. (`/metrics` of the server has the figures, with a key.) The
-               frontends stay as they are: whether they may be open is `deployments/api/access.py`'s business. Where a
-               later Ray names its sections otherwise, they are all bound to loopback.
-    admin      The admin socket has mode 600. Ray opens it to every user (666), and through it any of them can send
-               requests to a server of their own.
-    log        The access log goes. Ray sends a line for each request, with its path, as a datagram to port 514 of this
-               machine: to any process that has taken that port, and from a socket that HAProxy binds to all interfaces.
-               A target that RAY_SERVE_HAPROXY_LOG_TARGET names stays.
-    splice     Ray's `splice-request` goes: HAProxy 2.8 then doesn't see a client leave whose body came in a packet of
-               its own (any HTTP library's), and the tier would go on for nobody. Measured 2026-11-22: with it the
-               Router hears of it at the request's end; without it after less than a millisecond.
-    slow       a request's head, and its body as far as a buffer holds it, come within `header_s`, and only then is
-               there anything for the Router to do. A client that reads nothing of what is sent for `unread_s` is cut
-               off (Ray's flag for `timeout client`, set in `deployments/cli/front.py`): HAProxy closes its connection
-               to the Router too, the tier stops and the grant is settled with what was used. That clock doesn't run
-               while the client waits for the server: tried with a server that is silent for twice as long, before its
-               headers and after them. The client's send buffer is small, so that whoever reads slowly, but reads, is
-               seen to do so: with a bound of 3 s a reader of 3 kB/s is served, hence one of 150 B/s with 60 s.
-    crowds     of the connections that there may be, one address has at most three quarters; beyond, its next ones are
-               closed unread. All of this machine's clients are one address, so it must be the larger part, and the
-               rest stays for the other addresses.
-    errors     HAProxy's own answers are JSON of OpenAI's shape with the status that is meant. Ray makes every 502, 503
-               and 504 a 500, and before the app is up every path is a 404; here that is a 503 with a `Retry-After`.
+This file is also the program that the script runs (`python haproxy.py IN > OUT`), so it imports Python's library only.
 
-What must never happen: a text of a client's in one of the answers. They are constants.
-
-HAProxy 2.8 answers a request that it can't parse (400) and a head that comes too slowly (408) with pages of HTML that
-are a part of the program: no option changes them. A head over 64 KiB and under the buffer's 96 gets a 431; with a
-larger one HAProxy can't parse on.
-
-Measured 2026-11-23, 2 vCPU AMD EPYC Linux, `python -m loadtests.slow_clients PORT --clients 4300`, all of one address:
-before these changes 4,300 were left after 30 s and a bystander got one answer in that time; with them none after 13 s,
-and a bystander waited 13 ms (median), at most 50 ms.
-
-A connection that dribbles its head holds what it has sent, at most one buffer: 8,192 x 3/4 full ones are 576 MiB, for
-`header_s` seconds.
-
-This file is also a program, which the script runs once for each start of HAProxy: `python haproxy.py IN > OUT`. So it
-imports nothing but Python's own library: 40 ms at best (2026-11-23, 2 vCPU AMD EPYC Linux, `python -I -S haproxy.py
-FILE`).
+Invariants: the answers are constants, without a client's text.
 """
 
 from __future__ import annotations
@@ -110,8 +73,7 @@ class OwnError:
         return json.dumps({"error": error})
 
     def words(self) -> str:
-        """Write the rest of a line of HAProxy's, after the status. Neither a message nor JSON has
-        an apostrophe."""
+        """Write the rest of a line of HAProxy's, after the status. Neither a message nor JSON has an apostrophe."""
         headers = "hdr x-should-retry false" if self.retry_after_s is None else f"hdr retry-after {self.retry_after_s}"
         return f"content-type application/json string '{self.body()}' {headers}"
 
@@ -139,7 +101,7 @@ OWN_ERRORS = (
 
 
 def limits_of(environ: Mapping[str, str]) -> Limits:
-    """Read the limits that the environment asks for (`serve.env`, `deployments/cli/front.py`).
+    """Read the limits that the environment asks for (`serve.env`, `deployments/cli/serve_command.py`).
 
     Raises:
         ValueError: one line that names the variable.

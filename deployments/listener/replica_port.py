@@ -1,10 +1,9 @@
 """The gRPC port of a replica, for calls from other replicas: on its node's own address.
 
-Ray Serve 2.60 binds it to all interfaces (`[::]:0` in `ray/serve/_private/replica.py`), and no option changes that.
-Other replicas call the node's own address, which `serve.env` makes the loopback one. So it is enough to listen there.
-Serve binds the port once the replica's class is made, so that class is the place to change it.
+Ray Serve 2.60 binds it to all interfaces (`[::]:0` in `ray/serve/_private/replica.py`), without an option. The port is
+bound after the replica's class is made, so that class replaces the function that binds it.
 
-Invariant: where a later Ray has no such name, the replica fails at its start, and doesn't listen to other machines.
+Invariants: where a later Ray has no such name the replica fails at its start, and doesn't listen to other machines.
 """
 
 from __future__ import annotations

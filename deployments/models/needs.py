@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from deployments import __version__
-from deployments.config import AppConfig
-from deployments.config_tiers import HostedTierConfig, MlxTierConfig, TierBase
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.memory.plan import MemoryPlan, TierNeed, settings_of
 from deployments.memory.prefill_scores import estimate_scores_bytes
 from deployments.memory.room import AGENT_TOKENS

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.cost import Price
-from deployments.metrics import RequestMetrics
+from deployments.config.tier_cost import Price
 from deployments.reports.incidents import incidents_of
 from deployments.reports.report import report_of
+from deployments.reports.request_metrics import RequestMetrics
 from deployments.reports.traces import Traces
 from deployments.request.judge import Advice
 from deployments.request.run_record import Run

@@ -12,7 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from deployments.cost import Price, cost_usd
+from deployments.config.tier_cost import Price, cost_usd
 from deployments.request.judge import Advice
 from deployments.request.run_record import Run
 from reliability.admission.budget import BudgetConfig

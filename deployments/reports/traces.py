@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from deployments.config import ConfigError, TelemetryConfig
+from deployments.config.app_config import ConfigError, TelemetryConfig
 from deployments.telemetry import log_error, log_warning, session_tag
 from reliability.types import TierStatus
 

@@ -90,13 +90,12 @@ class Accounting:
         self.progress(self._count_usage(None, accepted=True)[0])
 
     def count_usage(self, end: Finish | Failed | None) -> tuple[Usage, Usage | None]:
-        """Count what it has cost, and what the tier reported in its place where that can't be.
-        `end` None: the reader left.
+        """Count what it has cost, and what the tier reported in its place where that can't be. `end` None: the reader
+        left.
 
-        An API that refuses with a status has cost nothing. Where the client left before the tier's
-        first token, the call was on its way, and its prompt may have been read. Where the process
-        that worked on it has died, what it had written and not handed over is at most what comes in
-        a few hundredths of a second: it left for nobody.
+        An API that refuses with a status has cost nothing. Where the client left before the tier's first token, the
+        call was on its way, and its prompt may have been read. Where the process that worked on it has died, what it
+        had written and not handed over is at most what comes in a few hundredths of a second: it left for nobody.
         """
         return self._count_usage(end, accepted=self.accepted)
 

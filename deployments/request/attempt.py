@@ -3,10 +3,10 @@
     tier's events -> timeouts -> accounting -> scanning (repetition while it decodes) -> delivery -> client
                                                                                            `-> judge, at the end
 
-`AttemptState` is the state of one attempt; `read` the generator that moves it on. Whatever happens,
-`AttemptState.end` says how the stream ended (None: the reader left), and `record_attempt` writes down what came of it.
-The attempt loop decides by these records, and settles the grants by them. The tier's stream is closed on every way
-out, which stops the generation.
+`AttemptState` is the state of one attempt; `read` the generator that moves it on. Whatever happens, `AttemptState.end`
+says how the stream ended (None: the reader left), and `record_attempt` writes down what came of it. The attempt loop
+decides by these records, and settles the grants by them. The tier's stream is closed on every way out, which stops the
+generation.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from deployments.config_tiers import Timeouts
-from deployments.ports import Clock, Tier
+from deployments.config.tier_config import Timeouts
+from deployments.interfaces import Clock, Tier
 from deployments.request.accounting import Accounting, compute_bytes_max, count_chars, cut_event
 from deployments.request.delivery import Delivery, open_delivery
 from deployments.request.scanning import AnswerScan
@@ -188,8 +188,8 @@ class AttemptState:
 
     def finish(self) -> list[Event]:
         """Settle the gate and judge the answer, when the stream is over. Returns what may still leave: nothing of an
-        attempt that failed, since what hasn't left yet is another tier's to write, and nothing where no text has
-        left before, since then all of it is still to be judged."""
+        attempt that failed, since what hasn't left yet is another tier's to write, and nothing where no text has left
+        before, since then all of it is still to be judged."""
         question = self.settle()
         return [] if question is None else self.take_judgement(question())
 
@@ -259,8 +259,8 @@ async def read(
     large: Large = at_once,
     elsewhere: Elsewhere | None = None,
 ) -> AsyncGenerator[list[Event], None]:
-    """Move `state` on until the tier's last event, a timeout or a loop; yield what may leave at once. `large` does
-    what may take long, and what takes too many steps even so is judged `elsewhere`."""
+    """Move `state` on until the tier's last event, a timeout or a loop; yield what may leave at once. `large` does what
+    may take long, and what takes too many steps even so is judged `elsewhere`."""
     name, started_ns = state.plan.tier, state.plan.started_ns
     async with aclosing(tier.stream(request)) as stream:
         while state.end is None and state.loop is None:
@@ -279,8 +279,8 @@ async def read(
 
 
 def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) -> Attempt:
-    """Write the record of an attempt. Without an end it is the client that left. `granted`: nobody
-    who should have been asked was silent."""
+    """Write the record of an attempt. Without an end it is the client that left. `granted`: nobody who should have been
+    asked was silent."""
     flaw, detail = _find_flaw(state)
     judged = state.judged
     return record_end(

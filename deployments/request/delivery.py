@@ -49,8 +49,8 @@ class Delivery:
         self.head = Head()
 
     def release(self, events: Sequence[Event]) -> tuple[Event, ...]:
-        """Let these leave: all but white space, and the opening of the model's turn, that no word stands before yet.
-        It would commit the answer to an attempt without text; many models write a line end before a call."""
+        """Let these leave: all but white space, and the opening of the model's turn, that no word stands before yet. It
+        would commit the answer to an attempt without text; many models write a line end before a call."""
         out: list[Event] = []
         for event in events:
             if isinstance(event, Text) and self.sent and not self.undelivered:  # nearly always

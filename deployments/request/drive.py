@@ -3,8 +3,8 @@
     while True: match decide(situation): Call -> attempt | Accept -> deliver | Refuse -> done
 
 `drive` asks the core what to do, does it, and writes down what came of it. It imports no Ray, no HTTP and no clock, so
-the simulator runs this very code. The `Run` that it is given is the record of the request: whoever reads the stream
-may look at it at any moment (for the headers, say), and only `drive` writes to it.
+the simulator runs this very code. The `Run` that it is given is the record of the request: whoever reads the stream may
+look at it at any moment (for the headers, say), and only `drive` writes to it.
 
 Text passes the gate at once, which is the text commit point; calls, and text that may be one, are held until the
 attempt has been judged, and leave only with Accept, which is the call commit point. Before both, an attempt that fails
@@ -29,7 +29,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import cache, partial
 
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.accounting import Accounting
 from deployments.request.attempt import AttemptPlan, AttemptState, open_attempt, read, record_attempt
 from deployments.request.run_record import Run

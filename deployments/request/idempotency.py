@@ -36,7 +36,7 @@ from itertools import groupby
 from typing import Protocol
 
 from deployments.errors import ApiError
-from deployments.ports import Clock
+from deployments.interfaces import Clock
 from deployments.request.run_record import Run
 from deployments.state.idempotent_answers import (
     Found,
@@ -89,11 +89,8 @@ class AnswerStore(Protocol):
 
 
 def read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
-    """Read the name that a client gives its request, or else which try of its SDK's it is; None: neither.
-
-    Raises:
-        ApiError: the header is no name.
-    """
+    """Read the name that a client gives its request, or else which try of its SDK's it is; None: neither. Raises
+    `ApiError`: the header is no name."""
     name = headers.get(HEADER.lower())
     if name is not None:
         if not NAME.fullmatch(name):
@@ -106,11 +103,8 @@ def read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
 async def find_kept(
     store: AnswerStore, route: str, headers: Mapping[str, str], raw: bytes, run: Run
 ) -> KeptRequest | None:
-    """Find what an earlier request has left for this one, and keep this one; None where it isn't to be kept.
-
-    Raises:
-        ApiError: the name is none, or another body's.
-    """
+    """Find what an earlier request has left for this one, and keep this one; None where it isn't to be kept. Raises
+    `ApiError`: the name is none, or another body's."""
     named = read_name(headers) if route in ROUTES else None
     if named is None:
         return None

@@ -3,20 +3,20 @@
     turns since the user wrote ──find_case──▶ case ──▶ the judge's tier ──▶ suggestion ──▶ end of the next prompt
                                                           `─ no tier, no grant, no answer, too late ─▶ a firm note
 
-It runs before the attempt loop, and only where `find_case` finds a case, which is once in five
-calls of one tool. The judge's request is driven like every other (grant, breaker, budget), on one
-tier, once, and no loop rule runs on its answer.
+It runs before the attempt loop, and only where `find_case` finds a case, which is once in five calls of one tool. The
+judge's request is driven like every other (grant, breaker, budget), on one tier, once, and no loop rule runs on its
+answer.
 """
 
 from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
 
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.drive import drive
 from deployments.request.run_record import Run
+from deployments.request.timeouts import NS_PER_S
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
@@ -36,14 +36,13 @@ from reliability.types import ChatRequest, Event, Reasoning, Text
 
 __all__ = ["Advice", "advise"]
 
-NS_PER_S = 1_000_000_000
 ONE_CALL = Limits(retries_max=0, reasks_max=0, attempts_max=1, escalate_on=frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What was put before the model, and whose it is: `by` is None where nobody could be asked, and
-    the firm note stands in. `run` is the judge's own request, whose tokens count."""
+    """What was put before the model, and whose it is: `by` is None where nobody could be asked, and the firm note
+    stands in. `run` is the judge's own request, whose tokens count."""
 
     case: Case
     by: str | None
@@ -52,14 +51,14 @@ class Advice:
 
 
 async def advise(run: Run, ports: Ports, config: JudgeConfig) -> Advice | None:
-    """Look for a case, ask about it, and put the answer at the end of `run.request`. None: there is
-    no case."""
+    """Look for a case, ask about it, and put the answer at the end of `run.request`. None: there is no case."""
     expected = run.expected
     size = run.request.body_bytes
     case = await ports.large(size, _look_for_case, expected, config)
     if case is None:
         return None
-    request = await ports.large(size, judge_request, case, expected.turns, _find_goal(run.request), config)
+    asked = (message.get("content") for message in reversed(run.request.messages) if message.get("role") == "user")
+    request = await ports.large(size, judge_request, case, expected.turns, next(asked, None), config)
     judged = await _ask_judge(run, request, ports)
     suggestion = "" if judged is None else judged[1]
     words = injection(case, suggestion)
@@ -79,8 +78,7 @@ def _look_for_case(expected: Expected, config: JudgeConfig) -> Case | None:
 
 
 async def _ask_judge(run: Run, request: JudgeRequest, ports: Ports) -> tuple[Run, str] | None:
-    """Ask the judge's tier. Returns its request as it ran, and the suggestion; None where there is
-    no tier to ask."""
+    """Ask the judge's tier. Returns its request as it ran, and the suggestion; None where there is no tier to ask."""
     if request.tier is None or request.tier not in ports.tiers:
         return None
     own = Run(
@@ -111,8 +109,3 @@ async def _ask_judge(run: Run, request: JudgeRequest, ports: Ports) -> tuple[Run
     text = "".join(event.text for event in events if isinstance(event, Text))
     reasoning = "".join(event.text for event in events if isinstance(event, Reasoning))
     return own, read_suggestion({"content": text, "reasoning_content": reasoning})
-
-
-def _find_goal(request: ChatRequest) -> Any:
-    """Find what the user has asked for last."""
-    return next((m.get("content") for m in reversed(request.messages) if m.get("role") == "user"), None)

@@ -19,7 +19,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from deployments.errors import ApiError
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.accounting import Accounting
 from deployments.request.attempt import record_end
 from deployments.request.drive import admit, bound_request, build_situation, open_accounting, rule_out, settle
@@ -33,11 +33,7 @@ __all__ = ["forward", "restrict_to_hosted"]
 
 
 def restrict_to_hosted(run: Run, kinds: Mapping[str, str]) -> Run:
-    """Restrict a run to the hosted tiers of its chain.
-
-    Raises:
-        ApiError: `unsupported`: there is none.
-    """
+    """Restrict a run to the hosted tiers of its chain. Raises `ApiError`: `unsupported`: there is none."""
     chain = tuple(tier for tier in run.chain if kinds[tier] == "hosted")
     others = [f"{tier} ({kinds[tier]})" for tier in run.chain if tier not in chain]
     if not chain:

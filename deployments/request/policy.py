@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
-from deployments.config import RouterConfig, StateConfig
+from deployments.config.app_config import RouterConfig, StateConfig
 from deployments.errors import ApiError
+from deployments.request.timeouts import NS_PER_S
 from deployments.state.records import StateLimits
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.breaker import BreakerConfig
@@ -31,37 +32,31 @@ __all__ = ["build_expected", "chain_for", "chain_of", "hold_of", "limits_of", "s
 ALWAYS = dict.fromkeys(
     ("claude-*", "anthropic/claude-*", "gpt-*", "openai/gpt-*", "o1*", "o3*", "o4*", "codex-*"), "auto"
 )
-NS_PER_S = 1_000_000_000
 # A grant lives as long as its request may, and a little longer, so that its settle finds it open.
 GRANT_GRACE_S = 30.0
 
 
 def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple[str, ...]:
-    """List the tiers that may answer `model`, in order: from the one it names to the end of the
-    chain.
+    """List the tiers that may answer `model`, in order: from the one it names to the end of the chain.
 
-    A tier outside of the chain answers alone, and so does every tier where `escalation.enabled` is false.
-
-    Raises:
-        ApiError: `model_not_found`.
+    A tier outside of the chain answers alone, and so does every tier where `escalation.enabled` is false. Raises
+    `ApiError`: `model_not_found`.
     """
     escalation = config.reliability.escalation
     name = _resolve(config.server.aliases, tiers, model)
     if name == "auto":
         name = escalation.chain[0]
     if name not in tiers:
-        raise _unknown_model(config, tiers, model)
+        names = ", ".join(("auto", *tiers, *config.server.aliases))
+        raise ApiError("model_not_found", f"there is no model {model!r}; models: {names}", param="model")
     if not escalation.enabled or name not in escalation.chain:
         return (name,)
     return escalation.chain[escalation.chain.index(name) :]
 
 
 def chain_of(config: RouterConfig, tiers: Collection[str], model: str, request: ChatRequest) -> tuple[str, ...]:
-    """List the tiers that may answer a request: as `chain_for`, from where `escalation.start_at` lets it start.
-
-    Raises:
-        ApiError: `model_not_found`.
-    """
+    """List the tiers that may answer a request: as `chain_for`, from where `escalation.start_at` lets it start. Raises
+    `ApiError`: `model_not_found`."""
     chain, escalation = chain_for(config, tiers, model), config.reliability.escalation
     if not escalation.start_at or not escalation.enabled or _resolve(config.server.aliases, tiers, model) != "auto":
         return chain
@@ -83,22 +78,20 @@ def _resolve(aliases: Mapping[str, str], tiers: Collection[str], model: str) -> 
     return model
 
 
-def _unknown_model(config: RouterConfig, tiers: Collection[str], model: str) -> ApiError:
-    """Return the error that lists what there is instead."""
-    names = ", ".join(("auto", *tiers, *config.server.aliases))
-    return ApiError("model_not_found", f"there is no model {model!r}; models: {names}", param="model")
-
-
 def limits_of(
     config: RouterConfig,
     strategies: Mapping[str, tuple[RetryStep, ...]] = MappingProxyType({}),
     kinds: Mapping[str, str] = MappingProxyType({}),
 ) -> Limits:
-    """Return the limits of the attempt loop. `strategies` are the retry strategies of the tiers,
-    `kinds` their kinds."""
+    """Return the limits of the attempt loop. `strategies` are the retry strategies of the tiers, `kinds` their
+    kinds."""
     escalation, validation = config.reliability.escalation, config.reliability.tool_validation
     if not validation.retry_with_correction:
-        strategies = {tier: _drop_correction(steps) for tier, steps in strategies.items()}
+        uncorrected: dict[str, tuple[RetryStep, ...]] = {}
+        for tier, steps in strategies.items():
+            left = tuple(step for step in steps if step is not RetryStep.CORRECT)
+            uncorrected[tier] = left or (RetryStep.RESAMPLE,)
+        strategies = uncorrected
     return Limits(
         retries_max=escalation.max_retries_before_escalate,
         reasks_max=min(validation.max_retries, escalation.max_retries_before_escalate),
@@ -109,10 +102,6 @@ def limits_of(
         cheap=escalation.chain[0],
         grammars=frozenset(tier for tier, kind in kinds.items() if kind == "mlx"),
     )
-
-
-def _drop_correction(steps: tuple[RetryStep, ...]) -> tuple[RetryStep, ...]:
-    return tuple(step for step in steps if step is not RetryStep.CORRECT) or (RetryStep.RESAMPLE,)
 
 
 def build_expected(
@@ -150,23 +139,9 @@ def state_limits(config: RouterConfig, state: StateConfig, key_hours: Mapping[st
 
     `key_hours`: the tokens that a key may spend in an hour, for the keys that have a limit of their own.
     """
-    admission, loops = _admission_of(config, state, key_hours), config.reliability.loop_detection
-    digest = hashlib.sha256(f"{admission!r} {loops.model_dump_json()}".encode()).hexdigest()[:16]
-    return StateLimits(digest=digest, admission=admission, loops=loops)
-
-
-def _admission_of(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> AdmissionConfig:
-    return AdmissionConfig(
-        breaker=_breaker_of(config),
-        budget=_budget_of(config, state, key_hours),
-        retries=_retries_of(config),
-        memory=config.reliability.memory_pressure.rules,
-    )
-
-
-def _breaker_of(config: RouterConfig) -> BreakerConfig:
-    health = config.reliability.tier_health
-    return BreakerConfig(
+    loops, health = config.reliability.loop_detection, config.reliability.tier_health
+    retries = config.reliability.retry_budget
+    breaker = BreakerConfig(
         failures_max=health.failures_max,
         rate_percent=health.rate_percent,
         rate_calls_min=health.rate_calls_min,
@@ -176,6 +151,16 @@ def _breaker_of(config: RouterConfig) -> BreakerConfig:
         retry_after_max_ns=_ns(health.retry_after_max_s),
         permit_ns=_ns(config.server.deadline_s + GRANT_GRACE_S),
     )
+    admission = AdmissionConfig(
+        breaker=breaker,
+        budget=_budget_of(config, state, key_hours),
+        retries=RetryBudgetConfig(
+            share_percent=retries.share_percent, floor=retries.floor, window_ns=_ns(retries.window_s)
+        ),
+        memory=config.reliability.memory_pressure.rules,
+    )
+    digest = hashlib.sha256(f"{admission!r} {loops.model_dump_json()}".encode()).hexdigest()[:16]
+    return StateLimits(digest=digest, admission=admission, loops=loops)
 
 
 def _budget_of(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> BudgetConfig:
@@ -189,11 +174,6 @@ def _budget_of(config: RouterConfig, state: StateConfig, key_hours: Mapping[str,
         reservation_ns=_ns(config.server.deadline_s + GRANT_GRACE_S),
         bounds=Bounds(session_ttl_ns=_ns(state.session_ttl_s), sessions_max=state.sessions_max),
     )
-
-
-def _retries_of(config: RouterConfig) -> RetryBudgetConfig:
-    retries = config.reliability.retry_budget
-    return RetryBudgetConfig(share_percent=retries.share_percent, floor=retries.floor, window_ns=_ns(retries.window_s))
 
 
 def _ns(seconds: float) -> int:

@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
-from deployments.config_tiers import Timeouts
-from deployments.ports import Clock
+from deployments.config.tier_config import Timeouts
+from deployments.interfaces import Clock
 from reliability.faults import TRAITS, Again
 from reliability.types import Event, Failed, Fault
 

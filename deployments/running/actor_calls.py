@@ -1,10 +1,7 @@
-"""A call of an actor that belongs to the process which makes it, not to the request that it is made for.
+"""Call an actor for the process itself, and not for the request that happens to run.
 
-Ray takes what a task submits for that task's children, and knows an asyncio task by a context variable. Where a client
-leaves, Serve cancels its request with all its children (`ray.cancel`, recursive). A call that is canceled before it is
-sent leaves its number out of the caller's row, and a synchronous actor does calls in the order of their numbers: it
-lets those behind the gap wait until 30 seconds have passed without a new one. A caller that asks again sooner is never
-heard again. Measured 2026-11-26, Ray 2.60.
+Serve cancels a request that its client leaves, with all calls that were made in it; a call that is cancelled before it
+is sent makes a synchronous actor wait 30 s for the gap to be filled (docs/decisions/082).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The process that fetches models behind a server that can answer already: `mlx-stack-serve prepare --behind CONFIG`.
+"""Fetch models in the background of a server that can answer already: `mlx-stack-serve prepare --behind CONFIG`.
 
-It is started once, by the driver, and ends with the run like everything that the driver has started. What it does is
-the command's business (`deployments/cli/prepare.py`); what it prints goes into the run's log. With HF_HUB_OFFLINE set,
-as the hub's own client reads it, it isn't started at all.
+The driver starts it once, and it ends with the run. With HF_HUB_OFFLINE set it isn't started.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
 """The driver: Ray's own `serve run CONFIG` in this process, which listens for "stop" and reports how it goes.
 
-    python -m deployments.running.driver NEWS CONFIG APP     # an open file, by number; the keeper starts it
+    python -m deployments.running.driver NEWS CONFIG APP     # an open file, by number; the session leader starts it
 
     main thread     ray.init, then `serve run`, until a KeyboardInterrupt ends Serve and Ray
-    another         asks Serve and the Router how the start goes, until no tier is on its way any more; hears standard
-                    input close, drains the Routers, and then interrupts the main thread
+    another         asks Serve and the Router how the start goes, until every tier has settled; when standard input is
+                    closed, drains the Routers and interrupts the main thread
     a process       once some tier can answer: fetches, at low priority, the models that `auto` leaves for later
 
-News is one JSON object a line (`deployments/running/status_messages.py` reads them): where Ray is, each tier's status,
-that the start has failed and why, and at the end how many requests were running and cut.
-
-What must never happen: that the end waits for an answer from Ray. Every question has a timeout, and the keeper's clock
-runs besides.
+News is one JSON object a line: Ray's session, each tier's status, a failed start, and how many requests were cut.
+Invariant: every question to Ray has a timeout, so the end never waits for Ray.
 """
 
 from __future__ import annotations
@@ -33,11 +30,11 @@ from ray.job_config import JobConfig
 from ray.serve.schema import ApplicationStatus, DeploymentStatus
 from ray.serve.scripts import cli
 
-from deployments.config import ROUTER
+from deployments.config.app_config import ROUTER
 from deployments.running.background_fetch import BackgroundFetch
 from deployments.running.folder import RunFolder
-from deployments.running.keeper import DRAIN_S
 from deployments.running.lean_ray import describe_ray, start_ray
+from deployments.running.session_leader import DRAIN_S
 from deployments.running.status_messages import STARTING, can_answer, failure
 
 __all__ = ["Reporter"]
@@ -152,16 +149,11 @@ def main(news: str, config: str, app: str) -> None:
     threading.Thread(target=_listen, args=(reporter, loop), daemon=True).start()
     context = start_ray(namespace="serve", job_config=OwnPaths())
     reporter.report(ray_session=context.address_info.get("session_dir"))
-    _note_ray(context)
+    with contextlib.suppress(Exception):  # for `mlx-stack-serve dashboard`; a server starts without it, too
+        RunFolder(Path(os.environ["MLX_STACK_RUN"])).note(ray=describe_ray(context))
     _on(loop, reporter.watch())
     # `serve run` puts `--app-dir` first in `sys.path`, by default the working directory. Python's own library is there.
     cli.main(["run", config, "--app-dir", os.path.dirname(os.__file__)], prog_name="serve")
-
-
-def _note_ray(context: Any) -> None:
-    """Note where Ray is, for `mlx-stack-serve dashboard`. Nothing that a server needs: it starts without, too."""
-    with contextlib.suppress(Exception):
-        RunFolder(Path(os.environ["MLX_STACK_RUN"])).note(ray=describe_ray(context))
 
 
 def _listen(reporter: Reporter, loop: asyncio.AbstractEventLoop) -> None:

@@ -1,18 +1,17 @@
-"""What a run leaves on disk while it lasts, and how the next start finds what a dead run has left behind.
+"""What a run leaves on disk while it lasts, and how the next start clears what a dead run has left.
 
-    BASE/runs/PORT-XXXXXXXX/   lock      held by supervisor and keeper: who can have it alone knows that both are dead
-                               run.json  the supervisor, its configuration, the keeper's session
+    BASE/runs/PORT-XXXXXXXX/   lock      held by supervisor and session leader
+                               run.json  the supervisor, its configuration, the session
                                ...       whatever its processes put under TMPDIR
                                state-*   the state actor's socket
     BASE/logs/serve-PORT.log   what Ray and Serve print, bounded; it outlives the run
     BASE/ray/session_*/        Ray's sockets and logs, one folder for each start; the last ended ones stay
     BASE/XXXX.../              HAProxy's files and sockets, one folder for each node of Ray
 
-BASE is `ms-UID` in RAY_TMPDIR or in /tmp, and this user's alone (`own_folder.py`): Ray gives its own folders mode 0777,
-and whoever reaches its sockets, the state actor's or HAProxy's controls the server. The lock is the kernel's: it goes
-with its holders, so no reused process id can make a dead run look alive, or a living one dead.
+BASE is `ms-UID` in RAY_TMPDIR or in /tmp, and this user's alone (`own_folder.py`), since Ray gives its folders mode
+0777. The kernel drops the lock with its holders, so a reused process id never makes a dead run look alive.
 
-What must never happen: anything is killed or removed of a run whose lock is held, or outside of BASE.
+Invariant: nothing is killed or removed of a run whose lock is held, nor outside of BASE.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from typing import Any
 
 import psutil
 
-from deployments.config import ConfigError
-from deployments.running.family import kill_all, members
+from deployments.config.config_errors import ConfigError
 from deployments.running.own_folder import make_own
+from deployments.running.process_tree import kill_all, members
 
 __all__ = ["RunFolder", "base_folder", "clear_dead", "find_orphaned_haproxy", "log_path", "refuse_long"]
 
@@ -53,7 +52,7 @@ NODE_CHARS, HAPROXY_CHARS_MAX = 70, 97
 # HAProxy's folder: Ray names it after the node.
 NODE = re.compile(r"[0-9a-f]{56}")
 CONFIG = "haproxy.cfg"
-IN_CHARGE = ("/raylet/raylet", "deployments.running.keeper", "deployments.running.driver")
+IN_CHARGE = ("/raylet/raylet", "deployments.running.session_leader", "deployments.running.driver")
 
 
 def base_folder(environ: Mapping[str, str]) -> Path:
@@ -197,7 +196,7 @@ def _unlink_sockets(session: Path) -> None:
 
 def _clear(run: RunFolder) -> list[str]:
     session = run.record().get("session")
-    # A leader with that number is somebody else: ours, the keeper, is dead.
+    # A leader with that number is somebody else: ours, the session leader, is dead.
     if not isinstance(session, int) or psutil.pid_exists(session):
         return []
     found = members(session, own=False)

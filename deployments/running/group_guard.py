@@ -1,11 +1,7 @@
 """Kills a group of processes when the process that started it is gone, however that died.
 
-A shell in a session of its own waits for the end of a pipe that only this process holds, and then sends SIGKILL to the
-group: no process can ignore that signal, while the jobs that a shell starts in the background ignore SIGINT, and those
-under `nohup` ignore SIGHUP, and so does whatever they start.
-
-Invariants:
-- The guard is closed before the leader of the group is waited for: afterwards its process id may be another process's.
+A shell in its own session waits for the end of a pipe that only this process holds, then sends SIGKILL to the group: no
+process can ignore it. Invariant: close the guard before waiting for the group's leader, whose number may be reused.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Start Ray with the processes that a server needs, and without those that only watch it.
+"""Start Ray without the processes that only watch it (their costs: docs/decisions/002-idle-costs.md).
 
-    left out             what it is for                                      where that is to be had
+    left out             what it is for                                      instead
     dashboard            Ray's web page, `serve status`, `serve deploy`      `mlx-stack-serve dashboard`
-    log monitor          copies what workers print to the terminal           the same lines in the session's log folder
-    autoscaler monitor   asks a cloud for machines                           this server never asks for one
+    log monitor          copies what workers print to the terminal           the session's log folder
+    autoscaler monitor   asks a cloud for machines                           not used
 
-Ray's `ray.init` has no option for any of them, so the methods of its node that start them are replaced meanwhile. Where
-a later Ray has no such method, Ray starts what it likes, and the server works all the same. What each costs is measured
-in docs/decisions/002-idle-costs.md.
+`ray.init` has no option for them, so the methods that start them are replaced meanwhile. If a later Ray lacks these
+methods, it starts more processes, and the server works all the same.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import ray
 from ray._private import ray_constants
 from ray._private.node import Node
 
-from deployments.port import DASHBOARD_PORT
+from deployments.config.free_port import DASHBOARD_PORT
 
 __all__ = ["describe_ray", "start_ray"]
 

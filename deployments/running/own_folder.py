@@ -1,16 +1,9 @@
-"""A folder that only this user can reach, or one clear error.
+"""Make a folder that only this user can reach, or raise one clear error.
 
-    make_own(/tmp/ms-1000)   made with mode 0700, or found with it; then every folder above it is looked at
-
-Another user of the machine who can write into a folder can put a socket of its own in place of the server's, and one
-who can rename a folder can put another folder in its place. So the folder belongs to this user and has no bit for
-others (mask 0o077), it is no symbolic link, and of the folders above it, links followed, none lets another user rename
-what is in it: each belongs to this user or the system's, and where others may write it has the sticky bit, as /tmp has.
-
-A folder of this name that another user has made before (anyone can in /tmp) is refused, never used.
-
-`refuse_strangers` asks less, for a cache, which others may read and an administrator may own: no stranger could have
-made it, or changed it. A stranger can where everybody may write, and where the sticky bit is set in new names alone.
+Another user who can write into a folder can replace the server's sockets, and one who can rename it can replace the
+folder. So the folder belongs to this user with mode 0700 and is no link; each folder above it, links followed, belongs
+to this user or the system, and has the sticky bit where others may write. `refuse_strangers` asks less, for caches that
+others may read: no stranger could have made or changed it.
 """
 
 from __future__ import annotations
@@ -21,7 +14,7 @@ import os
 import stat
 from pathlib import Path
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 
 __all__ = ["list_trusted", "make_own", "refuse_strangers"]
 

@@ -1,7 +1,5 @@
-"""A wait that a signal ends: for processes that have nothing to do until something happens.
-
-A selector takes up a wait again where a signal came, as Python does everywhere. With a socket of the signal module's
-own among what it waits for, it returns, and the handler has run by then. A child's end is such a signal.
+"""A wait that a signal ends. A selector continues its wait after a signal, so a socket of the signal module's is among
+what it waits for. A child's end is such a signal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What the terminal shows of a start and of a stop: from news to lines, as pure functions.
+"""The lines of the terminal during a start and a stop: from news to lines. Pure.
 
-News is what driver and keeper report, one JSON object a line; `RunStatus` is what is known by now. Each change of a
-tier is one line, but for a percentage that only goes on; on a terminal, one more line is written over again and again
-while models load.
+News is one JSON object a line, from driver and session leader. Each change of a tier is one line, except a percentage.
 """
 
 from __future__ import annotations
@@ -107,8 +105,8 @@ def ready_lines(place: Place, status: RunStatus, seconds: float) -> list[str]:
         f"  export OPENAI_BASE_URL={place.url}/v1",
         f"  export OPENAI_API_KEY={key}",
         "",
-        f"  page: {place.url}/",
-        f"  log:  {place.log}" + (f", more under {status.ray_session}/logs" if status.ray_session else ""),
+        f"  control room: {place.url}/",
+        f"  log:          {place.log}" + (f", more under {status.ray_session}/logs" if status.ray_session else ""),
         "  Ctrl-C stops it",
     ]
 

@@ -3,14 +3,11 @@
     starting ──a tier can answer, and the port is open──▶ serving ──TERM, INT, HUP──▶ stopping ──▶ exit code 0
        └──the start has failed──▶ 2, or 1                    └──the server ended by itself──▶ 1
 
-The first signal begins an orderly stop, the next one ends everything at once (exit code 128 + its number). A second one
-within `SAME_S` is taken for the first: a terminal's Ctrl-C reaches `make` and this process, and `make` sends its own
-child a TERM besides. Under `nohup` HUP stays ignored.
+The first signal begins an orderly stop, the next one ends everything immediately (exit code 128 + its number). A second
+one within `SAME_S` counts as the first: Ctrl-C reaches `make` and this process, and `make` sends a TERM besides. Under
+`nohup` HUP stays ignored. If the session leader dies early, this process kills what is left of its session.
 
-Where the keeper dies before it has reported that all is gone, this process kills what is left: the keeper's session,
-and on Linux the orphans that come to it.
-
-What must never happen: an exit while anything of the run lives; a line on the terminal that raises (it may be closed).
+Invariants: no exit while anything of the run lives; no line on the terminal raises.
 """
 
 from __future__ import annotations
@@ -28,10 +25,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from deployments.running.bounded_log import tail
-from deployments.running.family import adopt_orphans, kill_all
 from deployments.running.folder import RunFolder
-from deployments.running.keeper import DRAIN_S, STOP_S
+from deployments.running.process_tree import adopt_orphans, kill_all
 from deployments.running.reachable import is_open
+from deployments.running.session_leader import DRAIN_S, STOP_S
 from deployments.running.signal_wait import drain, wake_on_signals
 from deployments.running.status_messages import Place, RunStatus, failure, read_news, ready_lines
 
@@ -86,13 +83,13 @@ class Supervisor:
         """Note a signal that came."""
         self._stop_orders.append((number, time.monotonic()))
 
-    def run(self, keeper: subprocess.Popen[bytes], control: int, news: int) -> int:
-        """Watch until the keeper is gone; return the exit code."""
+    def run(self, leader: subprocess.Popen[bytes], control: int, news: int) -> int:
+        """Watch until the session leader is gone; return the exit code."""
         handled = 0
-        os.set_blocking(news, False)  # whoever writes there may outlive the keeper
+        os.set_blocking(news, False)  # whoever writes there may outlive the session leader
         with selectors.DefaultSelector() as waiting, wake_on_signals(waiting) as woken:
             waiting.register(news, selectors.EVENT_READ)
-            while keeper.poll() is None and self._status.ended is None:
+            while leader.poll() is None and self._status.ended is None:
                 for key, _ in waiting.select(self._wait_s(handled)):
                     if key.fileobj is woken:
                         drain(woken)
@@ -107,7 +104,7 @@ class Supervisor:
                     self._stop_failed_start(control)
                 self._look()
         self._hear(news)
-        return self._end(keeper)
+        return self._end(leader)
 
     def _wait_s(self, handled: int) -> float | None:
         """Return for how long to wait for news; without end once the server runs."""
@@ -178,17 +175,17 @@ class Supervisor:
         self._reported_stopping = True
         self.say(f"stopping: {words}; again to stop now")
 
-    def _end(self, keeper: subprocess.Popen[bytes]) -> int:
+    def _end(self, leader: subprocess.Popen[bytes]) -> int:
         """Make sure that all is gone, and report how it ended."""
         ended = self._status.ended
         if ended is None or ended.get("left"):
             with contextlib.suppress(OSError):
-                keeper.kill()
-            left = kill_all(keeper.pid, time.monotonic() + KILL_S)
+                leader.kill()
+            left = kill_all(leader.pid, time.monotonic() + KILL_S)
         else:
             left = []
             with contextlib.suppress(subprocess.TimeoutExpired):
-                keeper.wait(KILL_S)
+                leader.wait(KILL_S)
         if left:
             self.say(f"not gone: {', '.join(str(process.pid) for process in left)}")
         return self._report_end(ended is None or not ended.get("asked"), left=bool(left))
@@ -210,7 +207,7 @@ class Supervisor:
     def _why(self) -> str:
         code = (self._status.ended or {}).get("code")
         if self._status.ended is None:
-            return "its keeper was killed"
+            return "its session leader was killed"
         if isinstance(code, int) and code < 0:
             return f"its driver was ended by signal {-code}"
         return failure([f"exit code {code}", tail(Path(self._place.log))])
@@ -225,21 +222,21 @@ def supervise(place: Place, app: str, folder: RunFolder, environ: Mapping[str, s
     with _signals(supervisor):
         folder.hold()
         supervisor.say(f"starting {place.config} on {place.url} (log: {place.log})")
-        control, to_keeper = os.pipe()
-        news, from_keeper = os.pipe()
-        command = [sys.executable, "-P", "-m", "deployments.running.keeper", str(folder.path)]
-        command += [str(control), str(from_keeper), place.log, place.config, app]
+        control, to_leader = os.pipe()
+        news, from_leader = os.pipe()
+        command = [sys.executable, "-P", "-m", "deployments.running.session_leader", str(folder.path)]
+        command += [str(control), str(from_leader), place.log, place.config, app]
         try:
-            keeper = subprocess.Popen(
+            leader = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 env={**environ, "MLX_STACK_RUN": str(folder.path), "MLX_STACK_VERBOSE": "1" if verbose else "0"},
-                pass_fds=(control, from_keeper),
+                pass_fds=(control, from_leader),
                 start_new_session=True,
             )
             os.close(control)
-            os.close(from_keeper)
-            return supervisor.run(keeper, to_keeper, news)
+            os.close(from_leader)
+            return supervisor.run(leader, to_leader, news)
         finally:
             folder.remove()
 

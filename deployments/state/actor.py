@@ -26,9 +26,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deployments.collector import settle_collector
-from deployments.config import ConfigError
-from deployments.ports import Clock
+from deployments.config.config_errors import ConfigError
+from deployments.interfaces import Clock
 from deployments.state.idempotent_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
 from deployments.state.journal import Bounds, Superseded
 from deployments.state.records import (
@@ -48,6 +47,7 @@ from deployments.state.unix_socket import StepListener, find_socket_folder
 from deployments.state.watching import Watchable, one_at_a_time
 from deployments.state.windows import Windows
 from deployments.telemetry import MonotonicClock
+from deployments.work.gc_tuning import settle_collector
 from reliability.admission import admit as admission
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, Grant

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import ray
 
 from deployments import __version__
-from deployments.config import ConfigError, StateConfig
+from deployments.config.app_config import ConfigError, StateConfig
 from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
 from deployments.state.history import RequestQuery, SessionQuery, Span
@@ -196,7 +196,7 @@ class State:
 
 
 class RequestState:
-    """The `deployments.ports.Admission` of one request.
+    """The `deployments.interfaces.Admission` of one request.
 
     `window`: bring the session's loop window with the first grant, with the kept answers only where there are more than
     the `complete` ones that the request shows itself. `trail`: the session isn't named and is to be found by it.

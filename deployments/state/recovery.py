@@ -16,7 +16,7 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.state.journal import Bounds, Journal, Restored
 
 __all__ = ["JOURNAL", "open_journal", "refuse_parts"]

@@ -7,9 +7,9 @@ Each request waits for a step, and a call through Ray's core costs both processe
 (docs/decisions/062-a-socket-for-steps.md). So a Router on the actor's node sends its steps here, one at a time;
 everything else goes through Ray, and so does a step that can't be encoded or that the other end refuses.
 
-A frame is its length in four bytes, and a `Question` or an `Answer` as `deployments/wire.py` writes them. An actor that
-dies closes its sockets, which its Routers see at once. A connection whose call was canceled or broken is closed, since
-the next bytes on it would answer another question.
+A frame is its length in four bytes, and a `Question` or an `Answer` as `deployments/work/wire.py` writes them. An actor
+that dies closes its sockets, which its Routers see at once. A connection whose call was canceled or broken is closed,
+since the next bytes on it would answer another question.
 
 No other user of the machine gets in: the socket has mode 0600 in a folder of mode 0700 (`find_socket_folder`), and each
 end asks the kernel for the other's user before it reads or writes a byte. Linux has SO_PEERCRED (unix(7): `struct
@@ -41,7 +41,7 @@ from deployments.running.own_folder import make_own
 from deployments.state.link import Actor, StateUnavailable
 from deployments.state.records import Reply, StateLimits, Step
 from deployments.telemetry import log_error
-from deployments.wire import codec_of
+from deployments.work.wire import codec_of
 
 __all__ = ["Foreigner", "SocketActor", "StepListener", "find_socket_folder", "refuse_foreigner"]
 

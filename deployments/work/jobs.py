@@ -1,11 +1,10 @@
-"""What goes between `worker_pool.py` and a worker: a call, and what came of it, as `deployments/wire.py` writes values.
+"""A call and its outcome as messages between `worker_pool.py` and a worker, encoded by `deployments/work/wire.py`.
 
     call      the function's module and name, and each argument by the type that the function declares for it
-    outcome   the result, by the type that the function declares; or an error: its class and its plain arguments
+    outcome   the result by its declared type; or an error: its class and its plain arguments
 
-The worker imports the function that it is told: only its parent, which started it, can write to its socket. The parent
-imports nothing that a worker names: an error is of a class of this program that the parent knows, or is a RuntimeError
-with its words.
+The worker imports the function that its parent names. The parent imports nothing that a worker names: an error is of a
+known class of this program, or a RuntimeError with its words.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from deployments.wire import Codec, codec_of, find_class, name_of
+from deployments.work.wire import Codec, codec_of, find_class, name_of
 
 __all__ = ["do_job", "read_outcome", "write_job"]
 

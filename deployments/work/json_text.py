@@ -1,14 +1,16 @@
-"""JSON from clients and models, read and written to the letter where `orjson` can't.
+"""Read and write JSON of clients and models exactly, also where `orjson` can't, and count its values unread.
 
-`orjson` is fast and strict: it refuses half a character (a lone surrogate such as `"\\ud83d"`), and it turns an integer
-of more than 64 bits into a float. A text that holds neither is read by it alone. The others are read again by `json`,
-which takes about five times as long; the caller bounds their size (`json_values.py`).
+`orjson` refuses half a character (a lone surrogate such as `"\\ud83d"`) and turns an integer beyond 64 bits into a
+float. Only a text that may hold one is read again by `json`, at five times the time.
+
+Reading, checking and sending a body takes time by its values far more than by its bytes, so a body or an answer with
+more than `VALUES_MAX` is refused unread. Ten thousand messages with a call and a result each have 120,000. A value is
+a comma or an opening bracket outside of strings; a text with few of these bytes is not looked at further.
 
 Invariants:
-- An integer keeps every digit, up to Python's limit for one (4,300), or the text is refused.
-- Texts and keys that were read can be encoded: each half character is U+FFFD (`reliability.surrogates`), unless the
-  caller joins the halves of several texts itself.
-- NaN, infinity and a number beyond a double are refused, except where the caller takes what some upstreams send.
+- An integer keeps every digit, up to Python's limit of 4,300, or the text is refused.
+- Every text can be encoded: a half character becomes U+FFFD, unless the caller joins the halves itself.
+- NaN, infinity and a number beyond a double are refused, unless the caller accepts what some upstreams send.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import orjson
 
 from reliability.surrogates import join_all, may_hold_halves
 
-__all__ = ["HALVES", "join_arguments", "read_json", "write_json"]
+__all__ = ["HALVES", "VALUES_MAX", "has_more_values", "is_too_deep", "join_arguments", "read_json", "write_json"]
 
 INT_DIGITS_MAX = 4_300  # as `sys.get_int_max_str_digits`
 HALVES = "half a character (a lone surrogate) in the request was read as U+FFFD"
@@ -118,3 +120,38 @@ def _parse_float(text: str) -> float:
 
 def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON")
+
+
+VALUES_MAX = 200_000
+PIECE_BYTES = 128 * 1024
+DELIMITERS = (b",", b"[", b"{")
+
+
+def has_more_values(raw: bytes, values_max: int = VALUES_MAX) -> bool:
+    """Tell whether this text has more values than may be. What is no JSON is counted as if it were some."""
+    if len(raw) <= values_max or _count_delimiters(raw) <= values_max:
+        return False
+    found, inside, odd = 0, 0, b""
+    for at in range(0, len(raw), PIECE_BYTES):
+        piece = odd + raw[at : at + PIECE_BYTES]
+        whole = piece.rstrip(b"\\")
+        odd = b"\\" * ((len(piece) - len(whole)) % 2)  # it escapes what the next piece begins with
+        parts = whole.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        found += _count_delimiters(b"".join(parts[inside::2]))
+        inside ^= (len(parts) - 1) % 2
+        if found > values_max:
+            return True
+    return False
+
+
+def _count_delimiters(raw: bytes) -> int:
+    return sum(map(raw.count, DELIMITERS))
+
+
+def is_too_deep(value: Any, depth_max: int) -> bool:
+    """Tell whether a value has a level beyond `depth_max`."""
+    level = [value]
+    for _ in range(depth_max):
+        inner = (node.values() if isinstance(node, dict) else node for node in level)
+        level = [child for children in inner for child in children if isinstance(child, dict | list)]
+    return bool(level)

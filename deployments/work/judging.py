@@ -1,13 +1,11 @@
-"""What is judged on the event loop, or on its thread for large work, and what is too large for either.
+"""Judge a call on the event loop, or in a worker if it takes too many steps.
 
     question ─▶ STEPS_INLINE here ─▶ answer
                        `─ used up ─▶ a worker, STEPS_LARGE ─▶ answer
-                                           `─ no worker, no time ─▶ the answer of one who can't judge: refused
+                                           `─ no worker, no time ─▶ refused
 
-An ordinary call takes 10 to 100 steps and never knows of this. Nothing is carried over: the worker starts anew, so a
-question costs at most the steps inline, about 25 ms, whoever asks.
-
-What must never happen: a call that was not judged and is delivered; a question without an end.
+An ordinary call takes 10 to 100 steps. The worker starts from the beginning, so a question costs the loop about 25 ms
+at most. Invariants: a call that was not judged is never delivered; every question ends.
 """
 
 from __future__ import annotations

@@ -1,20 +1,10 @@
-"""Large pieces of work beside the event loop: on one thread, one after the other.
+"""Large pieces of work on one thread, one after the other: `await large(size, function, *args)`.
 
-    await large(size, function, *args)  ->  what function returns
+Client input has a bound and is read in linear time, but ten mebibytes take half a second. Work above `QUIET_BYTES` runs
+on a thread, with short turns (`SWITCH_S`) so that a request which waits for the network loses little. A call into C
+keeps its turn to its end, so callers see to it that no single call is long. Small work runs at once, in the caller.
 
-What a client or a model sends has a bound, and everything that reads it is linear and has its own bounds; but ten
-mebibytes of them are half a second, in which an event loop answers nobody else. So a piece above `QUIET_BYTES` runs on
-a thread. Python runs one thread at a time and gives the turn to another only every 5 ms, so a request that waits for
-the network twenty times would lose 100 ms beside a large piece: while one runs the turns are `SWITCH_S` long.
-
-A call into C code keeps the turn to its end. Whoever hands in work sees to it that no single call is long: JSON of a
-bounded number of values, texts of a bounded length.
-
-There is one thread in a process, whoever asks: two large pieces side by side would only slow a third request by as
-much again. They come in their order; what is small never waits for them, and runs at once, where it is asked for.
-
-What must never happen: work that goes on on a value which its caller has taken back. So who is cancelled while it runs
-waits for its end; work that hasn't begun is dropped.
+Invariants: work never continues on a value that its caller has taken back: a cancelled caller waits for its end.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Past calls and their results in the one form that everything further in reads: each call of a turn has an id that no
-other of the turn has, and each of its results names it.
+"""Give past calls and their results one form: each call of a turn has its own id, and its result names it.
 
-    the legacy `function_call`, and a message of a `function`     `tool_calls`, and a message of a `tool`
-    no id, an empty one, or one that two calls of a turn share    an id by the place, the same for the call's result
-    a result that names no call                                   the next call of its turn that has none
+    `function_call`, and a message of a `function`    `tool_calls`, and a message of a `tool`
+    no id, an empty one, or one that is shared        an id by the place, the same for the call's result
+    a result that names no call                       the next call of its turn without a result
 
-What names its calls already is returned as it is. Pure.
+A conversation that has this form is returned as it is. Pure.
 """
 
 from __future__ import annotations

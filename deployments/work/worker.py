@@ -1,9 +1,9 @@
-"""The process at the other end of `deployments.work.worker_pool`: reads a call, does it, sends what came of it.
+"""The process at the other end of `deployments.work.worker_pool`: reads a call, does it, sends its outcome.
 
     python -m deployments.work.worker FD [MODULE...]    # the modules that its jobs need
 
-A job that runs beyond its seconds ends the process: the alarm's default action is the kernel's, so no loop in C code
-can hold it off. Calls and their outcomes are those of `jobs.py`. The end of the socket is the end of the process.
+A job that runs beyond its seconds ends the process by the kernel's alarm, which no loop in C can hold off. The end of
+the socket is the end of the process.
 """
 
 from __future__ import annotations

@@ -1,28 +1,20 @@
-"""Work that is too large for the event loop, done by processes of their own.
+"""Processes for work that is too large for the event loop.
 
     await workers.run(function, *args)  ->  what the function returns, or raises
 
-Python runs one thread at a time: a second of matching, checking or parsing in any thread of the
-Router is a second in which nobody else is answered. So what has used up its steps on the loop is
-done again here, from its beginning, by one of `WORKERS_MAX` processes with a lower priority. They
-are started when first needed (half a second), and never for ordinary requests.
-
-One job: a message with the call goes through a socket to a worker, one comes back (`jobs.py`). The function is one of a
-module, found by its name, and declares the types of its arguments and of its result: these alone are carried.
-
-Bounds, each with one answer:
+Python runs one thread at a time, so a second of parsing in any thread blocks all requests. Work that has used up its
+steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes, started when first needed. A job is one
+message to a worker and one back (`jobs.py`); the function is one of a module, and only its declared types are carried.
 
     a job runs for `JOB_S`            the kernel ends the worker (an alarm that it sets itself), `TooLong`
     WAITING_MAX jobs wait             `Busy`
     a job waits for WAIT_S            `Busy`
-    a worker dies of something else   the job is done once more by a new one, then `Lost`
+    a worker dies otherwise           the job is repeated once by a new worker, then `Lost`
 
-A caller that is cancelled leaves its job behind, which runs on to its end or its alarm. What ends with the Router:
-an idle worker reads the end of its socket at once, even if the Router was killed; a busy one is ended by its alarm.
-A worker inherits no descriptor but its socket, no environment but the search path and the locale (so no key), and
-ignores the terminal's signals: the socket alone decides.
+A cancelled caller leaves its job, which runs to its end or its alarm. A worker inherits its socket, the search path and
+the locale only (no key), ignores the terminal's signals, and ends with its socket.
 
-What must never happen: a job without an end, a worker without a Router, a job that is done on the loop instead.
+Invariants: no job without an end, no worker without a Router, no job on the loop instead.
 """
 
 from __future__ import annotations
@@ -85,8 +77,7 @@ class Workers:
         self._closed = False
 
     async def run(self, function: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """Have a worker call `function(*args, **named)`; return what it returns, or raise what it
-        raises.
+        """Have a worker call `function(*args, **named)`; return what it returns, or raise what it raises.
 
         Raises:
             Undone: it was not done, or not to its end.
@@ -174,8 +165,7 @@ class _Worker:
 
     @classmethod
     async def start(cls, imports: Sequence[str]) -> _Worker:
-        """Start a new process, ready for its first job. Raises OSError where there is none to be
-        had."""
+        """Start a new process, ready for its first job. Raises OSError where there is none to be had."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.to_thread(_spawn, theirs, imports)

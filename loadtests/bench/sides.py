@@ -32,7 +32,7 @@ from typing import Any
 import psutil
 import yaml
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from loadtests.bench.upstream import SPARE
 from loadtests.running import build_environment, read_own_bytes, run_process, wait_until_up
 

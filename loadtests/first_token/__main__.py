@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 import yaml
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from deployments.models.sources import DEFAULT_SOURCE
 from loadtests.first_token.timed_app import POINTS, TIMES
 from loadtests.running import build_environment, run_process, short_folder, wait_until_up

@@ -52,6 +52,16 @@ _ENDS = ("", r":\w{1,10}")
 _NAMES = ("think", "thinking", "thought", "thoughts", "reasoning")
 _CHANNEL = (r"<\|start\|>assistant<\|channel\|>", r"<\|channel\|>")
 _TO = (r"<\|start\|>assistant to=", "to=")
+STRING_CHARS = 4_096  # of what stands before a mark, looked through for the quote that begins a string
+ESCAPED_MAX = 64  # quotes in it that are escaped, as they are in data alone
+_BEHIND_A_MENTION = (" ", "\t", ",", ".", ";", ":", ")")
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
+_SAID = re.compile(
+    r"[ \t]{1,4}(?:is|are|was|were|means?|marks?|opens?|begins?|starts?|stands?|closes?|ends?|tags?|tokens?|and|or)\b"
+)
+_UNSETTLED = re.compile(r"\n?\Z|[ \t]{1,4}[a-z]{0,6}\Z")
+_STRING_BEGINS = re.compile(r"[:,{\[(=]\s{0,8}\Z")
+_STRING_ENDS = re.compile(r"\s{0,8}[,:}\])]")
 
 
 class Thought(NamedTuple):
@@ -142,17 +152,7 @@ REASONING_OPEN = compile_any(REASONING_OPENS)
 REASONING_CLOSE = compile_any(REASONING_CLOSES)
 
 
-STRING_CHARS = 4_096  # of what stands before a mark, looked through for the quote that begins a string
-ESCAPED_MAX = 64  # quotes in it that are escaped, as they are in data alone
-_BEHIND_A_MENTION = (" ", "\t", ",", ".", ";", ":", ")")
 _OPENERS = tuple((row, compile_any(row.opens)) for row in REASONING if row.opens)
-_BRACKETS = {"(": ")", "[": "]", "{": "}"}
-_SAID = re.compile(
-    r"[ \t]{1,4}(?:is|are|was|were|means?|marks?|opens?|begins?|starts?|stands?|closes?|ends?|tags?|tokens?|and|or)\b"
-)
-_UNSETTLED = re.compile(r"\n?\Z|[ \t]{1,4}[a-z]{0,6}\Z")
-_STRING_BEGINS = re.compile(r"[:,{\[(=]\s{0,8}\Z")
-_STRING_ENDS = re.compile(r"\s{0,8}[,:}\])]")
 
 
 def find_row(text: str, at: int) -> Thought | None:

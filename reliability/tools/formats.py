@@ -78,6 +78,12 @@ _SPEECH_ENDS = (r"<\|call\|>", r"<\|eom_id\|>", r"<\|eot_id\|>", r"<\|im_end\|>"
 
 _ENVELOPES = [row for row in CALL_FORMATS if row.reader is Reader.ENVELOPE]
 _PIECE = re.compile(r"(?P<one>\[[^\]]+\]|\\?.)(?P<times>\{(?P<least>\d+)(?:,\d+)?\}|\?)?", re.DOTALL)
+INNER_CLOSERS = re.compile(rf"(?:(?:{'|'.join(INNER_CLOSES)})\s*+)+", re.IGNORECASE)
+SENTENCE_ENDS = "\n.!?:>"
+INDENT_MAX = 256
+QUOTES = "`\"'"
+BLANK = re.compile(r"\s*+")
+FENCE = re.compile(r"`{3,}+[\w-]{0,32}+")
 
 
 def compile_any(patterns: Iterable[str]) -> re.Pattern[str]:
@@ -105,18 +111,12 @@ OPENER = compile_any(opener for row in _ENVELOPES for opener in row.opens)
 CLOSER = compile_any([*(closer for row in _ENVELOPES for closer in row.closes), *_SPEECH_ENDS])
 ENDLESS = compile_any(opener for row in _ENVELOPES if row.endless for opener in row.opens)
 SPEECH_END = compile_any(_SPEECH_ENDS)
-INNER_CLOSERS = re.compile(rf"(?:(?:{'|'.join(INNER_CLOSES)})\s*+)+", re.IGNORECASE)
 START_MARKER = compile_any(
     start.head
     for row in CALL_FORMATS
     for start in row.starts
     if start.tail is None and start.until is Until.ASKED and start.place is Place.ANYWHERE
 )
-SENTENCE_ENDS = "\n.!?:>"
-INDENT_MAX = 256
-QUOTES = "`\"'"
-BLANK = re.compile(r"\s*+")
-FENCE = re.compile(r"`{3,}+[\w-]{0,32}+")
 _ONLY_DELIMITERS = re.compile(rf"(?:{OPENER.pattern}|{CLOSER.pattern}|\s)*+", re.IGNORECASE)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from loadtests.running import run_process, wait_until_up
 
 __all__ = ["FLAGS", "build_settings", "run_litellm"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deployments.config import load
+from deployments.config.app_config import load
 from deployments.graph.handle import HandleTier
 from deployments.graph.session_routing import SPREAD, SessionRouter, session_routing
 from reliability.types import Event, Finish, FinishReason, Text

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from tests.conftest import CLOUD_KEY_ENV
 from tests.support import scripts
 from tests.support import upstream as plays

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from tests.support import scripts
 from tests.support.agent import Agent
 from tests.support.http_asking import WEATHER_TOOLS, ask, user

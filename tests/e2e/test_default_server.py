@@ -20,7 +20,7 @@ import psutil
 import pytest
 import yaml
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from deployments.models.artifact import resolve
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from tests.support.repository import ROOT

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import yaml
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from loadtests.running import short_folder
 from loadtests.stops import build_config
 from tests.support.hostile_folder import fill_folder, find_run

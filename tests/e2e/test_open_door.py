@@ -16,7 +16,7 @@ import httpx
 import pytest
 import yaml
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from tests.support.repository import ROOT
 from tests.support.serving import ends_with_family, until
 

@@ -31,8 +31,8 @@ signal.pause()
 DRIVER = """\
 import os, pathlib, signal, sys, time
 from dataclasses import replace
-from deployments.service.owned_files import write_file
-from deployments.service.systemd import UNIT, Systemd
+from deployments.cli.service.owned_files import write_file
+from deployments.cli.service.systemd import UNIT, Systemd
 from tests.support.init_systems import make_plan_of
 
 folder = pathlib.Path(sys.argv[1])

@@ -28,7 +28,8 @@ import psutil
 import pytest
 import yaml
 
-from deployments.cli.front import environment, free_port
+from deployments.cli.serve_command import environment
+from deployments.config.free_port import free_port
 from loadtests.running import short_folder
 from loadtests.terminal import Terminal, terminal
 from tests.support.listeners import Raw, ask
@@ -352,7 +353,7 @@ def test_the_terminal_says_what_a_client_needs(started):
     assert f"export OPENAI_BASE_URL={started.url}/v1" in text
     assert "export OPENAI_API_KEY=unused" in text
     assert all(f"  {tier}" in text for tier in TIERS)
-    assert "page: http://127.0.0.1:" in text
+    assert "control room: http://127.0.0.1:" in text
     assert (started.folder / f"ms-{os.geteuid()}" / "logs" / f"serve-{started.port}.log").read_text() != ""
 
 

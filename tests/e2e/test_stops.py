@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from loadtests.running import short_folder
 from loadtests.stops import WAYS, build_config, stop_once
 from loadtests.terminal import terminal
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.ray
 
 # What a terminal must never be shown.
 NOISE = ("*** SIG", "PC: @", "Traceback", "ray::")
-CODES = {"term": 0, "group": 0, "ctrl-c": 0, "hup": 0, "start": 0, "twice": 130, "keeper": 1, "driver": 1}
+CODES = {"term": 0, "group": 0, "ctrl-c": 0, "hup": 0, "start": 0, "twice": 130, "session_leader": 1, "driver": 1}
 
 
 @pytest.fixture(scope="module")

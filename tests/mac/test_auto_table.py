@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from deployments.config import AppConfig
-from deployments.config_tiers import MlxTierConfig
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import MlxTierConfig
 from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.memory.plan import MemoryPlan, MonitorSettings
 from deployments.memory.prefill_scores import estimate_scores_bytes

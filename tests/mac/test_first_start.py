@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from deployments.cli import prepare
-from deployments.config import AppConfig
-from deployments.config_tiers import MlxTierConfig
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import MlxTierConfig
 from deployments.graph import replica
 from deployments.graph.replica import TierReplica
 from deployments.graph.scale_to_zero import let_auto_sleep, make_cold_status

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployments.cli import doctor
-from deployments.config import AppConfig
+from deployments.config.app_config import AppConfig
 from deployments.memory.plan import MemoryPlan, MonitorSettings, TierNeed
 from deployments.memory.room import AGENT_TOKENS, Room, find_room, find_room_alone
 from deployments.memory.sensors.macos import MacosSensor

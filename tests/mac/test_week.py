@@ -20,18 +20,18 @@ from typing import Any
 
 import pytest
 
+from deployments.cli.service.init_system import Finished
+from deployments.cli.service.launchd import Launchd
 from deployments.graph.keep_awake import LINGER_S, LOOK_S, KeepAwake
 from deployments.memory.plan import MemoryPlan, MonitorSettings, TierNeed
 from deployments.memory.room import find_room
 from deployments.memory.sensors.macos import MacosSensor
 from deployments.memory.sensors.working_set import read_working_set
 from deployments.models.sources import ModelUnavailable
-from deployments.running import keeper as keeper_module
+from deployments.running import session_leader
 from deployments.running.bounded_log import BoundedLog
 from deployments.running.folder import RunFolder
-from deployments.running.keeper import Keeper
-from deployments.service.init_system import Finished
-from deployments.service.launchd import Launchd
+from deployments.running.session_leader import SessionLeader
 from deployments.tiers.mlx.metal import is_gpu_lost, unwire
 from reliability.memory.pressure import Level, Pressure, PressureConfig, level_at, observe
 from tests.mac.assumptions import GIB, LAUNCHD_EIO, LAUNCHD_EIO_S, METAL_IGNORES, TMP_DAYS
@@ -93,8 +93,8 @@ class Week:
         self.lock = run.hold()
         run.note(url="x")
         clock = SimpleNamespace(time=lambda: self.now_s, monotonic=time.monotonic)
-        self.monkeypatch.setattr(keeper_module, "time", clock)
-        self.keeper = Keeper(run, 0, 0, BoundedLog(tmp_path / "log"))
+        self.monkeypatch.setattr(session_leader, "time", clock)
+        self.leader = SessionLeader(run, 0, 0, BoundedLog(tmp_path / "log"))
         self.touched_s = {path: self.now_s for path in (tmp_path / "ms-501").rglob("*") if path.is_file()}
         self.monkeypatch.setattr(os, "utime", lambda path, **_: self.touched_s.update({Path(path): self.now_s}))
         self.sensor = MacosSensor(self.mac, read_working_set)
@@ -117,9 +117,9 @@ class Week:
         self.wired[tier] = self.mac.wired[-1]
 
     async def pass_hour(self, *, works: bool) -> None:
-        """Let an hour pass, awake: the keeper looks after the files, the monitor reads, the agent asks."""
+        """Let an hour pass, awake: the session leader looks after the files, the monitor reads, the agent asks."""
         self.now_s += HOUR_S
-        self.keeper._refresh()
+        self.leader._refresh()
         for _ in range(30):
             self.now_s += 1
             now_ns = int(self.now_s * NS_PER_S)

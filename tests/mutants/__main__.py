@@ -1,6 +1,7 @@
 """`python -m tests.mutants [FILE ...]`: apply each sabotage to a copy and require that a test fails.
 
-The tests of a mutant are those of its file (`TESTS`), fastest first; a mutant that none of them notices survives, and
+Each mutant is a row of a `.toml` table in this folder; its old text stands exactly once in the file that it changes.
+The tests of a mutant are those of its file and those in `ALSO`; a mutant that none of them notices survives, and
 the exit code is 1. The copies are made in a temporary folder; the work tree is never touched.
 """
 
@@ -11,27 +12,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutants import (
-    comparisons,
-    doors,
-    extractions,
-    faults,
-    formats,
-    guards,
-    loops,
-    seams,
-    sessions,
-    stops,
-    tools,
-    walk,
-)
-
 ROOT = Path(__file__).resolve().parents[2]
-FILES = (walk, seams, faults, guards, doors, loops, comparisons, sessions, tools, extractions, formats, stops)
-MUTANTS = [one for file in FILES for one in file.MUTANTS]
+
+
+def _read_mutants() -> list[tuple[str, str, str, str]]:
+    """Read the tables next to this file: for each file of the source, rows of [law, old text, new text]."""
+    tables = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(__file__).parent.glob("*.toml"))]
+    return [(file, old, new, law) for table in tables for file, rows in table.items() for law, old, new in rows]
+
+
+MUTANTS = _read_mutants()
 _FORMATS = "tests/unit/reliability/tools/test_formats.py"
 # What else notices, beside the tests that mirror a mutant's file: for all files whose paths begin so.
 ALSO: dict[str, tuple[str, ...]] = {

@@ -16,8 +16,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deployments.config_tiers import Timeouts
-from deployments.ports import Ports
+from deployments.config.tier_config import Timeouts
+from deployments.interfaces import Ports
 from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from reliability.admission import admit as reducer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployments.config import AppConfig, load
+from deployments.config.app_config import AppConfig, load
 
 TIER = {"kind": "scripted", "script": []}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from deployments.service.init_system import Finished, ServiceState
-from deployments.service.owned_files import OwnedFile, sign
-from deployments.service.service_plan import ServicePlan
+from deployments.cli.service.init_system import Finished, ServiceState
+from deployments.cli.service.owned_files import OwnedFile, sign
+from deployments.cli.service.service_plan import ServicePlan
 
 
 def make_plan_of(folder: Path, *, config: str = "serve_config.yaml", environment: Mapping[str, str] | None = None):

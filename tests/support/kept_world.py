@@ -14,10 +14,10 @@ import pytest
 
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
-from deployments.config_tiers import Timeouts
+from deployments.config.tier_config import Timeouts
 from deployments.dialects import DIALECTS
 from deployments.errors import ApiError
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.reports.report import report_of
 from deployments.request.drive import drive
 from deployments.request.idempotency import find_kept

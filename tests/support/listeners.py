@@ -29,7 +29,8 @@ from starlette.routing import Route
 from deployments.api.body import Bodies
 from deployments.api.responses import json_response
 from deployments.api.stream import EventStream
-from deployments.cli.front import environment, free_port
+from deployments.cli.serve_command import environment
+from deployments.config.free_port import free_port
 from deployments.errors import ApiError
 from deployments.listener.direct import ListenerProtocol
 from deployments.listener.haproxy import WRAPPER

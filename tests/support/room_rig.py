@@ -21,11 +21,10 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from deployments.api.access import Access, Caller
-from deployments.api.admin import Insight
-from deployments.api.history_routes import HistoryRoutes
+from deployments.api.admin import HistoryRoutes, Insight
 from deployments.api.overview import Overview
 from deployments.api.responses import build_error_handlers
-from deployments.config import AppConfig, load
+from deployments.config.app_config import AppConfig, load
 from deployments.graph.status_poll import TierWatch
 from deployments.graph.stopping import Stopping
 from deployments.request.policy import state_limits

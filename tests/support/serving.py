@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 
 if TYPE_CHECKING:
     import openai

@@ -7,9 +7,9 @@ import copy
 from typing import Any
 
 from deployments.app import build
-from deployments.config import AppConfig, load
+from deployments.config.app_config import AppConfig, load
 from deployments.graph.replica import make_tier
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.drive import drive
 from deployments.request.policy import build_expected, chain_for, limits_of
 from deployments.request.run_record import Run

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deployments.config_paths import BUILT_IN
+from deployments.config.config_paths import BUILT_IN
 from tests.support.repository import ROOT, tracked
 
 BUILT_IN_FILES = ("serve_config.yaml", "serve.env")

@@ -87,6 +87,7 @@ ORDER = [
     "reliability/tools/check",
     "reliability/answer",
     "reliability/escalation",
+    "deployments/config",
     "deployments/work",
     "deployments/listener",
     "deployments/running",
@@ -116,10 +117,8 @@ ORDER = [
     "deployments/evaluate/pages",
     "deployments/evaluate",
     "deployments/ui",
-    "deployments/service",
-    "deployments/cli/reporting",
+    "deployments/cli/service",
     "deployments/cli",
-    "deployments/cli/completion",
 ]
 
 

@@ -18,8 +18,13 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from deployments.api.anthropic.messages_history import refuse, translate_history
-from deployments.api.anthropic.messages_settings import read_format, read_thinking, write_notes
-from deployments.api.anthropic.messages_tools import translate_choice, translate_tools
+from deployments.api.anthropic.messages_settings import (
+    read_format,
+    read_thinking,
+    translate_choice,
+    translate_tools,
+    write_notes,
+)
 from deployments.api.openai_chat import (
     MESSAGES_MAX,
     MODEL_CHARS_MAX,

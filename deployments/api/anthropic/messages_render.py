@@ -16,6 +16,13 @@ Thoughts are blocks of their own where the client has asked for thinking, and st
 read the first block as the text. Nobody signs them; the signature says so.
 
 A refusal is a text, as the API has no other place for it, and the stop reason says what it is.
+
+The errors of the table have Anthropic's shape: `{"type": "error", "error": {"type", "message", …}, "request_id"}`.
+Status, `Retry-After` and `x-should-retry` are the table's own. The `type` follows from the status, by Anthropic's list;
+`code` and `param` of the table stand beside it. Claude Code knows by the words that a conversation has grown too long,
+and then condenses it: they are in front of what the tier says. What the server refuses for good (a loop, a spent
+budget, no valid answer) is a `billing_error`: docs/decisions/070-errors-that-agents-heed.md. A request that is wrong,
+or too long, keeps its own type: there to leave a feature out, or to condense, is right.
 """
 
 from __future__ import annotations
@@ -27,8 +34,7 @@ from typing import Any
 
 import orjson
 
-from deployments.api.anthropic.messages_body import MessagesWanted, parse_messages
-from deployments.api.anthropic.messages_errors import message_error
+from deployments.api.anthropic.messages_body import parse_messages, rename
 from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import KEEP_ALIVE, add_call
@@ -39,7 +45,7 @@ from reliability.answer.estimate import tokens_about
 from reliability.surrogates import may_hold_halves
 from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Refusal, Text, Usage
 
-__all__ = ["MESSAGES", "MessageCollector", "MessageWriter"]
+__all__ = ["MESSAGES", "MessageCollector", "MessageWriter", "message_error"]
 
 STOP_REASONS = {
     FinishReason.STOP: "end_turn",
@@ -48,6 +54,24 @@ STOP_REASONS = {
     FinishReason.CONTENT_FILTER: "refusal",
 }
 UNSIGNED = "mlx-stack-serve"
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+    431: "invalid_request_error",
+    500: "api_error",
+    502: "api_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+LEAVE_OUT = frozenset({"unsupported", "context_length_exceeded"})
+TOO_LONG = "prompt is too long: "
 
 
 def _frame(event: dict[str, Any]) -> bytes:
@@ -147,7 +171,8 @@ class MessageWriter:
                 out += self._write(kind, pieces)
                 kind, pieces = wanted, []
             if isinstance(event, CallDelta) and wanted != self.open:
-                out += self._open_call(event, wanted)
+                block = {"type": "tool_use", "id": event.id or "", "name": event.name or "", "input": {}}
+                out += self._open_block(wanted, block)
             pieces.append(text)
         out += self._write(kind, pieces)
         return b"".join(out)
@@ -193,9 +218,6 @@ class MessageWriter:
             block, delta = {}, {"type": "input_json_delta", "partial_json": text}
         begin = [] if kind == self.open else self._open_block(kind, block)
         return [*begin, _frame({"type": "content_block_delta", "index": self.count - 1, "delta": delta})]
-
-    def _open_call(self, event: CallDelta, kind: str) -> list[bytes]:
-        return self._open_block(kind, {"type": "tool_use", "id": event.id or "", "name": event.name or "", "input": {}})
 
     def _open_block(self, kind: str, block: dict[str, Any]) -> list[bytes]:
         closed = self._close()
@@ -249,25 +271,25 @@ def _make_usage(usage: Usage | None) -> dict[str, Any]:
     }
 
 
-def _make_id() -> str:
-    return f"msg_{uuid.uuid4().hex}"
+def _begin_answer(call: ChatCall) -> dict[str, Any]:
+    return {"answer_id": f"msg_{uuid.uuid4().hex}", "thinking": call.wanted.thinking}
 
 
-def _open_collector(call: ChatCall, run: Run) -> MessageCollector:
-    wanted: MessagesWanted = call.wanted
-    return MessageCollector(answer_id=_make_id(), thinking=wanted.thinking, stops=run.request.stop)
-
-
-def _open_writer(call: ChatCall, run: Run) -> MessageWriter:
-    wanted: MessagesWanted = call.wanted
-    return MessageWriter(answer_id=_make_id(), thinking=wanted.thinking, run=run)
+def message_error(error: ApiError, request_id: str) -> dict[str, Any]:
+    """Build the JSON object that the client gets."""
+    described: dict[str, Any] = rename(error).body()["error"]
+    if error.code == "context_length_exceeded":
+        described["message"] = TOO_LONG + described["message"]
+    stays = error.row.refusal is not None and not error.row.retry and error.code not in LEAVE_OUT
+    kind = "billing_error" if stays else TYPES[error.status]
+    return {"type": "error", "error": described | {"type": kind}, "request_id": request_id}
 
 
 MESSAGES = Dialect(
     name="messages",
     parse=parse_messages,
-    collector=_open_collector,
-    writer=_open_writer,
+    collector=lambda call, run: MessageCollector(**_begin_answer(call), stops=run.request.stop),
+    writer=lambda call, run: MessageWriter(**_begin_answer(call), run=run),
     error_body=message_error,
     id_header="request-id",
     sign="anthropic-version",

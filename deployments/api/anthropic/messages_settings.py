@@ -1,22 +1,26 @@
-"""What a message's request asks for besides an answer: thoughts, a form, help with a long context.
+"""What a message's request asks for besides an answer: thoughts, a form, help with a long context; and its tools.
 
 `thinking`       `enabled` and `adaptive` let thoughts be seen, and `disabled` asks the model for none; how much it
                  thinks is bounded by the tier (`max_reasoning_tokens`), not by `budget_tokens`
 `output_config`  `format` with a JSON schema is the answer's form; `effort` has no effect
 `context_management`  edits that would only shorten the prompt (`clear_tool_uses_…`, `clear_thinking_…`) have none: the
                  prompt stays as it was sent. One that changes what comes back (`compact_…`) is refused
+`tools`          a tool with a schema of its own is a function. One that has a `type` of Anthropic's (a web search, a
+                 shell, an editor) is run by Anthropic's servers, or is known to its models by heart: neither is so
+                 here, and it is refused by its type
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deployments.api.anthropic.messages_history import KIND_CHARS_MAX, refuse
 
-__all__ = ["Thinking", "read_format", "read_thinking", "write_notes"]
+__all__ = ["Thinking", "read_format", "read_thinking", "translate_choice", "translate_tools", "write_notes"]
 
+CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 NOTES_MAX = 16
 NAME_CHARS_MAX = 60
 EDITS_WITHOUT_EFFECT = ("clear_tool_uses_", "clear_thinking_")
@@ -33,11 +37,7 @@ class Thinking:
 
 
 def read_thinking(setting: Mapping[str, Any] | None) -> Thinking:
-    """Read `thinking`.
-
-    Raises:
-        ApiError: `invalid_request`.
-    """
+    """Read `thinking`. Raises `ApiError`: `invalid_request`."""
     if setting is None:
         return Thinking()
     match setting.get("type"):
@@ -52,10 +52,7 @@ def read_thinking(setting: Mapping[str, Any] | None) -> Thinking:
 
 def read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Read the form of the answer, from `output_config.format` or the older `output_format`, as a `response_format`.
-
-    Raises:
-        ApiError: `invalid_request`; `unsupported`: a key of `output_config` that this server doesn't know.
-    """
+    Raises `ApiError`: `invalid_request`; `unsupported`: a key of `output_config` that this server doesn't know."""
     for name in config or ():
         if name not in ("effort", "format"):
             raise refuse(f"output_config.{name[:NAME_CHARS_MAX]}", "this server can't honour this", "unsupported")
@@ -72,11 +69,8 @@ def read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | Non
 
 
 def write_notes(fields: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]:
-    """Write what of the request has no effect here, in words for the report.
-
-    Raises:
-        ApiError: `unsupported`: an edit of the context that changes what comes back.
-    """
+    """Write what of the request has no effect here, in words for the report. Raises `ApiError`: `unsupported`: an edit
+    of the context that changes what comes back."""
     notes = []
     if (fields.get("output_config") or {}).get("effort") is not None:
         notes.append("output_config.effort has no effect here")
@@ -99,3 +93,42 @@ def _read_edits(management: Mapping[str, Any] | None) -> list[str]:
             path = f"context_management.edits.{at}.type"
             raise refuse(path, f"this server can't honour {kind[:KIND_CHARS_MAX]!r}", "unsupported")
     return [f"context_management: {kind[:KIND_CHARS_MAX]} has no effect here" for kind in kinds]
+
+
+def translate_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Translate the tools, each in its place. Raises `ApiError`: `unsupported`: a tool of Anthropic's own;
+    `invalid_tools`: one without a name or a schema."""
+    return [_translate_tool(tool, f"tools.{at}") for at, tool in enumerate(tools)]
+
+
+def _translate_tool(tool: Mapping[str, Any], path: str) -> dict[str, Any]:
+    kind = tool.get("type")
+    if kind not in (None, "custom"):
+        words = (
+            f"tools of type {str(kind)[:KIND_CHARS_MAX]!r} are not run here: leave it out, or send a tool of your own"
+        )
+        raise refuse(f"{path}.type", words, "unsupported")
+    if not isinstance(tool.get("input_schema"), Mapping):
+        raise refuse(f"{path}.input_schema", "a JSON schema is needed", "invalid_tools")
+    function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool["input_schema"]}
+    if isinstance(tool.get("strict"), bool):
+        function["strict"] = tool["strict"]
+    return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
+
+
+def translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:
+    """Translate the choice, and whether several calls may come at once. Raises `ApiError`: `invalid_request`."""
+    if choice is None:
+        return None, None
+    kind = choice.get("type")
+    single = choice.get("disable_parallel_tool_use")
+    if single not in (None, True, False):
+        raise refuse("tool_choice.disable_parallel_tool_use", "true or false is needed")
+    parallel = False if single else None
+    if kind == "tool":
+        if not isinstance(choice.get("name"), str):
+            raise refuse("tool_choice.name", "the name of a tool is needed")
+        return {"type": "function", "function": {"name": choice["name"]}}, parallel
+    if not isinstance(kind, str) or kind not in CHOICES:
+        raise refuse("tool_choice.type", "auto, any, tool or none is needed")
+    return CHOICES[kind], parallel

@@ -3,8 +3,8 @@
     previous_response_id   input and output of each response of the chain, the oldest first, before the request's own
     item_reference         the item of that name, in the place of the reference
 
-What must never happen: a reference that is dropped because nothing was found; a request that holds more of a record
-than all of it, since what is recalled is reserved by its size.
+Invariants: a reference to something that isn't found is an error; no request holds more of a record than all of it,
+since what is recalled is reserved by its size.
 """
 
 from __future__ import annotations
@@ -83,24 +83,20 @@ def resolve_items(given: str | Sequence[Any] | None, recalled: Recalled) -> str 
     for record in recalled.others.values():
         opened = open_record(record)
         known |= {item["id"]: item for item in (*opened["input"], *opened["response"]["output"])}
-    return [
-        _resolve(item, known, f"input.{place}.id") if _is_reference(item) else item for place, item in enumerate(given)
-    ]
-
-
-def _resolve(reference: Mapping[str, Any], known: Mapping[str, Any], path: str) -> Any:
-    item = known.get(reference.get("id", ""))
-    if item is None:
-        raise _deny(reference.get("id"), path)
-    return item
+    resolved: list[Any] = []
+    for place, item in enumerate(given):
+        found = item
+        if _is_reference(item):
+            path, item_id = f"input.{place}.id", item.get("id")
+            found = known.get(item_id)
+            if found is None:
+                raise _deny(item_id, path)
+        resolved.append(found)
+    return resolved
 
 
 def add_chain(history: History, recalled: Recalled) -> None:
-    """Add what a request goes on from, the oldest first.
-
-    Raises:
-        ApiError: it is more than a request may show.
-    """
+    """Add what a request goes on from, the oldest first. Raises `ApiError`: it is more than a request may show."""
     for record in recalled.chain:
         if len(history.messages) > MESSAGES_MAX:
             raise refuse("previous_response_id", f"the conversation has more than {MESSAGES_MAX} messages")

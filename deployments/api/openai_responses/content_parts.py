@@ -22,11 +22,7 @@ FILE_NAME_CHARS_MAX = 256
 
 
 def read_content(content: Any, path: str) -> str | list[dict[str, Any]]:
-    """Read what a user, a developer or the system says.
-
-    Raises:
-        ApiError: with the path of what is wrong.
-    """
+    """Read what a user, a developer or the system says. Raises `ApiError`: with the path of what is wrong."""
     if isinstance(content, str):
         return content
     parts = [_read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(content, path))]

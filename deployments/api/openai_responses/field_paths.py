@@ -9,7 +9,7 @@ What the translation itself refuses it names rightly at once; this is for what i
 all dialects share, by a tier, by an API behind one. Where a place in `tools` can't be known it is left out. An error
 may come here twice, from the parser and on its way out: what is translated stays as it is.
 
-What must never happen: a `param` or a text that begins with a path which the client's body doesn't have.
+Invariant: a `param`, and the path that a text begins with, is one of the client's body.
 """
 
 from __future__ import annotations

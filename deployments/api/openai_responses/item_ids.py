@@ -1,4 +1,4 @@
-"""The names of responses and of their items.
+"""The names of responses and of their items, and the opaque form of reasoning.
 
     resp_TAG      a response: TAG is the second that it began in, in hexadecimal, and 24 random digits
     msg_TAG_N     one of its items, by its place in `output`; `rs_`, `fc_`, `ctc_` likewise
@@ -6,16 +6,35 @@
 
 So an item says which response it belongs to, and a response how old it is, without asking anybody.
 
-What must never happen: two responses of one name, an item that names another response than its own.
+`encrypted_content` of a reasoning item is the reasoning itself, in an opaque form. OpenAI seals its reasoning so
+that a client can carry it along without reading it. Here it is no secret: the same item shows it in `content`, and the
+seal is base64 behind a mark. It is for clients that pass `encrypted_content` back and drop the rest (Codex does). A
+seal without our mark is another server's and can't be read.
+
+Invariants: no two responses have one name; no item names another response than its own.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 import secrets
 import time
 
-__all__ = ["find_response", "has_just_begun", "is_response_id", "make_tag", "name_input", "name_response", "tag_of"]
+__all__ = [
+    "find_response",
+    "has_just_begun",
+    "is_response_id",
+    "make_tag",
+    "name_input",
+    "name_response",
+    "open_seal",
+    "seal",
+    "tag_of",
+]
+
+MARK = "mlxs1."
 
 TAG = r"[0-9a-f]{8}[0-9a-f]{24}"
 RESPONSE = re.compile(rf"resp_({TAG})")
@@ -58,3 +77,19 @@ def has_just_begun(response_id: str, within_s: float) -> bool:
     """Tell whether the response began so few seconds ago that it may still be on its way to where it is kept."""
     found = RESPONSE.fullmatch(response_id)
     return found is not None and 0 <= time.time() - int(found[1][:8], 16) <= within_s
+
+
+def seal(reasoning: str) -> str:
+    """Write reasoning in its opaque form."""
+    return MARK + base64.urlsafe_b64encode(reasoning.encode("utf-8", "surrogatepass")).decode("ascii")
+
+
+def open_seal(sealed: str) -> str | None:
+    """Read it back; None where it isn't ours."""
+    if not sealed.startswith(MARK):
+        return None
+    try:
+        raw = base64.b64decode(sealed[len(MARK) :].encode("ascii"), altchars=b"-_", validate=True)
+        return raw.decode("utf-8", "surrogatepass")
+    except (binascii.Error, ValueError):
+        return None

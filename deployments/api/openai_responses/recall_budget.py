@@ -44,11 +44,8 @@ class RecallBudget:
 
     @asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator[None]:
-        """Take the API key's turn to recall: held from the recall until the bytes are reserved.
-
-        Raises:
-            ApiError: `overloaded`: other requests of the key hold all of its turns for longer than `WAIT_S`.
-        """
+        """Take the API key's turn to recall: held from the recall until the bytes are reserved. Raises `ApiError`:
+        `overloaded`: other requests of the key hold all of its turns for longer than `WAIT_S`."""
         turns = self._recalls[key]
         try:
             async with asyncio.timeout(WAIT_S):
@@ -61,11 +58,8 @@ class RecallBudget:
             turns.release()
 
     async def reserve(self, key: str, size: int, ending: ExitStack) -> None:
-        """Reserve `size` bytes until `ending` closes.
-
-        Raises:
-            ApiError: `overloaded`: others hold the budget for longer than `WAIT_S`.
-        """
+        """Reserve `size` bytes until `ending` closes. Raises `ApiError`: `overloaded`: others hold the budget for
+        longer than `WAIT_S`."""
         try:
             async with asyncio.timeout(WAIT_S):
                 while self._held[key] + size > KEY_BYTES_MAX or self.held_bytes + size > BYTES_MAX:

@@ -7,7 +7,7 @@ Fields of the API that nothing here can act on are echoed and noted in the repor
 client gets (`background`, `prompt`, `conversation`) are refused by their names. Fields that this API doesn't know stay,
 as in chat completions, and go to hosted tiers (`top_k`, `seed`, `chat_template_kwargs`).
 
-What must never happen: a field that is dropped without a word, an error that names a field of the translation.
+Invariants: no field is dropped without a word; no error names a field of the translation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import orjson
 from pydantic import Field, ValidationError
 
-from deployments.api.cache_retention import may_keep
+from deployments.api.headers import may_keep
 from deployments.api.openai_chat import (
     MESSAGES_MAX,
     MODEL_CHARS_MAX,
@@ -34,10 +34,9 @@ from deployments.api.openai_chat import (
 from deployments.api.openai_responses.chained_input import add_chain, check_recalled, resolve_items
 from deployments.api.openai_responses.field_paths import refuse, translate_error
 from deployments.api.openai_responses.item_ids import make_tag
-from deployments.api.openai_responses.own_input import complete_items
 from deployments.api.openai_responses.response_items import History
 from deployments.api.openai_responses.response_tools import ToolsRead, read_tools
-from deployments.api.openai_responses.stored_record import RECORD_BYTES_MAX, Recalled
+from deployments.api.openai_responses.stored_record import RECORD_BYTES_MAX, Recalled, complete_items
 from deployments.errors import ApiError
 from deployments.work.json_text import write_json
 from reliability.steps import Steps
@@ -164,11 +163,8 @@ def parse_response(
     steps: Steps | None = None,
     recalled: Recalled | None = None,
 ) -> ChatCall:
-    """Parse one body. It takes and raises what `parse_chat` does; `recalled` is what it refers to.
-
-    Raises:
-        NeedsRecall: it refers to stored responses, and `recalled` is None.
-    """
+    """Parse one body. It takes and raises what `parse_chat` does; `recalled` is what it refers to. Raises
+    `NeedsRecall`: it refers to stored responses, and `recalled` is None."""
     changed: list[str] = []
     fields = parse_object(raw, changed)
     body = _validate(fields)

@@ -13,16 +13,10 @@ pieces. What comes before the first item is written with it, or with the end: a 
 comment.
 
 An answer that breaks off ends in `response.failed`, never in a bare `error`: OpenAI's clients look for a response's
-end. `error.code` has only values that they know, by what they do with them: Codex gives up at `invalid_prompt`, waits
-as long as the text says at `rate_limit_exceeded` ("try again in 5s"), and asks again at `server_error`; this server's
-own code stands beside it as `mlx_stack_code`.
+end. `error.code` has only values that they know, this server's own code stands beside it as `mlx_stack_code`, and what
+stays is a 400 (`STATUSES`), whatever the table says: docs/decisions/070-errors-that-agents-heed.md.
 
-Before a stream has begun an error is an HTTP status, and Codex 0.169.0 asks once at a 400 and six times at a 402, 403,
-409, 413, 422 and 424, whatever `x-should-retry` says (2026-11-24, `codex exec` on loopback; the loop that every tier
-repeats: 6 requests in 7 s at the 422 that it is elsewhere). So what stays is a 400 here, whatever the table says
-(`STATUSES`).
-
-What must never happen: a delta of an item that isn't open, a stream that ends without one of its three ends.
+Invariants: a delta belongs to an item that is open; a stream ends with one of its three ends.
 """
 
 from __future__ import annotations
@@ -37,13 +31,12 @@ import orjson
 
 from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
-from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE
+from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, render_tokens
 from deployments.api.openai_responses.field_paths import translate_error
 from deployments.api.openai_responses.response_body import Wanted, parse_response
-from deployments.api.openai_responses.response_object import TEXT, Output, Saying, build_response, render_tokens
+from deployments.api.openai_responses.response_object import TEXT, Output, Saying, build_response
 from deployments.errors import ApiError
-from deployments.request.run_record import Run
-from reliability.types import Event, Finish, FinishReason, TokenLogprob
+from reliability.types import Event, Finish, FinishReason
 
 __all__ = ["RESPONSES", "EventWriter", "ResponseCollector", "explain_failure"]
 
@@ -95,7 +88,8 @@ class EventWriter:
             if saying is not self._open:
                 self._close_saying("completed")
                 self._open_saying(saying)
-            self._add_delta(saying, text, tokens)
+            more = {"logprobs": render_tokens(tokens)} if saying.form is TEXT else {}
+            self._add_of(f"{saying.form.text}.delta", saying, delta=text, **more)
         return self._take_frames()
 
     def silence(self, model: str) -> bytes:
@@ -152,10 +146,6 @@ class EventWriter:
         item = saying.item("in_progress", sealed=self.wanted.sealed)
         self._add("response.output_item.added", {"output_index": saying.place, "item": item})
         self._add_of(f"{saying.form.part}.added", saying, part=saying.part(complete=False))
-
-    def _add_delta(self, saying: Saying, text: str, tokens: list[TokenLogprob]) -> None:
-        more = {"logprobs": render_tokens(tokens)} if saying.form is TEXT else {}
-        self._add_of(f"{saying.form.text}.delta", saying, delta=text, **more)
 
     def _close_saying(self, status: str) -> None:
         saying, self._open = self._open, None
@@ -216,19 +206,15 @@ def explain_failure(error: ApiError) -> dict[str, Any]:
     }
 
 
-def _open_collector(call: ChatCall, _: Run) -> ResponseCollector:
-    return ResponseCollector(wanted=call.wanted, output=Output(call.wanted), created_s=int(time.time()))
-
-
-def _open_writer(call: ChatCall, _: Run) -> EventWriter:
-    return EventWriter(wanted=call.wanted, output=Output(call.wanted), created_s=int(time.time()), asked=call.model)
+def _begin_answer(call: ChatCall) -> dict[str, Any]:
+    return {"wanted": call.wanted, "output": Output(call.wanted), "created_s": int(time.time())}
 
 
 RESPONSES = Dialect(
     name="responses",
     parse=parse_response,
-    collector=_open_collector,
-    writer=_open_writer,
+    collector=lambda call, _: ResponseCollector(**_begin_answer(call)),
+    writer=lambda call, _: EventWriter(**_begin_answer(call), asked=call.model),
     error_body=lambda error, _: translate_error(error).body(),
     statuses=STATUSES,
     counted={"object": "response.input_tokens"},

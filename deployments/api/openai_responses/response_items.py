@@ -12,7 +12,7 @@ Where an answer ends and the next begins is seen by what stands between. Two tex
 messages, unless their names say that they are of one response; what follows a call that nobody has answered yet still
 belongs to it.
 
-What must never happen: an item that is dropped without a word.
+Invariant: no item is dropped without a word.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ import orjson
 
 from deployments.api.openai_responses.content_parts import read_answer, read_content, read_output
 from deployments.api.openai_responses.field_paths import refuse
-from deployments.api.openai_responses.item_ids import tag_of
-from deployments.api.openai_responses.reasoning_seal import open_seal
+from deployments.api.openai_responses.item_ids import open_seal, tag_of
 
 __all__ = ["History"]
 
@@ -71,11 +70,7 @@ class History:
     _shown: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, items: Sequence[Any], path: str) -> None:
-        """Add items, which stand at `path` in the request.
-
-        Raises:
-            ApiError: with the path of what is wrong.
-        """
+        """Add items, which stand at `path` in the request. Raises `ApiError`: with the path of what is wrong."""
         for place, item in enumerate(items):
             self._add_item(item, f"{path}.{place}")
 

@@ -9,7 +9,7 @@ that waits for one finds it.
 
 `Output` is the same for an answer in one piece and for a stream, so that both say the same.
 
-What must never happen: two items of one name, an item of another place in the stream than in the complete answer.
+Invariants: no two items have one name; an item has the same place in the stream as in the complete answer.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from deployments.api.openai_render import add_call
-from deployments.api.openai_responses.item_ids import name_response
-from deployments.api.openai_responses.reasoning_seal import seal
+from deployments.api.openai_render import add_call, render_tokens
+from deployments.api.openai_responses.item_ids import name_response, seal
 from deployments.api.openai_responses.response_body import Wanted
 from deployments.work.json_text import read_json
 from reliability.types import (
@@ -39,7 +38,7 @@ from reliability.types import (
     Usage,
 )
 
-__all__ = ["TEXT", "Output", "Saying", "build_response", "render_tokens", "render_usage"]
+__all__ = ["TEXT", "Output", "Saying", "build_response", "render_usage"]
 
 SAMPLED = ("temperature", "top_p")
 INCOMPLETE = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
@@ -181,18 +180,6 @@ def _read_input(arguments: str) -> str:
         return arguments
     given = value.get("input") if isinstance(value, dict) else None
     return given if isinstance(given, str) else arguments
-
-
-def render_tokens(tokens: Iterable[TokenLogprob]) -> list[dict[str, Any]]:
-    """Render the probabilities of tokens."""
-    return [
-        _render_token(token.raw, token.logprob) | {"top_logprobs": [_render_token(*other) for other in token.top]}
-        for token in tokens
-    ]
-
-
-def _render_token(raw: bytes, logprob: float) -> dict[str, Any]:
-    return {"token": raw.decode(errors="replace"), "logprob": logprob, "bytes": list(raw)}
 
 
 def render_usage(usage: Usage) -> dict[str, Any]:

@@ -5,8 +5,8 @@
     KEPT_OUT            what agents declare in every request whether they use it or not: a note in the report
     anything else       a 400: a client that declares it counts on it
 
-What must never happen: a tool that the model is shown and whose calls nobody can read back, or a choice that forces a
-tool which the model isn't shown.
+Invariants: the calls of each tool that the model is shown can be read back; a choice forces no tool that the model
+isn't shown.
 """
 
 from __future__ import annotations
@@ -41,11 +41,8 @@ class ToolsRead:
 
 
 def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsRead:
-    """Read both fields.
-
-    Raises:
-        ApiError: `invalid_tools`, `unsupported`, `invalid_request`, with the field in `param`.
-    """
+    """Read both fields. Raises `ApiError`: `invalid_tools`, `unsupported`, `invalid_request`, with the field in
+    `param`."""
     read: list[tuple[int, dict[str, Any]]] = []
     kept_out: list[str] = []
     custom: set[str] = set()

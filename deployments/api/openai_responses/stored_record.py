@@ -1,26 +1,41 @@
-"""A stored response as bytes, and what a request needs of others.
+"""A stored response as bytes: its own input, complete with names, and the response; and what a request needs of others.
 
     {"input": [its own items], "response": the response object}  ─▶ compressed
 
 `parse_response` can't ask anybody: where a body names responses that it wasn't given it raises `NeedsRecall`, and is
 called again with what was found (`Recalled`).
 
-What must never happen: a record that takes more room than its bound when it is opened again.
+Of the input, what a client may leave out is filled in (`type`, `id`, `status`, the list around a text), so that
+`input_items` lists what OpenAI's typed models read. What came by `previous_response_id` isn't repeated; items that a
+reference names are stored as if they had been sent, since the response they belong to may be forgotten first.
+
+Invariants: no two items of a list have one name; no record takes more room than its bound when it is opened again.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from deployments.api.openai_responses.item_ids import name_input
 from deployments.work.json_text import read_json
 
-__all__ = ["RECORD_BYTES_MAX", "NeedsRecall", "Recalled", "count_used_tokens", "open_record", "write_record"]
+__all__ = [
+    "RECORD_BYTES_MAX",
+    "NeedsRecall",
+    "Recalled",
+    "complete_items",
+    "count_used_tokens",
+    "open_record",
+    "write_record",
+]
 
 # Of one response: its own input, its output and what it echoes.
 RECORD_BYTES_MAX = 4 * 1024 * 1024
+ID_CHARS_MAX = 128
+WITH_STATUS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
 
 
 class NeedsRecall(Exception):
@@ -61,3 +76,40 @@ def open_record(record: bytes) -> dict[str, Any]:
     if not opener.eof:
         raise ValueError("a stored response is larger than it may be")
     return dict(read_json(data))
+
+
+def complete_items(given: str | Iterable[Mapping[str, Any]], tag: str) -> list[dict[str, Any]]:
+    """Complete the items of the response with this tag."""
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    names: set[str] = set()
+    completed: list[dict[str, Any]] = []
+    for place, item in enumerate(items):
+        name = item.get("id")
+        if not isinstance(name, str) or not 0 < len(name) <= ID_CHARS_MAX or name in names:
+            name = name_input(tag, place)
+        names.add(name)
+        completed.append(_complete_item(item) | {"id": name})
+    return completed
+
+
+def _complete_item(item: Mapping[str, Any]) -> dict[str, Any]:
+    kind = item.get("type") or "message"
+    complete = {**item, "type": kind}
+    if kind in WITH_STATUS:
+        complete["status"] = item.get("status") or "completed"
+    if kind == "message":
+        answer, content = item.get("role") == "assistant", item["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        complete["content"] = [_complete_part(part, answer=answer) for part in parts]
+    elif kind == "reasoning":
+        complete["summary"] = item.get("summary") or []
+    return complete
+
+
+def _complete_part(part: Mapping[str, Any], *, answer: bool) -> Mapping[str, Any]:
+    if part["type"] == "input_image":
+        return {"detail": "auto", **part}
+    if part["type"] in ("input_text", "output_text", "text"):
+        typed = {**part, "type": "output_text" if answer else "input_text"}
+        return {"annotations": [], **typed} if answer else typed
+    return part

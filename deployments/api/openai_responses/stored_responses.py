@@ -1,14 +1,20 @@
-"""Responses that are kept: handed to the state actor behind the answer, and found again.
+"""Responses that are kept: handed to the state actor behind the answer, found again, and the routes to them.
 
     complete answer ─▶ keep (a reference, no work) ─▶ packed on the thread for large work ─▶ state actor ─▶ journal
     previous_response_id, item_reference ─▶ recall: what still waits here, else the state actor, a piece at a time
 
 Handing over delays no answer: packing runs next to the event loop, one response after the other, and an actor that is
 away is asked again for `PATIENCE_S`. What waits is bounded in bytes: above it, the API key that has the most loses its
-oldest, and the log says so. A request that comes before its predecessor has arrived at the actor (another
-Router replica may have it still) is asked for again for a moment. What requests recall has a bound (recall_budget.py).
+oldest, and the log says so. A request that comes before its predecessor has arrived at the actor (another Router
+replica may have it still) is asked for again for a moment. What requests recall has a bound (recall_budget.py).
 
-What must never happen: a response with `store: false` in here, or one that another key can find.
+    GET, DELETE /v1/responses/{id}      GET /v1/responses/{id}/input_items
+
+What OpenAI's API has beside these routes and this server doesn't (`NOT_OFFERED`) is a 404 that says so: its path would
+else be taken for a response's name. Records are opened beside the event loop.
+
+Invariants: no response with `store: false` is kept; no API key finds another's, which is answered as if it weren't
+there.
 """
 
 from __future__ import annotations
@@ -19,8 +25,15 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from deployments.api.access import Caller
+from deployments.api.admin import refuse_silent
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_responses.item_ids import find_response, has_just_begun, is_response_id, name_response
 from deployments.api.openai_responses.recall_budget import RecallBudget
@@ -30,8 +43,10 @@ from deployments.api.openai_responses.stored_record import (
     NeedsRecall,
     Recalled,
     count_used_tokens,
+    open_record,
     write_record,
 )
+from deployments.api.responses import find_inner_path, json_response
 from deployments.errors import ApiError
 from deployments.request.run_record import Run
 from deployments.state.link import StateUnavailable
@@ -39,7 +54,7 @@ from deployments.state.records import KeptResponse
 from deployments.telemetry import log_error
 from deployments.work.large_work import QUIET_BYTES, large
 
-__all__ = ["Shelf", "StoredResponses"]
+__all__ = ["NOT_OFFERED", "Shelf", "StoredResponses", "StoredRoutes"]
 
 CHAIN_MAX = 1_000
 CHAIN_BYTES_MAX = 16 * 1024 * 1024
@@ -50,9 +65,14 @@ CLOSE_S = 2.0
 # As long as a response may take, and how often one that must be there is looked for.
 YOUNG_S = 3_600.0
 LOOKS, LOOK_S = 5, 0.1
-BACK_S = 2.0
 # Tokenizers differ: a conversation is surely too long for a tier where another one counted twice its context.
 CONTEXTS_MAX = 2
+AT = "/v1/responses/{response_id}"
+LIMIT, LIMIT_MAX = 20, 100
+NOT_OFFERED = {
+    "/v1/responses/compact": "compacting isn't offered here: send a shorter history, or summarize it by a request",
+    f"{AT}/cancel": "canceling isn't offered here: responses aren't made in the background; hang up to end one",
+}
 
 
 class Shelf(Protocol):
@@ -136,11 +156,7 @@ class StoredResponses:
                     await self._task
 
     async def find(self, key: str, response_id: str) -> KeptResponse | None:
-        """Find one response of this key.
-
-        Raises:
-            ApiError: the state doesn't answer.
-        """
+        """Find one response of this key. Raises `ApiError`: the state doesn't answer."""
         found = await self._walk(key, response_id)
         return found[0] if found else None
 
@@ -154,14 +170,11 @@ class StoredResponses:
         try:
             return await self._shelf.forget_response(key, response_id) or waiting is not None
         except StateUnavailable as error:
-            raise _say_silent(error) from None
+            raise refuse_silent(error) from None
 
     async def recall(self, key: str, need: NeedsRecall, ending: ExitStack) -> Recalled:
-        """Find what a request goes on from and refers to. Its bytes stay reserved until `ending` closes.
-
-        Raises:
-            ApiError: something of it isn't kept, or is too much; the state doesn't answer.
-        """
+        """Find what a request goes on from and refers to. Its bytes stay reserved until `ending` closes. Raises
+        `ApiError`: something of it isn't kept, or is too much; the state doesn't answer."""
         async with self._budget.turn(key):
             recalled = await self._recall(key, need)
             await self._budget.reserve(key, recalled.size, ending)
@@ -203,11 +216,8 @@ class StoredResponses:
         return chain
 
     async def _check_context(self, newest: KeptResponse) -> None:
-        """Refuse a conversation that no tier can hold, before the rest of it is recalled and parsed.
-
-        Raises:
-            ApiError: `context_length_exceeded`: its last answer alone used twice the largest context.
-        """
+        """Refuse a conversation that no tier can hold, before the rest of it is recalled and parsed. Raises `ApiError`:
+        `context_length_exceeded`: its last answer alone used twice the largest context."""
         limit = self._context_tokens()
         if limit is None:
             return
@@ -230,7 +240,7 @@ class StoredResponses:
             try:
                 found = await self._shelf.recall_responses(key, response_id)
             except StateUnavailable as error:
-                raise _say_silent(error) from None
+                raise refuse_silent(error) from None
             if found:
                 return found
         return []
@@ -280,7 +290,70 @@ def _check_size(found: Sequence[KeptResponse], path: str) -> None:
         raise ApiError("invalid_request", f"{path}: {words}", param=path)
 
 
-def _say_silent(error: StateUnavailable) -> ApiError:
-    log_error("state_silent", error)
-    words = "the state actor doesn't answer; it is restarted within seconds"
-    return ApiError("no_tier_available", words, retry_after_s=BACK_S)
+class StoredRoutes:
+    """The routes. `identify` says who asks."""
+
+    def __init__(self, stored: StoredResponses, identify: Callable[[Request], Caller]) -> None:
+        self._stored, self._identify = stored, identify
+
+    def routes(self) -> list[Route]:
+        """List them for the Router's app."""
+        return [
+            Route(AT, self.retrieve, methods=["GET"]),
+            Route(AT, self.delete, methods=["DELETE"]),
+            Route(f"{AT}/input_items", self.list_input, methods=["GET"]),
+            *(Route(path, partial(self.deny_offer, words), methods=["POST"]) for path, words in NOT_OFFERED.items()),
+        ]
+
+    async def retrieve(self, request: Request) -> Response:
+        """Answer with one response."""
+        if request.query_params.get("stream", "").lower() == "true":
+            raise ApiError("unsupported", "stream: a stored response isn't streamed again", param="stream")
+        return json_response((await self._open(request))["response"])
+
+    async def delete(self, request: Request) -> Response:
+        """Forget one response."""
+        caller, response_id = self._identify(request), request.path_params["response_id"]
+        if not await self._stored.forget(caller.name, response_id):
+            raise _deny(response_id)
+        return json_response({"id": response_id, "object": "response", "deleted": True})
+
+    async def list_input(self, request: Request) -> Response:
+        """List the input of one response, a page at a time."""
+        items = (await self._open(request))["input"]
+        params = request.query_params
+        if params.get("order", "desc") != "asc":
+            items = items[::-1]
+        if (after := params.get("after")) is not None:
+            places = [place for place, item in enumerate(items) if item["id"] == after]
+            if not places:
+                raise ApiError("invalid_request", "after: names no item of this list", param="after")
+            items = items[places[0] + 1 :]
+        page = items[: _read_limit(params.get("limit"))]
+        first, last = (page[0]["id"], page[-1]["id"]) if page else ("", "")
+        listed = {"object": "list", "data": page, "first_id": first, "last_id": last}
+        return json_response(listed | {"has_more": len(page) < len(items)})
+
+    async def deny_offer(self, words: str, request: Request) -> Response:
+        """Say that this server doesn't do that. Raises `ApiError`: always."""
+        self._identify(request)
+        raise ApiError("not_found", f"{find_inner_path(request.scope)}: {words}")
+
+    async def _open(self, request: Request) -> dict[str, Any]:
+        caller, response_id = self._identify(request), request.path_params["response_id"]
+        found = await self._stored.find(caller.name, response_id)
+        if found is None:
+            raise _deny(response_id)
+        return await large(found.size, open_record, found.record)
+
+
+def _deny(response_id: str) -> ApiError:
+    return ApiError("not_found", f"Response with id '{response_id[:128]}' not found.")
+
+
+def _read_limit(text: str | None) -> int:
+    if text is None:
+        return LIMIT
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= LIMIT_MAX):
+        raise ApiError("invalid_request", f"limit: a number from 1 to {LIMIT_MAX} is needed", param="limit")
+    return int(text)

@@ -6,7 +6,7 @@ hold nothing but what the package's own code says; to try a route there one need
 Swagger UI's files come from the package `fastapi-swagger`, of which nothing is imported; no byte comes from elsewhere.
 The page has no script of its own in it, and its policy lets none in.
 
-What must never happen: a file that isn't one of `ASSETS`, a page that loads something from another host.
+Invariants: only the files of `ASSETS` are served; the page loads nothing from another host.
 """
 
 from __future__ import annotations
@@ -112,11 +112,7 @@ def _find_root(request: Request) -> str:
 
 @functools.cache
 def _read_file(name: str) -> bytes:
-    """Read a file of Swagger UI.
-
-    Raises:
-        ApiError: the package isn't there.
-    """
+    """Read a file of Swagger UI. Raises `ApiError`: the package isn't there."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise ApiError("not_found", f"the package {PACKAGE} isn't installed, which brings Swagger UI")

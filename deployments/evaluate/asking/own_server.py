@@ -13,8 +13,8 @@ Measured 2026-11-24 on 2 vCPU AMD EPYC, Linux, SmolLM2-135M: 17 s from the start
 stop; at a load average of 26, 113 s for the start.
 
 What must never happen: anything of it that runs on after `stop`, or after the evaluation, however that died. It is
-`mlx-stack-serve serve`, whose supervisor ends whatever it has started at SIGTERM, and whose keeper does when the
-supervisor is killed, as `GroupGuard` kills it after the evaluation. SIGINT would not do: an evaluation in the
+`mlx-stack-serve serve`, whose supervisor ends whatever it has started at SIGTERM, and whose session leader does when
+the supervisor is killed, as `GroupGuard` kills it after the evaluation. SIGINT would not do: an evaluation in the
 background of a shell ignores it, and so would a server that has no handlers yet.
 """
 
@@ -31,12 +31,12 @@ from typing import Any
 
 import yaml
 
-from deployments.config import ROUTER, AppConfig, patch
-from deployments.config_file import IMPORT_PATH, read_file
-from deployments.config_tiers import MlxTierConfig
+from deployments.config.app_config import ROUTER, AppConfig, patch
+from deployments.config.free_port import free_port
+from deployments.config.tier_config import MlxTierConfig
 from deployments.evaluate.asking.chat_client import ChatClient
-from deployments.port import free_port
 from deployments.running.group_guard import GroupGuard
+from deployments.serve_file import IMPORT_PATH, read_file
 
 __all__ = ["NoServer", "OwnServer", "patch_variant", "read_config", "write_config"]
 

@@ -32,8 +32,7 @@ from deployments.tiers.hosted.chat_chunks import ChunkReader
 from deployments.tiers.hosted.sse_reader import Frame, SseReader, TooLong
 from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint, translate_complaint
 from deployments.tiers.merging import merge_events
-from deployments.work.json_text import read_json
-from deployments.work.json_values import has_more_values
+from deployments.work.json_text import has_more_values, read_json
 from reliability.types import Counted, Event, Failed, Fault, Finish, FinishReason, Usage
 
 __all__ = ["BODY_BYTES_MAX", "ChatReader"]

@@ -36,7 +36,7 @@ from functools import partial
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
-from deployments.listener.listening import is_loopback
+from deployments.config.loopback import is_loopback
 from deployments.reports.redaction import Redactor, secret_headers
 from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.chat_body import chat_body

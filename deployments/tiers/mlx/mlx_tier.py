@@ -45,7 +45,7 @@ _CHECK_S = 5.0
 
 
 class MlxTier:
-    """A `deployments.ports.Tier` that generates here."""
+    """A `deployments.interfaces.Tier` that generates here."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class MlxTier:
         )
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Answer `request`; see `deployments.ports.Tier.stream`."""
+        """Answer `request`; see `deployments.interfaces.Tier.stream`."""
         refused = find_unsupported(request) or self._refuse_if_not_ready() or self._refuse_if_full()
         if refused is not None:
             yield [refused]

@@ -44,6 +44,11 @@ VIOLATIONS_MAX = 100
 _NUMBER = "a number"
 _KINDS = {str: "a string", bool: "a boolean", int: _NUMBER, float: _NUMBER, list: "an array", type(None): "null"}
 RAW_CHARS_MAX = 300
+_Given = tuple[
+    dict[str, Any], str, tuple[RepairKind, ...]
+]  # the arguments, their JSON text, and what was repaired in it
+IDS_TRIED_MAX = 1_000
+_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 class CheckConfig(BaseModel):
@@ -160,11 +165,6 @@ def _check_schema(
 # --- arguments ----------------------------------------------------------------------------------------------
 
 
-_Given = tuple[
-    dict[str, Any], str, tuple[RepairKind, ...]
-]  # the arguments, their JSON text, and what was repaired in it
-
-
 @dataclass(frozen=True, slots=True)
 class _Refused:
     """Arguments that are no JSON, or no object."""
@@ -269,10 +269,6 @@ def _limit(violations: list[Violation]) -> tuple[Violation, ...]:
         return tuple(found)
     more = len(found) - VIOLATIONS_MAX + 1
     return (*found[: VIOLATIONS_MAX - 1], Violation(Flaws.SCHEMA, "", f"and {more} more"))
-
-
-IDS_TRIED_MAX = 1_000
-_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 def id_source(seed: str) -> Callable[[int], str]:

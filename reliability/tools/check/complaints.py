@@ -27,6 +27,44 @@ MESSAGE_CHARS_MAX = 200
 SUGGESTIONS_MAX = 3
 SUGGESTION_SCORE_MIN = 60.0
 NAME_CHARS_MAX = 80
+_OF_MEMBERS = {
+    "required": "is required",
+    "dependentRequired": "is required beside {beside}",
+    "additionalProperties": "is no parameter of this tool",
+    "unevaluatedProperties": "is no parameter of this tool",
+    "propertyNames": "is no name that is allowed here",
+}
+_PHRASES = {
+    "type": "must be {wanted}, not {got}",
+    "enum": "must be one of {wanted}, not {got}",
+    "const": "must be {wanted}, not {got}",
+    "format": "{got} is no valid {wanted}",
+    "pattern": "{got} does not match {wanted}",
+    "multipleOf": "{got} is not a multiple of {wanted}",
+    "minimum": "{got} is less than the minimum of {wanted}",
+    "maximum": "{got} is greater than the maximum of {wanted}",
+    "exclusiveMinimum": "{got} is not greater than {wanted}",
+    "exclusiveMaximum": "{got} is not less than {wanted}",
+    "minLength": "{got} is too short: at least {wanted} characters",
+    "maxLength": "{got} is too long: at most {wanted} characters",
+    "minItems": "{got} is too short: at least {wanted} items",
+    "maxItems": "{got} is too long: at most {wanted} items",
+    "minProperties": "{got} has too few members: at least {wanted}",
+    "maxProperties": "{got} has too many members: at most {wanted}",
+    "uniqueItems": "{got} has items that are equal",
+    "contains": "{got} holds too few items of the kind that must be there",
+    "maxContains": "{got} holds more than {wanted} items of a kind",
+    "items": "{got} has more items than are allowed",
+    "unevaluatedItems": "{got} has more items than are allowed",
+    "not": "{got} is of a form that is not allowed",
+    "false": "{got} is not allowed here",
+    "unjudged": "the schema of this tool can't judge these arguments",
+    "too large": "the arguments take longer to check than this server allows",
+}
+REASK_CHARS_MAX = 6_000
+VIOLATIONS_CHARS_MAX = 3_000
+SIGNATURE_CHARS_MAX = 600
+MORE_CHARS = 24
 
 
 def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
@@ -81,42 +119,6 @@ def _name_wanted(kind: str, wanted: Any) -> str:
     return str(wanted) if kind == "format" else _shorten(wanted)
 
 
-_OF_MEMBERS = {
-    "required": "is required",
-    "dependentRequired": "is required beside {beside}",
-    "additionalProperties": "is no parameter of this tool",
-    "unevaluatedProperties": "is no parameter of this tool",
-    "propertyNames": "is no name that is allowed here",
-}
-_PHRASES = {
-    "type": "must be {wanted}, not {got}",
-    "enum": "must be one of {wanted}, not {got}",
-    "const": "must be {wanted}, not {got}",
-    "format": "{got} is no valid {wanted}",
-    "pattern": "{got} does not match {wanted}",
-    "multipleOf": "{got} is not a multiple of {wanted}",
-    "minimum": "{got} is less than the minimum of {wanted}",
-    "maximum": "{got} is greater than the maximum of {wanted}",
-    "exclusiveMinimum": "{got} is not greater than {wanted}",
-    "exclusiveMaximum": "{got} is not less than {wanted}",
-    "minLength": "{got} is too short: at least {wanted} characters",
-    "maxLength": "{got} is too long: at most {wanted} characters",
-    "minItems": "{got} is too short: at least {wanted} items",
-    "maxItems": "{got} is too long: at most {wanted} items",
-    "minProperties": "{got} has too few members: at least {wanted}",
-    "maxProperties": "{got} has too many members: at most {wanted}",
-    "uniqueItems": "{got} has items that are equal",
-    "contains": "{got} holds too few items of the kind that must be there",
-    "maxContains": "{got} holds more than {wanted} items of a kind",
-    "items": "{got} has more items than are allowed",
-    "unevaluatedItems": "{got} has more items than are allowed",
-    "not": "{got} is of a form that is not allowed",
-    "false": "{got} is not allowed here",
-    "unjudged": "the schema of this tool can't judge these arguments",
-    "too large": "the arguments take longer to check than this server allows",
-}
-
-
 def _describe_nearest(error: Complaint) -> str:
     """Describe what the form that came closest was refused for."""
     inner = max(error.context, key=lambda one: len(one.path), default=None)
@@ -148,12 +150,6 @@ def _write_json(value: Any, chars: int) -> Iterator[str]:
         yield "]"
     else:
         yield json.dumps(value[: chars + 1] if isinstance(value, str) else value, ensure_ascii=False, default=str)
-
-
-REASK_CHARS_MAX = 6_000
-VIOLATIONS_CHARS_MAX = 3_000
-SIGNATURE_CHARS_MAX = 600
-MORE_CHARS = 24
 
 
 def corrective_message(violations: Sequence[Violation], toolbox: ToolBox) -> str:

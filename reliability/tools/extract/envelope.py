@@ -103,6 +103,27 @@ _NEXT = re.compile(
 _NAME_FIRST = re.compile(rf"{NAME}\s{{0,8}}")
 _FENCED_NAME = re.compile(rf"{NAME}\s*`{{1,8}}[\w-]{{0,32}}")
 _PAYLOAD = re.compile(rf"\{{|<function=|<(?:\w{{1,32}}:|{DSML})?invoke\s{{1,8}}name")
+NEAR_CHARS = 400
+_ARGUMENTS = re.compile(r"[{}=]|\w\(")
+_WORD = re.compile(NAME)
+_JOINT = re.compile(r"[\s,;:/&.…`'\"-]*(?:(?:and|or|to|with|und|et)[\s,;:/&.…`'\"-]*|(?:\.\.\.|…)\s*)")
+_LINE_ENDS = re.compile(r"[ \t\r]*(?:\n(?![ \t]*`{3})|\Z)")
+_TAG = re.compile(rf"<function=\s*(?:(?P<name>{NAME})|[\"']?\Z)")
+OPEN_READERS = {
+    Reader.ELEMENTS: read_elements,
+    Reader.CHILDREN: read_children,
+    Reader.SECTIONS: read_sections,
+    Reader.FLOWERS: read_flowers,
+    Reader.ATTRIBUTES: read_attributes,
+    Reader.PAIRS: read_pairs,
+    Reader.NAMED: read_named,
+    Reader.BRACES: read_braces,
+    Reader.PYTHON: read_python,
+    Reader.JSON: read_json,
+    Reader.REACT: read_announced,
+    Reader.CHANNEL: read_announced,
+    Reader.ANNOUNCED: read_fenced,
+}
 
 
 class Nothing(Unreadable):
@@ -239,16 +260,6 @@ def _find_end(text: str, at: int) -> tuple[int, bool, bool]:
     return skip_closers(text, delimiter.start())[0], True, True
 
 
-NEAR_CHARS = 400
-
-_ARGUMENTS = re.compile(r"[{}=]|\w\(")
-_WORD = re.compile(NAME)
-_JOINT = re.compile(r"[\s,;:/&.…`'\"-]*(?:(?:and|or|to|with|und|et)[\s,;:/&.…`'\"-]*|(?:\.\.\.|…)\s*)")
-_LINE_ENDS = re.compile(r"[ \t\r]*(?:\n(?![ \t]*`{3})|\Z)")
-
-_TAG = re.compile(rf"<function=\s*(?:(?P<name>{NAME})|[\"']?\Z)")
-
-
 def is_opener_meant(text: str, start: int, at: int, box: ToolBox, *, begins_line: bool) -> bool:
     """Return whether an opener, from `start` to `at`, was meant that no call stands behind."""
     if _ends_behind_delimiters(text, at):
@@ -296,20 +307,3 @@ def _looks_like_calling(text: str, box: ToolBox) -> bool:
     if _ARGUMENTS.search(text):
         return True
     return any(box.find(name) is not None for name in _WORD.findall(text, 0, NEAR_CHARS))
-
-
-OPEN_READERS = {
-    Reader.ELEMENTS: read_elements,
-    Reader.CHILDREN: read_children,
-    Reader.SECTIONS: read_sections,
-    Reader.FLOWERS: read_flowers,
-    Reader.ATTRIBUTES: read_attributes,
-    Reader.PAIRS: read_pairs,
-    Reader.NAMED: read_named,
-    Reader.BRACES: read_braces,
-    Reader.PYTHON: read_python,
-    Reader.JSON: read_json,
-    Reader.REACT: read_announced,
-    Reader.CHANNEL: read_announced,
-    Reader.ANNOUNCED: read_fenced,
-}

@@ -52,6 +52,32 @@ _CHILD = re.compile(r"<(?P<key>[A-Za-z_][\w.-]{0,127})>")
 _BEGUN = re.compile(rf"<{_TAG_NAME}\s{{0,8}}/?>\s*(?:<(?:[A-Za-z_][\w.-]{{0,127}})?)?\Z")
 _NAME_TAG = re.compile(rf"<(?P<tag>name|tool_name|function_name|tool)>\s*(?P<name>{NAME})\s*</(?P=tag)>\s*")
 _ARGUMENTS_TAG = re.compile(r"<(?P<tag>arguments|parameters|args|params|input)>\s*(?=\{)")
+_SPACE = rf"(?:\w{{1,32}}:|{DSML})?"
+_M3 = rf"(?:{M3_TOKEN}\s{{0,8}})?"
+_HEAD = re.compile(
+    rf"(?P<m3>{_M3})<{_SPACE}(?P<tag>function|invoke)(?:=\s*[\"']?(?P<bare>{NAME})[\"']?|\s{{0,8}}name\s*=\s*[\"']?(?P<quoted>{NAME})[\"']?)\s*>"
+)
+_PARAMETER = re.compile(
+    rf"(?P<m3>{_M3})<{_SPACE}param(?:eter)?(?:=\s*[\"']?(?P<bare>[^<>\"'\s]{{1,128}})[\"']?|\s{{0,8}}name\s*=\s*(?:[\"'](?P<quoted>[^<>\"']{{1,128}})[\"']|(?P<plain>[^<>\"'\s]{{1,128}})))"
+    r"(?:\s+string=[\"'](?P<string>true|false)[\"'])?(?:\s+[\w-]{1,32}=[\"'][^<>\"']{0,64}[\"'])*+\s*>"
+)
+_PARAMETER_TAG = re.compile(rf"<{_SPACE}param(?:eter)?\b")
+_PARAMETER_END = re.compile(rf"</{_SPACE}param(?:eter)?>")
+_M3_PARAMETER_END = re.compile(rf"{_M3}{_PARAMETER_END.pattern}")
+_FUNCTION_END = compile_closers(Reader.ELEMENTS)
+_PAIR_SPACE, _PAIR_SUFFIX = r"(?:\w{1,16}[_|:])?", r"(?::\w{1,10})?"
+_PAIRS = re.compile(rf"(?P<name>{NAME})\s*(?:<tool_sep{_PAIR_SUFFIX}>\s*)?(?=<{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>)")
+_ONLY_NAME = re.compile(rf"(?P<name>{NAME})\s*+(?:<tool_sep{_PAIR_SUFFIX}>\s*+)?")
+_PAIR = re.compile(
+    rf"<{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>(?P<key>[^<>]{{1,128}})</{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>\s*"
+    rf"<{_PAIR_SPACE}arg_value{_PAIR_SUFFIX}>(?P<value>[^<]*+(?:<(?!/?{_PAIR_SPACE}arg_(?:key|value))[^<]*+)*+)"
+    rf"</{_PAIR_SPACE}arg_value{_PAIR_SUFFIX}>\s*"
+)
+_PAIR_PART = re.compile(rf"</?{_PAIR_SPACE}arg_")
+_JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_TOOL = re.compile(rf"<tool\s+name\s*=\s*\"(?P<name>{NAME})\"")
+_ATTRIBUTE = re.compile(r"\s+(?P<key>[\w.-]{1,128})\s*=\s*\"(?P<value>[^\"<>&]*+)\"")
+_TOOL_END = compile_closers(Reader.ATTRIBUTES)
 
 
 def may_have_children(text: str) -> bool:
@@ -171,34 +197,6 @@ def read_name_and_arguments(text: str, at: int, setting: Setting) -> Found | Non
     else:
         kinds.append(RepairKind.ENVELOPE)
     return build_found(head["name"], value.value, setting, end, kinds)
-
-
-_SPACE = rf"(?:\w{{1,32}}:|{DSML})?"
-_M3 = rf"(?:{M3_TOKEN}\s{{0,8}})?"
-_HEAD = re.compile(
-    rf"(?P<m3>{_M3})<{_SPACE}(?P<tag>function|invoke)(?:=\s*[\"']?(?P<bare>{NAME})[\"']?|\s{{0,8}}name\s*=\s*[\"']?(?P<quoted>{NAME})[\"']?)\s*>"
-)
-_PARAMETER = re.compile(
-    rf"(?P<m3>{_M3})<{_SPACE}param(?:eter)?(?:=\s*[\"']?(?P<bare>[^<>\"'\s]{{1,128}})[\"']?|\s{{0,8}}name\s*=\s*(?:[\"'](?P<quoted>[^<>\"']{{1,128}})[\"']|(?P<plain>[^<>\"'\s]{{1,128}})))"
-    r"(?:\s+string=[\"'](?P<string>true|false)[\"'])?(?:\s+[\w-]{1,32}=[\"'][^<>\"']{0,64}[\"'])*+\s*>"
-)
-_PARAMETER_TAG = re.compile(rf"<{_SPACE}param(?:eter)?\b")
-_PARAMETER_END = re.compile(rf"</{_SPACE}param(?:eter)?>")
-_M3_PARAMETER_END = re.compile(rf"{_M3}{_PARAMETER_END.pattern}")
-_FUNCTION_END = compile_closers(Reader.ELEMENTS)
-_PAIR_SPACE, _PAIR_SUFFIX = r"(?:\w{1,16}[_|:])?", r"(?::\w{1,10})?"
-_PAIRS = re.compile(rf"(?P<name>{NAME})\s*(?:<tool_sep{_PAIR_SUFFIX}>\s*)?(?=<{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>)")
-_ONLY_NAME = re.compile(rf"(?P<name>{NAME})\s*+(?:<tool_sep{_PAIR_SUFFIX}>\s*+)?")
-_PAIR = re.compile(
-    rf"<{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>(?P<key>[^<>]{{1,128}})</{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>\s*"
-    rf"<{_PAIR_SPACE}arg_value{_PAIR_SUFFIX}>(?P<value>[^<]*+(?:<(?!/?{_PAIR_SPACE}arg_(?:key|value))[^<]*+)*+)"
-    rf"</{_PAIR_SPACE}arg_value{_PAIR_SUFFIX}>\s*"
-)
-_PAIR_PART = re.compile(rf"</?{_PAIR_SPACE}arg_")
-_JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_TOOL = re.compile(rf"<tool\s+name\s*=\s*\"(?P<name>{NAME})\"")
-_ATTRIBUTE = re.compile(r"\s+(?P<key>[\w.-]{1,128})\s*=\s*\"(?P<value>[^\"<>&]*+)\"")
-_TOOL_END = compile_closers(Reader.ATTRIBUTES)
 
 
 def read_elements(text: str, at: int, setting: Setting) -> Found | None:

@@ -64,6 +64,11 @@ BRACES_DEPTH_MAX = 64
 KEY_CHARS_MAX = 256
 CLOSERS_CHARS = 128
 _TURN_END = re.compile(rf"(?!<\|call\|>)(?:{SPEECH_END.pattern})", re.IGNORECASE)
+_HEADS = {
+    Reader.REACT.value: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
+    Reader.CHANNEL.value: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
+}
+_FENCE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,8 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
     setting = replace(setting, explicit=explicit, opened=setting.explicit, alone=ends and setting.alone, last=last)
     calls = find_calls(content, setting)
     if calls is None:
-        return Found([], value.end, _find_waiting(content, setting) if begins and not value.unclosed else ())
+        may_wait = begins and not value.unclosed and not said
+        return Found([], value.end, _find_waiting(content, setting) if may_wait else ())
     kinds = list(value.repair_kinds)
     listed = isinstance(content, list)
     if value.unclosed:
@@ -321,13 +327,6 @@ def _skip_to_next(text: str, at: int, close: str) -> tuple[int, int]:
     if text[at : at + 1] != ",":
         raise Unreadable(f"a comma or {close} was expected", at)
     return at + 1, skip_space(text, at + 1)
-
-
-_HEADS = {
-    Reader.REACT.value: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
-    Reader.CHANNEL.value: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
-}
-_FENCE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
 
 
 def read_announced(text: str, at: int, setting: Setting) -> Found | None:

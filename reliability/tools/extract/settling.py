@@ -40,6 +40,16 @@ _FENCE = re.compile(r"`{3,}")
 _FENCE_AFTER = re.compile(r"\s*`{3,}")
 _LATE_CLOSE = re.compile(r"\s*`{3,}[ \t]*(?=\r?\n|\Z)")
 _ONLY_SEPARATORS = re.compile(r"(?:[\s,;\\]|\b(?:and|then|also)\b)*+\Z", re.IGNORECASE)
+MALFORMED_MAX = 32
+_LOOK_CHARS = 400
+FENCE_CHARS_MAX = 64
+SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
+_SHOWN_BEFORE = re.compile(
+    r"(?:\b(?:don['’]?t|do not|never|avoid|wrong|instead of|for example|e\.g\.)[^\n]*:"
+    r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:)[ \t]*\n\s*\Z",
+    re.IGNORECASE,
+)
+_LOST_PARTS = re.compile(rf"{INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
 
 
 class _Prose:
@@ -118,19 +128,6 @@ def _find_closing(frame: re.Match[str], source: str, end: int) -> re.Match[str] 
         return _FENCE_AFTER.match(source, end) or re.compile("").match(source, end)
     name = re.escape(frame["tag"].strip("<|>"))
     return re.compile(rf"\s*<\|?/{name}\|?>").match(source, end)
-
-
-MALFORMED_MAX = 32
-_LOOK_CHARS = 400
-FENCE_CHARS_MAX = 64
-SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
-
-_SHOWN_BEFORE = re.compile(
-    r"(?:\b(?:don['’]?t|do not|never|avoid|wrong|instead of|for example|e\.g\.)[^\n]*:"
-    r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:)[ \t]*\n\s*\Z",
-    re.IGNORECASE,
-)
-_LOST_PARTS = re.compile(rf"{INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
 
 
 class Findings:

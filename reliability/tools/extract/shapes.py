@@ -59,6 +59,11 @@ _IDS = ("id", "call_id", "tool_call_id")
 # What a message holds beside its calls: nothing, where it is to be a call.
 _BESIDE = frozenset({"content", "refusal", "function_call", "annotations", "audio", "reasoning_content"})
 _SILENT = frozenset({*_IDS, "type", "index", "thought", "thoughts", "reasoning", "explanation", "status", "role"})
+WINDOW_CHARS_MAX = 400
+_NAMED_KEY = re.compile(rf"\b(?:{'|'.join(_NAME_KEYS)})\b[\"'}}\]]?\s{{0,8}}:?\s{{0,8}}[\"']?({NAME})")
+_ARGUMENT_KEY = re.compile(rf"\b(?:{'|'.join(ARGUMENT_KEYS)})\b[\"'}}\]]?\s{{0,8}}:")
+_BRACKET = re.compile(r"[{}\[\]]")
+_JSON_BEGINS = re.compile(r"\{\s{0,64}(?:\"[^\"\n]{0,128}\"|'[^'\n]{0,128}'|\w{1,128})\s{0,64}[\"':]|\[\s{0,64}[\[{]")
 
 
 class HalfCall(Unreadable):
@@ -219,14 +224,6 @@ def _is_definition(key: str, given: Any) -> bool:
         and given.get("type") == "object"
         and isinstance(given.get("properties"), dict)
     )
-
-
-WINDOW_CHARS_MAX = 400
-
-_NAMED_KEY = re.compile(rf"\b(?:{'|'.join(_NAME_KEYS)})\b[\"'}}\]]?\s{{0,8}}:?\s{{0,8}}[\"']?({NAME})")
-_ARGUMENT_KEY = re.compile(rf"\b(?:{'|'.join(ARGUMENT_KEYS)})\b[\"'}}\]]?\s{{0,8}}:")
-_BRACKET = re.compile(r"[{}\[\]]")
-_JSON_BEGINS = re.compile(r"\{\s{0,64}(?:\"[^\"\n]{0,128}\"|'[^'\n]{0,128}'|\w{1,128})\s{0,64}[\"':]|\[\s{0,64}[\[{]")
 
 
 def looks_like_a_call(text: str, start: int, box: ToolBox) -> bool:

@@ -14,21 +14,16 @@ from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
-__all__ = ["Arguments", "strip_framing", "type_text"]
+__all__ = ["Arguments", "read_framed", "type_text"]
 
 LINE_CHARS_MAX = 1024  # of a parameter's opening tag with its indentation
 _BREAK = re.compile(r"\r?\n")
 
 
-def strip_framing(text: str) -> str:
-    """Return a parameter's text without its layout: the line break behind its opening tag, then the one before its
-    closing tag with the closing tag's indentation, or a CDATA section. Where the text begins on the line of its opening
-    tag, every line break is its own."""
-    return _split_framing(text)[0]
-
-
 def _split_framing(text: str) -> tuple[str, str | None]:
-    """Return the text without its layout, and the indentation of a closing tag on a line of its own."""
+    """Return a parameter's text without its layout, and the indentation of a closing tag on a line of its own. Layout:
+    the line break behind the opening tag, then the one before the closing tag with its indentation; or a CDATA section.
+    Where the text begins on the line of its opening tag, every line break is its own."""
     opened, indent = _BREAK.match(text), None
     if opened is not None:
         last = text.rfind(opened[0])
@@ -51,17 +46,13 @@ def read_framed(text: str, at: int, end: int, *, on_lines: bool) -> tuple[str, t
     framed, indent = _split_framing(text[at:end])
     if opened is None:  # a CDATA section, or nothing but the text
         return framed, (RepairKind.LAYOUT,) if len(framed) < end - at else ()
-    if indent and _begins_line(text, at, f"{indent}<") and _is_indented(framed, indent):
+    line = text.rfind("\n", max(0, at - LINE_CHARS_MAX), at) + 1
+    if indent and text.startswith(f"{indent}<", line) and _is_indented(framed, indent):
         if "\n" in framed.strip():
             raise Unreadable("an indented text: the indentation may be its own or the layout's", at)
         framed = framed.lstrip(" \t")
     expected = on_lines and indent == "" and opened[0] == "\n" and end - opened.end() == len(framed) + 1
     return framed, () if expected else (RepairKind.LAYOUT,)
-
-
-def _begins_line(text: str, at: int, start: str) -> bool:
-    """Return whether the line of this place begins with `start`."""
-    return text.startswith(start, text.rfind("\n", max(0, at - LINE_CHARS_MAX), at) + 1)
 
 
 def _is_indented(text: str, indent: str) -> bool:

@@ -33,6 +33,17 @@ _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array",
 _ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 
 Check = tuple[Callable[[Any], bool], str]
+_TEXT: Check = (lambda value: isinstance(value, str), "must be a string")
+_FLAG: Check = (lambda value: isinstance(value, bool), "must be true or false")
+_LIST: Check = (lambda value: isinstance(value, list), "must be a list")
+_NAMED: Check = (lambda value: isinstance(value, str) and _ANCHOR.fullmatch(value) is not None, "must be a plain name")
+SCHEMA_DEPTH_MAX = 64
+SCHEMA_NODES_MAX = 20_000
+DATA = frozenset({"enum", "const", "default", "examples", "example"})
+_NULL_IS_DATA = frozenset({"const", "default", "example"})
+_DROPPED = frozenset({"$schema", "$id", "id", "nullable", "$vocabulary"})
+STEPS_A_NODE = 12  # with everything that is done to it until it is compiled
+_LIMITS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
 def _is_number(value: Any) -> bool:
@@ -69,10 +80,6 @@ _SCHEMAS: Check = (
 _MEMBERS: Check = (_check_each(_is_schema), "must be an object of schemas")
 _COUNT: Check = (_is_count, "must be a whole number that is not negative")
 _NUMBER: Check = (_is_number, "must be a number")
-_TEXT: Check = (lambda value: isinstance(value, str), "must be a string")
-_FLAG: Check = (lambda value: isinstance(value, bool), "must be true or false")
-_LIST: Check = (lambda value: isinstance(value, list), "must be a list")
-_NAMED: Check = (lambda value: isinstance(value, str) and _ANCHOR.fullmatch(value) is not None, "must be a plain name")
 
 CHECKS: dict[str, Check] = {
     "type": (_is_type, f"must be one or several of {', '.join(sorted(_TYPES))}, each once"),
@@ -103,22 +110,13 @@ def _wrong_keyword(node: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-SCHEMA_DEPTH_MAX = 64
-SCHEMA_NODES_MAX = 20_000
-
-
 def _list_keys(check: Check) -> frozenset[str]:
     """List the keywords that hold the same."""
     return frozenset(key for key, wanted in CHECKS.items() if wanted is check)
 
 
-DATA = frozenset({"enum", "const", "default", "examples", "example"})
 MAPS, _LISTS, _SINGLE = _list_keys(_MEMBERS), _list_keys(_SCHEMAS), _list_keys(_SCHEMA)
 _KNOWN = frozenset({*CHECKS, *DATA, "additionalItems"})
-_NULL_IS_DATA = frozenset({"const", "default", "example"})
-_DROPPED = frozenset({"$schema", "$id", "id", "nullable", "$vocabulary"})
-STEPS_A_NODE = 12  # with everything that is done to it until it is compiled
-_LIMITS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
 class BadSchema(ValueError):

@@ -39,6 +39,15 @@ COUNTED_MAX = 2_500  # what is counted beyond doesn't fit into the memory
 MEMORY_BYTES_MAX = 1 << 20  # of one program with its automaton
 BYTES_A_STEP = 100  # instructions times bytes in about a microsecond, where the automaton doesn't fit
 _COUNTS = re.compile(r"\{(\d{0,9}),?(\d{0,9})\}")
+_TOO_LARGE = ("repetition size", "too large", "nesting", "out of memory")
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
+_DATE_TIME = re.compile(rf"(\d{{4}}-\d\d-\d\d)[Tt ]{_CLOCK}", re.ASCII)
+_TIME = re.compile(_CLOCK, re.ASCII)
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*")
+_HOSTNAME = re.compile(r"(?=.{1,253}\Z)(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.?", re.ASCII)
+_DURATION = re.compile(
+    r"P(?=[\dT])(?:\d+W|(?:\d+Y)?(?:\d+M)?(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+S)?)?)", re.ASCII
+)
 
 
 class BrokenPattern(ValueError):
@@ -106,7 +115,6 @@ def _build_options() -> Any:
 
 
 _OPTIONS = _build_options()
-_TOO_LARGE = ("repetition size", "too large", "nesting", "out of memory")
 
 
 def _compile_source(source: str) -> Any:
@@ -117,16 +125,6 @@ def _compile_source(source: str) -> Any:
         if any(words in str(error) for words in _TOO_LARGE):
             raise Unasserted("is larger than this server asserts") from None
         raise BrokenPattern("is no regular expression") from None
-
-
-_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
-_DATE_TIME = re.compile(rf"(\d{{4}}-\d\d-\d\d)[Tt ]{_CLOCK}", re.ASCII)
-_TIME = re.compile(_CLOCK, re.ASCII)
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*")
-_HOSTNAME = re.compile(r"(?=.{1,253}\Z)(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.?", re.ASCII)
-_DURATION = re.compile(
-    r"P(?=[\dT])(?:\d+W|(?:\d+Y)?(?:\d+M)?(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+S)?)?)", re.ASCII
-)
 
 
 def _is_date_time(text: str) -> bool:

@@ -27,6 +27,17 @@ WEIGHT_MAX = 10_000
 _ESCAPED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 Path = tuple[object, ...]
+STEPS_MAX = 16
+_ALL = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_OF: dict[type, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
 
 
 def anchors_of(root: Any) -> dict[str, Any]:
@@ -119,20 +130,6 @@ def _resolve_target(reference: str, path: Path, root: Any, anchors: Mapping[str,
         return resolve(root, reference, anchors)
     except KeyError:
         raise BadSchema(join(*path), f"{reference[:80]!r} leads nowhere") from None
-
-
-STEPS_MAX = 16
-
-_ALL = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
-_OF: dict[type, str] = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    dict: "object",
-    list: "array",
-    type(None): "null",
-}
 
 
 def find_allowed_types(schema: Any, root: Any, steps: int = STEPS_MAX) -> frozenset[str] | None:

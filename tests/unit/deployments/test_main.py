@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployments.__main__ import build_parser, main
-from deployments.config_paths import BUILT_IN
+from deployments.__main__ import main
+from deployments.cli.commands import cli
+from deployments.config.config_paths import BUILT_IN
 from tests.support.repository import ROOT
 
 SCRIPTED = {
@@ -40,12 +41,6 @@ def folder(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def commands() -> list[str]:
-    """The names of the subcommands."""
-    (choices,) = [action.choices for action in build_parser()._actions if isinstance(action.choices, dict)]
-    return list(choices)
-
-
 def test_the_package_has_the_command():
     """What pyproject.toml installs as `mlx-stack-serve` is what `python -m deployments` runs."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
@@ -66,25 +61,42 @@ def test_every_python_that_is_started_leaves_the_working_directory_out():
 
 def test_help_says_what_each_subcommand_does(capsys, monkeypatch):
     """One line each, on a terminal of the usual width."""
-    monkeypatch.setenv("COLUMNS", "100")
-    with pytest.raises(SystemExit):
-        main(["--help"])
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
 
-    for name in commands():
+    for name in cli.commands:
         (line,) = [line for line in lines if line.split()[:1] == [name]]
         assert len(line.split()) > 4
-        assert len(line) <= 100
+        assert line.endswith(".")
+        assert not line.endswith("...")
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", cli.commands)
 def test_every_subcommand_has_help_of_its_own(capsys, command):
     """`mlx-stack-serve COMMAND --help` says what it does and what it takes."""
-    with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
+    assert main([command, "--help"]) == 0
+    assert f"Usage: mlx-stack-serve {command}" in capsys.readouterr().out
 
-    assert ended.value.code == 0
-    assert f"usage: mlx-stack-serve {command}" in capsys.readouterr().out
+
+@pytest.mark.parametrize(
+    "words", [["fly"], ["serve", "--fast"], ["service", "build"], ["launch"], ["logs", "-n", "501"]]
+)
+def test_a_wrong_command_line_is_told_from_a_failed_check(capsys, words):
+    """Exit code 2, and what is wrong on standard error."""
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert (out, "Error: " in err) == ("", True)
+
+
+def test_help_waits_for_no_import_of_the_server():
+    """A Tab and a question to a server neither: what a command does is imported when it runs."""
+    code = (
+        "import sys, deployments.__main__; print({'ray', 'pydantic', 'httpx', 'psutil', 'yaml'} & sys.modules.keys())"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert out.stdout == "set()\n"
 
 
 def test_an_empty_folder_is_checked_by_the_built_in_configuration(folder, capsys):

@@ -21,7 +21,7 @@ from loadtests.idle import Counted, Idle, count_growth, find_kind, judge, measur
         ("/x/python -u /x/ray/_private/log_monitor.py --session-dir=/x ", "log monitor"),
         ("/x/python -u /x/ray/autoscaler/_private/monitor.py --logs-dir=/x ", "autoscaler monitor"),
         ("/x/python /x/ray/dashboard/dashboard.py --host=127.0.0.1 ", "dashboard"),
-        ("/x/python -m deployments.running.keeper /tmp ", "keeper"),
+        ("/x/python -m deployments.running.session_leader /tmp ", "session leader"),
         ("bash ", "other"),
     ],
 )

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from tests.support.repository import ROOT
 
 PIECE = {"choices": [{"delta": {"content": "hello"}, "finish_reason": None}]}

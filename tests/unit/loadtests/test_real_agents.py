@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from deployments.config import load
+from deployments.config.app_config import load
 from deployments.tiers.scripted.player import Facts, fits
 from deployments.tiers.scripted.script import load_script
 from loadtests.real_agents.agents import AGENTS, HERE, Launch, find_python

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 TESTED_BY: dict[str, str] = {
-    "reliability/config.py": "tests/unit/deployments/test_config.py",
+    "reliability/config.py": "tests/unit/deployments/config/test_app_config.py",
     "reliability/steps.py": "tests/unit/reliability/tools/schema/test_validator_bounds.py",
     "reliability/escalation/decisions.py": "tests/unit/reliability/escalation/test_policies.py",
     "reliability/types.py": "tests/unit/reliability/escalation/test_policies.py",

@@ -10,12 +10,12 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from deployments.config import AppConfig
-from deployments.config_file import read_file
-from deployments.config_tiers import KINDS
+from deployments.config.app_config import AppConfig
+from deployments.config.tier_config import KINDS
+from deployments.serve_file import read_file
 from tests.support.bare_router import list_routes
 from tests.support.repository import ROOT, tracked
-from tests.unit.deployments.test_config_effects import all_keys
+from tests.unit.deployments.config.test_app_config_effects import all_keys
 from tools import docs
 from tools.config_tables import section_of, sections
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import click
 import pytest
 
-from deployments.__main__ import build_parser
 from deployments.api.access import Access
 from deployments.api.api_keys import ApiKey, digest
+from deployments.cli.commands import cli
 from tests.support.bare_router import list_all_routes
 from tests.support.room_rig import Rig, browse, find_token
 
@@ -87,12 +88,8 @@ def test_who_is_no_admin_finds_only_what_is_their_own(rig, method, path):
 
 def test_the_commands_that_take_such_a_name_take_the_key_too():
     """`why REQUEST_ID` and `sessions SESSION`; what lists shows all, each with its key."""
-    (choices,) = [action.choices for action in build_parser()._actions if isinstance(action.choices, dict)]
-    by_name = {
-        name
-        for name, one in choices.items()
-        if {"request", "session"} & {a.dest for a in one._actions if not a.option_strings}
-    }
+    taken = {name: {type(one): one.name for one in command.params} for name, command in cli.commands.items()}
+    by_name = {name for name, params in taken.items() if params.get(click.Argument) in ("request", "session")}
 
     assert by_name == {"why", "sessions"}
-    assert all("--key" in choices[name].format_help() for name in by_name)
+    assert all("key" in [one.name for one in cli.commands[name].params] for name in by_name)

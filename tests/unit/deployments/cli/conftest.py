@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.cli import chain_faults
+from deployments.cli import tier_checks
 
 
 @pytest.fixture(autouse=True)
 def _short_hang(monkeypatch):
-    monkeypatch.setattr(chain_faults, "HANG_S", 0.2)
+    monkeypatch.setattr(tier_checks, "HANG_S", 0.2)

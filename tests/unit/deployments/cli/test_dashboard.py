@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deployments.cli.dashboard import build_command, find_ray
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.running.folder import RunFolder, base_folder
 
 RAY = {"gcs_address": "127.0.0.1:1", "cluster_id": "ab", "node_ip_address": "127.0.0.1", "session_dir": "/t/ray/s"}

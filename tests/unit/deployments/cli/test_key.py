@@ -12,7 +12,7 @@ from deployments import __main__
 from deployments.api.access import Access, Caller
 from deployments.api.api_keys import parse_file
 from deployments.cli.key import key_command
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from tests.unit.deployments.api.test_access import AGENT
 from tests.unit.deployments.api.test_api_keys import GOOD
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -16,9 +15,10 @@ import pytest
 import yaml
 
 from deployments.__main__ import main
-from deployments.cli.front import free_port
+from deployments.cli.agents import AGENTS, SDKS
 from deployments.cli.launch import check_model, find_context
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
+from deployments.config.free_port import free_port
 from tests.support.repository import ROOT
 from tests.unit.deployments.test_main import SCRIPTED
 
@@ -86,6 +86,7 @@ def test_the_agent_is_started_with_what_it_needs(tmp_path, server):
         *("launch", "qwen", "--model", "fast", "--url", f"{server.url}/v1/", "--", "-p", "say hi", "--", "-x"),
         MLX_STACK_API_KEY="msk-1",
         OPENAI_API_KEY="another's",
+        QWEN_THEME="dark",
         http_proxy="http://127.0.0.1:9",
     )
     arguments, environment = json.loads(ended.stdout)
@@ -95,6 +96,7 @@ def test_the_agent_is_started_with_what_it_needs(tmp_path, server):
     assert environment["OPENAI_BASE_URL"] == f"{server.url}/v1"
     assert environment["OPENAI_API_KEY"] == "msk-1"
     assert environment["NO_PROXY"] == "127.0.0.1"
+    assert environment["QWEN_THEME"] == "dark"
     assert server.keys == [None, "Bearer msk-1", "Bearer msk-1", "Bearer msk-1"]
     assert "msk-1" not in ended.stderr
 
@@ -190,17 +192,7 @@ def test_agents_prints_lines_for_each(server, capsys, monkeypatch, up):
     assert ("CLAUDE_CODE_MAX_CONTEXT_TOKENS=8192" in out) is up
     assert out.startswith("export" if up else "# the server at")
     assert "msk-secret" not in out
-    for name in (
-        "Claude Code",
-        "Codex",
-        "opencode",
-        "Qwen Code",
-        "Hermes",
-        "aider",
-        "OpenAI's SDKs",
-        "Anthropic's SDKs",
-    ):
-        assert f"# {name}" in out
+    assert all(f"# {agent.name}" in out for agent in (*AGENTS.values(), *SDKS.values()))
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models/auto"])
@@ -257,11 +249,3 @@ TIERS = [
 def test_the_context_is_the_largest_that_may_answer(model, tokens):
     """From the tier that the model starts at to the end of the chain; a tier that can't answer doesn't count."""
     assert find_context(TIERS, ["fast", "standard", "premium"], model) == tokens
-
-
-def test_the_environment_is_kept(tmp_path, server):
-    """What the agent's user has set for it stays."""
-    ended = run(tmp_path, "launch", "qwen", "--model", "fast", "--url", server.url, QWEN_THEME="dark")
-
-    assert json.loads(ended.stdout)[1]["QWEN_THEME"] == "dark"
-    assert os.environ.get("QWEN_THEME") is None

@@ -19,10 +19,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from deployments import __main__
-from deployments.cli.front import environment, free_port
 from deployments.cli.preflight import is_too_old
-from deployments.config import ConfigError
-from deployments.config_file import read_file
+from deployments.cli.serve_command import environment
+from deployments.config.config_errors import ConfigError
+from deployments.config.free_port import free_port
+from deployments.serve_file import read_file
 from tests.support.incarnations import unpack
 from tests.support.repository import ROOT
 
@@ -57,6 +58,16 @@ def place(tmp_path, monkeypatch) -> Iterator[tuple[Path, int]]:
     monkeypatch.delenv("MLX_STACK_API_KEYS", raising=False)
     monkeypatch.chdir(ROOT)
     return tmp_path, free_port()
+
+
+def write(place: tuple[Path, int], *changes: tuple[str, Any]) -> Path:
+    """Write a configuration that starts, but for the changes."""
+    folder, port = place
+    document = good(port, folder)
+    for key, value in changes:
+        put(document, key, value)
+    (folder / "c.yaml").write_text(yaml.safe_dump(document))
+    return folder / "c.yaml"
 
 
 def put(document: Document, path: str, value: Any) -> None:
@@ -140,12 +151,8 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str], code: int = 2, comma
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_configuration_is_one_line(place, capsys, case):
     """Whatever is wrong in the file: one line that names the file and the key, exit code 2, and nothing is started."""
-    folder, port = place
     key, value, said = WRONG[case]
-    document = good(port, folder)
-    put(document, key, value)
-    path = folder / "c.yaml"
-    path.write_text(yaml.safe_dump(document))
+    path = write(place, (key, value))
     line = refused(path, capsys)
 
     assert line.startswith(f"{path}: ")
@@ -174,30 +181,32 @@ def test_a_file_that_is_no_configuration_is_one_line(place, capsys, case):
     assert said in refused(path, capsys)
 
 
+@pytest.mark.parametrize(
+    ("beside", "said"),
+    [
+        ({"import_path": "deployments.app:build"}, "exactly one with import_path"),
+        ({"import_path": "no_such_module:app"}, "import_path: there is no module 'no_such_module'"),
+    ],
+)
+def test_an_application_beside_ours_is_another_and_is_there(place, capsys, beside, said):
+    """With two of ours, which one's tiers and keys would it be? And without another one Serve would start."""
+    ours = good(place[1], place[0])["applications"][0]
+    path = write(place, ("applications", [ours, {"name": "b", "route_prefix": "/b", **beside}]))
+
+    assert said in refused(path, capsys)
+
+
 def test_a_file_that_is_none(place, capsys):
     """A missing file and a folder are said in the system's words."""
     assert "can't be read: No such file" in refused(place[0] / "none.yaml", capsys)
     assert "can't be read: Is a directory" in refused(place[0], capsys)
 
 
-def test_two_applications_of_ours(place, capsys):
-    """There is one server to a file: with two, which one's tiers and keys would it be?"""
-    folder, port = place
-    document = good(port, folder)
-    document["applications"] += [document["applications"][0] | {"name": "b", "route_prefix": "/b"}]
-    (folder / "c.yaml").write_text(yaml.safe_dump(document))
+def test_books_of_several_actors_are_one_line(place, capsys):
+    """A folder in which an older version kept books in several journals: the line says how to bring them together."""
+    path = write(place, ("args.state.path", str(unpack("three_actors", place[0]))))
 
-    assert "exactly one with import_path" in refused(folder / "c.yaml", capsys)
-
-
-def test_an_application_beside_ours_must_be_there(place, capsys):
-    """Serve would go on without it, and nobody would know."""
-    folder, port = place
-    document = good(port, folder)
-    document["applications"] += [{"name": "b", "route_prefix": "/b", "import_path": "no_such_module:app"}]
-    (folder / "c.yaml").write_text(yaml.safe_dump(document))
-
-    assert "import_path: there is no module 'no_such_module'" in refused(folder / "c.yaml", capsys)
+    assert "state.path: an older version kept the ledger in" in refused(path, capsys)
 
 
 KEYS: dict[str, str] = {
@@ -210,38 +219,22 @@ KEYS: dict[str, str] = {
 @pytest.mark.parametrize("case", KEYS)
 def test_a_key_set_that_cant_be_used_is_one_line(place, monkeypatch, capsys, case):
     """Keys are read before the start, and none is repeated."""
-    folder, port = place
     monkeypatch.setenv("MLX_STACK_API_KEYS", KEYS[case])
-    (folder / "c.yaml").write_text(yaml.safe_dump(good(port, folder)))
-    line = refused(folder / "c.yaml", capsys)
+    line = refused(write(place), capsys)
 
     assert "MLX_STACK_API_KEYS: entry " in line
     assert not any(part in line for part in KEYS[case].replace(",", ":").split(":") if len(part) > 8)
 
 
-def test_books_of_several_actors_are_one_line(place, capsys):
-    """A folder in which an older version kept books in several journals: the line says how to bring them together."""
-    folder, port = place
-    document = good(port, folder)
-    put(document, "args.state.path", str(unpack("three_actors", folder)))
-    path = folder / "c.yaml"
-    path.write_text(yaml.safe_dump(document))
-
-    assert "state.path: an older version kept the ledger in" in refused(path, capsys)
-
-
-@pytest.mark.parametrize(("mode", "said"), [(0o666, "others may write"), (0o602, "others may write")])
-def test_a_key_file_that_others_may_write_is_refused(place, capsys, mode, said):
+@pytest.mark.parametrize("mode", [0o666, 0o602])
+def test_a_key_file_that_others_may_write_is_refused(place, capsys, mode):
     """Whoever may write there may let himself in."""
-    folder, port = place
-    keys = folder / "keys.yaml"
+    keys = place[0] / "keys.yaml"
     keys.write_text(f"- {{name: a, sha256: '{'0' * 64}'}}")
     keys.chmod(mode)
-    document = good(port, folder)
-    put(document, "args.server.api_keys_file", str(keys))
-    (folder / "c.yaml").write_text(yaml.safe_dump(document))
+    path = write(place, ("args.server.api_keys_file", str(keys)))
 
-    assert f"server.api_keys_file: {said}" in refused(folder / "c.yaml", capsys)
+    assert "server.api_keys_file: others may write" in refused(path, capsys)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may use every port and read every file")
@@ -257,42 +250,33 @@ def test_what_only_root_may(place, capsys):
 @pytest.mark.parametrize("command", ["serve", "preflight"])
 def test_a_port_that_is_taken_names_its_owner(place, capsys, command):
     """Exit code 1: the configuration is good, and somebody else is there."""
-    folder, port = place
-    (folder / "c.yaml").write_text(yaml.safe_dump(good(port, folder)))
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", port))
-        taken.listen()
-        line = refused(folder / "c.yaml", capsys, code=1, command=command)
+    path, port = write(place), place[1]
+    with socket.create_server(("127.0.0.1", port)):
+        line = refused(path, capsys, code=1, command=command)
 
     assert f"127.0.0.1:{port} is taken by process {os.getpid()} (" in line
 
 
 def test_without_rays_token_nothing_starts(place, monkeypatch, capsys):
     """One line as well."""
-    folder, port = place
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    (folder / "c.yaml").write_text(yaml.safe_dump(good(port, folder)))
 
-    assert refused(folder / "c.yaml", capsys, code=1).startswith("RAY_AUTH_MODE=disabled: ")
+    assert refused(write(place), capsys, code=1).startswith("RAY_AUTH_MODE=disabled: ")
 
 
 def test_a_good_one_is_started(place):
     """All of the above is refused for what is wrong in it: the same file without that gets as far as the start."""
-    folder, port = place
-    (folder / "c.yaml").write_text(yaml.safe_dump(good(port, folder)))
-
     with pytest.raises(Started):
-        __main__.main(["serve", str(folder / "c.yaml")])
+        __main__.main(["serve", str(write(place))])
 
 
 def test_a_folder_without_flags_has_the_built_in_ones(place, monkeypatch):
     """A server that is started anywhere keeps Ray on loopback and behind its token, as `make serve` does; a file of the
     folder goes before, and the environment before both."""
-    folder, port = place
+    folder = write(place).parent
     monkeypatch.chdir(folder)
     monkeypatch.delenv("RAY_AUTH_MODE")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
-    (folder / "c.yaml").write_text(yaml.safe_dump(good(port, folder)))
     with pytest.raises(Started) as built_in:
         __main__.main(["serve", "c.yaml"])
     (folder / "serve.env").write_text("RAY_AUTH_MODE=token\nMALLOC_ARENA_MAX=3\n")
@@ -333,14 +317,12 @@ def test_tls_is_never_left_out(place):
     """HAProxy, as Ray starts it, knows nothing of `ssl_certfile`: keys would travel in clear. So it stays out, and the
     terminal tells the URL that is true."""
     folder, port = place
-    document = good(port, folder)
-    document["http_options"] |= certified(folder)
-    (folder / "c.yaml").write_text(yaml.safe_dump(document))
+    path = write(place, ("http_options", {"host": "127.0.0.1", "port": port, **certified(folder)}))
     with pytest.raises(Started) as started:
-        __main__.main(["serve", str(folder / "c.yaml")])
+        __main__.main(["serve", str(path)])
 
     assert started.value.args[0]["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
-    assert read_file(folder / "c.yaml").url == f"https://127.0.0.1:{port}"
+    assert read_file(path).url == f"https://127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize("line", ["NAME", "=x", "A B=c", "\xff"])
@@ -364,15 +346,11 @@ def test_the_command_itself(place):
 
 def test_traces_without_their_packages_start_nothing(place, monkeypatch, capsys):
     """The line says what to install; where traces are off, nobody looks for the packages."""
-    folder, port = place
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    document, path = good(port, folder), folder / "c.yaml"
-    path.write_text(yaml.safe_dump(document))
-    off = __main__.main(["check", str(path)])
-    document["applications"][0]["args"]["telemetry"] = {"traces": True}
-    path.write_text(yaml.safe_dump(document))
+    off = __main__.main(["check", str(write(place))])
+    on = __main__.main(["check", str(write(place, ("args.telemetry", {"traces": True})))])
 
-    assert (off, __main__.main(["check", str(path)])) == (0, 2)
+    assert (off, on) == (0, 2)
     assert "telemetry.traces: the packages for it are not installed: pip install 'mlx-stack-serve[otel]'" in (
         capsys.readouterr().err
     )

@@ -123,16 +123,16 @@ def test_a_mac_fetches_its_first_model_in_front(
     assert "not on this machine yet (17.2 GB): `mlx-stack-serve serve` fetches it once it can answer" in said
     assert "`mlx-stack-serve pull longctx` fetches it (6.0 GB)" in said
     fetches.sources.clear()
-    assert cli.fetch_behind(AUTO, environ={}) == 0
+    assert cli.fetch_in_background(AUTO, environ={}) == 0
     assert fetches.sources == [models[1].source]
 
 
 def test_behind_the_server_comes_the_middle_one(fetches: Fetches) -> None:
     """Law: behind a running server the 0.5B is fetched, never the 1.5B; nothing at all where the hub is switched off,
     and nothing that the machine can't hold."""
-    assert cli.fetch_behind(AUTO, environ={"HF_HUB_OFFLINE": "1"}) == 0
+    assert cli.fetch_in_background(AUTO, environ={"HF_HUB_OFFLINE": "1"}) == 0
     assert fetches.sources == []
-    assert cli.fetch_behind(AUTO, environ={}) == 0
+    assert cli.fetch_in_background(AUTO, environ={}) == 0
     assert fetches.sources == [CODER_SMALL]
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployments.__main__ import build_parser
 from deployments.cli import server_address
+from deployments.cli.commands import cli
 from deployments.cli.server_address import DEFAULT_URL, find_url
-from deployments.config import ConfigError
-from deployments.port import find_owners, free_port
+from deployments.config.config_errors import ConfigError
+from deployments.config.free_port import find_owners, free_port
 from deployments.running.folder import RunFolder, base_folder
 from tests.support.hostile_folder import fill_folder, find_run
 from tests.support.reach import listening_as_nobody
@@ -47,14 +47,14 @@ ARGUMENTS = {
     "incidents": [],
     "top": [],
     "dashboard": [],
-    "completion": ["bash", "--values", "tiers", "--line", "mlx-stack-serve why "],
+    "completion": ["bash"],
 }
+TAB = {"_MLX_STACK_SERVE_COMPLETE": "bash_complete", "COMP_LINE": "mlx-stack-serve why ", "COMP_POINT": "20"}
 
 
 def list_commands() -> dict[str, bool]:
     """Each command, and whether it can be told where a server is."""
-    (choices,) = [action.choices for action in build_parser()._actions if isinstance(action.choices, dict)]
-    return {name: "--url" in command.format_help() for name, command in choices.items()}
+    return {name: "url" in [one.name for one in command.params] for name, command in cli.commands.items()}
 
 
 CLIENTS = [name for name, told in list_commands().items() if (told and name != "evaluate") or name == "completion"]
@@ -111,7 +111,7 @@ def test_a_repository_neither_runs_nor_leads_a_command(tmp_path, trap, command):
     own = f"http://127.0.0.1:{free_port()}"
     places = {name: str(tmp_path / "home") for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")}
     environ = places | {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "RAY_TMPDIR": str(tmp_path / "base")}
-    environ |= {"MLX_STACK_API_KEY": KEY, "HF_HUB_OFFLINE": "1"}
+    environ |= {"MLX_STACK_API_KEY": KEY, "HF_HUB_OFFLINE": "1"} | (TAB if command == "completion" else {})
     held = hold_run(tmp_path / "base", own)
     try:
         ended = subprocess.run(

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from deployments.cli.server_client import NotAnswered, ServerClient
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 
 
 class Listed(http.server.BaseHTTPRequestHandler):

@@ -10,7 +10,7 @@ import pytest
 
 from deployments.api.access import access_for
 from deployments.api.api_keys import ApiKey, digest, entry_line
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.errors import ApiError
 from tests.support.small_config import config_of
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from deployments.config import AppConfig, load
+from deployments.config.app_config import AppConfig, load
 from reliability.types import Flaw
 from tests.support import upstream as plays
 from tests.support.small_config import BASE, REQUEST, broken, config_of, run, with_broken_fast

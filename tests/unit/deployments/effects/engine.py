@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from deployments.app import blas_threads as shared_out
-from deployments.config import AppConfig, load
+from deployments.config.app_config import AppConfig, load
 from deployments.graph.replica import make_tier
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.prompt_cache import prompt_store

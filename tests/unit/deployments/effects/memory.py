@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from deployments.config import AppConfig
+from deployments.config.app_config import AppConfig
 from deployments.memory.monitor import MemoryPressure, make_sensor
 from deployments.memory.sensors.scripted import ScriptedSensor
 from deployments.models.needs import plan_of

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deployments.config import AppConfig
+from deployments.config.app_config import AppConfig
 from deployments.graph.replica import make_tier
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.reports.incidents import incidents_of
 from deployments.request.judge import advise
 from deployments.request.policy import build_expected, hold_of, state_limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.reports.traces import Traces
 from tests.support.small_config import config_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deployments.config import load
+from deployments.config.app_config import load
 from deployments.evaluate.evaluation_plan import Settings
 from deployments.evaluate.evaluation_target import NO_CLOUD, OwnTarget, UrlTarget
 

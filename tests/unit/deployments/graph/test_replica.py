@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from deployments.cost import is_cloud
+from deployments.config.tier_cost import is_cloud
 from deployments.graph.replica import TierReplica
-from tests.unit.deployments.test_cost import CLOUD, other
+from tests.unit.deployments.config.test_tier_cost import CLOUD, other
 
 
 class Replica(TierReplica):

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.config import AppConfig, ServerConfig, load
-from deployments.config_tiers import ScriptedTierConfig, Timeouts
+from deployments.config.app_config import AppConfig, ServerConfig, load
+from deployments.config.tier_config import ScriptedTierConfig, Timeouts
 from deployments.graph import scale_to_zero
 from deployments.graph.scale_to_zero import (
-    AbsentTier,
     bypass_cold,
     find_cold,
     let_auto_sleep,
     make_cold_status,
     select_scalable,
 )
+from deployments.graph.unavailable import UnavailableTier
 from deployments.models.catalog import Choice, choose
 from deployments.models.presence import Presence
 from reliability.types import Failed, Fault, TierState, TierStatus
@@ -67,14 +67,14 @@ def test_a_tier_without_its_model_is_passed_by_and_says_why() -> None:
         cold = find_cold(["t"], scalable, tiers, lambda _: True)
         stand_in = bypass_cold(cold, tiers)["t"]
         assert cold == {"t": "absent"}
-        assert isinstance(stand_in, AbsentTier)
+        assert isinstance(stand_in, UnavailableTier)
         failed = asyncio.run(first_event(stand_in))
         assert isinstance(failed, Failed)
         assert (failed.fault, failed.retry_after_s is not None) == (fault, fault is Fault.LOADING)
         assert "43 % of 491 MB" in failed.message
 
 
-async def first_event(tier: AbsentTier) -> Any:
+async def first_event(tier: UnavailableTier) -> Any:
     (event,) = [event async for events in tier.stream(ask()) for event in events]
     return event
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.api.stream import insert_silences
-from deployments.config_tiers import Timeouts
+from deployments.config.tier_config import Timeouts
 from deployments.errors import from_refusal
 from deployments.graph.stopping import CUT_S, LAST_BYTES_S, Stopping
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier

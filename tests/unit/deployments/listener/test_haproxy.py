@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deployments.cli.front import free_port
+from deployments.config.free_port import free_port
 from deployments.errors import TABLE
 from deployments.listener import haproxy as haproxy_module
 from deployments.listener.haproxy import Limits, limits_of, rewrite

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.config_tiers import MlxTierConfig
+from deployments.config.tier_config import MlxTierConfig
 from deployments.models.catalog import weight_bytes_of
 from deployments.models.needs import KV_TOKENS, plan_of, replica_bytes
 from deployments.models.sources import CODER_SMALL

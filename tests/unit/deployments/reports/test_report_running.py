@@ -42,8 +42,8 @@ def test_it_says_where_it_is_and_for_how_long():
 def test_it_writes_from_its_first_word_on(ttft_ns, counted, end, shown):
     """What its tier has counted, or an estimate by what came where it counts at the end."""
     spending = SimpleNamespace(counted=counted, written_bytes=28)
-    reading = SimpleNamespace(ttft_ns=ttft_ns, end=end, spending=spending)
-    row = describe_running(running(reading=reading), now_ns=75 * S, now_s=1e9)
+    current = SimpleNamespace(ttft_ns=ttft_ns, end=end, spending=spending)
+    row = describe_running(running(current=current), now_ns=75 * S, now_s=1e9)
 
     assert (row["writing"], row["tokens"]) == shown
 

@@ -260,7 +260,7 @@ def test_a_runaway_in_the_arguments_is_a_truncated_call(arguments, size, checked
     read(made, [Text(said)] * bool(said) + [CallDelta(index=0, id="c", name="look"), *pieces])
 
     attempt = record_attempt(made, 2)
-    assert made.stopped_in_arguments
+    assert made.scan.stopped_in_arguments
     assert (attempt.flaw, attempt.good) == (Flaw.TRUNCATED, False)
     assert made.judged.finish.reason is not FinishReason.STOP
     assert TRAITS[Flaw.TRUNCATED].again is Again.REASK
@@ -300,7 +300,7 @@ def test_equal_native_calls_end_the_reading(size):
     read(made, list[Event](events), size)
 
     attempt = record_attempt(made, 2)
-    assert made.stopped_for_calls
+    assert made.scan.stopped_for_calls
     assert attempt.good
     assert {(call.name, call.arguments) for call in made.judged.calls} == {("look", '{"what": "up"}')}
     assert made.judged.finish.reason is FinishReason.TOOL_CALLS
@@ -312,7 +312,8 @@ def test_equal_native_calls_end_the_reading(size):
 def test_what_was_only_reasoned_is_what_was_said(count, stage, hold):
     """An answer without a text and without a call is held against the ones before it by its reasoning."""
     made, thought = reading(hold=hold), "I should look at the sky first, and then see."
-    made.expected = replace(made.expected, turns=(Turn(text=thought),) * count)
+    expected = replace(made.plan.expected, turns=(Turn(text=thought),) * count)
+    made.plan = replace(made.plan, expected=expected)
     out = [Reasoning(thought[:20]), Reasoning(thought[20:])]
     for event in out:
         made.take([event], 1)
@@ -327,7 +328,8 @@ def test_what_was_only_reasoned_is_what_was_said(count, stage, hold):
 def test_an_empty_answer_is_asked_for_again_until_the_circuit_breaks(count, stage):
     """One that ends in its reasoning is no answer, so it is asked for as any empty one, and never delivered."""
     made, thought = reading(), "I should look at the sky first, and then see."
-    made.expected = replace(made.expected, turns=(Turn(text=thought),) * count)
+    expected = replace(made.plan.expected, turns=(Turn(text=thought),) * count)
+    made.plan = replace(made.plan, expected=expected)
     read(made, [Reasoning(thought)])
 
     assert record_attempt(made, 2).flaw is stage

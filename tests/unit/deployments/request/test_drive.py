@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from deployments.config_tiers import Timeouts
-from deployments.ports import Ports
+from deployments.config.tier_config import Timeouts
+from deployments.interfaces import Ports
 from deployments.reports.report import report_headers, report_of
 from deployments.request.drive import drive
 from deployments.request.run_record import Run

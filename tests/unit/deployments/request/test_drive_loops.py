@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deployments.config import RouterConfig, ServerConfig
+from deployments.config.app_config import RouterConfig, ServerConfig
 from deployments.reports.report import report_of
 from deployments.request.drive import drive
 from deployments.request.policy import hold_of

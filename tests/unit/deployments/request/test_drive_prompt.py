@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from deployments.config_tiers import Timeouts
+from deployments.config.tier_config import Timeouts
 from deployments.errors import ApiError
-from deployments.ports import Ports
+from deployments.interfaces import Ports
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock

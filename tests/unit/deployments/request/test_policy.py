@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployments.config import RouterConfig, ServerConfig
+from deployments.config.app_config import RouterConfig, ServerConfig
 from deployments.errors import ApiError
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of, limits_of
 from reliability.answer.gate import Hold

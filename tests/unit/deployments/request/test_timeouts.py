@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deployments.config_tiers import Timeouts
+from deployments.config.tier_config import Timeouts
 from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from deployments.request.timeouts import convert_stall

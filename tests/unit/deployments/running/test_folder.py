@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.running.folder import SESSIONS_KEPT, RunFolder, base_folder, refuse_long
 from loadtests.running import short_folder
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.running.own_folder import make_own, refuse_strangers
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")

@@ -110,6 +110,6 @@ def test_what_a_client_needs_can_be_pasted(keyed):
 
     assert "export OPENAI_BASE_URL=http://127.0.0.1:8000/v1" in text
     assert ("export OPENAI_API_KEY=unused" in text) == (not keyed)
-    assert "page: http://127.0.0.1:8000/" in text
+    assert "control room: http://127.0.0.1:8000/" in text
     assert "/tmp/log" in text
     assert "/tmp/ray/s/logs" in text

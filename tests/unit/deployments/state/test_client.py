@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployments.config import AppConfig
+from deployments.config.app_config import AppConfig
 from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State
 from deployments.state.link import CALL_S, StateUnavailable

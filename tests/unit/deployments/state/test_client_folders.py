@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.config import ConfigError, StateConfig
+from deployments.config.app_config import ConfigError, StateConfig
 from deployments.state.client import folder_of
 
 

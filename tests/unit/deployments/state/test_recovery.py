@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.config import ConfigError, StateConfig
+from deployments.config.app_config import ConfigError, StateConfig
 from deployments.state.client import ray_finder
 from deployments.state.journal import Bounds
 from deployments.state.records import Query

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.config import ConfigError
+from deployments.config.config_errors import ConfigError
 from deployments.state.link import Link, StateUnavailable
 from deployments.state.records import Reply, ReportItem, StateLimits, Step
 from deployments.state.unix_socket import (

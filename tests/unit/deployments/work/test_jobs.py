@@ -15,8 +15,8 @@ from deployments.api.openai_responses.response_body import Wanted
 from deployments.api.openai_responses.stored_record import NeedsRecall, Recalled
 from deployments.dialects import DIALECTS
 from deployments.errors import ApiError
-from deployments.wire import name_of
 from deployments.work.jobs import OUTCOME, Done, Raised, do_job, read_outcome, write_job
+from deployments.work.wire import name_of
 from reliability.answer.judgement import expect, judge
 from reliability.loops import LoopConfig
 from reliability.steps import OutOfSteps, Steps
@@ -117,7 +117,14 @@ def test_an_error_comes_as_what_it_is():
 
 @pytest.mark.parametrize(
     "name",
-    ["os:system", "subprocess:Popen", "deployments.wire:Codec", "deployments.errors:no", "builtins:SystemExit", ""],
+    [
+        "os:system",
+        "subprocess:Popen",
+        "deployments.work.wire:Codec",
+        "deployments.errors:no",
+        "builtins:SystemExit",
+        "",
+    ],
 )
 def test_a_worker_names_nothing_but_this_programs_errors(name):
     """What a worker that was taken over could send: no class of another module is called, and none is imported."""

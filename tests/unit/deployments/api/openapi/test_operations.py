@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.api.openai_responses.stored_routes import NOT_OFFERED
+from deployments.api.openai_responses.stored_responses import NOT_OFFERED
 from deployments.api.openapi.openapi_document import SCHEMAS
 from deployments.api.openapi.operations import OPERATIONS
 from deployments.dialects import DIALECTS

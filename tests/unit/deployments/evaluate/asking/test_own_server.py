@@ -11,10 +11,10 @@ import psutil
 import pytest
 import yaml
 
-from deployments.config import load
-from deployments.config_file import read_file
+from deployments.config.app_config import load
 from deployments.evaluate.asking import own_server
 from deployments.evaluate.asking.own_server import NoServer, OwnServer, patch_variant, read_config, write_config
+from deployments.serve_file import read_file
 from tests.support.repository import ROOT
 
 ARGS = {
@@ -114,7 +114,7 @@ def test_a_start_that_fails_is_tried_once_more_and_then_said(source, tmp_path, m
 EVALUATION = """
 import sys
 from pathlib import Path
-from deployments.config import load
+from deployments.config.app_config import load
 from deployments.evaluate.asking.own_server import OwnServer
 
 tiers = {"there": {"kind": "scripted", "script": [{"answer": "hi"}]}}

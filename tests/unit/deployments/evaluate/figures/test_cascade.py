@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.config import load, patch
+from deployments.config.app_config import load, patch
 from deployments.evaluate.figures.cascade import CASES_MIN, learn_chain, list_candidates, play, read_cases
 from tests.support.evaluation_cells import call_cell, make_cells
 

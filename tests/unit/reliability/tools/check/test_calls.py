@@ -14,6 +14,7 @@ from tests.support.call_values import IDS, made
 from tests.support.checking import BOX, verdict, with_city
 from tests.support.renderings import tool
 from tests.unit.reliability.tools.check.test_choice import SEARCH
+from tests.unit.reliability.tools.check.test_complaints import BOX as TOOLS
 
 
 def test_all_violations_are_listed_with_their_places():
@@ -202,9 +203,9 @@ def test_a_tool_of_free_text_takes_the_text(given, read):
 def test_ids_come_from_the_source_and_are_the_same_again():
     """A missing id is given from the seed, deterministically; one that was used is replaced, on record."""
     calls = [SEARCH, RawCall(name="clock", arguments="{}", id="call_1")]
-    found = check_calls(calls, BOX, new_id=id_source("r1"), used_ids={"call_1"})
+    found = check_calls(calls, TOOLS, new_id=id_source("r1"), used_ids={"call_1"})
 
-    assert found == check_calls(calls, BOX, new_id=id_source("r1"), used_ids={"call_1"})
+    assert found == check_calls(calls, TOOLS, new_id=id_source("r1"), used_ids={"call_1"})
     assert found.calls[0].id == id_source("r1")(0) != id_source("r2")(0)
     assert [repair.path for repair in found.repairs] == ["/1/id"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.typing_text import Arguments, strip_framing
+from reliability.tools.extract.typing_text import Arguments, read_framed
 from tests.support.extracting import BOX
 
 
@@ -29,7 +29,7 @@ from tests.support.extracting import BOX
 def test_only_a_framed_text_loses_its_line_breaks(text, stripped):
     """A line break behind the opening tag is layout, and then the closing tag's own line is; a value that begins on the
     line of its opening tag keeps its line breaks."""
-    assert strip_framing(text) == stripped
+    assert read_framed(text, 0, len(text), on_lines=True)[0] == stripped
 
 
 def test_what_the_model_says_of_a_value_counts():

@@ -1,0 +1,197 @@
+"""`mlx-stack-serve doctor --report`: one file that a person can send with a question, and that names nobody.
+
+It has versions, the machine, the tiers and the last week's incidents by kind. It is printed first; nothing is sent.
+
+Invariants: no text of a request, an answer or an error; no key, user, host, address or path. An unusual tier's name is
+replaced by its number, a model that isn't public by its kind, a hosted tier's host by its preset or where it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import re
+import sqlite3
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+
+from deployments import __version__
+from deployments.cli.service.init_system import ServiceFault, run_program
+from deployments.config.app_config import AppConfig
+from deployments.config.loopback import is_loopback
+from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
+from deployments.memory.sensors.computing import Computing, find_computing
+from deployments.memory.sensors.macos import LEVEL, SystemKernel
+from deployments.models.artifact import find_on_disk
+from deployments.models.catalog import choose_here, weight_bytes_of
+from deployments.models.sources import parse_source
+from deployments.state.history import History
+from deployments.state.incident_record import IncidentKind
+from deployments.state.records import Query
+
+__all__ = ["build_report", "write_report"]
+
+PACKAGES = ("ray", "mlx", "mlx-lm", "mlx-metal", "mlx-cpu", "transformers", "pydantic", "starlette", "aiohttp")
+USUAL = frozenset({"fast", "standard", "longctx", "premium"})
+# Whose models name nobody else: a source of the catalogue, and of publishers that everybody takes models from.
+PUBLIC = re.compile(r"hf:(?:mlx-community|lmstudio-community|Qwen)/[\w.-]+@[\w.-]+(?:#[\w.-]+)?")
+KINDS = frozenset(kind.value for kind in IncidentKind)
+WEEK_S = 7 * 86_400.0
+NEWEST = 20
+ASK_GPU = "import json, mlx.core as mx; print(json.dumps(mx.device_info()))"
+GPU = ("architecture", "max_recommended_working_set_size", "max_buffer_length", "memory_size", "total_memory")
+
+
+def write_report(config: AppConfig, journal: Path, path: Path) -> int:
+    """Show the report, and write it to `path`; return the exit code."""
+    text = json.dumps(build_report(config, journal, time.time()), indent=2) + "\n"
+    print(text)  # noqa: T201
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        print(f"{path} is there already: name another file, or remove it", file=sys.stderr)  # noqa: T201
+        return 1
+    except OSError as error:
+        print(f"{path}: can't be written: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return 1
+    with os.fdopen(file, "w", encoding="utf-8") as out:
+        out.write(text)
+    print(f"{path} holds what stands above, and nothing else. Nothing was sent.")  # noqa: T201
+    return 0
+
+
+def build_report(config: AppConfig, journal: Path, now_s: float) -> dict[str, Any]:
+    """Build the report."""
+    names = {name: name if name in USUAL else f"tier {number}" for number, name in enumerate(config.tiers, 1)}
+    return {
+        "report": 1,
+        "versions": _list_versions(),
+        "machine": _describe_machine(),
+        "tiers": {names[name]: _describe_tier(name, tier) for name, tier in config.tiers.items()},
+        "chain": [names.get(name, "?") for name in config.reliability.escalation.chain],
+        "incidents": _list_incidents(journal, names, now_s),
+    }
+
+
+def _list_versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"mlx-stack-serve": __version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def _describe_machine() -> dict[str, Any]:
+    memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+    battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
+    return {
+        "system": platform.system(),
+        "release": platform.mac_ver()[0] or platform.release(),
+        "machine": platform.machine(),
+        "chip": _find_chip(),
+        "cores": os.cpu_count(),
+        "memory_bytes": memory.total,
+        "available_bytes": memory.available,
+        "swap_bytes": swap.total,
+        "swap_used_bytes": swap.used,
+        "on_battery": None if battery is None else battery.power_plugged is False,
+        "limits": _find_limits(),
+    }
+
+
+def _find_chip() -> str | None:
+    if sys.platform == "darwin":
+        with contextlib.suppress(ServiceFault):
+            found = run_program(["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"])
+            return None if found.code else found.words
+        return None
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+            return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+    except OSError:
+        return None
+
+
+def _find_limits() -> dict[str, Any]:
+    """Find what the GPU allows; on a Mac what a person allows to be wired, and the kernel's level, too."""
+    computing = find_computing()
+    known: dict[str, Any] = {"computing": computing.value}
+    if computing is Computing.CPU:
+        return known
+    if computing is Computing.METAL:
+        kernel = SystemKernel()
+        known |= {name: kernel.sysctl_u32(name) for name in ("iogpu.wired_limit_mb", LEVEL)}
+    with contextlib.suppress(ServiceFault, ValueError):  # no package, or no GPU for this user
+        info = json.loads(run_program([sys.executable, "-P", "-c", ASK_GPU]).out)
+        known |= {name: info.get(name) for name in GPU}
+    return known
+
+
+def _describe_tier(name: str, tier: TierBase) -> dict[str, Any]:
+    facts: dict[str, Any] = {"kind": getattr(tier, "kind", None)}
+    facts |= {"replicas": [tier.min_replicas, tier.max_replicas], "context_tokens": tier.context_tokens}
+    if isinstance(tier, HostedTierConfig):
+        host = urlsplit(tier.base_url or "").hostname
+        return facts | {"where": tier.preset or ("loopback" if is_loopback(host) else "elsewhere")}
+    if not isinstance(tier, MlxTierConfig):
+        return facts
+    source = choose_here(name, tier.model).source
+    facts |= {"auto": tier.model == "auto", "model": _hide_local(source), "memory_bytes": tier.memory_bytes}
+    try:
+        artifact = find_on_disk(parse_source(source))
+    except (OSError, ValueError):
+        return facts | {"on_disk": None}
+    if artifact is None:
+        return facts | {"on_disk": False}
+    return facts | {"on_disk": True, "weight_bytes": artifact.weight_bytes, "quantization": artifact.quantization}
+
+
+def _hide_local(source: str) -> str:
+    """Return a public model's source; of any other its kind alone."""
+    public = weight_bytes_of(source) is not None or PUBLIC.fullmatch(source) is not None
+    return source if public else f"{source.partition(':')[0]}:"
+
+
+def _list_incidents(journal: Path, names: Mapping[str, str], now_s: float) -> dict[str, Any]:
+    """Count the last week's incidents, and list the newest. None where there is no journal, or none that can be
+    read."""
+    if not journal.is_file():
+        return {"counted": None, "newest": []}
+    try:
+        history = History(journal)
+        try:
+            found = history.ask(Query(since_s=now_s - WEEK_S, limit=1000))
+        finally:
+            history.close()
+    except sqlite3.Error:
+        return {"counted": None, "newest": []}
+    newest = [
+        {
+            "kind": _word(one.get("kind")),
+            "tier": names.get(str(one.get("tier"))),
+            "hours_ago": _count_hours(one.get("at"), now_s),
+        }
+        for one in found[:NEWEST]
+    ]
+    return {"counted": dict(Counter(_word(one.get("kind")) for one in found)), "newest": newest}
+
+
+def _word(kind: object) -> str:
+    return str(kind) if kind in KINDS else "other"
+
+
+def _count_hours(at_s: object, now_s: float) -> int | None:
+    return math.floor((now_s - at_s) / 3600) if isinstance(at_s, int | float) else None

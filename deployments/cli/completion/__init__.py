@@ -1,1 +1,0 @@
-"""`mlx-stack-serve completion`: what completes the program in bash, zsh and fish."""

@@ -1,1 +1,0 @@
-"""What a person sends with a question: one file that names nobody."""

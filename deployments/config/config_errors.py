@@ -1,0 +1,67 @@
+"""Errors that end a command with one line, and a mistake in the configuration as such a line.
+
+Nothing is imported before it is needed: a Tab and `--help` load this module too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+__all__ = ["CommandFailed", "ConfigError", "first_mistake"]
+
+
+class ConfigError(ValueError):
+    """The configuration can't be used. The message is one line that names the key; a command ends with exit code 2."""
+
+
+class CommandFailed(RuntimeError):
+    """A command can't do what it was asked for. The message is one line that says why; the exit code is 1."""
+
+
+def first_mistake(model: type[BaseModel], error: ValidationError) -> str:
+    """Say the first mistake, an unknown key before all others (it explains a missing one), and how many there are."""
+    mistakes = error.errors(include_url=False, include_context=False, include_input=False)
+    first = next((m for m in mistakes if m["type"] == "extra_forbidden"), mistakes[0])
+    path = _format_path(first["loc"])
+    if first["type"] == "extra_forbidden":
+        allowed = ", ".join(_find_allowed_keys(model, first["loc"][:-1]))
+        line = f"{path}: unknown key; allowed here: {allowed}"
+    else:
+        words = first["msg"].removeprefix("Value error, ")
+        line = f"{path}: {words}" if path and not words.startswith(f"{path}") else words
+    more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
+    return line + more
+
+
+def _format_path(loc: tuple[int | str, ...]) -> str:
+    """Write the path as it stands in the file: without the tag that pydantic puts in for the kind of a tier."""
+    from deployments.config.tier_config import KINDS
+
+    parts = [str(part) for i, part in enumerate(loc) if not (part in KINDS and i == 2 and loc[0] == "tiers")]
+    return ".".join(parts)
+
+
+def _find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """Find the keys of the section at `loc`."""
+    from pydantic import BaseModel
+
+    from deployments.config.tier_config import KINDS
+
+    here: Any = model
+    for i, part in enumerate(loc):
+        if part in KINDS and i == 2:
+            here = KINDS[str(part)]
+        elif isinstance(here, type) and issubclass(here, BaseModel) and part in here.model_fields:
+            here = _find_section(here.model_fields[str(part)].annotation)
+    return sorted(here.model_fields) if isinstance(here, type) and issubclass(here, BaseModel) else []
+
+
+def _find_section(annotation: Any) -> Any:
+    """Find the section class inside an annotation such as `Timeouts | None`."""
+    from pydantic import BaseModel
+
+    choices = [annotation, *getattr(annotation, "__args__", ())]
+    return next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), annotation)

@@ -1,0 +1,81 @@
+"""Which files a command reads that starts or checks a server.
+
+    configuration   the path that is given ──▶ `serve_config.yaml` of this folder ──▶ the built-in one
+    Ray's flags     `serve.env` of this folder ──▶ the built-in one
+
+`deployments/built_in/` links to the files at the top of the repository, so each exists once. Invariants: a user's own
+file is never passed over; a file that was not named is announced in one line, since the folder may be anybody's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from deployments.config.config_errors import ConfigError
+
+__all__ = ["BUILT_IN", "announce_config", "announce_flags", "find_config", "find_flags", "read_variables"]
+
+BUILT_IN = Path(__file__).parents[1] / "built_in"
+CONFIG = "serve_config.yaml"
+FLAGS = "serve.env"
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def find_config(given: Path | None) -> Path:
+    """Name the configuration file."""
+    return given if given is not None else _own_or_built_in(CONFIG)
+
+
+def announce_config(given: Path | None) -> Path:
+    """Name the configuration file, and say on standard error which one it is where none is given."""
+    found = find_config(given)
+    if given is None:
+        own = f"using {CONFIG} of the working directory: {Path(found).absolute()}"
+        words = f"no {CONFIG} in {Path.cwd()}: using the built-in {found}" if found.parent == BUILT_IN else own
+        print(words, file=sys.stderr, flush=True)  # noqa: T201
+    return found
+
+
+def find_flags() -> Path:
+    """Name the file with the flags of Ray Serve's processes."""
+    return _own_or_built_in(FLAGS)
+
+
+def announce_flags() -> Path:
+    """Name the file with the flags, and say on standard error where it is the working directory's: they set the
+    environment of every process of the server. In a checkout of this project the two are one file."""
+    found = find_flags()
+    if found.resolve() != (BUILT_IN / FLAGS).resolve():
+        print(f"using {FLAGS} of the working directory: {found.absolute()}", file=sys.stderr, flush=True)  # noqa: T201
+    return found
+
+
+def _own_or_built_in(name: str) -> Path:
+    # A link that leads nowhere counts: who reads it says so.
+    return Path(name) if os.path.lexists(name) else BUILT_IN / name
+
+
+def read_variables(path: Path) -> dict[str, str]:
+    """Read a file of NAME=VALUE lines; lines that begin with `#` are comments.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ConfigError: one line that names the file and the line's number, but doesn't show it: it may be a key.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: can't be read: {getattr(error, 'strerror', 'it is not UTF-8')}") from None
+    found = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if line and not line.startswith("#"):
+            name, sign, value = line.partition("=")
+            if not sign or not NAME.fullmatch(name):
+                raise ConfigError(f"{path}: line {number}: NAME=VALUE is needed")
+            found[name] = value
+    return found

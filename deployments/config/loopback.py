@@ -1,0 +1,72 @@
+"""Which hosts mean this machine: one answer for all who ask.
+
+`is_loopback` tells it of the host to listen on, a peer's address, a tier's URL (what leaves the machine is cloud) and
+whether a proxy could reach it. Invariant: a host that another machine can reach, or be, is never taken for this one; in
+doubt it is not loopback.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+from urllib.parse import urlsplit
+
+__all__ = ["is_loopback", "is_own", "is_own_page"]
+
+# By these a container calls the machine that it runs on: Docker and Podman (both know the first), Podman
+# (docs.podman.io, `podman run --add-host`), Lima and Colima (lima-vm.io/docs/config/network/user), OrbStack.
+CONTAINER_HOSTS = frozenset(
+    {"host.docker.internal", "host.containers.internal", "host.lima.internal", "host.orb.internal"}
+)
+
+
+@functools.lru_cache(maxsize=1024)  # asked with each request, mostly of one address
+def is_loopback(host: str | None) -> bool:
+    """Tell whether only this machine can reach, or be, `host`: 127.0.0.0/8, ::1 (also mapped, and
+    in the brackets of a URL), `localhost`.
+
+    None (no address is known) is not, and no other name: what a resolver says may change between the question and the
+    call. `localhost.` is such a name: with the dot it is looked up in the DNS, past /etc/hosts."""
+    if host is None:
+        return False
+    try:
+        address = _address(host)
+    except ValueError:
+        return host.lower() == "localhost"
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Read an address. Only an IPv6 one may stand in brackets."""
+    if host.startswith("[") and host.endswith("]"):
+        return ipaddress.IPv6Address(host[1:-1])
+    return ipaddress.ip_address(host)
+
+
+@functools.lru_cache(maxsize=1024)
+def is_own(named: str) -> bool:
+    """Tell whether a `Host` or `Origin` header names this machine, or nobody ("").
+
+    So do loopback's addresses and names, and those of `CONTAINER_HOSTS`. Any other name may be another machine's, or
+    become ours by a DNS answer: one under `.internal` too, which companies and clouds give to their machines. Nor does
+    this machine's own hostname count: in a local network anyone may claim it."""
+    return not named or _is_local(_parse_host(named)) or _parse_host(named) in CONTAINER_HOSTS
+
+
+@functools.lru_cache(maxsize=1024)
+def is_own_page(origin: str) -> bool:
+    """Tell whether an `Origin` is a web page that this machine serves, by loopback's addresses and names."""
+    return "//" in origin and _is_local(_parse_host(origin))
+
+
+def _is_local(host: str) -> bool:
+    return is_loopback(host) or host.endswith(".localhost")
+
+
+def _parse_host(named: str) -> str:
+    """Parse the host of an origin or a `Host` header; "" where there is none."""
+    try:
+        return urlsplit(named if "//" in named else f"//{named}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,113 @@
+"""What the one loop of the program (`drive`) needs from the world, as protocols.
+
+`drive` imports no Ray, no HTTP and no clock: it is given these. In the server they are Ray handles and actors; in the
+simulator they are seeded fakes in virtual time. Three tier kinds (`mlx`, `hosted`, `scripted`) and the handle that
+carries a call to a replica all implement `Tier` and pass one contract test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from deployments.config.tier_config import Timeouts
+from deployments.work.judging import Elsewhere
+from deployments.work.large_work import Large, at_once
+from reliability.admission.admit import AdmissionRequest, Grant, Rejection
+from reliability.loops import Window
+from reliability.memory.pressure import Level
+from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
+
+__all__ = ["Admission", "Clock", "Jitter", "MemoryLevel", "Ports", "Tier"]
+
+Jitter = Callable[[], float]  # returns a number in [0, 1)
+MemoryLevel = Callable[[str], tuple[Level, int]]  # of a tier's nodes, and the nanoseconds for which it has been so
+
+
+class Tier(Protocol):
+    """One place that answers chat requests."""
+
+    def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        """Answer `request` as lists of events, one list per chunk that is worth sending on (never an empty one).
+
+        The order of events is that of `reliability.types`. The last event is a `Finish` or a `Failed`; nothing is
+        raised for a fault. Closing the generator, or cancelling the task that reads it, stops the generation.
+        """
+        ...
+
+    async def status(self) -> TierStatus:
+        """Say what this tier is and whether it can answer. Cheap, never raises, runs no model."""
+        ...
+
+    async def close(self) -> None:
+        """Free what the tier holds. Safe to call twice."""
+        ...
+
+
+class Admission(Protocol):
+    """Who says whether a call may run: breaker, budgets and memory level in one step."""
+
+    async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
+        """Give a grant, or the reason why not. May raise or be late: `drive` bounds the wait and goes on without."""
+        ...
+
+    def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
+        """Close a grant, once. Never waits, never raises."""
+        ...
+
+    def progress(self, grant: Grant, usage: Usage) -> None:
+        """Report what a call that still runs has used so far: what its grant is charged if nobody
+        settles it. Never waits, never raises."""
+        ...
+
+    def charge(self, usage: Usage) -> None:
+        """Count a call that ran without a grant. Never waits, never raises."""
+        ...
+
+    @property
+    def session(self) -> str | None:
+        """The session's name: the one that was found, once `admit` has answered, where the request names none; None
+        where nobody knows better than the request."""
+        ...
+
+    @property
+    def window(self) -> Window | None:
+        """The session's earlier answers, once a grant has brought them; None where nobody asked for them."""
+        ...
+
+
+class Clock(Protocol):
+    """Monotonic time. A moment never crosses a process; a duration may."""
+
+    def now_ns(self) -> int:
+        """Return the nanoseconds since some fixed moment of this process."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The world. Without `admission` every call may run.
+
+    `cloud` names the tiers that leave the machine and cost money. Without an answer from
+    `admission` within `cloud_admit_s` seconds they are not called; a local tier is, after
+    `admit_s`. `foreign` names the tiers that pass on what another server reports of its tokens.
+    `context_tokens` holds what is known of the tiers' contexts. `memory` is the level of the nodes
+    that a tier runs on, and for how long there has been pressure, in nanoseconds; it is asked at
+    each call and must cost nothing. `large` runs what may take long, `elsewhere` a function in
+    another process, or raises `deployments.work.worker_pool.Undone`.
+    """
+
+    tiers: Mapping[str, Tier]
+    timeouts: Mapping[str, Timeouts]
+    clock: Clock
+    jitter: Jitter
+    admission: Admission | None = None
+    cloud: frozenset[str] = frozenset()
+    foreign: frozenset[str] = frozenset()
+    admit_s: float = 2.0
+    cloud_admit_s: float = 10.0
+    context_tokens: Mapping[str, int] = field(default_factory=dict)
+    memory: MemoryLevel = lambda _: (Level.UNKNOWN, 0)
+    large: Large = at_once
+    elsewhere: Elsewhere | None = None

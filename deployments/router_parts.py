@@ -1,0 +1,148 @@
+"""What a Router replica is made of: the facts of its tiers, its live configuration, and its services, one a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from deployments.api.access import access_for
+from deployments.api.admin import Insight
+from deployments.api.body import Bodies
+from deployments.api.openai_responses.stored_responses import StoredResponses
+from deployments.api.overview import Overview
+from deployments.config.app_config import ROUTER, AppConfig, RouterConfig
+from deployments.config.tier_config import TierBase, Timeouts
+from deployments.config.tier_cost import Price, cloud_tiers, price_of
+from deployments.dialects import WORKER_IMPORTS
+from deployments.graph.handle import HandleTier
+from deployments.graph.keep_awake import KeepAwake
+from deployments.graph.reconfigure import apply_change, patch_router
+from deployments.graph.scale_to_zero import make_cold_status, select_scalable
+from deployments.graph.status_poll import TierWatch
+from deployments.graph.stopping import Stopping
+from deployments.memory.view import MemoryView
+from deployments.models.needs import plan_of
+from deployments.reports.request_metrics import RequestMetrics
+from deployments.reports.traces import Traces
+from deployments.request.policy import limits_of, state_limits
+from deployments.state.client import State, ray_finder
+from deployments.state.records import StateLimits
+from deployments.work.worker_pool import Workers
+from reliability.escalation.retry_strategy import RetryStep
+
+__all__ = ["LiveConfig", "RouterServices", "TierFacts", "build_services", "collect_facts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierFacts:
+    """The tiers as the configuration had them at the start, by name: how to call each, and what is known of it."""
+
+    tiers: Mapping[str, HandleTier]
+    scalable: Mapping[str, TierBase]
+    timeouts: Mapping[str, Timeouts | None]
+    contexts: Mapping[str, int | None]
+    strategies: Mapping[str, tuple[RetryStep, ...]]
+    kinds: Mapping[str, str]
+    prices: Mapping[str, Price]
+    cloud: frozenset[str]
+
+
+def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> TierFacts:
+    """Collect the facts of the tiers. `handles`: those of their deployments, by tier."""
+    fallback = config.reliability.escalation.cloud_fallback
+    prices = {name: price_of(tier, fallback) for name, tier in config.tiers.items()}
+    return TierFacts(
+        tiers={name: HandleTier(name, handles[name], make_cold_status(name, config)) for name in config.tiers},
+        scalable=select_scalable(config.tiers),
+        timeouts={name: tier.timeouts for name, tier in config.tiers.items()},
+        contexts={name: tier.context_tokens for name, tier in config.tiers.items()},
+        strategies={name: tier.retry_strategy for name, tier in config.tiers.items()},
+        kinds={name: tier.kind for name, tier in config.tiers.items()},
+        prices={name: price for name, price in prices.items() if price is not None},
+        cloud=cloud_tiers(config.tiers),
+    )
+
+
+class LiveConfig:
+    """The sections `reliability` and `server`, as `user_config` has patched them, and what follows from them."""
+
+    def __init__(self, config: AppConfig, facts: TierFacts) -> None:
+        self._base = RouterConfig(reliability=config.reliability, server=config.server)
+        self._state_config = config.state
+        self._facts = facts
+        self._configured = False
+        self.refused_patch: str | None = None
+        self.access = access_for(config.server)
+        self._adopt(self._base)
+
+    def _adopt(self, config: RouterConfig) -> None:
+        self.now = config
+        self.limits = limits_of(config, self._facts.strategies, self._facts.kinds)
+        self.waits = {name: own or config.server.timeouts for name, own in self._facts.timeouts.items()}
+
+    def apply(self, user_config: Mapping[str, Any]) -> None:
+        """Apply a changed `user_config`; see `deployments.graph.reconfigure`."""
+        first = not self._configured
+        config, self.refused_patch = apply_change(self._patch, user_config, self.now, first=first, at=ROUTER)
+        self._adopt(config)
+        self._configured = True
+
+    def _patch(self, change: Mapping[str, Any]) -> RouterConfig:
+        config = patch_router(self._base, change, self._facts.tiers)
+        self.access = access_for(config.server)
+        return config
+
+    def state_limits(self) -> StateLimits:
+        """Return the bounds that the state actor keeps."""
+        return state_limits(self.now, self._state_config, self.access.key_hours)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterServices:
+    """What the Router's routes use. `memory`: None without leases."""
+
+    stopping: Stopping
+    watch: TierWatch
+    memory: MemoryView | None
+    state: State
+    stored: StoredResponses
+    insight: Insight
+    overview: Overview
+    workers: Workers
+    metrics: RequestMetrics
+    traces: Traces
+    bodies: Bodies
+
+
+def build_services(config: AppConfig, facts: TierFacts, live: LiveConfig) -> RouterServices:
+    """Build the services of this replica."""
+    app, names, plan = serve.get_replica_context().app_name, tuple(facts.tiers), plan_of(config)
+    stopping = Stopping(KeepAwake(config.server.keep_awake))
+    watch = TierWatch(facts.tiers, facts.kinds, facts.contexts)
+    memory = None if plan is None else MemoryView(plan, app)
+    state = State(ray_finder(app, config.state), live.state_limits())
+    return RouterServices(
+        stopping=stopping,
+        watch=watch,
+        memory=memory,
+        state=state,
+        stored=StoredResponses(state, lambda: watch.context_tokens_max),
+        insight=Insight(state, watch, names, live.access),
+        overview=Overview(
+            state=state,
+            watch=watch,
+            stopping=stopping,
+            memory=memory,
+            tiers=names,
+            cloud=facts.cloud,
+            config=lambda: live.now,
+        ),
+        workers=Workers(imports=WORKER_IMPORTS),
+        metrics=RequestMetrics(names),
+        traces=Traces(config.telemetry),
+        bodies=Bodies(config.server.max_ongoing_requests // 2),
+    )

@@ -1,0 +1,94 @@
+"""Find the processes of one run, whoever is their parent by now, and end them.
+
+The session leader leads a session (`setsid`) that everything is born into: Ray gives its workers process groups of
+their own, but none of them leaves the session. On Linux orphans go to the session leader (`adopt_orphans`), so a
+process that left the session is still found, as a descendant. macOS has sessions and no adoption (not run there).
+
+A session's number isn't reused while it has members, and psutil compares start times before it sends a signal.
+Invariant: no signal to a process that isn't of the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import time
+
+import psutil
+
+__all__ = ["adopt_orphans", "kill_all", "members", "reap"]
+
+PR_SET_CHILD_SUBREAPER = 36
+PAUSE_S = 0.02
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what is born beneath this process and loses its parent. On Linux only."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def members(session: int, *, own: bool = True) -> list[psutil.Process]:
+    """Find all processes in the session leader's session, and all that descend from them, or from this process (`own`);
+    neither this process nor a corpse that waits for its parent."""
+    everybody: dict[int, psutil.Process] = {}
+    children: dict[int, list[int]] = {}
+    found = [os.getpid()] if own else []
+    # One look at each process: what is to be ended is many, on a machine that is busy with their end.
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            everybody[process.pid] = process
+            children.setdefault(process.ppid(), []).append(process.pid)
+            if os.getsid(process.pid) == session:
+                found.append(process.pid)
+    ours: set[int] = set()
+    while found:
+        if (pid := found.pop()) not in ours:
+            ours.add(pid)
+            found += children.get(pid, [])
+    ours.discard(os.getpid())
+    return [everybody[pid] for pid in ours if pid in everybody and _lives(everybody[pid])]
+
+
+def kill_all(session: int, until_s: float, *, own: bool = True) -> list[psutil.Process]:
+    """Kill them, again and again until none is left, or until that moment (`time.monotonic`); return what is left.
+
+    A process that is born meanwhile is found in the next round: its parent is dead by then, and so it is bounded.
+    """
+    while left := members(session, own=own):
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        reap()
+        if time.monotonic() > until_s:
+            return left
+        time.sleep(PAUSE_S)
+    while own and _has_children() and time.monotonic() < until_s:
+        reap()  # process 1 takes its time
+        time.sleep(PAUSE_S)
+    return []
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def reap() -> dict[int, int]:
+    """Take note of the children that have ended; return their exit codes (negative: a signal) by process id."""
+    ended: dict[int, int] = {}
+    with contextlib.suppress(ChildProcessError):
+        while (got := os.waitpid(-1, os.WNOHANG))[0]:
+            ended[got[0]] = os.waitstatus_to_exitcode(got[1])
+    return ended
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False

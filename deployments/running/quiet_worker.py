@@ -1,0 +1,93 @@
+"""A worker process of Ray that sleeps while nothing happens (figures: docs/decisions/002-idle-costs.md).
+
+The main thread of each worker wakes every 10 ms to look for signals, half of an idle server's costs, without a flag for
+it. What the loop calls, `sys.is_finalizing`, is replaced by a function that rests first, while the process is idle:
+
+    loop wakes ──▶ is_finalizing ──idle──▶ rest NAP_S ──▶ the real one
+                                 └─busy──▶ the real one immediately, and for the next `BUSY_CHECKS`
+
+A call through Ray that arrives while the thread rests waits `NAP_S` at most; then the process is busy. HTTP, gRPC and
+the state actor's socket have threads of their own. The process is busy if the thread has computed more since its last
+look than a look costs. `slow_down_later` has Serve's controller look once a second, not ten times, after the start.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["Napping", "sleep_while_idle", "slow_down_later"]
+
+NAP_S = 0.15
+BUSY_CHECKS = 5
+# A look costs 45 to 130 µs (2 × AMD EPYC), and one call of an actor's method 140 µs more; the cheapest look of late is
+# the measure, so that it holds on slower machines.
+FACTOR = 3
+MARGIN_NS = 25_000
+RECENT = 64
+# Serve's controller: how long it looks often, and how often it looks then.
+START_S = 120.0
+CALM_S = 1.0
+
+
+class Napping:
+    """The function that takes the place of `sys.is_finalizing`, with its clocks."""
+
+    def __init__(
+        self,
+        real: Callable[[], bool],
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        spent_ns: Callable[[], int] = time.thread_time_ns,
+        thread: int | None = None,
+    ) -> None:
+        self._real = real
+        self._sleep = sleep
+        self._spent_ns = spent_ns
+        self._thread = threading.main_thread().ident if thread is None else thread
+        self._last_ns = spent_ns()
+        self._least_ns = self._coming_ns = 1 << 62
+        self._looks = 0
+        self._busy = BUSY_CHECKS
+
+    def __call__(self) -> bool:
+        """Rest, where the main thread asks and has nothing to do; return what the real function does."""
+        if threading.get_ident() == self._thread and not self._real():
+            self._look()
+        return self._real()
+
+    def _look(self) -> None:
+        cost_ns = self._spent_ns() - self._last_ns
+        self._busy = BUSY_CHECKS if self._is_much(cost_ns) else max(0, self._busy - 1)
+        if not self._busy:
+            self._sleep(NAP_S)
+        self._last_ns = self._spent_ns()
+
+    def _is_much(self, cost_ns: int) -> bool:
+        """Compare with the cheapest look of the last `RECENT` to twice as many."""
+        self._coming_ns = min(self._coming_ns, cost_ns)
+        self._looks += 1
+        if self._looks % RECENT == 0:
+            self._least_ns, self._coming_ns = self._coming_ns, 1 << 62
+        return cost_ns > FACTOR * min(self._least_ns, self._coming_ns) + MARGIN_NS
+
+
+def sleep_while_idle(*_: object) -> None:
+    """Let this process rest while it is idle. Calling it again changes nothing."""
+    if not isinstance(sys.is_finalizing, Napping):
+        sys.is_finalizing = Napping(sys.is_finalizing)
+
+
+def slow_down_later(after_s: float = START_S) -> None:
+    """Let the Serve controller of this process look at its deployments less often, once the start is over."""
+    clock = threading.Timer(after_s, _slow_down)
+    clock.daemon = True
+    clock.start()
+
+
+def _slow_down() -> None:
+    from ray.serve._private import controller
+
+    controller.CONTROL_LOOP_INTERVAL_S = CALM_S

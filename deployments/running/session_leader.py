@@ -1,0 +1,170 @@
+"""The session leader: it starts the driver, and ends everything that the driver has started.
+
+    python -m deployments.running.session_leader RUN_FOLDER CONTROL NEWS LOG CONFIG APP    # two open files, by number
+
+    running ──"stop", or CONTROL is closed──▶ draining ──driver has ended, or ORDERLY_S──▶ killing ──▶ gone
+       │                                         └──"now"───────────────────────────────────▲
+       └──the driver has ended by itself────────────────────────────────────────────────────┘
+
+CONTROL is a pipe from the supervisor that closes with it, however it died. This process leads a session of its own, so
+no signal to the terminal or to the supervisor's group reaches it. The driver ends when its own pipe is closed. Its
+output goes into a bounded log.
+
+Invariant: this process never ends while anything of the run lives. It does nothing that can fail or wait before it
+kills; one clock, from the moment of the stop, bounds all of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from deployments.running.bounded_log import BoundedLog
+from deployments.running.folder import RunFolder
+from deployments.running.process_tree import adopt_orphans, kill_all, reap
+from deployments.running.signal_wait import drain, wake_on_signals
+
+__all__ = ["DRAIN_S", "ORDERLY_S", "STOP_S"]
+
+# From the moment of the stop. Requests that run may end by themselves in the first DRAIN_S, the driver in ORDERLY_S;
+# then everything is killed, and STOP_S is what is promised. Measured figures are in loadtests/README.md.
+DRAIN_S = 4.0
+ORDERLY_S = 5.5
+STOP_S = 10.0
+# Systems remove what lies untouched in /tmp: macOS after three days, systemd after ten.
+REFRESH_S = 6 * 3600.0
+LOOK_S = 600.0
+
+
+class SessionLeader:
+    """One run."""
+
+    def __init__(self, folder: RunFolder, control: int, news: int, log: BoundedLog) -> None:
+        self._folder = folder
+        self._control = control
+        self._news = news
+        self._log = log
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._stop_at_s: float | None = None  # the driver's last moment
+        self._ends_by_s: float | None = None  # everybody's
+        self._ended: int | None = None
+        self._refreshed_s = time.time()
+
+    def run(self, config: str, app: str) -> None:
+        """Start the driver and stay until nothing of the run is left."""
+        with selectors.DefaultSelector() as waiting, wake_on_signals(waiting) as woken:
+            self._start(config, app)
+            waiting.register(self._control, selectors.EVENT_READ)
+            waiting.register(self._output, selectors.EVENT_READ)
+            while not self._is_over():
+                for key, _ in waiting.select(self._wait_s()):
+                    if key.fileobj is woken:
+                        drain(woken)
+                    elif key.fd == self._control:
+                        self._read_order(waiting)
+                    elif not self._log.pump(self._output):
+                        waiting.unregister(self._output)
+                self._note_ended()
+                self._refresh()
+        self._end()
+
+    def _wait_s(self) -> float:
+        """Return for how long nothing is to be done, unless something happens."""
+        return LOOK_S if self._stop_at_s is None else max(0.0, self._stop_at_s - time.monotonic())
+
+    def _refresh(self) -> None:
+        """Let the run's files look used, now and then. By wall time, which goes on while the machine sleeps."""
+        if abs(time.time() - self._refreshed_s) >= REFRESH_S:
+            self._refreshed_s = time.time()
+            self._folder.refresh()
+
+    def _start(self, config: str, app: str) -> None:
+        command = [sys.executable, "-P", "-m", "deployments.running.driver", str(self._news), config, app]
+        # A run's own TMPDIR: what the processes forget there goes with the run. Ray's folder lies beside the runs.
+        base = self._folder.path.parent.parent
+        env = os.environ | {"TMPDIR": str(self._folder.path), "RAY_TMPDIR": str(base)}
+        self._driver = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
+            pass_fds=(self._news,),
+        )  # fmt: skip
+
+    @property
+    def _output(self) -> int:
+        if self._driver is None or self._driver.stdout is None:
+            raise AssertionError("the driver is started first")
+        return self._driver.stdout.fileno()
+
+    def _read_order(self, waiting: selectors.BaseSelector) -> None:
+        """Read an order of the supervisor, or its end."""
+        order = os.read(self._control, 4096)
+        if not order:
+            waiting.unregister(self._control)
+        self.stop(now=b"now" in order)
+
+    def stop(self, *, now: bool = False) -> None:
+        """Begin to end, or, with `now`, stop waiting for it."""
+        at_s = time.monotonic()
+        if self._stop_at_s is None:
+            self._stop_at_s, self._ends_by_s = at_s + ORDERLY_S, at_s + STOP_S
+            self._tell_driver()
+        if now:
+            self._stop_at_s = at_s
+
+    def _tell_driver(self) -> None:
+        """Close its pipe: it drains, and ends."""
+        if self._driver is not None and self._driver.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._driver.stdin.close()
+
+    def _note_ended(self) -> None:
+        """Note the driver's end, and that of orphans, which are nobody else's to reap."""
+        ended = reap()
+        if self._driver is not None and self._driver.pid in ended:
+            self._ended = ended[self._driver.pid]
+
+    def _is_over(self) -> bool:
+        return self._ended is not None or (self._stop_at_s is not None and time.monotonic() >= self._stop_at_s)
+
+    def _end(self) -> None:
+        asked = self._stop_at_s is not None
+        ends_by_s = self._ends_by_s or time.monotonic() + STOP_S
+        left = kill_all(os.getpid(), ends_by_s)
+        # What the driver printed last may explain its end.
+        with contextlib.suppress(OSError):
+            os.set_blocking(self._output, False)
+            while self._log.pump(self._output):
+                pass
+        self._tell({"ended": {"asked": asked, "code": self._ended, "left": [process.pid for process in left]}})
+        self._folder.remove()
+
+    def _tell(self, news: dict[str, object]) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._news, (json.dumps(news) + "\n").encode())
+
+
+def main(folder: str, control: str, news: str, log: str, config: str, app: str) -> None:
+    """Keep one run."""
+    adopt_orphans()
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which the driver would inherit
+    for file in (int(control), int(news)):
+        os.set_inheritable(file, False)
+    run = RunFolder(Path(folder))
+    run.hold()
+    run.note(session=os.getsid(0))
+    leader = SessionLeader(
+        run, int(control), int(news), BoundedLog(Path(log), os.environ.get("MLX_STACK_VERBOSE") == "1")
+    )
+    signal.signal(signal.SIGTERM, lambda *_: leader.stop())
+    leader.run(config, app)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,201 @@
+"""`serve_config.yaml` as a file: read, and held against the graph that it describes.
+
+Ray Serve accepts a misspelt key without a word, and finds an unknown deployment only after the start. Both are found
+here, before anything is started, as is a server that others could reach without an API key (`check_listener`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from ray.serve.config import ProxyLocation
+from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
+
+from deployments.api.access import Access
+from deployments.api.api_keys import load_keys
+from deployments.config.app_config import ROUTER, AppConfig, ConfigError, RouterConfig, ServerConfig, load
+from deployments.graph.reconfigure import patch_router, patch_tier
+
+__all__ = ["ConfigFile", "check_listener", "read_file"]
+
+IMPORT_PATH = "deployments.app:build"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigFile:
+    """The file's typed `args`, where the server will listen, and the section `server` as the Router's `user_config`
+    patches it. `app` is the application's name, `prefix` where it is on the server."""
+
+    args: AppConfig
+    server: ServerConfig
+    http: HTTPOptionsSchema
+    app: str
+    prefix: str
+
+    @property
+    def host(self) -> str:
+        """Where it listens."""
+        return str(self.http.host)
+
+    @property
+    def port(self) -> int:
+        """On which port."""
+        return int(self.http.port)
+
+    @property
+    def tls(self) -> bool:
+        """Whether it speaks HTTPS."""
+        return bool(self.http.ssl_certfile)
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine finds it, without `/v1`."""
+        host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        shown = f"[{host}]" if ":" in host else host
+        return f"http{'s' if self.tls else ''}://{shown}:{self.port}{self.http.root_path.rstrip('/')}{self.prefix}"
+
+
+def read_file(path: Path) -> ConfigFile:
+    """Read and check the file.
+
+    Raises:
+        ConfigError: one line that names the key, or says why the file can't be read.
+    """
+    document = _read_document(path)
+    _check_keys(document)
+    ours = [a for a in document["applications"] if a.get("import_path") == IMPORT_PATH]
+    if len(ours) != 1:
+        raise ConfigError(f"applications: exactly one with import_path {IMPORT_PATH} is needed, found {len(ours)}")
+    config = load(ours[0].get("args") or {})
+    server = _check_deployments(config, ours[0].get("deployments") or [])
+    http = _parse_http_options(document.get("http_options") or {})
+    schema = _parse_schema(document)
+    app = next(a for a in schema.applications if a.import_path == IMPORT_PATH)
+    if schema.proxy_location == ProxyLocation.Disabled:
+        raise ConfigError("proxy_location: Disabled: nobody would listen; HeadOnly is usual")
+    if not (app.route_prefix or "").startswith("/"):
+        raise ConfigError("applications.route_prefix: a path from the root is needed: / is usual")
+    return ConfigFile(args=config, server=server, http=http, app=app.name, prefix=(app.route_prefix or "").rstrip("/"))
+
+
+def check_listener(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> bool:
+    """Read the API keys and hold them against the host; return whether everybody is let in on purpose.
+
+    Raises:
+        ConfigError: the keys can't be used, or other machines could reach the server without one.
+    """
+    access: Access | None = None
+    # The args must be good by themselves: the server starts with them and is patched then.
+    for server in (file.args.server, file.server):
+        access = Access(load_keys(server, environ), allow_open=server.allow_open)
+        access.refuse_host(file.host)
+    return access is not None and access.is_open_on(file.host)
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError("is not UTF-8") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a ValueError is a date that doesn't exist
+        raise ConfigError(f"is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(document, Mapping) or not isinstance(document.get("applications"), list):
+        raise ConfigError("applications: a list is needed (this is a Ray Serve config file)")
+    return dict(document)
+
+
+def _check_keys(document: Mapping[str, Any]) -> None:
+    _refuse_unknown_keys("", document, ServeDeploySchema)
+    for i, application in enumerate(document["applications"]):
+        at = f"applications.{i}."
+        if not isinstance(application, Mapping):
+            raise ConfigError(f"{at[:-1]}: a mapping is needed")
+        _refuse_unknown_keys(at, application, ServeApplicationSchema)
+        deployments = application.get("deployments") or []
+        if not isinstance(deployments, list):
+            raise ConfigError(f"{at}deployments: a list is needed")
+        for j, deployment in enumerate(deployments):
+            if not isinstance(deployment, Mapping):
+                raise ConfigError(f"{at}deployments.{j}: a mapping is needed")
+            _refuse_unknown_keys(f"{at}deployments.{j}.", deployment, DeploymentSchema)
+
+
+def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
+    """Parse the file as Ray Serve will, with its own rules: names and routes that are there twice, wrong types.
+
+    An import path that leads nowhere is found here too: Serve would go on without that application.
+    """
+    try:
+        schema = ServeDeploySchema.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(map(str, first["loc"]))
+        raise ConfigError(": ".join(filter(None, (path, _join_lines(first["msg"]))))) from None
+    for i, app in enumerate(schema.applications):
+        module = app.import_path.partition(":")[0]
+        try:
+            found = importlib.util.find_spec(module) is not None
+        except (ImportError, ValueError):
+            found = False
+        if not found:
+            raise ConfigError(f"applications.{i}.import_path: there is no module {module!r}")
+    return schema
+
+
+def _join_lines(message: str) -> str:
+    return " ".join(message.removeprefix("Value error, ").split())
+
+
+def _parse_http_options(given: Any) -> HTTPOptionsSchema:
+    """Parse where and how Serve listens: a misspelt TLS key would let API keys travel in clear."""
+    if not isinstance(given, Mapping):
+        raise ConfigError("http_options: a mapping is needed")
+    _refuse_unknown_keys("http_options.", given, HTTPOptionsSchema)
+    try:
+        http = HTTPOptionsSchema.model_validate(given)
+        if not 0 < http.port < 65_536:
+            raise ConfigError(f"http_options.port: {http.port} is no port: take one from 1024 to 65535")
+        return http
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"http_options.{'.'.join(map(str, first['loc']))}: {_join_lines(first['msg'])}") from None
+
+
+def _refuse_unknown_keys(at: str, section: Mapping[str, Any], schema: Any) -> None:
+    allowed = schema.model_fields
+    for key in section:
+        if key not in allowed:
+            raise ConfigError(f"{at}{key}: unknown key; allowed here: {', '.join(sorted(allowed))}")
+
+
+def _check_deployments(config: AppConfig, deployments: list[Mapping[str, Any]]) -> ServerConfig:
+    """Check that each override names a deployment of the graph, and that its `user_config` is a
+    patch that fits. Return the patched section `server`."""
+    names = (ROUTER, *config.tiers)
+    server = config.server
+    for i, deployment in enumerate(deployments):
+        at = f"deployments.{i}"
+        name = deployment.get("name")
+        if name not in names:
+            raise ConfigError(f"{at}.name: there is no deployment {name!r}; deployments: {', '.join(names)}")
+        try:
+            change = deployment.get("user_config") or {}
+            if not isinstance(change, Mapping):
+                raise ConfigError("a mapping is needed")
+            if name == ROUTER:
+                base = RouterConfig(reliability=config.reliability, server=config.server)
+                server = patch_router(base, change, config.tiers).server
+            else:
+                patch_tier(config.tiers[str(name)], change)
+        except ValueError as error:
+            raise ConfigError(f"{at}.user_config: {error}") from None
+    return server

@@ -1,0 +1,129 @@
+"""What a service is made of: where things are, and no key."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deployments.cli.service.service_plan import (
+    CARRIED,
+    SECRET,
+    find_environment_file,
+    list_uncarried,
+    make_plan,
+    read_environment_file,
+)
+from deployments.config.config_errors import ConfigError
+from deployments.serve_file import read_file
+
+HOSTED = {"kind": "hosted", "preset": "openrouter"}
+OTHER = {"kind": "hosted", "base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key_env": "OTHER_KEY"}
+
+
+@pytest.fixture
+def config(tmp_path) -> Path:
+    """A configuration with two hosted tiers."""
+    args = {
+        "tiers": {"fast": OTHER, "premium": HOSTED},
+        "reliability": {"escalation": {"chain": ["fast", "premium"]}},
+        "state": {"path": str(tmp_path / "state")},
+    }
+    path = tmp_path / "serve_config.yaml"
+    path.write_text(yaml.safe_dump({"applications": [{"import_path": "deployments.app:build", "args": args}]}))
+    return path
+
+
+def test_the_service_is_what_would_run_here(config, tmp_path, monkeypatch):
+    """This Python, this folder, the configuration wherever it is named from; what says where things are goes along."""
+    monkeypatch.chdir(tmp_path)
+    environ = dict.fromkeys(CARRIED, "/x") | dict.fromkeys(SECRET, "secret") | {"OTHER_KEY": "secret", "HF_HOME": ""}
+    plan = make_plan(Path("serve_config.yaml"), read_file(config), environ, home=tmp_path, folder=tmp_path)
+
+    assert plan.command == (sys.executable, "-P", "-m", "deployments", "serve", str(config))
+    assert plan.folder == tmp_path
+    assert plan.environment == dict.fromkeys([name for name in CARRIED if name != "HF_HOME"], "/x")
+    assert {tmp_path / "state", tmp_path / ".ray", Path("/tmp"), Path("/x")} <= set(plan.writable)
+    assert "secret" not in repr(plan)
+
+
+def test_what_the_server_writes_to_is_named_from_the_root(config, tmp_path, monkeypatch):
+    """A unit knows neither `~` nor the folder that a path was relative to."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    environ = {"HF_HOME": "~/hub", "RAY_TMPDIR": "ray"}
+    plan = make_plan(config, read_file(config), environ, home=tmp_path, folder=tmp_path)
+
+    assert {tmp_path / "hub", tmp_path / "ray"} <= set(plan.writable)
+    assert all(path.is_absolute() for path in plan.writable)
+
+
+def test_a_name_with_a_line_break_is_refused(config, tmp_path):
+    """It would be a line of its own in the service's file."""
+    with pytest.raises(ConfigError, match="has a character that a service's file can't hold"):
+        make_plan(config, read_file(config), {"HF_HOME": "/x\nExecStart=/y"}, home=tmp_path, folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a\\", "a "])
+def test_a_folder_whose_end_a_line_would_lose_is_refused(config, tmp_path, name):
+    """A backslash there joins the next line to it, and a space is no part of a value."""
+    with pytest.raises(ConfigError, match="can't hold"):
+        make_plan(config, read_file(config), {}, home=tmp_path, folder=tmp_path / name)
+
+
+@pytest.mark.parametrize(("given", "folder"), [("/x", "/x"), ("", "/home/me/.config"), ("conf", "/home/me/.config")])
+def test_the_keys_are_where_configuration_is(given, folder):
+    """As the rule for XDG_CONFIG_HOME has it, a relative one is none: systemd would pass over a file named so."""
+    found = find_environment_file(Path("/home/me"), {"XDG_CONFIG_HOME": given})
+
+    assert found == Path(folder) / "mlx-stack-serve" / "service.env"
+
+
+def test_keys_that_only_the_shell_has_are_named(config, tmp_path):
+    """The tiers' and the server's own, unless the service's file names them; never their values."""
+    environ = dict.fromkeys(("OTHER_KEY", "OPENROUTER_API_KEY", "MLX_STACK_API_KEYS", "UNRELATED_KEY"), "secret")
+    path = tmp_path / "service.env"
+    before = list_uncarried(read_file(config), environ, path)
+    path.write_text("# MLX_STACK_API_KEYS=\nOTHER_KEY=x\n")
+
+    assert before == ["OTHER_KEY", "OPENROUTER_API_KEY", "MLX_STACK_API_KEYS"]
+    assert list_uncarried(read_file(config), environ, path) == ["OPENROUTER_API_KEY", "MLX_STACK_API_KEYS"]
+    assert list_uncarried(read_file(config), {}, path) == []
+
+
+@pytest.mark.parametrize(("mode", "good"), [(0o600, True), (0o400, True), (0o640, False), (0o604, False)])
+def test_a_file_with_keys_is_its_owners_alone(tmp_path, mode, good):
+    """Group and others may not read it; no file is fine."""
+    path = tmp_path / "service.env"
+    read_environment_file(path, {})
+    path.write_text("")
+    path.chmod(mode)
+    if good:
+        read_environment_file(path, {})
+    else:
+        with pytest.raises(ConfigError, match=f"chmod 600 {path}"):
+            read_environment_file(path, {})
+
+
+def test_the_file_fills_in_what_is_not_set(tmp_path):
+    """What the environment holds goes before; comments and quotes are no part of a value."""
+    path = tmp_path / "service.env"
+    path.write_text("# keys\n\nA=1\nB='two words'\nC=\"=x=\"\n")
+    path.chmod(0o600)
+    environ = {"A": "0"}
+    read_environment_file(path, environ)
+
+    assert environ == {"A": "0", "B": "two words", "C": "=x="}
+
+
+def test_a_line_that_is_none_is_named_and_not_shown(tmp_path):
+    """It may be a key."""
+    path = tmp_path / "service.env"
+    path.write_text("A=1\nsk-secret\n")
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="line 2: NAME=VALUE is needed") as refused:
+        read_environment_file(path, {})
+
+    assert "sk-secret" not in str(refused.value)

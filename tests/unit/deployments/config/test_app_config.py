@@ -1,0 +1,74 @@
+"""The configuration: every mistake is one line that names the key."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployments.config.app_config import ConfigError, load, patch
+from tests.support.small_config import config_of
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "line"),
+    [
+        ("bogus", 1, "bogus: unknown key; allowed here: evaluate, reliability, server, state, telemetry, tiers"),
+        (
+            "tiers.fast.bogus",
+            1,
+            "tiers.fast.bogus: unknown key; allowed here: asleep, cloud, context_tokens",
+        ),
+        (
+            "tiers.m.bogus",
+            1,
+            "tiers.m.bogus: unknown key; allowed here: adapter, asleep, blas_threads",
+        ),
+        ("tiers.m.draft_model", "path:x", "tiers.m.draft_model: unknown key; allowed here: adapter, asleep"),
+        ("tiers.fast.timeouts.bogus", 1, "tiers.fast.timeouts.bogus: unknown key; allowed here: connect_s"),
+        ("reliability.bogus", 1, "reliability.bogus: unknown key; allowed here: circuit_breaker, escalation"),
+        ("reliability.escalation.bogus", 1, "reliability.escalation.bogus: unknown key; allowed here: chain"),
+        ("server.timeouts.bogus", 1, "server.timeouts.bogus: unknown key; allowed here: connect_s"),
+        ("tiers.fast.kind", "cloud", "tiers.fast: Input tag 'cloud'"),
+        ("tiers.Fast", {"kind": "mlx"}, "tiers.Fast"),
+        ("tiers.auto", {"kind": "mlx"}, "tiers.auto: the name is taken"),
+        ("tiers", {}, "tiers: "),
+        ("tiers.x", {"kind": "hosted"}, "tiers.x: a hosted tier needs base_url and model, or a preset"),
+        ("tiers.m.min_replicas", 5, "tiers.m: min_replicas (5) is over max_replicas (1)"),
+        (
+            "reliability.escalation.chain",
+            ["fast", "best"],
+            "there is no tier 'best'; tiers: fast, standard, m, premium",
+        ),
+        ("reliability.escalation.chain", ["fast", "fast"], "chain names a tier twice: fast"),
+        ("reliability.escalation.chain", [], "reliability.escalation.chain: "),
+        ("reliability.escalation.escalate_on", ["boredom"], "reliability.escalation.escalate_on.0: "),
+        ("server.timeouts", {"first_token_s": 700, "total_s": 600}, "first_token_s (700) is over total_s (600)"),
+        ("server.aliases", {"gpt": "best"}, "server.aliases.gpt: there is no tier 'best'"),
+        ("server.body_bytes_max", "ten", "server.body_bytes_max: "),
+        ("reliability.token_budget.max_output_tokens", 0, "reliability.token_budget.max_output_tokens: "),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_key(path, value, line):
+    """What can't be used is refused in one line, with the key's path as it stands in the file."""
+    with pytest.raises(ConfigError) as caught:
+        config_of(path, value)
+
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("raw", [None, [], "tiers"])
+def test_args_that_are_no_mapping(raw):
+    """A file that has lost its indentation is told so."""
+    with pytest.raises(ConfigError, match="args"):
+        load(raw)
+
+
+def test_a_patch_keeps_what_it_does_not_name():
+    """`user_config` merges by key, and the result is checked like the whole."""
+    config = config_of("server.aliases", {"a": "fast"})
+    patched = patch(config, {"server": {"keepalive_s": 3}})
+
+    assert patched.server.aliases == {"a": "fast"}
+    assert patched.server.keepalive_s == 3
+    with pytest.raises(ConfigError, match=r"server\.keepalive_s"):
+        patch(config, {"server": {"keepalive_s": -1}})

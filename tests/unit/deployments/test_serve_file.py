@@ -1,0 +1,93 @@
+"""A file of the configuration is checked whole, also the parts that Ray Serve reads."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from ray.serve.config import AutoscalingPolicy
+from ray.serve.schema import ServeDeploySchema
+
+from deployments.config.config_errors import ConfigError
+from deployments.serve_file import read_file
+from tests.support.repository import ROOT
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "deployments/examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_is_a_configuration(path):
+    """Each example is what this server and Ray Serve take, and its policy can be found and made."""
+    read_file(path)
+    schema = ServeDeploySchema.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    (app,) = schema.applications
+    policy = AutoscalingPolicy(**app.autoscaling_policy)
+    assert policy.get_policy()(**policy.policy_kwargs)({}) == ({}, {})
+
+
+SMALL = (
+    "applications: [{import_path: 'deployments.app:build', args: {tiers: {fast: {kind: mlx}}, "
+    "reliability: {escalation: {chain: [fast]}}}}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: [", "is not YAML"),
+        ("[]", "applications: a list is needed"),
+        ("applications: []", "exactly one with import_path deployments.app:build"),
+        ("applicatoins: []\napplications: []", "applicatoins: unknown key"),
+        ("applications: [{import_path: 'deployments.app:build', nmae: x}]", "applications.0.nmae: unknown key"),
+        (
+            "applications: [{import_path: 'deployments.app:build', args: {tiers: {fast: {kind: mlx}}, "
+            "reliability: {escalation: {chain: [fast]}}}, deployments: [{name: slow}]}]",
+            "deployments.0.name: there is no deployment 'slow'; deployments: Router, fast",
+        ),
+        (
+            "applications: [{import_path: 'deployments.app:build', args: {tiers: {fast: {kind: mlx}}, "
+            "reliability: {escalation: {chain: [fast]}}}, deployments: [{name: fast, user_config: {modle: x}}]}]",
+            "deployments.0.user_config: modle: unknown key",
+        ),
+        (
+            "applications: [{import_path: 'deployments.app:build', args: {tiers: {fast: {kind: mlx}}, "
+            "reliability: {escalation: {chain: [fast]}}}, deployments: [{name: fast, num_replica: 2}]}]",
+            "applications.0.deployments.0.num_replica: unknown key",
+        ),
+        (f"http_options: {{ssl_key_file: k.pem}}\n{SMALL}", "http_options.ssl_key_file: unknown key"),
+        (f"http_options: {{port: abc}}\n{SMALL}", "http_options.port: Input should be a valid integer"),
+        (f"http_options: 8000\n{SMALL}", "http_options: a mapping is needed"),
+    ],
+)
+def test_a_file_is_checked_whole(tmp_path, text, line):
+    """Also the parts that Ray Serve accepts without a word: misspelt keys, deployments that don't exist."""
+    path = tmp_path / "serve_config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_file(path)
+
+    assert line in str(caught.value)
+
+
+def test_a_file_in_another_encoding_is_said_so(tmp_path):
+    """Bytes that aren't UTF-8 aren't a stack trace either."""
+    path = tmp_path / "serve_config.yaml"
+    path.write_bytes(b"applications: [\xff]")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        read_file(path)
+
+
+def test_a_missing_file_is_said_so(tmp_path):
+    """A wrong path isn't a stack trace."""
+    with pytest.raises(ConfigError, match="can't be read"):
+        read_file(tmp_path / "none.yaml")
+
+
+def test_the_shipped_file_is_good():
+    """`serve_config.yaml` passes our check and Ray Serve's, and its chain is the user's."""
+
+    import yaml
+
+    path = ROOT / "serve_config.yaml"
+    config = read_file(path)
+    ServeDeploySchema.model_validate(yaml.safe_load(path.read_text()))
+
+    assert config.args.reliability.escalation.chain == ("fast", "standard", "longctx", "premium")
+    assert (config.host, config.port) == ("127.0.0.1", 8000)
