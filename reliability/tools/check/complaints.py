@@ -17,9 +17,9 @@ from typing import Any
 from rapidfuzz import fuzz, process
 
 from reliability.tool_calls import Flaws, Violation, join
+from reliability.tools.schema.complaint import KEYS_MAX, Complaint
 from reliability.tools.schema.tool_names import fold, prepare_tool_names
 from reliability.tools.schema.toolbox import Tool, ToolBox
-from reliability.tools.schema.validator import KEYS_MAX, Complaint
 
 __all__ = ["corrective_message", "describe", "report_unknown_tool"]
 

@@ -25,9 +25,10 @@ from typing import Any
 from reliability.steps import OutOfSteps, Steps
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.schema.complaint import Complaint, Run
 from reliability.tools.schema.references import find_allowed_types
 from reliability.tools.schema.toolbox import Tool
-from reliability.tools.schema.validator import UNBOUNDED, Complaint, Run
+from reliability.tools.schema.validator import UNBOUNDED
 
 __all__ = ["repair_arguments"]
 

@@ -13,47 +13,17 @@ reaches Python's `re`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reliability.steps import Steps
+from reliability.tools.schema.complaint import ERRORS_MAX, Complaint, Rule, Run
+from reliability.tools.schema.keywords import RULES, prepare
 from reliability.tools.schema.references import anchors_of, resolve
 
-__all__ = ["ERRORS_MAX", "KEYS_MAX", "UNBOUNDED", "Complaint", "Run", "Validator"]
+__all__ = ["UNBOUNDED", "Validator"]
 
-ERRORS_MAX = 200
-KEYS_MAX = 1_000  # that one complaint names
 UNBOUNDED = 1 << 62
-
-Path = tuple[str | int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Complaint:
-    """One thing that is wrong. `wanted` is what stands behind `keyword`, `got` the value at `path`, `keys` the members
-    that are meant, `context` what each of the allowed forms had to say, with paths from here on."""
-
-    keyword: str
-    wanted: Any
-    got: Any
-    path: Path = ()
-    keys: tuple[str, ...] = ()
-    context: tuple[Complaint, ...] = ()
-
-
-class Run:
-    """What one judgement knows: its steps, and what it has judged. Values are kept, so that their ids stay theirs."""
-
-    __slots__ = ("known", "steps")
-
-    def __init__(self, steps: Steps) -> None:
-        self.steps = steps
-        self.known: dict[tuple[int, int], tuple[Any, Sequence[Complaint]]] = {}
-
-
-# A keyword's rule: (validator, what stands behind the keyword, value, the whole schema node, run) -> complaints
-Rule = Callable[["Validator", Any, Any, Mapping[str, Any], Run], Sequence[Complaint]]
 
 
 class Validator:
@@ -104,12 +74,4 @@ class Validator:
         return self._targets[reference]
 
     def _compile_rules(self, node: Mapping[str, Any]) -> list[tuple[Any, Rule, Any]]:
-        from reliability.tools.schema.keywords import RULES, prepare
-
         return [(*RULES[key], prepare(key, wanted)) for key, wanted in node.items() if key in RULES]
-
-
-def prefix_paths(part: str | int, wrong: Sequence[Complaint], run: Run) -> list[Complaint]:
-    """Return complaints of a member or an item, with paths from its owner."""
-    run.steps.spend(len(wrong))
-    return [replace(one, path=(part, *one.path)) for one in wrong]

@@ -9,6 +9,7 @@ TESTED_BY: dict[str, str] = {
     "reliability/types.py": "tests/unit/reliability/escalation/test_policies.py",
     "reliability/admission/request.py": "tests/unit/reliability/admission/test_admit.py",
     "reliability/loops/comparison/findings.py": "tests/unit/reliability/loops/test_history_laws.py",
+    "reliability/tools/schema/complaint.py": "tests/unit/reliability/tools/schema/test_validator.py",
     "reliability/tools/format_envelopes.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_notations.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_row.py": "tests/unit/reliability/tools/test_formats.py",

@@ -11,8 +11,9 @@ from jsonschema import Draft202012Validator
 
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema, compile_schema
+from reliability.tools.schema.complaint import Run
 from reliability.tools.schema.patterns import FORMATS
-from reliability.tools.schema.validator import UNBOUNDED, Run, Validator
+from reliability.tools.schema.validator import UNBOUNDED, Validator
 from tests.evals.tool_cases import records
 
 KEYS = ["a", "b", "ab", "x1"]
