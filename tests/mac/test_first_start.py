@@ -65,7 +65,7 @@ def test_one_small_model_is_fetched_before_the_first_answer(
     assert "GB to fetch: about" in said
     assert "Ctrl-C loses nothing that has arrived" in said
     fetched.clear()
-    assert prepare.fetch_behind(AUTO, environ={}) == 0
+    assert prepare.fetch_in_background(AUTO, environ={}) == 0
     assert fetched == ([choose_here("standard", "auto").source] if memory_gib >= 16 else [])
 
 
