@@ -219,7 +219,8 @@ def judge(
     text = "".join(event.text for event in held if isinstance(event, Text))
     thought = bool(told or reasoned) or any(isinstance(event, Reasoning) for event in held)
     found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped, thought=thought)
-    found = found.refuse_list() if found.unended and finish.reason is FinishReason.LENGTH else found
+    if found.unended and stopped is None and finish.reason is FinishReason.LENGTH:
+        found = found.refuse_list()
     found, native = drop_leaks(found, read_native_calls(held), expected.toolbox)
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
