@@ -207,10 +207,9 @@ def judge(
     reasoned: str = "",
     steps: Steps | None = None,
 ) -> Judged:
-    """Judge one complete answer, the same however much of it has left. `held`: what the gate kept back; `sent`: what it
-    let pass; `told`: what had left before the answer began anew, behind a mark of reasoning; `text_committed`: an earlier
-    attempt's text stands before the client; `attempt`: its number, so that ids don't meet; `stopped`: the loop that it
-    was stopped for; `reasoned`: its reasoning, which is the answer where there is nothing else.
+    """Judge one complete answer, the same however much has left. `held`: what the gate kept back; `sent`: what it let
+    pass; `told`: what had left before the answer began anew; `text_committed`: an earlier attempt's text stands before
+    the client; `attempt`: its number, so that ids don't meet; `stopped`: its loop; `reasoned`: its reasoning.
 
     Raises:
         OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
