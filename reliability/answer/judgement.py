@@ -207,10 +207,9 @@ def judge(
     reasoned: str = "",
     steps: Steps | None = None,
 ) -> Judged:
-    """Judge one complete answer. `held` is what the gate kept back, `sent` what it let pass, `text_committed` if an
-    earlier attempt's text stands before the client, `attempt` the number of this attempt (so that ids don't meet).
-    Whole, so that it is judged the same however much has left. `told`: what had left before the answer began anew,
-    behind a mark of reasoning. `stopped`: for what it was. `reasoned`: its reasoning, an answer where it is all.
+    """Judge one complete answer, the same however much has left. `held`: what the gate kept back; `sent`: what it let
+    pass; `told`: what had left before the answer began anew; `text_committed`: an earlier attempt's text stands before
+    the client; `attempt`: its number, so that ids don't meet; `stopped`: its loop; `reasoned`: its reasoning.
 
     Raises:
         OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
