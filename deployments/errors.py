@@ -16,7 +16,7 @@ from typing import Any
 from reliability.escalation.decisions import Refuse
 from reliability.types import RefuseCode
 
-__all__ = ["TABLE", "ApiError", "Row", "from_refusal"]
+__all__ = ["TABLE", "ApiError", "ErrorRow", "from_refusal"]
 
 RETRY_AFTER_S_MAX = 86_400.0
 BACK_S = 5.0  # where no time is reported: as long as a breaker that has just opened leaves its tier alone
@@ -24,7 +24,7 @@ INVALID, SERVER = "invalid_request_error", "server_error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ErrorRow:
     """One kind of error. `retry`: it passes, after `retry_after_s` where no other time is reported. `refusal`: the
     core's code for it, where the core refuses."""
 
@@ -36,17 +36,17 @@ class Row:
     refusal: RefuseCode | None = None
 
 
-def _stays(status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = INVALID) -> Row:
-    return Row(status=status, type=type, meaning=meaning, refusal=refusal)
+def _stays(status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = INVALID) -> ErrorRow:
+    return ErrorRow(status=status, type=type, meaning=meaning, refusal=refusal)
 
 
 def _passes(
     status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = SERVER, after_s: float = BACK_S
-) -> Row:
-    return Row(status=status, type=type, meaning=meaning, retry=True, retry_after_s=after_s, refusal=refusal)
+) -> ErrorRow:
+    return ErrorRow(status=status, type=type, meaning=meaning, retry=True, retry_after_s=after_s, refusal=refusal)
 
 
-TABLE: dict[str, Row] = {
+TABLE: dict[str, ErrorRow] = {
     "invalid_json": _stays(400, "the body is not JSON"),
     "invalid_request": _stays(400, "a field is wrong or missing; `param` names it"),
     "invalid_tools": _stays(400, "a tool or its schema can't be used; `param` names it"),

@@ -30,7 +30,7 @@ from typing import Any
 
 import httpx
 
-from deployments.state.history import History, RequestQuery, SessionQuery, Span
+from deployments.state.history import History, RequestQuery, SessionQuery, TimeSpan
 from deployments.state.records import Query
 from loadtests.room_pages import STEP_S, fill_journal, measure_loads
 from loadtests.running import ROOT, run_server, short_folder
@@ -139,9 +139,9 @@ def measure_history() -> None:
         time_best("of a session that has none", lambda: history.ask(RequestQuery(session="nobody")))
         time_best("newest 50 incidents", lambda: history.ask(Query()))
         time_best("of a rare kind", lambda: history.ask(Query(kind="usage")))
-        month = Span(since_s=now_s - 30 * 86_400, until_s=now_s, piece_s=86_400)
+        month = TimeSpan(since_s=now_s - 30 * 86_400, until_s=now_s, piece_s=86_400)
         time_best("incidents of a month by kind and day", lambda: history.count_incidents(month))
-        time_best("the sums of a day", lambda: history.summarize(Span(since_s=now_s - 86_400, until_s=now_s)))
+        time_best("the sums of a day", lambda: history.summarize(TimeSpan(since_s=now_s - 86_400, until_s=now_s)))
         time_best("newest 50 sessions", lambda: history.ask(SessionQuery()))
         history.close()
 

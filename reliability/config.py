@@ -26,6 +26,7 @@ __all__ = [
     "MemoryPressureConfig",
     "ReliabilityConfig",
     "RetryBudgetConfig",
+    "Section",
     "StartRule",
     "StreamingConfig",
     "TierHealthConfig",

@@ -29,7 +29,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from deployments.config.app_config import ConfigError, ServerConfig
-from deployments.config.tier_config import Section
+from reliability.config import Section
 
 __all__ = ["KEYS_MAX", "NAME", "ApiKey", "digest", "entry_line", "load_keys", "new_key", "parse_file"]
 

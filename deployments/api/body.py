@@ -28,7 +28,7 @@ from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
 from deployments.work.judging import STEPS_INLINE, STEPS_LARGE
 from deployments.work.large_work import large
-from deployments.work.worker_pool import TooLong, Undone, Workers
+from deployments.work.worker_pool import JobTooLong, Undone, Workers
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import keep
 
@@ -126,7 +126,7 @@ async def parse_body(
         pass
     try:
         call = await workers.run(parse, raw, headers, **named, steps=Steps(STEPS_LARGE, final=True))
-    except TooLong as error:
+    except JobTooLong as error:
         message = f"the schemas of this request are too large: {error} to read them"
         raise ApiError("invalid_tools", message, param="tools") from None
     except Undone as error:

@@ -63,7 +63,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class Message(Strict):
+class ChatMessage(Strict):
     """One message. What its parts mean is each tier's business; that they have the right form is checked here."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -84,7 +84,7 @@ class ChatBody(Strict):
     """The fields that this server reads."""
 
     model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
-    messages: list[Message] = Field(min_length=1, max_length=MESSAGES_MAX)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES_MAX)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: TokenCount | None = None

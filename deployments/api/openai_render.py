@@ -36,7 +36,7 @@ __all__ = [
     "COMMENTS_PER_EVENT",
     "DONE",
     "KEEP_ALIVE",
-    "Answer",
+    "AnswerCollector",
     "ChunkWriter",
     "add_call",
     "render_tokens",
@@ -55,7 +55,7 @@ def sse(value: Any) -> bytes:
 
 
 @dataclass(slots=True, kw_only=True)
-class Answer:
+class AnswerCollector:
     """Collects the events of an answer that isn't streamed."""
 
     answer_id: str
@@ -253,7 +253,7 @@ def _begin_answer(call: ChatCall) -> dict[str, Any]:
 CHAT = Dialect(
     name="chat",
     parse=parse_chat,
-    collector=lambda call, _: Answer(**_begin_answer(call)),
+    collector=lambda call, _: AnswerCollector(**_begin_answer(call)),
     writer=lambda call, _: ChunkWriter(**_begin_answer(call), include_usage=call.wanted.include_usage),
     error_body=lambda error, _: error.body(),
 )

@@ -30,7 +30,7 @@ from deployments.graph.status_poll import TierWatch
 from deployments.graph.stopping import Stopping
 from deployments.memory.view import MemoryView
 from deployments.state.client import State
-from deployments.state.history import RequestQuery, Span
+from deployments.state.history import RequestQuery, TimeSpan
 from deployments.state.link import StateUnavailable
 from deployments.state.records import Health
 from reliability.admission.breaker import Phase
@@ -151,7 +151,7 @@ class Overview:
         if time.monotonic() - self._day_s >= DAY_EVERY_S:
             with suppress(StateUnavailable):
                 now_s = time.time()
-                self._day = sum_up(await self.state.summarize(Span(since_s=now_s - DAY_S, until_s=now_s + 1)))
+                self._day = sum_up(await self.state.summarize(TimeSpan(since_s=now_s - DAY_S, until_s=now_s + 1)))
                 self._day_s = time.monotonic()
         return self._day
 
@@ -184,7 +184,7 @@ class Overview:
             self._finished.extendleft(reversed(ended))
             self._newest = seen["newest"]
             if time.monotonic() - self._hour_s >= HOUR_EVERY_S:
-                hour = await self.state.summarize(Span(since_s=time.time() - HOUR_S, until_s=time.time() + 1))
+                hour = await self.state.summarize(TimeSpan(since_s=time.time() - HOUR_S, until_s=time.time() + 1))
                 self._hour = {row["tier"]: row for row in hour["tiers"]}
                 self._hour_s = time.monotonic()
         except StateUnavailable:

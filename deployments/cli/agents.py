@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from string import Template
 
-__all__ = ["AGENTS", "KEY", "SDKS", "Agent", "Start", "build_start", "write_lines"]
+__all__ = ["AGENTS", "KEY", "SDKS", "Agent", "AgentStart", "build_start", "write_lines"]
 
 KEY = "MLX_STACK_API_KEY"
 
@@ -34,7 +34,7 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class AgentStart:
     """How to start an agent here: what to set, without the key, and its flags."""
 
     environment: Mapping[str, str]
@@ -146,14 +146,14 @@ SDKS = {
 }
 
 
-def build_start(agent: Agent, *, url: str, model: str, context_tokens: int | None) -> Start:
+def build_start(agent: Agent, *, url: str, model: str, context_tokens: int | None) -> AgentStart:
     """Fill an agent's row in. `url` is the server's, without `/v1`."""
     values = {"url": url, "model": model, "context_or_0": str(context_tokens or 0)}
     if context_tokens is not None:
         values["context"] = str(context_tokens)
     known = {name: text for name, text in agent.environment.items() if _is_known(text, values)}
     options = [option for option in agent.options if all(_is_known(text, values) for text in option)]
-    return Start(
+    return AgentStart(
         environment={name: Template(text).substitute(values) for name, text in known.items()},
         flags=tuple(Template(text).substitute(values) for option in options for text in option),
     )
@@ -163,7 +163,7 @@ def _is_known(text: str, values: Mapping[str, str]) -> bool:
     return values.keys() >= set(Template(text).get_identifiers())
 
 
-def write_lines(agent: Agent, start: Start) -> Iterator[str]:
+def write_lines(agent: Agent, start: AgentStart) -> Iterator[str]:
     """Write what a person types to start it by hand: lines for a shell, with the key from `MLX_STACK_API_KEY`."""
     yield f"# {agent.name}"
     if agent.without:

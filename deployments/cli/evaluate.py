@@ -27,7 +27,7 @@ from deployments.config.config_paths import BUILT_IN, announce_config
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
 from deployments.evaluate.asking.own_server import NoServer, read_config
 from deployments.evaluate.cell_journal import CellJournal, OtherPlan
-from deployments.evaluate.evaluation_plan import Phase, Settings
+from deployments.evaluate.evaluation_plan import PlanPhase, Settings
 from deployments.evaluate.evaluation_run import read_contexts, run_evaluation
 from deployments.evaluate.evaluation_target import OwnTarget, Target, UrlTarget
 from deployments.evaluate.figures.comparison import compare_reports, is_comparable
@@ -75,7 +75,7 @@ def evaluate(arguments: EvaluateOptions, *, seed: int, cases: int, budget_minute
     target, words = _choose_target(arguments, source, config)
     line = ProgressLine(settings.budget_minutes * 60)
     journal = _open_journal(arguments.out, _name_plan(settings, words, config), fresh=arguments.fresh)
-    phases: list[Phase] = []
+    phases: list[PlanPhase] = []
     code = 0
     try:
         with _take_signals():
@@ -146,7 +146,7 @@ def _name_plan(settings: Settings, words: str, config: AppConfig | None) -> str:
 
 
 def _make_report(
-    journal: CellJournal, phases: Sequence[Phase], settings: Settings, config: AppConfig | None, words: str
+    journal: CellJournal, phases: Sequence[PlanPhase], settings: Settings, config: AppConfig | None, words: str
 ) -> dict[str, Any]:
     models = journal.facts["models"]
     chain = [name for name in config.reliability.escalation.chain if name in models] if config else []

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
-from deployments.cli.agents import AGENTS, KEY, SDKS, Agent, Start, build_start, write_lines
+from deployments.cli.agents import AGENTS, KEY, SDKS, Agent, AgentStart, build_start, write_lines
 from deployments.cli.server_address import PLAIN
 from deployments.cli.server_client import MALFORMED, NoAnswer, ServerClient, name_foreign, read_words
 from deployments.config.config_errors import CommandFailed, ConfigError
@@ -78,7 +78,9 @@ def check_model(model: str) -> None:
         raise ConfigError(f"--model: {model[:100]!r} is no name of a model: `auto`, a tier or an alias is")
 
 
-def build_environment(agent: Agent, start: Start, key: str, environ: Mapping[str, str], url: str) -> dict[str, str]:
+def build_environment(
+    agent: Agent, start: AgentStart, key: str, environ: Mapping[str, str], url: str
+) -> dict[str, str]:
     """Build the environment of the agent: its user's own, with what it must be told."""
     built = {name: value for name, value in environ.items() if name not in agent.without}
     built |= start.environment

@@ -19,7 +19,7 @@ from pathlib import Path
 from deployments.config.config_errors import ConfigError
 from deployments.config.tier_config import MlxTierConfig
 from deployments.models.artifact import Artifact, find_on_disk, resolve
-from deployments.models.catalog import Choice, choose_here, weight_bytes_of
+from deployments.models.catalog import ModelChoice, choose_here, weight_bytes_of
 from deployments.models.downloads import format_size
 from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
@@ -89,15 +89,15 @@ def fetch_in_background(
     )
 
 
-def _group(models: Iterable[tuple[str, str]]) -> dict[Choice, list[str]]:
+def _group(models: Iterable[tuple[str, str]]) -> dict[ModelChoice, list[str]]:
     """Group the roles by what is chosen for them: a model that two tiers name is fetched once."""
-    roles: dict[Choice, list[str]] = {}
+    roles: dict[ModelChoice, list[str]] = {}
     for role, model in models:
         roles.setdefault(choose_here(role, model), []).append(role)
     return roles
 
 
-def _fetch(choice: Choice, names: list[str], cache_dir: Path | None) -> bool:
+def _fetch(choice: ModelChoice, names: list[str], cache_dir: Path | None) -> bool:
     """Prepare one model and report how it went; return whether it is there."""
     _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}")
     try:

@@ -30,7 +30,7 @@ from deployments.config.config_paths import announce_flags, read_variables
 from deployments.config.free_port import free_port
 from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
 from deployments.running.folder import RunFolder, base_folder, log_path, refuse_long
-from deployments.running.status_messages import Place
+from deployments.running.status_messages import ServerPlace
 from deployments.running.supervisor import hold_signals, supervise
 
 __all__ = ["environment", "run_supervised", "serve"]
@@ -78,7 +78,7 @@ def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
         folder.note(supervisor=os.getpid(), config=place["config"], url=place["url"])
     except OSError as error:
         sys.exit(f"{base}: {error.strerror}")
-    shown = Place(url=place["url"], config=place["config"], log=log, keyed=place["keyed"])
+    shown = ServerPlace(url=place["url"], config=place["config"], log=log, keyed=place["keyed"])
     return supervise(shown, place["app"], folder, os.environ, verbose=verbose)
 
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from deployments.config.config_errors import ConfigError, first_mistake
-from deployments.config.tier_config import ENV_NAME, Section, TierConfig, Timeouts
-from reliability.config import ReliabilityConfig
+from deployments.config.tier_config import ENV_NAME, TierConfig, Timeouts
+from reliability.config import ReliabilityConfig, Section
 
 __all__ = [
     "ROUTER",

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from reliability.config import Section
 from reliability.escalation.retry_strategy import RETRY_STRATEGY, RetryStep
 
 __all__ = [
@@ -17,19 +18,12 @@ __all__ = [
     "HostedTierConfig",
     "MlxTierConfig",
     "ScriptedTierConfig",
-    "Section",
     "TierBase",
     "TierConfig",
     "Timeouts",
 ]
 
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-
-
-class Section(BaseModel):
-    """A part of the configuration: immutable, and without unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Timeouts(Section):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.tasks.fixtures import FIXTURES
 
-__all__ = ["AUTO", "CORE", "LENGTHS_CORE", "Phase", "Settings", "plan_served", "plan_variants"]
+__all__ = ["AUTO", "CORE", "LENGTHS_CORE", "PlanPhase", "Settings", "plan_served", "plan_variants"]
 
 AUTO = "auto"
 RULES = "rules"
@@ -43,7 +43,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class PlanPhase:
     """Cells that share a part of the time: they may begin until `until` of the budget (a share) is used. `by_time`: the
     models take turns by the time that each has used, not by count. `batch_max`: so many cells run at once."""
 
@@ -57,7 +57,7 @@ class Phase:
 
 def plan_variants(
     tiers: Sequence[str], contexts: dict[str, int], settings: Settings, *, chain: bool, constrained: Sequence[str]
-) -> list[Phase]:
+) -> list[PlanPhase]:
     """Plan an evaluation on servers of our own. `tiers` are those that may answer; `contexts` how long their prompts
     may be, in tokens; `chain`: there is more than one tier to try; `constrained`: those that hold a grammar."""
     models, many = list(tiers), settings.at_once
@@ -87,7 +87,7 @@ def plan_variants(
     return phases
 
 
-def plan_served(models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[Phase]:
+def plan_served(models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[PlanPhase]:
     """Plan an evaluation of a server that runs already: as it is, and nothing else."""
     many = settings.at_once
     core, more = range(min(CORE, settings.cases)), range(CORE, settings.cases)
@@ -104,8 +104,10 @@ def plan_served(models: Sequence[str], contexts: dict[str, int], settings: Setti
 
 def _phase(
     variant: str, title: str, until: float, cells: Sequence[Cell], batch_max: int = 1, *, by_time: bool = False
-) -> Phase:
-    return Phase(variant=variant, title=title, until=until, cells=tuple(cells), by_time=by_time, batch_max=batch_max)
+) -> PlanPhase:
+    return PlanPhase(
+        variant=variant, title=title, until=until, cells=tuple(cells), by_time=by_time, batch_max=batch_max
+    )
 
 
 def _cell(variant: str, kind: str, model: str, name: str) -> Cell:

@@ -30,7 +30,7 @@ from deployments.evaluate.asking.speed_run import measure_cache, measure_length,
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.calls.call_run import run_case
 from deployments.evaluate.cell_journal import CellJournal
-from deployments.evaluate.evaluation_plan import AUTO, LENGTHS_CORE, Phase, Settings
+from deployments.evaluate.evaluation_plan import AUTO, LENGTHS_CORE, PlanPhase, Settings
 from deployments.evaluate.evaluation_target import Target
 from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.phase_schedule import PhaseSchedule
@@ -68,7 +68,7 @@ class _Clock:
         return self.budget_s * until - (time.monotonic() - self.began_s)
 
 
-def run_evaluation(target: Target, settings: Settings, journal: CellJournal, line: ProgressLine) -> list[Phase]:
+def run_evaluation(target: Target, settings: Settings, journal: CellJournal, line: ProgressLine) -> list[PlanPhase]:
     """Run what the journal doesn't have yet; return the whole plan."""
     return _Evaluation(target, settings, journal, line).run()
 
@@ -79,11 +79,11 @@ class _Evaluation:
         self._clock = _Clock(time.monotonic(), settings.budget_minutes * 60)
         self._cases = draw_cases(settings.seed, settings.cases)
         self._first_mark = 1000 * (1_000 + secrets.randbelow(99_000))
-        self._phases: list[Phase] = []
+        self._phases: list[PlanPhase] = []
         self._start_s = 0.0
         self._asleep: dict[str, Any] = {}
 
-    def run(self) -> list[Phase]:
+    def run(self) -> list[PlanPhase]:
         """Run all variants."""
         first, done = self._target.first, set()
         if "models" in self._journal.facts:
@@ -101,7 +101,7 @@ class _Evaluation:
                 self._run_variant(variant)
         return self._phases
 
-    def _plan(self) -> list[Phase]:
+    def _plan(self) -> list[PlanPhase]:
         models = self._journal.facts["models"]
         return self._target.plan(list(models), read_contexts(models), self._settings)
 
@@ -217,7 +217,7 @@ class _Evaluation:
             return 0.0
         return float(TASK_TOKENS[0] * speed["first_s"] / speed["prompt_tokens"] + TASK_TOKENS[1] / speed["tokens_s"])
 
-    def _run_batch(self, client: ChatClient | None, phase: Phase, batch: Sequence[Cell]) -> list[Cell]:
+    def _run_batch(self, client: ChatClient | None, phase: PlanPhase, batch: Sequence[Cell]) -> list[Cell]:
         """Run cells at once, and keep those that finish, whatever ends this; return those that were late."""
         total = sum(len(each.cells) for each in self._phases)
         names = _name(batch[0]) + (f" to {_name(batch[-1])}" if len(batch) > 1 else "")

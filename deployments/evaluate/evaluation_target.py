@@ -19,7 +19,7 @@ from deployments.config.tier_config import MlxTierConfig
 from deployments.config.tier_cost import is_cloud
 from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.evaluate.asking.own_server import NoServer, OwnServer, patch_variant
-from deployments.evaluate.evaluation_plan import Phase, Settings, plan_served, plan_variants
+from deployments.evaluate.evaluation_plan import PlanPhase, Settings, plan_served, plan_variants
 
 __all__ = ["NO_CLOUD", "OwnTarget", "Target", "UrlTarget"]
 
@@ -39,7 +39,7 @@ class Target(Protocol):
         """List the models that may not be asked, and why."""
         ...
 
-    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[Phase]:
+    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[PlanPhase]:
         """Plan the cells."""
         ...
 
@@ -71,7 +71,7 @@ class OwnTarget:
         clouds = [name for name, tier in self._config.tiers.items() if is_cloud(tier)]
         return {} if self._cloud else dict.fromkeys(clouds, NO_CLOUD)
 
-    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[Phase]:
+    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[PlanPhase]:
         """Plan all variants; the chain where there is one."""
         chain = [name for name in self._config.reliability.escalation.chain if name in models]
         held = [model for model in models if isinstance(self._config.tiers[model], MlxTierConfig)]
@@ -102,6 +102,6 @@ class UrlTarget:
         """Nothing is known of it."""
         return {}
 
-    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[Phase]:
+    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[PlanPhase]:
         """Plan for it as it is."""
         return plan_served(models, contexts, settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployments.evaluate.evaluation_plan import Phase, Settings
+from deployments.evaluate.evaluation_plan import PlanPhase, Settings
 from deployments.evaluate.figures.cascade import learn_chain
 from deployments.evaluate.figures.tables import list_speeds, tabulate_calls, tabulate_growth, tabulate_tasks
 from deployments.evaluate.figures.verdicts import Thresholds, judge_tiers
@@ -23,7 +23,7 @@ def build_report(
     *,
     cells: Mapping[str, Mapping[str, Any]],
     facts: Mapping[str, Any],
-    phases: Sequence[Phase],
+    phases: Sequence[PlanPhase],
     settings: Settings,
     chain: Sequence[str],
     thresholds: Thresholds,
@@ -74,7 +74,7 @@ def _is_good(result: Mapping[str, Any]) -> bool:
     return bool(result["checks"]["passed"] if "checks" in result else result["right"])
 
 
-def _count_left_out(phases: Sequence[Phase], cells: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _count_left_out(phases: Sequence[PlanPhase], cells: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "phase": phase.title,

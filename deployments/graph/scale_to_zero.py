@@ -26,7 +26,7 @@ from deployments.graph.handle import NO_REPLICA
 from deployments.graph.replica import make_hosted
 from deployments.graph.unavailable import RETRY_S, UnavailableTier
 from deployments.interfaces import Tier
-from deployments.models.catalog import Choice, choose_here
+from deployments.models.catalog import ModelChoice, choose_here
 from deployments.models.presence import look
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
@@ -143,7 +143,7 @@ def make_cold_status(name: str, config: AppConfig) -> Callable[[], TierStatus] |
     return partial(_look_up, cold, choice)
 
 
-def _look_up(cold: TierStatus, choice: Choice | None) -> TierStatus:
+def _look_up(cold: TierStatus, choice: ModelChoice | None) -> TierStatus:
     found = None if choice is None else look(cold.name, choice)
     if found is None or found.state == "here":
         return cold

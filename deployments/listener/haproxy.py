@@ -26,8 +26,8 @@ __all__ = [
     "HEADER_BYTES_MAX",
     "OWN_ERRORS",
     "WRAPPER",
-    "Limits",
     "OwnError",
+    "ProxyLimits",
     "limits_of",
     "read_seconds",
     "rewrite",
@@ -50,7 +50,7 @@ DEFAULT_LOG = "127.0.0.1:514"  # Ray's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ProxyLimits:
     """`header_s` for the head of a request; `of_one` connections for one address."""
 
     header_s: float = HEADER_S
@@ -100,7 +100,7 @@ OWN_ERRORS = (
 )
 
 
-def limits_of(environ: Mapping[str, str]) -> Limits:
+def limits_of(environ: Mapping[str, str]) -> ProxyLimits:
     """Read the limits that the environment asks for (`serve.env`, `deployments/cli/serve_command.py`).
 
     Raises:
@@ -110,7 +110,7 @@ def limits_of(environ: Mapping[str, str]) -> Limits:
     if of_one and not (of_one.isascii() and of_one.isdigit() and int(of_one) > 0):
         raise ValueError(f"MLX_STACK_CONNECTIONS_OF_ONE: a whole number of connections is needed, not {of_one!r}")
     header_s = read_seconds(environ, "MLX_STACK_HEADER_S", HEADER_S)
-    return Limits(header_s=header_s, of_one=int(of_one)) if of_one else Limits(header_s=header_s)
+    return ProxyLimits(header_s=header_s, of_one=int(of_one)) if of_one else ProxyLimits(header_s=header_s)
 
 
 def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float:
@@ -127,7 +127,7 @@ def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float
     return float(text)
 
 
-def rewrite(text: str, limits: Limits) -> str:
+def rewrite(text: str, limits: ProxyLimits) -> str:
     """Rewrite Ray's configuration with this server's changes."""
     routed = re.search(r"^ *use_backend ", text, re.MULTILINE) is not None
     lines: list[str] = []
@@ -141,7 +141,7 @@ def rewrite(text: str, limits: Limits) -> str:
     return "\n".join([*lines, *_make_sources_table()]) + "\n"
 
 
-def _add_first_lines(section: tuple[str, ...], limits: Limits) -> Iterator[str]:
+def _add_first_lines(section: tuple[str, ...], limits: ProxyLimits) -> Iterator[str]:
     """Yield what is added at the beginning of a section."""
     if section[0] == "global":
         yield f"    tune.sndbuf.client {SEND_BUFFER_BYTES}"

@@ -51,7 +51,15 @@ from deployments.memory.plan import NodeReport, TierNeed
 from deployments.memory.replica_caps import cap_replicas
 from deployments.running.actor_calls import call_actor
 
-__all__ = ["Cell", "HeldDemand", "MemoryCappedPolicy", "Seen", "apply_factors", "keep_newest", "undo_factors"]
+__all__ = [
+    "DemandCell",
+    "HeldDemand",
+    "MemoryCappedPolicy",
+    "SeenDemand",
+    "apply_factors",
+    "keep_newest",
+    "undo_factors",
+]
 
 LOG = logging.getLogger("ray.serve")
 ASK_EVERY_S = 1.0
@@ -65,7 +73,7 @@ _EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenDemand:
     """The newest report of each node, and when they came."""
 
     reports: tuple[NodeReport, ...]
@@ -73,7 +81,7 @@ class Seen:
 
 
 @dataclass
-class Cell:
+class DemandCell:
     """What the thread and the policy share; each field is written by one of them.
 
     The thread holds no reference to the policy, so that a policy that Serve drops is collected and ends its thread.
@@ -81,7 +89,7 @@ class Cell:
 
     app: str
     stop: threading.Event = field(default_factory=threading.Event)
-    seen: Seen | None = None
+    seen: SeenDemand | None = None
     caps: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -90,7 +98,7 @@ class MemoryCappedPolicy:
 
     def __init__(self, hold_s: float = _HOLD_S) -> None:
         self._hold = HeldDemand(hold_s)
-        self._cell: Cell | None = None
+        self._cell: DemandCell | None = None
         self._needs: tuple[TierNeed, ...] = ()
         self._logged_s: dict[str, float] = {}
         self._failed = ""
@@ -136,12 +144,12 @@ class MemoryCappedPolicy:
         # The lull of the last replica is Serve's to measure: `tiers.NAME.idle_s`.
         return 0 if wanted == 0 and held == 1 and context.target_num_replicas <= 1 else held
 
-    def _watch(self, app: str) -> Cell:
+    def _watch(self, app: str) -> DemandCell:
         """Return the cell of this application, with its thread running."""
         if self._cell is None or self._cell.app != app:
             if self._cell is not None:
                 self._cell.stop.set()
-            self._cell = Cell(app)
+            self._cell = DemandCell(app)
             threading.Thread(target=_poll, args=(self._cell,), name="memory-policy", daemon=True).start()
             weakref.finalize(self, self._cell.stop.set)
         return self._cell
@@ -196,14 +204,14 @@ def keep_newest(reports: list[NodeReport]) -> tuple[NodeReport, ...]:
     return tuple(by_node.values())
 
 
-def _poll(cell: Cell) -> None:
+def _poll(cell: DemandCell) -> None:
     """Poll the monitors, on the thread, until it is stopped. What it can't see grows old."""
     troubled = ""
     while not cell.stop.is_set():
         try:
             handles = list(nodes.find(cell.app).values())
             reports = [_peek(handle, dict(cell.caps)) for handle in handles]
-            cell.seen = Seen(keep_newest([report for report in reports if report is not None]), time.monotonic())
+            cell.seen = SeenDemand(keep_newest([report for report in reports if report is not None]), time.monotonic())
             troubled = ""
         except Exception as error:
             if type(error).__name__ != troubled:

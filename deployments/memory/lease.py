@@ -22,7 +22,7 @@ from deployments.memory.plan import MemoryPlan
 from deployments.memory.sensors.process_footprint import read_footprint
 from deployments.running.actor_calls import call_actor
 from deployments.telemetry import log_error, log_info
-from reliability.memory.leases import Answer
+from reliability.memory.leases import LeaseAnswer
 from reliability.memory.pressure import Level
 
 __all__ = ["ReplicaLease"]
@@ -77,7 +77,7 @@ class ReplicaLease:
         logged = ""
         while True:
             try:
-                answer: Answer = await self._call("acquire", wanted_bytes)
+                answer: LeaseAnswer = await self._call("acquire", wanted_bytes)
             except Exception as error:
                 if time.monotonic() - answered_s > _BLIND_S:
                     log_error("memory_lease_blind", error, tier=self._tier, bytes=wanted_bytes)

@@ -43,7 +43,7 @@ from deployments.memory.sensors.sensor import NS_PER_S, NoSensor, Sample, Sensor
 from deployments.memory.sensors.working_set import find_working_set, read_working_set
 from deployments.telemetry import log_error
 from reliability.memory import leases as ledger
-from reliability.memory.leases import Answer, Lease, Leases
+from reliability.memory.leases import Lease, LeaseAnswer, Leases
 from reliability.memory.pressure import (
     Level,
     Pressure,
@@ -90,11 +90,11 @@ class MemoryPressure:
 
     # -- replicas ----------------------------------------------------------------------------------------------
 
-    async def acquire(self, holder: str, tier: str, wanted_bytes: int, needs: Sequence[TierNeed] = ()) -> Answer:
+    async def acquire(self, holder: str, tier: str, wanted_bytes: int, needs: Sequence[TierNeed] = ()) -> LeaseAnswer:
         """Ask for bytes; asking again is how a replica waits. One that asks no more is forgotten in `lease_s`."""
         now_ns = self._note_call(needs)
         if now_ns < self._grants_from_ns and wanted_bytes > 0:
-            return Answer(False, why="the monitor was restarted and waits for the holders to renew")
+            return LeaseAnswer(False, why="the monitor was restarted and waits for the holders to renew")
         self._leases, answer = ledger.acquire(
             self._leases,
             holder,

@@ -29,7 +29,7 @@ from deployments.memory.sensors.working_set import estimate_working_set, find_wo
 from deployments.models.mac_models import MODELS, ROWS, MacModel
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 
-__all__ = ["ROLES", "Choice", "Fetch", "Role", "choose", "choose_here", "mac_model_of", "weight_bytes_of"]
+__all__ = ["ROLES", "Fetch", "ModelChoice", "Role", "choose", "choose_here", "mac_model_of", "weight_bytes_of"]
 
 Role = Literal["fast", "standard", "longctx"]
 ROLES: tuple[Role, ...] = ("fast", "standard", "longctx")
@@ -39,7 +39,7 @@ _FETCH: dict[str, Fetch] = {"fast": "load", "standard": "background", "longctx":
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ModelChoice:
     """A model source, and why it was taken. `unfit`: why this machine can't hold it, empty where it can."""
 
     source: str
@@ -69,15 +69,15 @@ _CPU: dict[str, _CpuModel] = {
 }
 
 
-def choose_here(role: str, model: str) -> Choice:
+def choose_here(role: str, model: str) -> ModelChoice:
     """Choose the source that `model` means for the tier `role` on this machine, and say why."""
     if model != "auto":
-        return Choice(model, "as configured")
+        return ModelChoice(model, "as configured")
     gpu_bytes = find_working_set() if find_computing() is Computing.CUDA else None
     return choose(role, sys.platform, platform.machine(), psutil.virtual_memory().total, gpu_bytes)
 
 
-def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: int | None = None) -> Choice:
+def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: int | None = None) -> ModelChoice:
     """Choose the model for `role`; any that isn't one of `ROLES` is treated as `fast`.
 
     `system` is `sys.platform`, `machine` is `platform.machine()`; `gpu_bytes`: what models may use of an NVIDIA GPU's
@@ -108,7 +108,7 @@ def _find_equal_mac(gpu_bytes: int) -> int:
     return max(size for size in sizes if estimate_working_set(size) <= gpu_bytes)
 
 
-def _choose_for_gpu(role: Role, memory_bytes: int, where: str) -> Choice:
+def _choose_for_gpu(role: Role, memory_bytes: int, where: str) -> ModelChoice:
     """Choose from the largest row that the machine reaches; say why where that has no model for the role."""
     column, sizes = ROLES.index(role), [*reversed(ROWS)]
     reached = [models[column] for floor_gib, models in sizes if memory_bytes >= floor_gib * _GIB]
@@ -126,18 +126,18 @@ def _choose_for_gpu(role: Role, memory_bytes: int, where: str) -> Choice:
         f"{'reasons first' if model.thinks else 'no reasoning'}, {model.license}; "
         f"{'@main is not pinned' if model.revision == 'main' else 'pinned'}"
     )
-    return Choice(model.source, why, _FETCH[role], unfit, model.context_tokens)
+    return ModelChoice(model.source, why, _FETCH[role], unfit, model.context_tokens)
 
 
-def _choose_for_cpu(model: _CpuModel, system: str, machine: str, memory_bytes: int) -> Choice:
+def _choose_for_cpu(model: _CpuModel, system: str, machine: str, memory_bytes: int) -> ModelChoice:
     why = (
         f"{system} on {machine} has no GPU that MLX computes on: {model.name} in float32, "
         f"{model.weight_mb / 1000:.1f} GB of weights"
     )
     if memory_bytes >= model.memory_gib * _GIB:
-        return Choice(model.source, why, model.fetch, context_tokens=model.context_tokens)
+        return ModelChoice(model.source, why, model.fetch, context_tokens=model.context_tokens)
     unfit = (
         f"{model.name} is for machines of {model.memory_gib} GiB of memory and more, this one has "
         f"{memory_bytes / _GIB:.1f}; name another `model`, or leave the tier out"
     )
-    return Choice(model.source, why, model.fetch, unfit, model.context_tokens)
+    return ModelChoice(model.source, why, model.fetch, unfit, model.context_tokens)

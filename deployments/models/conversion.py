@@ -67,7 +67,7 @@ def locate_model(source: ModelSource, cache_dir: Path) -> Path:
     return cache_dir / "models" / _name_folder(source)
 
 
-def find_progress(source: ModelSource, cache_dir: Path) -> downloads.Progress | None:
+def find_progress(source: ModelSource, cache_dir: Path) -> downloads.FetchProgress | None:
     """Find how far a process of this machine is with it; None where none runs and none has failed."""
     return downloads.read_progress(cache_dir, _name_folder(source))
 

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from deployments.models.cache_folder import Say, is_being_made
 
 __all__ = [
-    "Progress",
+    "FetchProgress",
     "count_bytes",
     "find_folder",
     "forget",
@@ -42,7 +42,7 @@ _WORDS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FetchProgress:
     """How far a fetch is, in words. Where it has ended, `running` is False and `words` say why."""
 
     running: bool
@@ -80,13 +80,13 @@ def forget(cache_dir: Path, name: str) -> None:
     shutil.rmtree(find_folder(cache_dir, name), ignore_errors=True)
 
 
-def read_progress(cache_dir: Path, name: str) -> Progress | None:
+def read_progress(cache_dir: Path, name: str) -> FetchProgress | None:
     """Read how far the fetch of `name` is; None where there is none, and none has failed. Reads two small files."""
     words, failed = _read(find_folder(cache_dir, name))
     if is_being_made(cache_dir / "models", name):
-        return Progress(True, words if words and not failed else "preparing")
+        return FetchProgress(True, words if words and not failed else "preparing")
     if failed:
-        return Progress(False, words)
+        return FetchProgress(False, words)
     return None
 
 

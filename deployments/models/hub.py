@@ -90,7 +90,7 @@ def fetch_file(source: ModelSource, *, progress: bool, say: Say) -> Path:
     return Path(file)
 
 
-def find_progress(source: ModelSource, cache_dir: Path) -> downloads.Progress | None:
+def find_progress(source: ModelSource, cache_dir: Path) -> downloads.FetchProgress | None:
     """Find how far a process of this machine is with a snapshot; None where none runs and none has failed."""
     return downloads.read_progress(cache_dir, _name_fetch(source))
 

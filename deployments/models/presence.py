@@ -18,7 +18,7 @@ from typing import Literal
 from deployments.models import cache_folder as store
 from deployments.models import conversion, hub
 from deployments.models.cache_folder import Say
-from deployments.models.catalog import Choice, weight_bytes_of
+from deployments.models.catalog import ModelChoice, weight_bytes_of
 from deployments.models.downloads import format_size
 from deployments.models.sources import ModelUnavailable, parse_source
 
@@ -37,7 +37,7 @@ class Presence:
     size_bytes: int | None = None
 
 
-def look(role: str, choice: Choice, *, cache_dir: Path | None = None) -> Presence:
+def look(role: str, choice: ModelChoice, *, cache_dir: Path | None = None) -> Presence:
     """Look where the model of the tier `role` is. Reads a few small files."""
     if choice.unfit:
         return Presence("missing", choice.unfit)
@@ -56,7 +56,12 @@ def look(role: str, choice: Choice, *, cache_dir: Path | None = None) -> Presenc
 
 
 def await_model(
-    role: str, choice: Choice, say: Say, *, cache_dir: Path | None = None, pause: Callable[[float], None] = time.sleep
+    role: str,
+    choice: ModelChoice,
+    say: Say,
+    *,
+    cache_dir: Path | None = None,
+    pause: Callable[[float], None] = time.sleep,
 ) -> None:
     """Wait while the model of the tier is on its way, and say how far it is.
 
@@ -70,7 +75,7 @@ def await_model(
         raise ModelUnavailable(found.words, again=not choice.unfit)
 
 
-def _explain_missing(role: str, choice: Choice, size_bytes: int) -> str:
+def _explain_missing(role: str, choice: ModelChoice, size_bytes: int) -> str:
     size = format_size(size_bytes)
     if choice.fetch == "background":
         how = f"`mlx-stack-serve serve` fetches it once it can answer, or run `mlx-stack-serve pull {role}`"

@@ -39,13 +39,13 @@ from deployments.errors import ApiError
 from deployments.interfaces import Clock
 from deployments.request.run_record import Run
 from deployments.state.idempotent_answers import (
-    Found,
     KeptEnd,
     KeptItem,
     KeptName,
     KeptQuestion,
     KeptReply,
     Piece,
+    RepeatKind,
     Standing,
     size_of,
 )
@@ -70,7 +70,7 @@ OTHER_BODY = f"{HEADER}: this name was used for a request with another body; giv
 NOT_KEPT = f"{HEADER}: an answer with logprobs is not kept, and a repeat runs anew"
 LOST = "whoever told the beginning is gone: its Router died, or its client left"
 NOTE = "told again: the answer of request {}, which was repeated; no tier was asked"
-NOTHING_FOUND = KeptReply(found=Found.LOST)
+NOTHING_FOUND = KeptReply(found=RepeatKind.LOST)
 
 
 class AnswerStore(Protocol):
@@ -126,7 +126,7 @@ async def find_kept(
         found = await (_ask(store, question) if name else _wait(store, question))
     except (StateUnavailable, TimeoutError):
         return None
-    if found.found is Found.OTHER_BODY:
+    if found.found is RepeatKind.OTHER_BODY:
         raise ApiError("idempotency_key_reused", OTHER_BODY, param=HEADER)
     return KeptRequest(store=store, question=question, once=not name, found=found)
 
@@ -144,7 +144,7 @@ async def _wait(store: AnswerStore, question: KeptQuestion) -> KeptReply:
     """Ask until it is known whether the Router of a running answer lives: then its client is still there, and is not
     this one."""
     first = found = await _ask(store, question)
-    while found.found is Found.FOLLOW:
+    while found.found is RepeatKind.FOLLOW:
         if found.heard_ns > first.heard_ns:
             return await _ask(store, replace(question, anew=True))
         await asyncio.sleep(LOOK_S)
@@ -251,7 +251,7 @@ class KeptRequest:
     @property
     def replays(self) -> bool:
         """Whether the answer of another request is given again."""
-        return self.found is not None and self.found.found in (Found.REPLAY, Found.FOLLOW)
+        return self.found is not None and self.found.found in (RepeatKind.REPLAY, RepeatKind.FOLLOW)
 
     def note_sent(self) -> None:
         """Note that all of the answer has left."""
@@ -264,7 +264,7 @@ class KeptRequest:
         """Tell what was kept, then what `answer` brings where that isn't all. `adopt` takes the session of an answer
         that is told again."""
         async with aclosing(answer):
-            if self.found is not None and self.found.found is not Found.ANEW:
+            if self.found is not None and self.found.found is not RepeatKind.ANEW:
                 async for batch in self._tell_again(run, clock, adopt, self.found):
                     yield batch
             if run.finish is not None:
@@ -289,7 +289,7 @@ class KeptRequest:
         while True:
             known = found if found.tier else known
             self._delivered += found.pieces
-            if found.found is Found.REPLAY and found.end is not None:
+            if found.found is RepeatKind.REPLAY and found.end is not None:
                 adopt(found.session)
                 # It ends as the other one has.
                 run.tier, run.chain = found.tier, (found.tier,)
@@ -301,7 +301,7 @@ class KeptRequest:
                 run.chain = run.chain[run.chain.index(found.tier) :]
             if found.pieces:
                 yield list(found.pieces)
-            if found.found is not Found.FOLLOW or clock.now_ns() >= run.deadline_ns:
+            if found.found is not RepeatKind.FOLLOW or clock.now_ns() >= run.deadline_ns:
                 break
             await asyncio.sleep(FOLLOW_EVERY_S)
             found = await self._ask(known.story)
@@ -318,9 +318,9 @@ class KeptRequest:
         """Go on where the other has stopped."""
         delivered = [piece for piece in self._delivered if not isinstance(piece, CallDelta)]
         texts = [piece.text for piece in delivered if isinstance(piece, Text)]
-        if found.found is Found.CONTINUE:
+        if found.found is RepeatKind.CONTINUE:
             self.keeper.go_on(len(self._delivered), found.written)
-        elif found.found is not Found.ANEW:
+        elif found.found is not RepeatKind.ANEW:
             self.keeper.stop()
         elif texts:
             self.keeper.go_on(0, known.written)

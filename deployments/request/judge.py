@@ -22,9 +22,9 @@ from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
 from reliability.escalation.decisions import Limits
 from reliability.loops import (
-    Case,
     JudgeConfig,
     JudgeRequest,
+    StuckCase,
     find_case,
     find_loop,
     injection,
@@ -44,7 +44,7 @@ class Advice:
     """What was put before the model, and whose it is: `by` is None where nobody could be asked, and the firm note
     stands in. `run` is the judge's own request, whose tokens count."""
 
-    case: Case
+    case: StuckCase
     by: str | None
     words: str | None
     run: Run | None = None
@@ -70,7 +70,7 @@ async def advise(run: Run, ports: Ports, config: JudgeConfig) -> Advice | None:
     return Advice(case=case, by=request.tier if suggestion else None, words=words, run=judged[0] if judged else None)
 
 
-def _look_for_case(expected: Expected, config: JudgeConfig) -> Case | None:
+def _look_for_case(expected: Expected, config: JudgeConfig) -> StuckCase | None:
     loop = None
     if expected.loops is not None:
         loop = find_loop(expected.turns, expected.loops, memo=expected.memo)

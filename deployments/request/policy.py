@@ -15,7 +15,7 @@ from deployments.state.records import StateLimits
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.breaker import BreakerConfig
 from reliability.admission.budget import Bounds, BudgetConfig, Limit
-from reliability.admission.retry_budget import RetryBudgetConfig
+from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
@@ -154,7 +154,7 @@ def state_limits(config: RouterConfig, state: StateConfig, key_hours: Mapping[st
     admission = AdmissionConfig(
         breaker=breaker,
         budget=_budget_of(config, state, key_hours),
-        retries=RetryBudgetConfig(
+        retries=RetryBudgetLimits(
             share_percent=retries.share_percent, floor=retries.floor, window_ns=_ns(retries.window_s)
         ),
         memory=config.reliability.memory_pressure.rules,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["STARTING", "Place", "RunStatus", "can_answer", "failure", "read_news", "ready_lines", "tier_line"]
+__all__ = ["STARTING", "RunStatus", "ServerPlace", "can_answer", "failure", "read_news", "ready_lines", "tier_line"]
 
 WORDS_MAX = 300
 STARTING = frozenset({"starting", "loading"})
@@ -22,7 +22,7 @@ OURS = re.compile(r"(?:^|[\s:])(?:\w+\.)*(?:ConfigError|ScriptError): ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ServerPlace:
     """Where the server is, and what a client needs. `keyed`: whether it needs a key."""
 
     url: str
@@ -96,7 +96,7 @@ def tier_line(name: str, tier: Mapping[str, Any]) -> str:
     return f"  {name:<12} {tier.get('state', ''):<12} {words}".rstrip()
 
 
-def ready_lines(place: Place, status: RunStatus, seconds: float) -> list[str]:
+def ready_lines(place: ServerPlace, status: RunStatus, seconds: float) -> list[str]:
     """Build the lines that whoever has started the server wants to see once it can answer."""
     key = "KEY   # one of the server's API keys" if place.keyed else "unused"
     return [

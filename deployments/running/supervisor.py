@@ -30,7 +30,7 @@ from deployments.running.process_tree import adopt_orphans, kill_all
 from deployments.running.reachable import is_open
 from deployments.running.session_leader import DRAIN_S, STOP_S
 from deployments.running.signal_wait import drain, wake_on_signals
-from deployments.running.status_messages import Place, RunStatus, failure, read_news, ready_lines
+from deployments.running.status_messages import RunStatus, ServerPlace, failure, read_news, ready_lines
 
 __all__ = ["hold_signals", "supervise"]
 
@@ -46,7 +46,7 @@ FAILED, WRONG = 1, 2
 class Supervisor:
     """One run, seen from the terminal."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ServerPlace) -> None:
         self._place = place
         self._status = RunStatus()
         self._began_s = time.monotonic()
@@ -213,7 +213,7 @@ class Supervisor:
         return failure([f"exit code {code}", tail(Path(self._place.log))])
 
 
-def supervise(place: Place, app: str, folder: RunFolder, environ: Mapping[str, str], *, verbose: bool) -> int:
+def supervise(place: ServerPlace, app: str, folder: RunFolder, environ: Mapping[str, str], *, verbose: bool) -> int:
     """Serve in the foreground until a signal comes, or the server ends; return the exit code."""
     adopt_orphans()
     if isinstance(sys.stdout, io.TextIOWrapper):

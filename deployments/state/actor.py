@@ -29,7 +29,7 @@ from typing import Any
 from deployments.config.config_errors import ConfigError
 from deployments.interfaces import Clock
 from deployments.state.idempotent_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
-from deployments.state.journal import Bounds, Superseded
+from deployments.state.journal import JournalBounds, Superseded
 from deployments.state.records import (
     AnswerItem,
     Health,
@@ -37,7 +37,7 @@ from deployments.state.records import (
     KeptResponse,
     Reply,
     StateLimits,
-    Step,
+    StateStep,
     StepAnswer,
     StepRequest,
 )
@@ -75,7 +75,7 @@ class SessionState(Watchable):
         self,
         *,
         folder: str,
-        bounds: Bounds,
+        bounds: JournalBounds,
         windows_max: int,
         idle_exit_s: float | None = _IDLE_EXIT_S,
         clock: Clock | None = None,
@@ -113,7 +113,7 @@ class SessionState(Watchable):
         self._digest, self._config, self._loops = limits.digest, limits.admission, limits.loops
 
     @one_at_a_time
-    def step(self, step: Step, limits: StateLimits | None = None) -> Reply | None:
+    def step(self, step: StateStep, limits: StateLimits | None = None) -> Reply | None:
         """Do one step; None where its limits aren't known: it should come again with them.
 
         Raises:
@@ -129,7 +129,7 @@ class SessionState(Watchable):
         answers = self._do(step) if step.works else []
         return Reply(answers=tuple(answers), health=self._health(), watched=self.watched)
 
-    def _do(self, step: Step) -> list[StepAnswer]:
+    def _do(self, step: StateStep) -> list[StepAnswer]:
         answers: list[StepAnswer] = []
         requests: list[StepRequest] = []
 

@@ -22,9 +22,9 @@ from deployments import __version__
 from deployments.config.app_config import ConfigError, StateConfig
 from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
-from deployments.state.history import RequestQuery, SessionQuery, Span
+from deployments.state.history import RequestQuery, SessionQuery, TimeSpan
 from deployments.state.idempotent_answers import KeptItem, KeptQuestion, KeptReply
-from deployments.state.journal import SCHEMA_VERSION, Bounds
+from deployments.state.journal import SCHEMA_VERSION, JournalBounds
 from deployments.state.link import Actor, Link
 from deployments.state.records import (
     RETRY_AFTER_S_MAX,
@@ -118,11 +118,11 @@ class State:
         """Return the finished requests or the sessions that match, the newest first."""
         return cast(list[dict[str, Any]], await self.link.call("browse", question))
 
-    async def summarize(self, span: Span) -> dict[str, Any]:
+    async def summarize(self, span: TimeSpan) -> dict[str, Any]:
         """Sum up a span of time: its requests by tier, its incidents by kind."""
         return cast(dict[str, Any], await self.link.call("summarize", span))
 
-    async def count_incidents(self, span: Span) -> list[tuple[int, str, int]]:
+    async def count_incidents(self, span: TimeSpan) -> list[tuple[int, str, int]]:
         """Count the incidents of a span, by piece of time and kind."""
         return cast(list[tuple[int, str, int]], await self.link.call("count_incidents", span))
 
@@ -333,11 +333,11 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
     return functools.partial(asyncio.to_thread, find_or_make)
 
 
-def bounds_of(config: StateConfig) -> Bounds:
+def bounds_of(config: StateConfig) -> JournalBounds:
     """Build the configured bounds of a journal."""
     names = ("reports_max", "incidents_max", "incidents_days", "sessions_max", "session_ttl_s")
     same = config.model_dump(include={*names, "responses_bytes_max", "responses_ttl_s"})
-    return Bounds(bytes_max=config.journal_bytes_max, **same)
+    return JournalBounds(bytes_max=config.journal_bytes_max, **same)
 
 
 def folder_of(app: str, config: StateConfig) -> Path:

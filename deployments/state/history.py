@@ -31,7 +31,7 @@ __all__ = [
     "History",
     "RequestQuery",
     "SessionQuery",
-    "Span",
+    "TimeSpan",
     "build_facts",
     "list_marks",
     "read_incidents",
@@ -83,7 +83,7 @@ class SessionQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TimeSpan:
     """From when to when, in seconds since the epoch, in pieces of so many seconds. For counts of incidents each further
     field that is set must match."""
 
@@ -120,7 +120,7 @@ class History:
                 with self._lock:
                     return read_incidents(self._db, question)
 
-    def summarize(self, span: Span) -> dict[str, Any]:
+    def summarize(self, span: TimeSpan) -> dict[str, Any]:
         """Sum up the requests of a span by the tier that answered last, and its incidents by kind."""
         tiers = self._read(
             "SELECT coalesce(tier, ''), count(*), sum(outcome = 'answered'), sum(marks LIKE '% escalated %'),"
@@ -136,7 +136,7 @@ class History:
         )
         return {"tiers": [dict(zip(("tier", *sums), row, strict=True)) for row in tiers], "incidents": dict(kinds)}
 
-    def count_incidents(self, span: Span) -> list[tuple[int, str, int]]:
+    def count_incidents(self, span: TimeSpan) -> list[tuple[int, str, int]]:
         """Count the incidents of a span: the number of the piece, the kind, how many; at most `_BUCKETS_MAX` rows."""
         names = [name for name in ("kind", "tier", "session", "key") if getattr(span, name) is not None]
         # What `incidents_by_kind` doesn't have is read in the records: few of a session, by its own index.

@@ -32,7 +32,6 @@ from reliability.types import CallDelta, Finish, Reasoning, Refusal, Text
 
 __all__ = [
     "ALIVE_S",
-    "Found",
     "KeptAnswers",
     "KeptEnd",
     "KeptItem",
@@ -40,6 +39,7 @@ __all__ = [
     "KeptQuestion",
     "KeptReply",
     "Piece",
+    "RepeatKind",
     "Standing",
     "size_of",
 ]
@@ -73,7 +73,7 @@ class Standing(StrEnum):
     DROPPED = "dropped"
 
 
-class Found(StrEnum):
+class RepeatKind(StrEnum):
     """What a repeat has found."""
 
     ANEW = "anew"  # nothing that helps: the record is its own now, and begins anew
@@ -129,7 +129,7 @@ class KeptReply:
     """What has become of it. `pieces`: those after the ones that the asker has; of a call only where the answer is
     finished. `heard_ns`: when its Router spoke last."""
 
-    found: Found
+    found: RepeatKind
     story: str = ""
     pieces: tuple[Piece, ...] = ()
     tier: str = ""
@@ -209,24 +209,24 @@ class KeptAnswers:
             self._drop(question.name)
             record = None
         if question.story and (record is None or record.story != question.story):
-            return KeptReply(found=Found.LOST)
+            return KeptReply(found=RepeatKind.LOST)
         if record is not None and record.digest != question.digest:
-            return KeptReply(found=Found.OTHER_BODY)
+            return KeptReply(found=RepeatKind.OTHER_BODY)
         if record is not None and record.standing is Standing.FINISHED:
-            return self._tell(Found.REPLAY, record, record.pieces[question.at :])
+            return self._tell(RepeatKind.REPLAY, record, record.pieces[question.at :])
         silent_ns = 0 if record is None else now_ns - self._read_heard_ns(record)
         alive = record is not None and record.standing is Standing.RUNNING and silent_ns < ALIVE_S * NS_PER_S
         if record is not None and alive and not question.anew:
             before_calls = list(takewhile(lambda piece: not isinstance(piece, LAST), record.pieces))
-            return self._tell(Found.FOLLOW, record, before_calls[question.at :])
+            return self._tell(RepeatKind.FOLLOW, record, before_calls[question.at :])
         if record is None or alive or not (question.continues and _can_go_on(record.pieces)):
             self._begin(question.name, question.digest, question.ticket, question.client, now_ns)
-            return KeptReply(found=Found.ANEW)
+            return KeptReply(found=RepeatKind.ANEW)
         record.ticket, record.client, record.standing = question.ticket, question.client, Standing.RUNNING
         self._touch(question.name, record, now_ns)
-        return self._tell(Found.CONTINUE, record, record.pieces[question.at :])
+        return self._tell(RepeatKind.CONTINUE, record, record.pieces[question.at :])
 
-    def _tell(self, found: Found, record: _Record, pieces: Sequence[Piece]) -> KeptReply:
+    def _tell(self, found: RepeatKind, record: _Record, pieces: Sequence[Piece]) -> KeptReply:
         return KeptReply(
             found=found,
             story=record.story,

@@ -40,7 +40,7 @@ from deployments.state.sign_outs import SIGN_OUT_SCHEMA, SignOuts
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, AdmissionState
 
-__all__ = ["UNWRITABLE", "Bounds", "Journal", "Restored", "Superseded", "read_journal"]
+__all__ = ["UNWRITABLE", "Journal", "JournalBounds", "Restored", "Superseded", "read_journal"]
 
 SCHEMA_VERSION = 1
 BUSY_S = 5.0
@@ -94,7 +94,7 @@ class Superseded(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class JournalBounds:
     """How much the journal may hold."""
 
     reports_max: int = 100_000
@@ -143,7 +143,7 @@ def read_journal(db: sqlite3.Connection) -> Restored:
 class Journal:
     """One file, and from `begin` on the right to write to it."""
 
-    def __init__(self, path: Path, owner: str, bounds: Bounds) -> None:
+    def __init__(self, path: Path, owner: str, bounds: JournalBounds) -> None:
         """Open or make the file. Raises OSError or sqlite3.OperationalError where that can't be."""
         make_private_folder(path.parent)
         make_private_file(path)

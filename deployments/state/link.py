@@ -37,7 +37,7 @@ from deployments.state.records import (
     ReportItem,
     SettlementItem,
     StateLimits,
-    Step,
+    StateStep,
     StepAnswer,
     StepRequest,
     TurnItem,
@@ -278,7 +278,7 @@ class Link:
 
     async def _exchange(self, requests: tuple[StepRequest, ...]) -> Reply:
         actor, limits = await self._find_actor(), self.limits
-        step = Step(
+        step = StateStep(
             client=self._client,
             number=self._number,
             config=limits.digest,

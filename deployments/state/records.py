@@ -1,8 +1,8 @@
 """What a Router replica and the state actor say to each other.
 
-Everything goes in one kind of call, a `Step`: first the *items*, which report what has happened, then the *requests*
-for admission, which want an answer. A Router has at most one step on its way; what comes up meanwhile goes with the
-next one, so a busy server makes fewer calls a request.
+Everything goes in one kind of call, a `StateStep`: first the *items*, which report what has happened, then the
+*requests* for admission, which want an answer. A Router has at most one step on its way; what comes up meanwhile goes
+with the next one, so a busy server makes fewer calls a request.
 
 A step has a number. A Router that got no answer sends the same items again under the same number, and the actor, which
 wrote the number down together with what the items did, doesn't do them twice. Each sending counts as an attempt; an
@@ -34,7 +34,7 @@ __all__ = [
     "ReportItem",
     "SettlementItem",
     "StateLimits",
-    "Step",
+    "StateStep",
     "StepAnswer",
     "StepRequest",
     "TurnItem",
@@ -121,7 +121,7 @@ class StepAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StateStep:
     """Items and requests of the Router `client`. `config`: the digest of their limits. `attempt`: how often it was sent
     before under this number without an answer; each of those may have been done."""
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from deployments.config.config_errors import ConfigError
-from deployments.state.journal import Bounds, Journal, Restored
+from deployments.state.journal import Journal, JournalBounds, Restored
 
 __all__ = ["JOURNAL", "open_journal", "refuse_parts"]
 
@@ -45,7 +45,7 @@ def _layout(path: Path) -> str:
     return str(row[0]) if row else ""
 
 
-def open_journal(path: Path, incarnation: str, bounds: Bounds) -> tuple[Journal, Restored]:
+def open_journal(path: Path, incarnation: str, bounds: JournalBounds) -> tuple[Journal, Restored]:
     """Open the journal at `path` for `incarnation`, its owner; return it and what it holds.
 
     Raises:

@@ -7,9 +7,9 @@ Each request waits for a step, and a call through Ray's core costs both processe
 (docs/decisions/062-a-socket-for-steps.md). So a Router on the actor's node sends its steps here, one at a time;
 everything else goes through Ray, and so does a step that can't be encoded or that the other end refuses.
 
-A frame is its length in four bytes, and a `Question` or an `Answer` as `deployments/work/wire.py` writes them. An actor
-that dies closes its sockets, which its Routers see at once. A connection whose call was canceled or broken is closed,
-since the next bytes on it would answer another question.
+A frame is its length in four bytes, and a `Question` or a `SocketReply` as `deployments/work/wire.py` writes them. An
+actor that dies closes its sockets, which its Routers see at once. A connection whose call was canceled or broken is
+closed, since the next bytes on it would answer another question.
 
 No other user of the machine gets in: the socket has mode 0600 in a folder of mode 0700 (`find_socket_folder`), and each
 end asks the kernel for the other's user before it reads or writes a byte. Linux has SO_PEERCRED (unix(7): `struct
@@ -39,7 +39,7 @@ from typing import Any, Protocol
 from deployments.running.folder import base_folder
 from deployments.running.own_folder import make_own
 from deployments.state.link import Actor, StateUnavailable
-from deployments.state.records import Reply, StateLimits, Step
+from deployments.state.records import Reply, StateLimits, StateStep
 from deployments.telemetry import log_error
 from deployments.work.wire import codec_of
 
@@ -61,12 +61,12 @@ SOL_LOCAL, LOCAL_PEERCRED = 0, 1  # <sys/un.h> of macOS
 class Question:
     """What a Router sends: a step, and its limits where the actor has asked for them."""
 
-    step: Step
+    step: StateStep
     limits: StateLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SocketReply:
     """What the actor sends. `failed`: what the step raised; `refused`: these bytes were no question."""
 
     reply: Reply | None = None
@@ -74,7 +74,7 @@ class Answer:
     refused: str = ""
 
 
-QUESTION, ANSWER = codec_of(Question), codec_of(Answer)
+QUESTION, ANSWER = codec_of(Question), codec_of(SocketReply)
 
 
 def find_socket_folder(environ: Mapping[str, str]) -> Path:
@@ -123,15 +123,15 @@ class StepListener:
                 frame = _read_exactly(router, _length(_read_exactly(router, LENGTH.size)))
                 router.sendall(_frame(ANSWER.encode(self._answer(frame))))
 
-    def _answer(self, frame: bytes) -> Answer:
+    def _answer(self, frame: bytes) -> SocketReply:
         try:
             question: Question = QUESTION.decode(frame)
         except ValueError as error:
-            return Answer(refused=str(error))
+            return SocketReply(refused=str(error))
         try:
-            return Answer(reply=self._step(question.step, question.limits))
+            return SocketReply(reply=self._step(question.step, question.limits))
         except Exception as error:
-            return Answer(failed=f"{type(error).__name__}: {error}")
+            return SocketReply(failed=f"{type(error).__name__}: {error}")
 
 
 class SocketActor:
@@ -166,12 +166,14 @@ class SocketActor:
         log_error("state_socket_unfit", error)
         return await self._ray_actor.call("step", *args)
 
-    async def _exchange(self, frame: bytes) -> Answer:
+    async def _exchange(self, frame: bytes) -> SocketReply:
         streams, self._streams = self._streams, None
         reader, writer = streams = streams or await _connect(self._path)
         try:
             writer.write(frame)
-            answer: Answer = ANSWER.decode(await reader.readexactly(_length(await reader.readexactly(LENGTH.size))))
+            answer: SocketReply = ANSWER.decode(
+                await reader.readexactly(_length(await reader.readexactly(LENGTH.size)))
+            )
         except BaseException:
             writer.close()
             raise

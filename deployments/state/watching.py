@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from deployments.state.history import History, RequestQuery, SessionQuery, Span
+from deployments.state.history import History, RequestQuery, SessionQuery, TimeSpan
 from deployments.state.journal import Journal
 from deployments.state.records import Query
 from reliability.admission.admit import AdmissionState
@@ -89,11 +89,11 @@ class Watchable:
         """Return the finished requests or the sessions that match, the newest first."""
         return self._open_history().ask(question)
 
-    def summarize(self, span: Span) -> dict[str, Any]:
+    def summarize(self, span: TimeSpan) -> dict[str, Any]:
         """Sum up a span: its requests by tier, its incidents by kind."""
         return self._open_history().summarize(span)
 
-    def count_incidents(self, span: Span) -> list[tuple[int, str, int]]:
+    def count_incidents(self, span: TimeSpan) -> list[tuple[int, str, int]]:
         """Count the incidents of a span by piece and kind."""
         return self._open_history().count_incidents(span)
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.api.responses import json_response
-from deployments.state.history import Span
+from deployments.state.history import TimeSpan
 from deployments.state.incident_record import IncidentKind
 from deployments.state.records import Query
 from deployments.ui.desk import Desk
@@ -71,12 +71,12 @@ class IncidentPages:
         long_s, piece_s = SPANS.get(request.query_params.get("span", "day"), SPANS["day"])
         until_s = (time.time() // piece_s + 1) * piece_s
         filters = read_filters(request.query_params, COUNTED)
-        span = Span(since_s=until_s - long_s, until_s=until_s, piece_s=piece_s, **filters)
+        span = TimeSpan(since_s=until_s - long_s, until_s=until_s, piece_s=piece_s, **filters)
         counts = await self._desk.state.count_incidents(span)
         return json_response(stack_counts(counts, span), headers=GUARDED)
 
 
-def stack_counts(counts: Sequence[tuple[int, str, int]], span: Span) -> dict[str, Any]:
+def stack_counts(counts: Sequence[tuple[int, str, int]], span: TimeSpan) -> dict[str, Any]:
     """Make series of counts: the pieces' moments, and for each kind that occurs its number in each piece."""
     pieces = int((span.until_s - span.since_s) / span.piece_s)
     series: dict[str, list[int]] = {}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Step", "Timeline", "tell", "write_curl", "write_headers"]
+__all__ = ["Timeline", "TimelineStep", "tell", "write_curl", "write_headers"]
 
 Record = Mapping[str, Any]
 TEXTS = ("prompt", "answer", "quote", "nudge", "detail", "param")
@@ -24,7 +24,7 @@ HOW = {True: "the same tier again, after a fault", False: "the same tier again, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TimelineStep:
     """One call to a tier. `kind`: `good`, `bad`, or `idle` where nothing ran. `wait_ms`: since the last one ended.
     `said`: what was wrong, in sentences; `texts`: what was kept of the conversation, by its name."""
 
@@ -50,14 +50,14 @@ class Timeline:
     """All of it. `others`: incidents that belong to no single call."""
 
     total_ms: float
-    steps: tuple[Step, ...]
+    steps: tuple[TimelineStep, ...]
     others: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def tell(report: Record, incidents: Sequence[Record], *, keep_text: bool) -> Timeline:
     """Tell a request by its report and its incidents, the oldest first."""
-    steps: list[Step] = []
+    steps: list[TimelineStep] = []
     end_ms = 0.0
     before: Record | None = None
     for number, attempt in enumerate(report["attempts"]):
@@ -79,12 +79,12 @@ def tell(report: Record, incidents: Sequence[Record], *, keep_text: bool) -> Tim
 
 def _tell_step(
     number: int, attempt: Record, before: Record | None, own: Sequence[Record], wait_ms: float, *, keep_text: bool
-) -> Step:
+) -> TimelineStep:
     failure = attempt["fault"] or attempt["flaw"]
     texts = {name: text for one in own for name in TEXTS if (text := one["evidence"].get(name))}
     if keep_text and attempt.get("detail"):
         texts.setdefault("detail", attempt["detail"])
-    return Step(
+    return TimelineStep(
         number=number + 1,
         tier=attempt["tier"],
         kind="bad" if failure and attempt["ran"] else "idle" if failure or attempt["cancelled"] else "good",

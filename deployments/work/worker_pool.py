@@ -6,7 +6,7 @@ Python runs one thread at a time, so a second of parsing in any thread blocks al
 steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes, started when first needed. A job is one
 message to a worker and one back (`jobs.py`); the function is one of a module, and only its declared types are carried.
 
-    a job runs for `JOB_S`            the kernel ends the worker (an alarm that it sets itself), `TooLong`
+    a job runs for `JOB_S`            the kernel ends the worker (an alarm that it sets itself), `JobTooLong`
     WAITING_MAX jobs wait             `Busy`
     a job waits for WAIT_S            `Busy`
     a worker dies otherwise           the job is repeated once by a new worker, then `Lost`
@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 
 from deployments.work.jobs import read_outcome, write_job
 
-__all__ = ["JOB_S", "Busy", "Lost", "TooLong", "Undone", "Workers"]
+__all__ = ["JOB_S", "Busy", "JobTooLong", "Lost", "Undone", "Workers"]
 
 WORKERS_MAX = 2
 WAITING_MAX = 64
@@ -51,7 +51,7 @@ class Undone(Exception):
     """A job that brought no result. The message is fit for clients."""
 
 
-class TooLong(Undone):
+class JobTooLong(Undone):
     """It took longer than a job may."""
 
 
@@ -144,7 +144,7 @@ class Workers:
                 except BaseException as error:
                     await worker.end()
                     if isinstance(error, TimeoutError):
-                        raise TooLong(f"it takes longer than {self._job_s:g} s") from None
+                        raise JobTooLong(f"it takes longer than {self._job_s:g} s") from None
                     if isinstance(error, (OSError, asyncio.IncompleteReadError)):
                         continue
                     raise

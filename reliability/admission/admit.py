@@ -35,7 +35,7 @@ from reliability.admission.budget import Budget, BudgetConfig, BudgetGrant, Clos
 from reliability.admission.ledger import PROGRESS_TOKENS
 from reliability.admission.memory_rules import MemoryRules, memory_rule
 from reliability.admission.request import AdmissionRequest
-from reliability.admission.retry_budget import RetryBudget, RetryBudgetConfig
+from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits
 from reliability.admission.shards import Shards
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
@@ -87,7 +87,7 @@ class AdmissionConfig:
     breaker: BreakerConfig = field(default_factory=BreakerConfig)
     breakers: Mapping[str, BreakerConfig] = field(default_factory=dict)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
-    retries: RetryBudgetConfig = field(default_factory=RetryBudgetConfig)
+    retries: RetryBudgetLimits = field(default_factory=RetryBudgetLimits)
     memory: MemoryRules = field(default_factory=MemoryRules)
 
 

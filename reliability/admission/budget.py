@@ -64,12 +64,12 @@ __all__ = [
     "BudgetConfig",
     "BudgetGrant",
     "BudgetRejection",
+    "BudgetWindow",
     "ClosedReservation",
     "Limit",
     "Load",
     "Policy",
     "Shortage",
-    "Window",
     "charge",
     "expire",
     "loads",
@@ -84,7 +84,7 @@ __all__ = [
 IN_FLIGHT_RETRY_S = 5  # where open reservations stand in the way: they end sooner than the hour
 
 
-class Window(StrEnum):
+class BudgetWindow(StrEnum):
     """What tokens are counted by."""
 
     SESSION = "session"
@@ -141,7 +141,7 @@ class Load:
     """How full a limited window is, in tokens and in percent. A limit of 0 is full. `reserved`: how many of the tokens
     are held by open calls, which may give some of them back."""
 
-    window: Window
+    window: BudgetWindow
     tokens: int
     tokens_max: int
     percent: int
@@ -300,15 +300,17 @@ def loads(budget: Budget, config: BudgetConfig, key: str, session: str, now_ns: 
     if config.session.tokens_max is not None:
         known = session_of(budget, config.bounds, key, session, now_ns)
         tokens = known.spent + known.reserved + more
-        full.append(_build_load(Window.SESSION, tokens, config.session.tokens_max, known.reserved))
+        full.append(_build_load(BudgetWindow.SESSION, tokens, config.session.tokens_max, known.reserved))
     if config.hour.tokens_max is not None:
         tokens = count_hour_tokens(budget.hour, now_ns) + more
-        full.append(_build_load(Window.HOUR, tokens, config.hour.tokens_max, budget.hour.reserved))
-    key_limit = _find_limit(config, Window.KEY_HOUR, key)
+        full.append(_build_load(BudgetWindow.HOUR, tokens, config.hour.tokens_max, budget.hour.reserved))
+    key_limit = _find_limit(config, BudgetWindow.KEY_HOUR, key)
     if key_limit.tokens_max is not None:
         hour = hour_of(budget, key)
         full.append(
-            _build_load(Window.KEY_HOUR, count_hour_tokens(hour, now_ns) + more, key_limit.tokens_max, hour.reserved)
+            _build_load(
+                BudgetWindow.KEY_HOUR, count_hour_tokens(hour, now_ns) + more, key_limit.tokens_max, hour.reserved
+            )
         )
     return tuple(full)
 
@@ -340,9 +342,9 @@ def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> i
     spent tokens don't come back."""
     if tokens > load.tokens_max:
         return None
-    if load.window is Window.SESSION:
+    if load.window is BudgetWindow.SESSION:
         return IN_FLIGHT_RETRY_S if load.tokens - load.reserved <= load.tokens_max else None
-    hour = budget.hour if load.window is Window.HOUR else hour_of(budget, key)
+    hour = budget.hour if load.window is BudgetWindow.HOUR else hour_of(budget, key)
     spent = drop_expired(hour.spent, HOUR, now_ns)
     excess = load.tokens - load.tokens_max
     wait_ns = frees_in_ns(spent, HOUR, excess, now_ns)
@@ -356,13 +358,13 @@ def _build_grant(config: BudgetConfig, name: str, held: Reservation, full: tuple
     return BudgetGrant(name, held.tokens, held.output_cap, held.capped, held.expires_ns, warnings)
 
 
-def _find_limit(config: BudgetConfig, window: Window, key: str) -> Limit:
-    if window is Window.SESSION:
+def _find_limit(config: BudgetConfig, window: BudgetWindow, key: str) -> Limit:
+    if window is BudgetWindow.SESSION:
         return config.session
-    return config.hour if window is Window.HOUR else config.key_hours.get(key, config.key_hour)
+    return config.hour if window is BudgetWindow.HOUR else config.key_hours.get(key, config.key_hour)
 
 
-def _build_load(window: Window, tokens: int, tokens_max: int, reserved: int) -> Load:
+def _build_load(window: BudgetWindow, tokens: int, tokens_max: int, reserved: int) -> Load:
     return Load(window, tokens, tokens_max, tokens * 100 // tokens_max if tokens_max > 0 else 100, reserved)
 
 

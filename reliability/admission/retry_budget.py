@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount, drop_expired, frees_in_ns, inner_total
 
-__all__ = ["Allowed", "RetryBudget", "RetryBudgetConfig", "RetryRejection", "take"]
+__all__ = ["Allowed", "RetryBudget", "RetryBudgetLimits", "RetryRejection", "take"]
 
 BUCKETS = 12  # five seconds each in a minute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryBudgetConfig:
+class RetryBudgetLimits:
     """`share_percent` 0 leaves the floor alone; `floor` 0 as well allows no extra call at all."""
 
     share_percent: int = 20
@@ -63,7 +63,7 @@ class RetryRejection:
 
 
 def take(
-    budget: RetryBudget, config: RetryBudgetConfig, extra: bool, now_ns: int, *, counted: bool = True
+    budget: RetryBudget, config: RetryBudgetLimits, extra: bool, now_ns: int, *, counted: bool = True
 ) -> tuple[RetryBudget, Allowed | RetryRejection]:
     """Count one call. A rejection changes nothing, and so does a call that isn't `counted`: a fallback is neither first
     nor extra."""

@@ -41,8 +41,8 @@ from reliability.tools.turns import ENDS, list_fences
 __all__ = [
     "PARTIAL",
     "CallStart",
+    "DeclaredNames",
     "Mark",
-    "ToolNames",
     "count_fences",
     "find_call_start",
     "fold_text",
@@ -86,7 +86,7 @@ Found = CallStart | Mark | Partial | None
 
 
 @dataclass(frozen=True, slots=True)
-class ToolNames:
+class DeclaredNames:
     """The declared names: as they may be spelled, and to the letter. `firsts` are what they and the words of the table
     begin with."""
 
@@ -203,11 +203,11 @@ _FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), Starts(["`{3,8}"]))
 _TAGS = Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
 
 
-def prepare_names(names: Iterable[str]) -> ToolNames:
+def prepare_names(names: Iterable[str]) -> DeclaredNames:
     """Make the names of the declared tools ready."""
     known = tuple(dict.fromkeys(name for name in names if name))
     index = prepare_tool_names(known)
-    return ToolNames(
+    return DeclaredNames(
         tuple(sorted({fold_text(name) for name in known})),
         Lookup(index, frozenset(known), False),
         Lookup(index, frozenset(known), True),
@@ -221,7 +221,7 @@ def is_plain(text: str) -> bool:
 
 
 def find_call_start(
-    known: ToolNames, text: str, at: int, place: Place, before: str = "", *, fenced: bool = False
+    known: DeclaredNames, text: str, at: int, place: Place, before: str = "", *, fenced: bool = False
 ) -> tuple[int, Place, Found]:
     """Find the first place from `at` on where something begins or may begin, and say which place of its line that is.
     `before` is what stands before `at`; `fenced`: that ends in a code block."""
@@ -284,7 +284,7 @@ def place_behind(char: str) -> Place:
     return Place.LINE if char == "\n" else Place.SENTENCE
 
 
-def _find_at_word(known: ToolNames, text: str, at: int, place: Place) -> Found:
+def _find_at_word(known: DeclaredNames, text: str, at: int, place: Place) -> Found:
     """Find a word of the table, or a declared name."""
     if fold_text(text[at]) not in known.firsts:
         return None
@@ -293,7 +293,7 @@ def _find_at_word(known: ToolNames, text: str, at: int, place: Place) -> Found:
     return _AT_PLACE[place].find_at(known.folded if place is Place.LINE else known.exact, text, at)
 
 
-def _find_at_spot(known: ToolNames, text: str, at: int, before: str) -> Found:
+def _find_at_spot(known: DeclaredNames, text: str, at: int, before: str) -> Found:
     if not known.names:
         return _find_mark(text, at, before)
     if text[at] == "`":
@@ -311,7 +311,7 @@ def _pick_first(*found: Found) -> Found:
     return next((f for f in found if isinstance(f, CallStart)), PARTIAL if PARTIAL in found else None)
 
 
-def _find_at_delimiter(known: ToolNames, text: str, at: int, before: str) -> Found:
+def _find_at_delimiter(known: DeclaredNames, text: str, at: int, before: str) -> Found:
     """Find what begins a call wherever it stands; not where it is only talked about."""
     sign = text[at]
     match = _AT_SIGN[sign].find_at(text, at)
@@ -343,7 +343,7 @@ def _build_quotable(match: re.Match[str], at: int, before: str) -> Found:
     return _build_call_start(at, match, Until.ASKED, strong=True)
 
 
-def _find_in_frame(known: ToolNames, frame: Starts, text: str, at: int, place: Place) -> Found:
+def _find_in_frame(known: DeclaredNames, frame: Starts, text: str, at: int, place: Place) -> Found:
     """Find a fence or a tag that is a candidate: something inside it is one, right at its beginning."""
     match = frame.find_at(text, at)
     if not isinstance(match, re.Match):

@@ -45,8 +45,8 @@ from enum import StrEnum
 
 from reliability.answer.call_starts import (
     CallStart,
+    DeclaredNames,
     Mark,
-    ToolNames,
     count_fences,
     find_call_start,
     fold_text,
@@ -142,7 +142,7 @@ class Rules:
     """What doesn't change while an answer runs."""
 
     hold: Hold
-    names: ToolNames
+    names: DeclaredNames
     settle_text: SettleText
 
 

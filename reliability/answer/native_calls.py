@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reliability.loops import Call as LoopCall
+from reliability.loops import SeenCall as LoopCall
 from reliability.tools import Extraction, RawCall, Repair, RepairKind, ToolBox
 from reliability.tools.formats import HERMES, has_only_delimiters
 from reliability.types import CallDelta, Event

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 from reliability.admission.admit import AdmissionRequest, RejectedBy, Rejection
-from reliability.admission.budget import Load, Policy, Window
+from reliability.admission.budget import BudgetWindow, Load, Policy
 
 __all__ = ["LIKE_A_STATUS", "describe_rejection", "duration", "figure"]
 
@@ -76,17 +76,17 @@ def _describe_rule(rule: str) -> str:
 def _describe_window(load: Load, rejection: Rejection, request: AdmissionRequest) -> str:
     """Describe which tokens are spent, of how many, and what helps."""
     owner, key = {
-        Window.SESSION: ("this session", "reliability.token_budget.per_session"),
-        Window.HOUR: ("all sessions together", "reliability.token_budget.per_hour"),
-        Window.KEY_HOUR: ("this API key", "tokens_per_hour of the key"),
+        BudgetWindow.SESSION: ("this session", "reliability.token_budget.per_session"),
+        BudgetWindow.HOUR: ("all sessions together", "reliability.token_budget.per_hour"),
+        BudgetWindow.KEY_HOUR: ("this API key", "tokens_per_hour of the key"),
     }[load.window]
-    span = "" if load.window is Window.SESSION else " of an hour"
+    span = "" if load.window is BudgetWindow.SESSION else " of an hour"
     most = f"{figure(load.tokens_max)} tokens{span} ({key})"
     if rejection.requested_tokens > load.tokens_max:
         message = f"this request may take {figure(rejection.requested_tokens)} tokens, and {owner} may take {most}"
         return f"{message}: shorten it, ask for fewer `max_tokens`, or raise the limit"
     spent = load.tokens - rejection.requested_tokens - load.reserved
-    has, its = ("have", "the") if load.window is Window.HOUR else ("has", "its")
+    has, its = ("have", "the") if load.window is BudgetWindow.HOUR else ("has", "its")
     parts = [f"{has} used {figure(spent)} of {its} {most}"]
     if load.reserved:
         parts.append(f"open calls hold {figure(load.reserved)}")
@@ -99,7 +99,7 @@ def _find_way_out(load: Load, rejection: Rejection, request: AdmissionRequest) -
     cheaper = ", and until then only the cheapest tier answers" if rejection.policy is Policy.ESCALATE else ""
     if rejection.retry_after_s is not None:
         return f"come back in {duration(rejection.retry_after_s)}, or raise the limit{cheaper}"
-    if load.window is not Window.SESSION:
+    if load.window is not BudgetWindow.SESSION:
         return f"raise the limit{cheaper}"
     return (
         "start a new session (another X-MLX-Stack-Session), raise the limit, or POST "

@@ -17,13 +17,13 @@ is stopped for waiting; a detector that raises on what a client or a model has w
 """
 
 from reliability.loops.answer_history import Kept, ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
-from reliability.loops.comparison.findings import Call, Kind, Loop, Result, Stage, Turn
+from reliability.loops.comparison.findings import Kind, Loop, Result, SeenCall, Stage, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import (
-    Case,
     JudgeRequest,
+    StuckCase,
     Trouble,
     find_case,
     injection,
@@ -38,8 +38,6 @@ from reliability.loops.trim_repetition import trim_repetition
 from reliability.loops.written import find_repeated_calls
 
 __all__ = [
-    "Call",
-    "Case",
     "JudgeConfig",
     "JudgeRequest",
     "Kept",
@@ -51,8 +49,10 @@ __all__ = [
     "Memo",
     "Result",
     "Scan",
+    "SeenCall",
     "ShownHistory",
     "Stage",
+    "StuckCase",
     "Trouble",
     "Turn",
     "Window",

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reliability.loops.comparison.canonical import call_key, canonical, digest
-from reliability.loops.comparison.findings import Call, Loop, Result, Turn
+from reliability.loops.comparison.findings import Loop, Result, SeenCall, Turn
 from reliability.loops.content import Who, classify_speaker, text_of
 from reliability.loops.history import find_loop
 from reliability.loops.thresholds import LoopConfig
@@ -220,7 +220,7 @@ def _merge_results(shown: Turn, kept: Turn) -> Turn:
 
 def _fill_unknown(turns: Sequence[Turn]) -> list[Turn]:
     """Give each unknown result the one that the same call had before, else none at all."""
-    last: dict[Call, Result] = {}
+    last: dict[SeenCall, Result] = {}
     filled: list[Turn] = []
     for turn in turns:
         results = tuple(
@@ -248,10 +248,10 @@ def _shorten_turns(turns: Sequence[Turn], config: LoopConfig) -> list[Turn]:
     return [shorten_turn(turn, config) for turn in turns]
 
 
-def _shorten_call(call: Call, config: LoopConfig) -> Call:
+def _shorten_call(call: SeenCall, config: LoopConfig) -> SeenCall:
     if len(call.arguments) <= ARGUMENT_CHARS:
         return call
-    return Call(call.name, digest(canonical(call.arguments, config.ignored_arguments)))
+    return SeenCall(call.name, digest(canonical(call.arguments, config.ignored_arguments)))
 
 
 def _shorten_text(text: str) -> str:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from reliability.loops.comparison.findings import Call
+from reliability.loops.comparison.findings import SeenCall
 from reliability.loops.comparison.near import mask_figures
 from reliability.loops.content import (
     Who,
@@ -59,7 +59,7 @@ class ConversationTail:
     def __init__(self, messages: Sequence[Any]) -> None:
         self.messages = messages
         self.lowest = max(0, len(messages) - MESSAGES_MAX)
-        self._text_calls: dict[int, tuple[Call, ...]] = {}
+        self._text_calls: dict[int, tuple[SeenCall, ...]] = {}
         self._words: dict[int, str] = {}
         self._native: bool | None = None
         self._writes: bool | None = None
@@ -109,7 +109,7 @@ class ConversationTail:
             index -= 1
         return self.role_at(index) == "assistant" and bool(self.text_calls(index))
 
-    def text_calls(self, index: int) -> tuple[Call, ...]:
+    def text_calls(self, index: int) -> tuple[SeenCall, ...]:
         """Return the calls in the text of an answer, where the agent has no others."""
         if self._native is None:
             self._native = any(map(_is_native, self.messages[self.lowest :]))

@@ -2,7 +2,7 @@
 
 Two counters run over the turns since the user last spoke, and both start again when another tool is called:
 **calls in a row** of one tool in which no rule detects a loop (arguments or results differ, so it may be work),
-and **failures in a row** of one tool. At a threshold, and at every multiple of it, there is a `Case`: the
+and **failures in a row** of one tool. At a threshold, and at every multiple of it, there is a `StuckCase`: the
 judge is asked once per so many calls, not on every call after.
 
 The judge is never judged: `JudgeRequest.guarded` is False, and whoever sends it runs no loop rule and no
@@ -27,7 +27,7 @@ from reliability.loops.comparison.findings import Loop, Turn
 from reliability.loops.content import NOTICE, text_of
 from reliability.loops.thresholds import JudgeConfig
 
-__all__ = ["Case", "JudgeRequest", "Trouble", "find_case", "injection", "judge_request", "read_suggestion"]
+__all__ = ["JudgeRequest", "StuckCase", "Trouble", "find_case", "injection", "judge_request", "read_suggestion"]
 
 SHOWN = 8
 ARGUMENTS_CHARS = 300
@@ -53,7 +53,7 @@ class Trouble(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class StuckCase:
     """One tool, called or failed so many times in a row."""
 
     trouble: Trouble
@@ -72,7 +72,7 @@ class JudgeRequest:
     guarded: bool = False
 
 
-def find_case(turns: Sequence[Turn], config: JudgeConfig, detected: Loop | None = None) -> Case | None:
+def find_case(turns: Sequence[Turn], config: JudgeConfig, detected: Loop | None = None) -> StuckCase | None:
     """Find the case that the turns make, failures first; None where a rule has detected a loop already."""
     acted = [turn for turn in turns if turn.calls]
     if not config.enabled or detected is not None or not acted:
@@ -81,8 +81,8 @@ def find_case(turns: Sequence[Turn], config: JudgeConfig, detected: Loop | None 
     calls = _count_streak([_calls_only(turn, tool) for turn in acted])
     failures = _count_streak([_calls_only(turn, tool) and _all_failed(turn) for turn in acted])
     if _is_due(failures, config.failure_threshold):
-        return Case(Trouble.FAILURES, tool, failures)
-    return Case(Trouble.CONSECUTIVE, tool, calls) if _is_due(calls, config.consecutive_threshold) else None
+        return StuckCase(Trouble.FAILURES, tool, failures)
+    return StuckCase(Trouble.CONSECUTIVE, tool, calls) if _is_due(calls, config.consecutive_threshold) else None
 
 
 def _calls_only(turn: Turn, tool: str) -> bool:
@@ -102,7 +102,7 @@ def _is_due(count: int, threshold: int) -> bool:
     return threshold > 0 and count > 0 and count % threshold == 0
 
 
-def judge_request(case: Case, turns: Sequence[Turn], goal: Any, config: JudgeConfig) -> JudgeRequest:
+def judge_request(case: StuckCase, turns: Sequence[Turn], goal: Any, config: JudgeConfig) -> JudgeRequest:
     """Build what the judge is shown: the task, and the latest calls with their results, all of it cut."""
     outcome = "failed" if case.trouble is Trouble.FAILURES else "called"
     shown = [turn for turn in turns if turn.calls][-min(SHOWN, case.count) :]
@@ -136,7 +136,7 @@ def _clean(text: str) -> str:
     return summary(_THINKING.sub(" ", text).strip(), SUGGESTION_CHARS)
 
 
-def injection(case: Case, suggestion: str = "") -> str | None:
+def injection(case: StuckCase, suggestion: str = "") -> str | None:
     """Return what is put before the model: the suggestion, a firm note for want of one, None if all is well."""
     if suggestion.strip(" .!`*\"'").upper() == "CONTINUE":
         return None

@@ -18,7 +18,7 @@ import re
 from reliability.loops.comparison.call_normalization import names_place
 from reliability.loops.comparison.canonical import parse
 from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.findings import Call, Result
+from reliability.loops.comparison.findings import Result, SeenCall
 from reliability.loops.comparison.volatile_fields import MARKED, word_set, words_of
 
 __all__ = [
@@ -92,7 +92,7 @@ def is_generic_tool(name: str) -> bool:
     return not _GENERIC.isdisjoint(words_of(name))
 
 
-def read_texts(call: Call) -> dict[str, str]:
+def read_texts(call: SeenCall) -> dict[str, str]:
     """Return the texts among a call's arguments, by name."""
     known, arguments = parse(call.arguments)
     if not known or not isinstance(arguments, dict):
@@ -100,14 +100,14 @@ def read_texts(call: Call) -> dict[str, str]:
     return {key: value for key, value in arguments.items() if isinstance(value, str)}
 
 
-def _name_actions(call: Call, texts: dict[str, str]) -> set[str]:
+def _name_actions(call: SeenCall, texts: dict[str, str]) -> set[str]:
     named = set(words_of(call.name))
     for key in ACTION_KEYS:
         named.update(words_of(texts.get(key, "")) if len(texts.get(key, "")) <= ACTION_CHARS else ())
     return named
 
 
-def acts(call: Call) -> bool:
+def acts(call: SeenCall) -> bool:
     """Return whether the call does something, of which a person may want more."""
     known, arguments = parse(call.arguments)
     listed = arguments if known and isinstance(arguments, dict) else {}
@@ -126,7 +126,7 @@ def leads_on(result: Result | None) -> bool:
     return not has_failed(result) and not _REFUSES.search(result.text)
 
 
-def acknowledges(call: Call, result: str) -> bool:
+def acknowledges(call: SeenCall, result: str) -> bool:
     """Return whether the call goes one step on, and its result says no more than that it was done."""
     if not is_done(result):
         return False

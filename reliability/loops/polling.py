@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
 
-from reliability.loops.comparison.findings import Call, Result
+from reliability.loops.comparison.findings import Result, SeenCall
 from reliability.loops.comparison.same_result import is_ongoing
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
 from reliability.loops.leading_steps import ACTION_KEYS, COMMAND_KEYS, is_generic_tool, read_texts
@@ -114,7 +114,7 @@ def _matches(name: str, pattern: str) -> bool:
     return name == pattern
 
 
-def is_poll(call: Call, result: Result | None, declared: Iterable[str] = ()) -> bool:
+def is_poll(call: SeenCall, result: Result | None, declared: Iterable[str] = ()) -> bool:
     """Return whether this call, with this result, waits for the world or pages through it."""
     if polls_by_name(call.name, declared):
         return True
@@ -126,7 +126,7 @@ def is_poll(call: Call, result: Result | None, declared: Iterable[str] = ()) -> 
     return is_ongoing(result.text) or _says_later(call, result.text)
 
 
-def _waits(call: Call, texts: dict[str, str]) -> bool:
+def _waits(call: SeenCall, texts: dict[str, str]) -> bool:
     if any(texts.get(key, "").lower() in _WAITS for key in ACTION_KEYS):
         return True
     commands = [texts[key] for key in COMMAND_KEYS if key in texts]
@@ -136,7 +136,7 @@ def _waits(call: Call, texts: dict[str, str]) -> bool:
     return asks or not "".join(commands).strip()
 
 
-def _says_later(call: Call, text: str) -> bool:
+def _says_later(call: SeenCall, text: str) -> bool:
     """Return whether the result says that there is nothing yet, or that one must come again later."""
     said = text.strip()
     if len(said) > COME_AGAIN_CHARS:
@@ -150,7 +150,7 @@ def _says_later(call: Call, text: str) -> bool:
 _EMPTY_FIELDS = re.compile(r'\{(?:\s*"\w{1,40}"\s*:\s*(?:\[\s*\]|0|null|\{\s*\})\s*,?){1,8}\s*\}')
 
 
-def is_thought(call: Call) -> bool:
+def is_thought(call: SeenCall) -> bool:
     """Return whether the call only takes a note of what the model thinks or plans."""
     return takes_notes(call.name)
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from reliability.loops.comparison.canonical import dumps, parse
-from reliability.loops.comparison.findings import Call
+from reliability.loops.comparison.findings import SeenCall
 from reliability.loops.written import find_bodies
 
 __all__ = ["read_text_calls"]
@@ -49,7 +49,7 @@ _NO_TOOLS = frozenset(
 _NAMES = ("name", "tool", "tool_name", "action", "function", "command")
 
 
-def read_text_calls(text: str) -> tuple[Call, ...]:
+def read_text_calls(text: str) -> tuple[SeenCall, ...]:
     """Return the calls that the text holds, in their order; none where it is talk."""
     text = text[:TEXT_CHARS]
     if not _MAY_HOLD.search(text):
@@ -61,7 +61,7 @@ def read_text_calls(text: str) -> tuple[Call, ...]:
     return ()
 
 
-def _read_listed(text: str) -> Iterator[Call]:
+def _read_listed(text: str) -> Iterator[SeenCall]:
     """Read a list that a framework has written down; an interpreter's call stands in its code as well."""
     match = _LISTED.search(text)
     value = _evaluate(match[1]) if match else None
@@ -72,7 +72,7 @@ def _read_listed(text: str) -> Iterator[Call]:
         arguments = function.get("arguments")
         if function["name"] == "python_interpreter" and _CODE.search(text):
             return
-        yield Call(function["name"], arguments if isinstance(arguments, str) else dumps(arguments))
+        yield SeenCall(function["name"], arguments if isinstance(arguments, str) else dumps(arguments))
 
 
 def _evaluate(text: str) -> Any:
@@ -85,23 +85,23 @@ def _evaluate(text: str) -> Any:
         return None
 
 
-def _read_code(text: str) -> Iterator[Call]:
+def _read_code(text: str) -> Iterator[SeenCall]:
     for match in _CODE.finditer(text):
-        yield Call("code", match[1].strip())
+        yield SeenCall("code", match[1].strip())
 
 
-def _read_fences(text: str) -> Iterator[Call]:
+def _read_fences(text: str) -> Iterator[SeenCall]:
     for match in _FENCE.finditer(text):
         if match[2].strip():
             yield _read_body(match[1] or "code", match[2])
 
 
-def _read_envelopes(text: str) -> Iterator[Call]:
+def _read_envelopes(text: str) -> Iterator[SeenCall]:
     for body in find_bodies(text):
         yield _read_body("call", body)
 
 
-def _read_elements(text: str) -> Iterator[Call]:
+def _read_elements(text: str) -> Iterator[SeenCall]:
     at, open_ended = 0, set[str]()
     for match in _ELEMENT.finditer(text):
         name = match[1]
@@ -115,12 +115,12 @@ def _read_elements(text: str) -> Iterator[Call]:
         at = end
 
 
-def _read_actions(text: str) -> Iterator[Call]:
+def _read_actions(text: str) -> Iterator[SeenCall]:
     for match in _ACTION.finditer(text):
         yield _read_body(match[1].strip(), match[2] or "{}")
 
 
-def _read_json(text: str) -> Iterator[Call]:
+def _read_json(text: str) -> Iterator[SeenCall]:
     stripped = text.strip()
     known, value = parse(stripped) if stripped[:1] in "{[" and stripped else (False, None)
     for entry in value if known and isinstance(value, list) else [value]:
@@ -128,21 +128,21 @@ def _read_json(text: str) -> Iterator[Call]:
             yield _read_body("call", dumps(entry))
 
 
-def _read_body(name: str, body: str) -> Call:
+def _read_body(name: str, body: str) -> SeenCall:
     """Read a call from its body: the name that its JSON has, and the rest without ids; else the body as it is."""
     known, value = parse(body.strip()) if body.lstrip()[:1] == "{" else (False, None)
     if not known or not isinstance(value, dict):
-        return Call(name, body.strip())
+        return SeenCall(name, body.strip())
     key = next((key for key in _NAMES if isinstance(value.get(key), str)), None)
     rest = {k: v for k, v in value.items() if k not in (key, "id", "call_id")}
     inner = next((rest[k] for k in ("arguments", "parameters", "args", "input", "action_input") if k in rest), None)
     if key is None:
-        return Call(name, dumps(rest))
+        return SeenCall(name, dumps(rest))
     arguments = inner if inner is not None and len(rest) == 1 else rest
-    return Call(value[key], arguments if isinstance(arguments, str) else dumps(arguments))
+    return SeenCall(value[key], arguments if isinstance(arguments, str) else dumps(arguments))
 
 
-_READERS: tuple[Callable[[str], Iterator[Call]], ...] = (
+_READERS: tuple[Callable[[str], Iterator[SeenCall]], ...] = (
     _read_listed,
     _read_code,
     _read_envelopes,

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reliability.loops.comparison.canonical import dumps
-from reliability.loops.comparison.findings import Call, Result, Turn
+from reliability.loops.comparison.findings import Result, SeenCall, Turn
 from reliability.loops.content import (
     Message,
     Who,
@@ -81,7 +81,7 @@ class _OpenTurn:
     """A turn while its results are still being read. `by_id` holds the places of the calls by their ids, where there is
     more than one call: under "" those without one, under None all of them."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[SeenCall] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     results: list[_OpenResult | None] = field(default_factory=list)
     by_id: dict[str | None, _CallPlaces] | None = None
@@ -92,7 +92,7 @@ class _OpenTurn:
     written: bool = False
     pushed: bool = False
 
-    def add(self, call_id: str, call: Call) -> None:
+    def add(self, call_id: str, call: SeenCall) -> None:
         if self.by_id is not None:
             _add_place(self.by_id, call_id, len(self.calls))
         self.ids.append(call_id)
@@ -127,9 +127,9 @@ def _read_arguments(value: Any) -> str:
     return "" if value is None else dumps(value)
 
 
-def _read_calls(message: Message) -> list[tuple[str, Call]]:
+def _read_calls(message: Message) -> list[tuple[str, SeenCall]]:
     """Read every call of one answer, with its id."""
-    found: list[tuple[str, Call]] = []
+    found: list[tuple[str, SeenCall]] = []
     listed = message.get("tool_calls")
     for entry in listed if isinstance(listed, list) else []:
         if isinstance(entry, dict):
@@ -144,7 +144,7 @@ def _read_calls(message: Message) -> list[tuple[str, Call]]:
     return found
 
 
-def _read_call(call_id: Any, holder: Any, *fields: str) -> list[tuple[str, Call]]:
+def _read_call(call_id: Any, holder: Any, *fields: str) -> list[tuple[str, SeenCall]]:
     name = holder.get("name") if isinstance(holder, dict) else None
     if not isinstance(name, str):
         return []
@@ -153,7 +153,7 @@ def _read_call(call_id: Any, holder: Any, *fields: str) -> list[tuple[str, Call]
         value = holder.get(field_name)
         if value is not None:
             break
-    return [(str(call_id or ""), Call(name, value if isinstance(value, str) else _read_arguments(value)))]
+    return [(str(call_id or ""), SeenCall(name, value if isinstance(value, str) else _read_arguments(value)))]
 
 
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
@@ -186,7 +186,7 @@ def _read_message(tail: ConversationTail, index: int, turns: list[_OpenTurn]) ->
         _read_item(message, turns)
 
 
-def _read_written(calls: tuple[Call, ...], turn: _OpenTurn) -> None:
+def _read_written(calls: tuple[SeenCall, ...], turn: _OpenTurn) -> None:
     for call in calls:
         turn.add("", call)
     turn.written = bool(calls)
@@ -280,7 +280,7 @@ def _is_cleared(text: str) -> bool:
 
 def calls_turn(calls: Iterable[tuple[str, str]], text: str = "") -> Turn:
     """Build the turn of an answer that is about to leave: (name, arguments) of each call, and its text."""
-    made = tuple(Call(name, arguments) for name, arguments in calls)
+    made = tuple(SeenCall(name, arguments) for name, arguments in calls)
     return Turn(made, (None,) * len(made), text)
 
 

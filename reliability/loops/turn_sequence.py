@@ -27,7 +27,7 @@ from reliability.loops.comparison.call_normalization import (
     says_enough,
 )
 from reliability.loops.comparison.canonical import call_key
-from reliability.loops.comparison.findings import Call, Result, Turn
+from reliability.loops.comparison.findings import Result, SeenCall, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
@@ -69,7 +69,7 @@ class TurnSequence:
         """Return what the turn's calls mean."""
         return self.memo.once(("key", index), lambda: self.key_of(self.turns[index].calls))
 
-    def key_of(self, calls: Iterable[Call]) -> Key:
+    def key_of(self, calls: Iterable[SeenCall]) -> Key:
         """Return what the calls mean, as a set; a thought counts only where there is nothing else."""
         calls = tuple(calls)
         return frozenset(map(self._blur, [call for call in calls if not is_thought(call)] or calls))
@@ -78,14 +78,14 @@ class TurnSequence:
     def _candidate_key(self) -> Key:
         return self.key_of(self.candidate.calls) if self.candidate is not None else frozenset()
 
-    def _blur(self, call: Call) -> str:
+    def _blur(self, call: SeenCall) -> str:
         return self.memo.once(("blurred", call), lambda: blur_call(call, self.config.ignored_arguments))
 
     def _exact_key(self, index: int) -> Key:
         calls = self.turns[index].calls
         return self.memo.once(("exact", index), lambda: frozenset(self._spell(c) for c in calls if not is_thought(c)))
 
-    def _spell(self, call: Call) -> str:
+    def _spell(self, call: SeenCall) -> str:
         return call_key(call, self.config.ignored_arguments)
 
     def _asks_the_same(self, older: int, newer: int) -> bool:
@@ -222,10 +222,10 @@ class TurnSequence:
         """Return the turn's results by what was asked."""
         return {key: result for key, (_, result) in self._pairs(index).items()}
 
-    def _pairs(self, index: int) -> dict[str, tuple[Call, Result | None]]:
+    def _pairs(self, index: int) -> dict[str, tuple[SeenCall, Result | None]]:
         return self.memo.once(("results", index), lambda: self._map_results(self.turns[index]))
 
-    def _map_results(self, turn: Turn) -> dict[str, tuple[Call, Result | None]]:
+    def _map_results(self, turn: Turn) -> dict[str, tuple[SeenCall, Result | None]]:
         pairs = list(zip(turn.calls, turn.results, strict=False))
         acted = [pair for pair in pairs if not is_thought(pair[0])] or pairs
         return {self._blur(call): (call, result) for call, result in acted}
@@ -275,7 +275,7 @@ class TurnSequence:
         )
 
 
-def _name_tools(calls: Iterable[Call]) -> frozenset[str]:
+def _name_tools(calls: Iterable[SeenCall]) -> frozenset[str]:
     """Name the tools that are called, without those that only take notes, unless there are no others."""
     names = frozenset(call.name for call in calls)
     return frozenset(name for name in names if not takes_notes(name)) or names

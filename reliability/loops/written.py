@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from reliability.loops.call_openers import ROWS, find_opener, row_of
 from reliability.loops.comparison.canonical import call_key, canonical, digest, summary
-from reliability.loops.comparison.findings import Call, Kind, Loop, Stage
+from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage
 from reliability.tools.format_row import Format
 
 __all__ = ["REPEATS", "Written", "cut_before_repeats", "drop_repeats", "feed", "find_bodies", "find_repeated_calls"]
@@ -215,7 +215,7 @@ def _cut_out(text: str, dropped: list[_Span]) -> str:
     return "".join([*pieces, text[shown:]])
 
 
-def find_repeated_calls(calls: Sequence[Call]) -> Loop | None:
+def find_repeated_calls(calls: Sequence[SeenCall]) -> Loop | None:
     """Find the loop in one answer's own calls: the same call three times or more."""
     keys = [call_key(call) for call in calls]
     key, times = max(Counter(keys).items(), key=lambda item: item[1], default=("", 0))

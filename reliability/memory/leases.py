@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 
 from reliability.memory.pressure import Level
 
-__all__ = ["HOLDERS_MAX", "Answer", "Lease", "Leases", "acquire", "expire", "release", "renew", "sum_leased_bytes"]
+__all__ = ["HOLDERS_MAX", "Lease", "LeaseAnswer", "Leases", "acquire", "expire", "release", "renew", "sum_leased_bytes"]
 
 HOLDERS_MAX = 1024  # holders, and waiting ones; more is a mistake somewhere
 
@@ -51,7 +51,7 @@ class Leases:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LeaseAnswer:
     """The answer to `acquire`. `never`: asking again is of no use. `why`: empty where granted."""
 
     granted: bool
@@ -69,7 +69,7 @@ def acquire(
     level: Level,
     ttl_ns: int,
     now_ns: int,
-) -> tuple[Leases, Answer]:
+) -> tuple[Leases, LeaseAnswer]:
     """Ask for bytes. A holder that asks again asks for its bytes anew: what it held doesn't stand against it."""
     leases = expire(leases, now_ns)
     held = _without(leases.held, holder)
@@ -112,21 +112,21 @@ def sum_leased_bytes(leases: Leases) -> int:
     return sum(lease.bytes for lease in leases.held.values())
 
 
-def _answer(leases: Leases, wanted_bytes: int, budget_bytes: int | None, level: Level) -> Answer:
+def _answer(leases: Leases, wanted_bytes: int, budget_bytes: int | None, level: Level) -> LeaseAnswer:
     if len(leases.held) >= HOLDERS_MAX:
-        return Answer(False, why=f"{HOLDERS_MAX} replicas hold leases already")
+        return LeaseAnswer(False, why=f"{HOLDERS_MAX} replicas hold leases already")
     if wanted_bytes <= 0:
-        return Answer(True)
+        return LeaseAnswer(True)
     if budget_bytes is not None and wanted_bytes > budget_bytes:
-        return Answer(False, never=True, why=f"{wanted_bytes} bytes needed, the node's budget is {budget_bytes}")
+        return LeaseAnswer(False, never=True, why=f"{wanted_bytes} bytes needed, the node's budget is {budget_bytes}")
     if level is Level.CRITICAL:
-        return Answer(False, why="memory is critical: nothing is loaded")
+        return LeaseAnswer(False, why="memory is critical: nothing is loaded")
     if budget_bytes is None:
-        return Answer(True)  # nothing is known of this machine; the tier's own check before it loads remains
+        return LeaseAnswer(True)  # nothing is known of this machine; the tier's own check before it loads remains
     free_bytes = budget_bytes - sum_leased_bytes(leases)
     if wanted_bytes > free_bytes:
-        return Answer(False, why=f"{wanted_bytes} bytes needed, {max(0, free_bytes)} of {budget_bytes} are free")
-    return Answer(True)
+        return LeaseAnswer(False, why=f"{wanted_bytes} bytes needed, {max(0, free_bytes)} of {budget_bytes} are free")
+    return LeaseAnswer(True)
 
 
 def _without(leases: Mapping[str, Lease], holder: str) -> Mapping[str, Lease]:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from reliability.loops.answer_history import is_summary
 from reliability.loops.comparison.canonical import call_key, dumps
-from reliability.loops.comparison.findings import Call, Turn
+from reliability.loops.comparison.findings import SeenCall, Turn
 from reliability.loops.content import text_of
 from reliability.loops.transcript import answer_turn
 
@@ -253,7 +253,7 @@ def _read_answer(message: Message) -> _Read:
     return _Read(turn, words, lead, weak, said)
 
 
-def _digest_calls(calls: Sequence[Call], ids: Iterable[str]) -> Iterator[bytes]:
+def _digest_calls(calls: Sequence[SeenCall], ids: Iterable[str]) -> Iterator[bytes]:
     """Digest each call with its id: a weak server gives the same ids again and again."""
     for call, id in list(zip(calls, ids, strict=False))[:CALLS_MAX]:
         if id:
@@ -281,7 +281,7 @@ def _say_plainly(turn: Turn) -> str:
     return " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())
 
 
-def _encode_call(call: Call) -> bytes:
+def _encode_call(call: SeenCall) -> bytes:
     return _cut(call_key(call))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, Grant, admit, settle
 from reliability.admission.breaker import BreakerConfig
 from reliability.admission.budget import Bounds, BudgetConfig, Limit
-from reliability.admission.retry_budget import RetryBudgetConfig
+from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
 
@@ -22,7 +22,7 @@ CONFIG = AdmissionConfig(
         reservation_ns=30 * S,
         bounds=Bounds(session_ttl_ns=300 * S, sessions_max=5, reservations_max=8),
     ),
-    retries=RetryBudgetConfig(floor=2, share_percent=50),
+    retries=RetryBudgetLimits(floor=2, share_percent=50),
 )
 
 

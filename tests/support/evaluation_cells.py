@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployments.evaluate.calls.call_cases import draw_cases
-from deployments.evaluate.evaluation_plan import Phase, Settings, plan_variants
+from deployments.evaluate.evaluation_plan import PlanPhase, Settings, plan_variants
 from deployments.evaluate.report_data import build_report
 
 __all__ = ["FACTS", "THRESHOLDS", "call_cell", "make_cells", "make_report", "speed_cell", "task_cell"]
@@ -116,7 +116,7 @@ def make_report(
 ) -> dict[str, Any]:
     """The report of cells."""
     settings = Settings(seed=seed, cases=24, budget_minutes=1)
-    phases: list[Phase] = plan_variants(["fast", "large"], {}, settings, chain=True, constrained=["fast"])
+    phases: list[PlanPhase] = plan_variants(["fast", "large"], {}, settings, chain=True, constrained=["fast"])
     return build_report(
         cells=make_cells() if cells is None else cells,
         facts=facts,

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from deployments.state.actor import SessionState
-from deployments.state.journal import Bounds
-from deployments.state.records import Item, ReportItem, SettlementItem, StateLimits, Step, StepAnswer, StepRequest
+from deployments.state.journal import JournalBounds
+from deployments.state.records import Item, ReportItem, SettlementItem, StateLimits, StateStep, StepAnswer, StepRequest
 from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, Grant
 from reliability.admission.breaker import BreakerConfig
-from reliability.admission.budget import Bounds as BooksBounds
 from reliability.admission.budget import BudgetConfig, Limit
+from reliability.admission.budget import JournalBounds as BooksBounds
 from reliability.admission.events import Settlement
-from reliability.admission.retry_budget import RetryBudgetConfig
+from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.loops import LoopConfig
 from reliability.types import Usage, Verdict
 
@@ -31,7 +31,7 @@ CONFIG = AdmissionConfig(
         reservation_ns=30 * S,
         bounds=BooksBounds(session_ttl_ns=300 * S, sessions_max=5, reservations_max=12),
     ),
-    retries=RetryBudgetConfig(floor=1000),
+    retries=RetryBudgetLimits(floor=1000),
 )
 
 
@@ -60,12 +60,12 @@ LIMITS = limits(name="limits")
 def tight(tokens: int, **more: Any) -> StateLimits:
     """Limits under which one session has so many tokens, and nothing else is short."""
     budget = BudgetConfig(session=Limit(tokens_max=tokens), output_tokens_default=50, **more)
-    return limits(AdmissionConfig(budget=budget, retries=RetryBudgetConfig(floor=10**9)))
+    return limits(AdmissionConfig(budget=budget, retries=RetryBudgetLimits(floor=10**9)))
 
 
 def life(folder: Path, clock: HandClock | None = None, **more: Any) -> SessionState:
     """A life of the actor that stays."""
-    made = {"bounds": Bounds(), "windows_max": 100} | more
+    made = {"bounds": JournalBounds(), "windows_max": 100} | more
     return SessionState(folder=str(folder), idle_exit_s=None, clock=clock, **made)
 
 
@@ -127,7 +127,7 @@ class Driver:
     ) -> tuple[StepAnswer, ...]:
         """The next step, or one more attempt of the last."""
         self.number += attempt == 0
-        step = Step(
+        step = StateStep(
             client=self.client,
             number=self.number,
             config=self.limits.digest,

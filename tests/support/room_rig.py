@@ -29,7 +29,7 @@ from deployments.graph.status_poll import TierWatch
 from deployments.graph.stopping import Stopping
 from deployments.request.policy import state_limits
 from deployments.state.client import State
-from deployments.state.journal import Bounds
+from deployments.state.journal import JournalBounds
 from deployments.ui.control_room import ControlRoom
 from reliability.types import TierState, TierStatus
 from tests.support.incarnations import Driver, done, life
@@ -88,7 +88,7 @@ class Here:
     """The actor in this process, as the link calls it; while `away`, its calls fail."""
 
     def __init__(self, folder: Path) -> None:
-        self.actor = life(folder, bounds=Bounds())
+        self.actor = life(folder, bounds=JournalBounds())
         self.away = False
 
     async def find(self) -> Here:

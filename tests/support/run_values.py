@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deployments.reports.incidents import incidents_of
 from deployments.request.run_record import Run
-from reliability.admission.budget import Load, Window
+from reliability.admission.budget import BudgetWindow, Load
 from reliability.answer.judgement import Judged, expect
 from reliability.escalation.decisions import Limits, Refuse
 from reliability.loops import Kind, Loop, LoopConfig, Stage
@@ -140,7 +140,7 @@ def judgements(marker: str | None) -> st.SearchStrategy[Judged]:
 
 
 counts = st.integers(0, 2**70)
-loads = st.builds(Load, st.sampled_from(Window), counts, counts, counts)
+loads = st.builds(Load, st.sampled_from(BudgetWindow), counts, counts, counts)
 usages = st.builds(Usage, prompt_tokens=counts, completion_tokens=counts)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from deployments.api.openai_chat import MESSAGES_MAX
 from deployments.api.openai_responses.field_paths import refuse
 from deployments.api.openai_responses.item_ids import find_response, is_response_id
-from deployments.api.openai_responses.response_items import History
+from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.api.openai_responses.stored_record import NeedsRecall, Recalled, open_record
 from deployments.errors import ApiError
 
@@ -95,7 +95,7 @@ def resolve_items(given: str | Sequence[Any] | None, recalled: Recalled) -> str 
     return resolved
 
 
-def add_chain(history: History, recalled: Recalled) -> None:
+def add_chain(history: ItemHistory, recalled: Recalled) -> None:
     """Add what a request goes on from, the oldest first. Raises `ApiError`: it is more than a request may show."""
     for record in recalled.chain:
         if len(history.messages) > MESSAGES_MAX:

@@ -34,7 +34,7 @@ from deployments.api.openai_chat import (
 from deployments.api.openai_responses.chained_input import add_chain, check_recalled, resolve_items
 from deployments.api.openai_responses.field_paths import refuse, translate_error
 from deployments.api.openai_responses.item_ids import make_tag
-from deployments.api.openai_responses.response_items import History
+from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.api.openai_responses.response_tools import ToolsRead, read_tools
 from deployments.api.openai_responses.stored_record import RECORD_BYTES_MAX, Recalled, complete_items
 from deployments.errors import ApiError
@@ -235,8 +235,8 @@ def _wants_summary(body: ResponseBody) -> bool:
     return bool(asked) and asked != "none"
 
 
-def _read_input(body: ResponseBody, given: str | list[Any], recalled: Recalled) -> History:
-    history = History()
+def _read_input(body: ResponseBody, given: str | list[Any], recalled: Recalled) -> ItemHistory:
+    history = ItemHistory()
     if body.instructions:
         history.messages.append({"role": "system", "content": body.instructions})
     add_chain(history, recalled)

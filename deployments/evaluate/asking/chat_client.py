@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 import httpx
 
-__all__ = ["ChatClient", "Reply", "Timing"]
+__all__ = ["ChatClient", "ChatReply", "Timing"]
 
 CONNECT_S = 10.0
 GET_S = 30.0
@@ -44,7 +44,7 @@ ATTEMPT = frozenset({"tier", "ran", "flaw", "fault", "elapsed_ms", "native_calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class ChatReply:
     """One answer. `error` says why there is none; `late` that it took longer than it may, or that the server has no
     time for it. `attempts` are those of this server's report."""
 
@@ -156,19 +156,19 @@ class ChatClient:
         known = {one["id"]: one for one in _list_objects(page.get("data")) if isinstance(one.get("id"), str)}
         return [known.get(name, {"id": name}) for name in self._named or known]
 
-    def ask(self, body: Mapping[str, Any], *, session: str, within_s: float) -> Reply:
+    def ask(self, body: Mapping[str, Any], *, session: str, within_s: float) -> ChatReply:
         """Ask for a whole answer."""
         began_s = time.monotonic()
         try:
             with self._post(body, session, within_s) as response:
                 text = _read_body(response, began_s + within_s + GRACE_S)
         except (httpx.TimeoutException, _Late):
-            return Reply(error="no answer in time", late=True, seconds=time.monotonic() - began_s)
+            return ChatReply(error="no answer in time", late=True, seconds=time.monotonic() - began_s)
         except httpx.ConnectError as error:
-            return Reply(error=_shorten(f"nobody answers: {error}"), late=True, seconds=time.monotonic() - began_s)
+            return ChatReply(error=_shorten(f"nobody answers: {error}"), late=True, seconds=time.monotonic() - began_s)
         except (httpx.HTTPError, _NoBody) as error:
             words = _shorten(f"{type(error).__name__}: {error}")
-            return Reply(error=words, seconds=time.monotonic() - began_s)
+            return ChatReply(error=words, seconds=time.monotonic() - began_s)
         seconds, answer = time.monotonic() - began_s, _parse_object(text)
         report = self._find_report(response.headers)
         if response.status_code != 200:
@@ -314,10 +314,10 @@ def _shorten(words: str) -> str:
     return " ".join("".join(one if one.isprintable() else " " for one in words[:ERROR_CHARS_MAX]).split())
 
 
-def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any] | None, seconds: float) -> Reply:
+def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any] | None, seconds: float) -> ChatReply:
     usage = _take_object(answer.get("usage"))
     known = report or {}
-    return Reply(
+    return ChatReply(
         message=_take_object(_list_objects(answer["choices"])[0].get("message")),
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
@@ -332,14 +332,14 @@ def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any] | None, se
 
 def _read_error(
     status: int, answer: Mapping[str, Any] | None, text: str, report: Mapping[str, Any] | None, seconds: float
-) -> Reply:
+) -> ChatReply:
     error = (answer or {}).get("error")
     known = report or {}
     code = str(error.get("code") or "") if isinstance(error, dict) else ""
     words = error.get("message", "") if isinstance(error, dict) else error or text
     if status == 200 and not error:
         words = f"this is no chat completion: {text[:100]!r}"
-    return Reply(
+    return ChatReply(
         seconds=seconds,
         error=_shorten(f"{status} {code}: {words}".replace(" :", ":")),
         # A tier that has met its own timeouts has failed as it is configured; what has met our deadline says nothing.

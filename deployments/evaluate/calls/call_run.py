@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployments.evaluate.asking.chat_client import ChatClient, Reply
+from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.calls.call_cases import CallCase
 from deployments.evaluate.calls.call_score import are_right, are_valid
 
@@ -62,7 +62,7 @@ def run_case(client: ChatClient, model: str, case: CallCase, *, seed: int, withi
     }
 
 
-def find_first_layer(reply: Reply, *, hasty: bool) -> str:
+def find_first_layer(reply: ChatReply, *, hasty: bool) -> str:
     """Find the first layer with which the answer was delivered."""
     if reply.attempts is None:
         return "served"

@@ -45,7 +45,7 @@ class Ways:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class PlayedCase:
     """One case: its features, and each tier's ways."""
 
     number: int
@@ -100,7 +100,7 @@ class _Played:
     hits: list[bool] = field(default_factory=list)
 
 
-def read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> list[Case]:
+def read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> list[PlayedCase]:
     """Read the cases that every tier of the chain was asked."""
     found = []
     numbers = sorted({int(key.rsplit("/", 1)[1]) for key in cells if key.startswith("layers/call/")})
@@ -115,7 +115,7 @@ def read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> 
             if (hasty := cells.get(f"constrain/call/{tier}/{number}")) is not None:
                 ways[tier][GRAMMAR] = _read_way(hasty)
         features = next(iter(known.values()))["features"]
-        found.append(Case(number=number, features=features, ways=ways))
+        found.append(PlayedCase(number=number, features=features, ways=ways))
     return found
 
 
@@ -129,7 +129,7 @@ def _read_way(result: Mapping[str, Any]) -> Ways:
     )
 
 
-def play(candidate: Candidate, cases: Sequence[Case]) -> _Played:
+def play(candidate: Candidate, cases: Sequence[PlayedCase]) -> _Played:
     """Play a chain on the cases."""
     played = _Played()
     for case in cases:
@@ -149,7 +149,7 @@ def play(candidate: Candidate, cases: Sequence[Case]) -> _Played:
     return played
 
 
-def list_candidates(chain: Sequence[str], cases: Sequence[Case]) -> Iterator[Candidate]:
+def list_candidates(chain: Sequence[str], cases: Sequence[PlayedCase]) -> Iterator[Candidate]:
     """List every chain that the server can be told."""
     ways = {
         tier: [way for way in (CONFIGURED, GRAMMAR) if all(way in case.ways[tier] for case in cases)] for tier in chain
@@ -212,7 +212,7 @@ def _choose(played: Mapping[Candidate, _Played], default: Candidate) -> Candidat
     return min(good, key=rank)
 
 
-def _find_objection(chosen: Candidate, default: Candidate, held: Sequence[Case]) -> str:
+def _find_objection(chosen: Candidate, default: Candidate, held: Sequence[PlayedCase]) -> str:
     """Say why the choice isn't proposed: it is the default, or the held-out cases don't bear it out."""
     if chosen == default:
         return "none that is right as often costs less than what is configured"
@@ -239,7 +239,7 @@ def _price(played: _Played) -> tuple[float, float]:
     return round(played.usd, 9), round(played.seconds, 6)
 
 
-def _compare(candidate: Candidate, fit: Sequence[Case], held: Sequence[Case]) -> dict[str, Any]:
+def _compare(candidate: Candidate, fit: Sequence[PlayedCase], held: Sequence[PlayedCase]) -> dict[str, Any]:
     return {
         "words": candidate.words,
         "fit": _describe(play(candidate, fit)),

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from deployments.evaluate.asking.chat_client import ChatClient, Reply
+from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.tasks.diagnosis import read_diagnosis
 from deployments.evaluate.tasks.fixture import Fixture
 from deployments.evaluate.tasks.strategy import Outcome
@@ -118,7 +118,7 @@ class _Run:
                 return None, "the conversation is too long"
         return None, "too many steps"
 
-    def _do_calls(self, reply: Reply) -> dict[str, Any] | None:
+    def _do_calls(self, reply: ChatReply) -> dict[str, Any] | None:
         """Do the calls of an answer; return the diagnosis where one is among them."""
         calls = reply.tool_calls[:CALLS_MAX]
         self._messages.append({"role": "assistant", "content": reply.text or None, "tool_calls": calls})
@@ -142,7 +142,7 @@ class _Run:
                 return diagnosis
         return read_diagnosis(reply.text)
 
-    def _ask(self, tokens_max: int, **fields: Any) -> Reply:
+    def _ask(self, tokens_max: int, **fields: Any) -> ChatReply:
         left_s = self._until_s - time.monotonic()
         if left_s < 1:
             raise _OutOfTime

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from deployments.evaluate.tasks.check import Check
-from deployments.evaluate.tasks.fixture import Fault, Fixture, find_line
+from deployments.evaluate.tasks.fixture import Fixture, PlantedFault, find_line
 
 __all__ = ["make_buggy_calc", "make_lost_page", "make_unit_mixup"]
 
@@ -43,7 +43,7 @@ def make_buggy_calc(dice: random.Random) -> Fixture:
         name="buggy_calc",
         question=QUESTION,
         files={"calc.py": source, "test_calc.py": tests.rstrip("\n") + "\n"},
-        fault=Fault(file="calc.py", line=find_line(source, bad), right=right),
+        fault=PlantedFault(file="calc.py", line=find_line(source, bad), right=right),
         protected=("test_calc.py",),
         tests=tuple(Check("import calc", asks, answer) for _, _, asks, answer in CALC.values()),
         hidden=tuple(_ask_calculator(dice)),
@@ -113,7 +113,7 @@ def make_unit_mixup(dice: random.Random) -> Fixture:
             "runner.py": RUNNER,
             "test_runner.py": tests,
         },
-        fault=Fault(file="runner.py", line=find_line(RUNNER, wrong), right="limit_ms = JOB_TIMEOUT_S * 1000"),
+        fault=PlantedFault(file="runner.py", line=find_line(RUNNER, wrong), right="limit_ms = JOB_TIMEOUT_S * 1000"),
         protected=("test_runner.py",),
         tests=(
             Check(RUNNER_IMPORTS, f"is_overdue(100, {100 + timeout // 2})", False),
@@ -214,7 +214,9 @@ def make_lost_page(dice: random.Random) -> Fixture:
             "totals.py": TOTALS,
             "test_export.py": tests,
         },
-        fault=Fault(file="export.py", line=find_line(EXPORT, wrong), right="for number in range(store.count_pages()):"),
+        fault=PlantedFault(
+            file="export.py", line=find_line(EXPORT, wrong), right="for number in range(store.count_pages()):"
+        ),
         protected=("test_export.py",),
         tests=(
             Check(EXPORT_IMPORTS, _ask_export("r", count), _list_lines("r", count)),

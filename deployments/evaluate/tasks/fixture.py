@@ -16,11 +16,11 @@ from pathlib import Path
 
 from deployments.evaluate.tasks.check import Check
 
-__all__ = ["Fault", "Fixture", "FixtureMaker", "Trick", "find_line", "spell_path", "write_files"]
+__all__ = ["Fixture", "FixtureMaker", "PlantedFault", "Trick", "find_line", "spell_path", "write_files"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class PlantedFault:
     """Where the fault is, and what the file says there once it is put right (any other fix that passes the tests is as
     good)."""
 
@@ -44,7 +44,7 @@ class Fixture:
     name: str
     question: str
     files: Mapping[str, str]
-    fault: Fault
+    fault: PlantedFault
     protected: tuple[str, ...]
     tests: tuple[Check, ...]
     hidden: tuple[Check, ...]

@@ -25,7 +25,7 @@ import psutil
 from deployments.memory.sensors.sensor import NS_PER_S, SWAP_OUT_MB_PER_S, Sample
 from reliability.memory.pressure import LINUX_PSI, MACOS_LEVEL, USED_SHARE, Level, Reading, Thresholds
 
-__all__ = ["ScriptedSensor", "Step", "parse"]
+__all__ = ["ScriptedReading", "ScriptedSensor", "parse"]
 
 SCRIPT_BYTES_MAX = 65536
 # The scale of macOS stands for the words.
@@ -40,14 +40,14 @@ SOURCES: Mapping[str, Thresholds] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScriptedReading:
     """What the sources say from `at_s` on."""
 
     at_s: float
     readings: tuple[Reading, ...]
 
 
-def parse(text: str) -> list[Step]:
+def parse(text: str) -> list[ScriptedReading]:
     """Parse the steps, by time. Raises ValueError with the line that can't be read."""
     steps = []
     for line in text.splitlines():
@@ -56,7 +56,7 @@ def parse(text: str) -> list[Step]:
             continue
         at_s = _parse_seconds(words[0])
         values = words if at_s is None else words[1:]
-        steps.append(Step(at_s or 0.0, tuple(_parse_reading(word, line) for word in values)))
+        steps.append(ScriptedReading(at_s or 0.0, tuple(_parse_reading(word, line) for word in values)))
     return sorted(steps, key=lambda step: step.at_s)
 
 

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployments.tiers.hosted.call_deltas import CallDeltas
-from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint
 from deployments.tiers.logprobs import read_logprobs
 from reliability.answer.usage import estimate_written_tokens
 from reliability.surrogates import Halves, join_surrogates
@@ -71,7 +71,7 @@ class ChunkReader:
         self.stop: str | None = None
         self.usage: Usage | None = None
         self.model: str | None = None
-        self.complaint: Complaint | None = None
+        self.complaint: UpstreamComplaint | None = None
         self.written = 0  # tokens, by an estimate
         self.damaged = False  # something that may have been part of the answer could not be read
         self._told_chars: int | None = None  # of its text, where it came in pieces
@@ -163,7 +163,7 @@ class ChunkReader:
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             if self.complaint is None and reason.lower() in _BROKEN_OFF:
-                self.complaint = Complaint(message=f"finish_reason {reason}")
+                self.complaint = UpstreamComplaint(message=f"finish_reason {reason}")
             self.finish = _FINISH.get(reason.lower(), FinishReason.STOP)
             stop = choice.get("stop_reason")  # vLLM says here which stop sequence it was
             self.stop = stop if isinstance(stop, str) else None

@@ -29,8 +29,8 @@ from typing import Any
 
 from deployments.tiers.hosted.call_deltas import TooManyCalls
 from deployments.tiers.hosted.chat_chunks import ChunkReader
-from deployments.tiers.hosted.sse_reader import Frame, SseReader, TooLong
-from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint, translate_complaint
+from deployments.tiers.hosted.sse_reader import EventTooLong, Frame, SseReader
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint, translate_complaint
 from deployments.tiers.merging import merge_events
 from deployments.work.json_text import has_more_values, read_json
 from reliability.types import Counted, Event, Failed, Fault, Finish, FinishReason, Usage
@@ -107,7 +107,7 @@ class ChatReader:
             work(events)
         except _Unreadable as problem:
             events.append(self._build_failed(Fault.PROTOCOL, str(problem)))
-        except TooLong:
+        except EventTooLong:
             events.append(self._build_failed(Fault.PROTOCOL, "sent a line that is too long"))
         except TooManyCalls as problem:
             events.append(self._build_failed(Fault.PROTOCOL, f"sent {problem}"))
@@ -183,7 +183,7 @@ class ChatReader:
         if self._chunks.complaint is not None:
             self._refuse(self._chunks.complaint, events)
 
-    def _refuse(self, complaint: Complaint, events: list[Event]) -> None:
+    def _refuse(self, complaint: UpstreamComplaint, events: list[Event]) -> None:
         complaint, usage = complaint.redact(self._clean), self._chunks.usage
         events.append(translate_complaint(self._tier, complaint, usage=usage, write_asked=self._write_asked))
 
@@ -281,8 +281,8 @@ def _refuse_twice(data: str | bytes) -> None:
     json.loads(data, object_pairs_hook=collect)
 
 
-def _parse_error(data: str) -> Complaint:
+def _parse_error(data: str) -> UpstreamComplaint:
     try:
         return read_complaint(json.loads(data))
     except (ValueError, RecursionError):
-        return Complaint(message=data)
+        return UpstreamComplaint(message=data)

@@ -47,7 +47,12 @@ from deployments.tiers.hosted.inbox import Inbox
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
 from deployments.tiers.hosted.prefill_habits import choose_continues
 from deployments.tiers.hosted.softer_history import Refusal, send_in_form
-from deployments.tiers.hosted.upstream_errors import Complaint, read_complaint, read_retry_after_s, translate_complaint
+from deployments.tiers.hosted.upstream_errors import (
+    UpstreamComplaint,
+    read_complaint,
+    read_retry_after_s,
+    translate_complaint,
+)
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
 
@@ -283,7 +288,7 @@ class HostedTier:
             complaint = read_complaint(json.loads(body))
         except (ValueError, RecursionError):
             text = body.decode("utf-8", "replace")
-            complaint = Complaint() if "<" in text else Complaint(message=text)
+            complaint = UpstreamComplaint() if "<" in text else UpstreamComplaint(message=text)
         failed = translate_complaint(
             self._name,
             complaint.redact(self._build_redactor(key)),

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from deployments.tiers.hosted.chat_chunks import read_usage
-from deployments.tiers.hosted.sse_reader import Frame, SseReader, TooLong
+from deployments.tiers.hosted.sse_reader import EventTooLong, Frame, SseReader
 from deployments.tiers.hosted.upstream_errors import read_complaint, translate_complaint
 from deployments.work.json_text import read_json, write_json
 from reliability.answer.estimate import text_bytes, tokens_near
@@ -109,7 +109,7 @@ class PassedReader:
     def _collect(self, work: Callable[[], list[Event]]) -> list[Event]:
         try:
             events = work()
-        except TooLong:
+        except EventTooLong:
             events = [self._build_failed(Fault.PROTOCOL, "sent a line that is too long")]
         except _Unreadable as problem:
             events = [self._build_failed(Fault.PROTOCOL, str(problem))]

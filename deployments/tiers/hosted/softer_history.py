@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 
 from deployments.tiers.history_repair import HistoryForm, soften
-from deployments.tiers.hosted.upstream_errors import Complaint, wants_softer
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, wants_softer
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Failed
 
 __all__ = ["Refusal", "send_in_form"]
 
-Refusal = tuple[int, Complaint, Failed]  # the status, what the upstream complains of, and the fault that it is
+Refusal = tuple[int, UpstreamComplaint, Failed]  # the status, what the upstream complains of, and the fault that it is
 Send = Callable[[HistoryForm], Awaitable[aiohttp.ClientResponse | Failed]]
 
 

@@ -5,7 +5,7 @@ inside one (`_data`). A line ends at CR, LF or CRLF; a CR that ends a read is a 
 and an LF that follows in the next read belongs to it. A frame ends at an empty line. The frames
 don't depend on where the network cut the bytes.
 
-What must never happen: a line or a frame grows without bound (`TooLong`), or a character is torn, which is
+What must never happen: a line or a frame grows without bound (`EventTooLong`), or a character is torn, which is
 why only complete lines are decoded.
 """
 
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FRAME_BYTES_MAX", "LINE_BYTES_MAX", "Frame", "SseReader", "TooLong"]
+__all__ = ["FRAME_BYTES_MAX", "LINE_BYTES_MAX", "EventTooLong", "Frame", "SseReader"]
 
 LINE_BYTES_MAX = 4 * 1024 * 1024
 FRAME_BYTES_MAX = 8 * 1024 * 1024
 
 
-class TooLong(ValueError):
+class EventTooLong(ValueError):
     """A line or a frame is over its bound."""
 
 
@@ -97,4 +97,4 @@ class SseReader:
 
 def _check_size(size: int, bound: int) -> None:
     if size > bound:
-        raise TooLong(f"more than {bound} bytes")
+        raise EventTooLong(f"more than {bound} bytes")

@@ -33,7 +33,7 @@ from reliability.types import Failed, Fault, Usage
 
 __all__ = [
     "MESSAGE_CHARS_MAX",
-    "Complaint",
+    "UpstreamComplaint",
     "fault_of",
     "read_complaint",
     "read_retry_after_s",
@@ -140,7 +140,7 @@ _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Complaint:
+class UpstreamComplaint:
     """What an upstream wrote of an error, in its own words."""
 
     status: int | None = None
@@ -149,29 +149,29 @@ class Complaint:
     param: str | None = None
     moderated: bool = False  # OpenRouter's 403 for a prompt that its filter refused
 
-    def redact(self, clean: Callable[[str], str]) -> Complaint:
+    def redact(self, clean: Callable[[str], str]) -> UpstreamComplaint:
         """Return the same complaint with every text passed through `clean`."""
         param = None if self.param is None else clean(self.param)
         return replace(self, message=clean(self.message), code=clean(self.code), param=param)
 
 
-def read_complaint(payload: Any) -> Complaint:
+def read_complaint(payload: Any) -> UpstreamComplaint:
     """Read an error body or an error frame; anything unknown gives an empty complaint."""
     if isinstance(payload, list) and payload:
         payload = payload[0]
     if isinstance(payload, str):
-        return Complaint(message=join_surrogates(payload))
+        return UpstreamComplaint(message=join_surrogates(payload))
     if not isinstance(payload, Mapping):
-        return Complaint()
+        return UpstreamComplaint()
     inner = payload.get("error", payload)
     if not isinstance(inner, Mapping):
-        return Complaint(message=_read_text(inner))
+        return UpstreamComplaint(message=_read_text(inner))
     names = [_read_text(inner.get(key)) for key in ("code", "type")]
     metadata = inner.get("metadata")
     message = _read_text(inner.get("message")) or _read_detail(inner.get("detail"))
     handed_on = metadata.get("raw") if isinstance(metadata, Mapping) else None
     cause = _read_cause(handed_on if message else inner.get("message"))
-    return Complaint(
+    return UpstreamComplaint(
         status=_read_status(inner, names),
         message=f"{message}: {cause}" if message and cause else message or cause,
         code=next((name for name in names if name and not name.isdigit()), ""),
@@ -198,7 +198,7 @@ def _read_cause(given: Any, depth: int = CAUSE_DEPTH_MAX) -> str:
     return next(filter(None, words), "") or _read_detail(given.get("detail"))
 
 
-def wants_softer(status: int, complaint: Complaint) -> HistoryForm | None:
+def wants_softer(status: int, complaint: UpstreamComplaint) -> HistoryForm | None:
     """Return the form of the conversation that this refusal asks for; None where it is about something else."""
     if status not in _TEMPLATE_STATUSES or _is_too_long(complaint) or not _TEMPLATE.search(complaint.message):
         return None
@@ -208,7 +208,7 @@ def wants_softer(status: int, complaint: Complaint) -> HistoryForm | None:
 
 
 def fault_of(
-    status: int, complaint: Complaint, *, has_retry_after: bool, write_asked: Callable[[], bytes] = bytes
+    status: int, complaint: UpstreamComplaint, *, has_retry_after: bool, write_asked: Callable[[], bytes] = bytes
 ) -> Fault:
     """Return the fault behind a status. `has_retry_after`: the upstream named when to come back. `write_asked`: as of
     `translate_complaint`."""
@@ -221,13 +221,13 @@ def fault_of(
     return Fault.BAD_REQUEST if status >= 400 else Fault.UNAVAILABLE
 
 
-def _resolve_status(status: int, complaint: Complaint) -> int:
+def _resolve_status(status: int, complaint: UpstreamComplaint) -> int:
     """Return the status, or the one that the code names where the status says little."""
     named = complaint.status or status
     return named if status in _SAYS_LITTLE and named not in _SAYS_LITTLE and named < 500 else status
 
 
-def _find_by_words(status: int, complaint: Complaint, write_asked: Callable[[], bytes]) -> Fault | None:
+def _find_by_words(status: int, complaint: UpstreamComplaint, write_asked: Callable[[], bytes]) -> Fault | None:
     """Find the fault where more than the status names it."""
     # llama.cpp says with a 500 that it can't read a schema, OpenRouter with a 402 that this answer may cost too much.
     if status in (400, 402, 404, 422, 500) and _UNSUPPORTED.search(complaint.message):
@@ -247,7 +247,7 @@ def _find_by_words(status: int, complaint: Complaint, write_asked: Callable[[], 
 
 def translate_complaint(
     tier: str,
-    complaint: Complaint,
+    complaint: UpstreamComplaint,
     *,
     status: int | None = None,
     retry_after_s: float | None = None,
@@ -320,7 +320,7 @@ def _read_status(inner: Mapping[str, Any], names: list[str]) -> int | None:
     return next((_STATUS_BY_CODE[name.lower()] for name in names if name.lower() in _STATUS_BY_CODE), None)
 
 
-def _is_too_long(complaint: Complaint) -> bool:
+def _is_too_long(complaint: UpstreamComplaint) -> bool:
     return bool(_CONTEXT.search(complaint.code) or _CONTEXT.search(complaint.message))
 
 

@@ -25,7 +25,7 @@ from deployments.models.provenance import versions, weights_sha256
 from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.tiers.mlx.answer_start import read_turn_start
 from deployments.tiers.mlx.cache_size import find_context
-from deployments.tiers.mlx.cpu.step import KernelUnavailable, Step, build_step
+from deployments.tiers.mlx.cpu.step import CpuStep, KernelUnavailable, build_step
 from deployments.tiers.mlx.cpu.upcast import upcast
 from deployments.tiers.mlx.metal import install_fused
 from deployments.tiers.mlx.sampling import Sampling
@@ -66,7 +66,7 @@ class Loaded:
     warning: str | None = None
     form: TemplateForm = AS_WRITTEN
     cuttable: bool = True
-    step: Step | None = None
+    step: CpuStep | None = None
     room: Room | None = None
 
 
@@ -118,7 +118,7 @@ def load(
     )
 
 
-def _build_step(model: Any, threads: int) -> Step | None:
+def _build_step(model: Any, threads: int) -> CpuStep | None:
     try:
         return build_step(model, threads)
     except KernelUnavailable as reason:

@@ -22,8 +22,8 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from deployments.tiers.hosted.upstream_errors import Complaint, translate_complaint
-from deployments.tiers.scripted.script import CallSpec, Pace, Rule, Script, Step, When
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, translate_complaint
+from deployments.tiers.scripted.script import CallSpec, Pace, Rule, Script, ScriptStep, When
 from deployments.tiers.stream_matchers import StopCut
 from reliability.types import (
     CallDelta,
@@ -160,7 +160,7 @@ class _Player:
                 break
         yield ScriptEvent(0.0, [self._build_cut() if self._rule.cut_after_tokens is not None else self._build_finish()])
 
-    def _play_content(self, step: Step) -> Iterator[ScriptEvent]:
+    def _play_content(self, step: ScriptStep) -> Iterator[ScriptEvent]:
         if step.tool_call is not None:
             yield from self._play_call(step, step.tool_call)
         elif step.reasoning is not None:
@@ -177,7 +177,7 @@ class _Player:
             if cut.found is not None and self._finish is None:
                 self._finish, self._stop = FinishReason.STOP, cut.found
 
-    def _play_call(self, step: Step, call: CallSpec) -> Iterator[ScriptEvent]:
+    def _play_call(self, step: ScriptStep, call: CallSpec) -> Iterator[ScriptEvent]:
         if not self._cap_tokens(1):
             return
         index, self._calls = self._calls, self._calls + 1
@@ -188,7 +188,9 @@ class _Player:
         arguments = call.arguments if is_text else json.dumps(self._fill_deep(call.arguments), ensure_ascii=False)
         yield from self._send_text(step, arguments, lambda piece: CallDelta(index=index, arguments=piece), 0.0)
 
-    def _send_text(self, step: Step, text: str, event: Callable[[str], Event], delay_s: float) -> Iterator[ScriptEvent]:
+    def _send_text(
+        self, step: ScriptStep, text: str, event: Callable[[str], Event], delay_s: float
+    ) -> Iterator[ScriptEvent]:
         """Send `text` in chunks, each after the time of its tokens, as far as cap and cut allow."""
         tokens = tokens_of(text, self._count_tokens_left() + 1)
         kept = tokens[: self._cap_tokens(len(tokens))]
@@ -200,7 +202,7 @@ class _Player:
             yield ScriptEvent(delay_s + token_s * count, [event(piece)])
             delay_s = 0.0
 
-    def _split_chunks(self, step: Step, tokens: list[str]) -> Iterator[tuple[str, float]]:
+    def _split_chunks(self, step: ScriptStep, tokens: list[str]) -> Iterator[tuple[str, float]]:
         """Split the text into pieces, each with its share of the tokens."""
         chars = self._find_pace(step, "chunk_chars")
         if chars is None:
@@ -226,7 +228,7 @@ class _Player:
             self._finish = FinishReason.LENGTH
         return min(left, wanted)
 
-    def _find_pace(self, step: Step, key: str) -> float | None:
+    def _find_pace(self, step: ScriptStep, key: str) -> float | None:
         paces: tuple[Pace, ...] = (step, *self._paces)
         if key.startswith("chunk_"):  # the nearest pace that names chunks decides, in whatever unit
             paces = tuple(pace for pace in paces if pace.chunk_tokens or pace.chunk_chars)[:1]
@@ -261,9 +263,9 @@ class _Player:
     def _build_cut(self) -> Failed:
         return self._build_failed(Fault.CRASHED, "broke off: the connection was cut")
 
-    def _build_break(self, step: Step) -> Failed:
+    def _build_break(self, step: ScriptStep) -> Failed:
         if step.status is not None:
-            complaint = Complaint(message=step.message or "", code=step.code, param=step.param)
+            complaint = UpstreamComplaint(message=step.message or "", code=step.code, param=step.param)
             wait_s, usage = step.retry_after_s, self._find_spent()
             return translate_complaint(
                 self._facts.tier, complaint, status=step.status, retry_after_s=wait_s, usage=usage
@@ -278,7 +280,7 @@ class _Player:
         fault = step.fault or Fault.SERVER_ERROR
         return self._build_failed(fault, step.message or f"failed: {fault.value}", step)
 
-    def _build_failed(self, fault: Fault, words: str, step: Step | None = None) -> Failed:
+    def _build_failed(self, fault: Fault, words: str, step: ScriptStep | None = None) -> Failed:
         message, usage = f"tier {self._facts.tier} {words}", self._find_spent()
         if step is None:
             return Failed(fault=fault, message=message, usage=usage)

@@ -28,7 +28,7 @@ from pydantic import (
 from deployments.tiers.hosted.upstream_errors import RETRY_AFTER_S_MAX
 from reliability.types import Fault, FinishReason
 
-__all__ = ["CallSpec", "Rule", "Script", "ScriptError", "Step", "load_script"]
+__all__ = ["CallSpec", "Rule", "Script", "ScriptError", "ScriptStep", "load_script"]
 
 SCRIPT_BYTES_MAX = 16 * 1024 * 1024
 WEIGHT_MAX = 1e9  # so that no sum of weights overflows
@@ -122,7 +122,7 @@ class CallSpec(_Strict):
         return value
 
 
-class Step(Pace):
+class ScriptStep(Pace):
     """One thing that happens: something is sent, or something breaks."""
 
     text: str | None = None
@@ -154,7 +154,7 @@ class Step(Pace):
         return value
 
     @model_validator(mode="after")
-    def _does_one_thing(self) -> Step:
+    def _does_one_thing(self) -> ScriptStep:
         acts = [act for act in _ACTS if getattr(self, act) is not None]
         if len(acts) != 1:
             raise ValueError(f"a step needs exactly one of {', '.join(_ACTS)}; it has {' and '.join(acts) or 'none'}")
@@ -188,7 +188,7 @@ def _as_steps(value: Any) -> Any:
 class Rule(Pace):
     """When to answer, and what."""
 
-    answer: Annotated[list[Step], BeforeValidator(_as_steps)]
+    answer: Annotated[list[ScriptStep], BeforeValidator(_as_steps)]
     when: When = When()
     times: int | None = Field(default=None, ge=1)
     weight: float | None = Field(default=None, gt=0, le=WEIGHT_MAX)
@@ -210,7 +210,7 @@ class Script(Pace):
 
 _MODELS: dict[str, type[BaseModel]] = {
     "when": When,
-    "answer": Step,
+    "answer": ScriptStep,
     "tool_call": CallSpec,
     "usage": UsageSpec,
     "last_user": Pattern,

@@ -48,14 +48,14 @@ from pathlib import Path
 from typing import Any
 
 from deployments.tiers.scripted.player import Facts, fits, play_rule
-from deployments.tiers.scripted.script import Rule, Script, ScriptError, Step, load_script
+from deployments.tiers.scripted.script import Rule, Script, ScriptError, ScriptStep, load_script
 from deployments.work.large_work import large
 from reliability.escalation.wording import figure
 from reliability.types import ChatRequest, Event, Failed, Fault, Text, TierState, TierStatus
 
 __all__ = ["ScriptedTier"]
 
-_ECHO = Rule(answer=[Step(text="[{{tier}}] You said: {{last_user}}")])
+_ECHO = Rule(answer=[ScriptStep(text="[{{tier}}] You said: {{last_user}}")])
 
 
 class ScriptedTier:

@@ -30,7 +30,7 @@ from typing import Any
 
 from reliability.loops.comparison.canonical import canonical, parse, spell
 from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.findings import Call, Result
+from reliability.loops.comparison.findings import Result, SeenCall
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, is_volatile, word_set, words_of
 
 __all__ = [
@@ -100,7 +100,7 @@ VALUES_MAX, VALUE_CHARS, RESULT_CHARS, DEPTH = 16, 400, 4_000, 2
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-def blur_call(call: Call, ignored: frozenset[str]) -> str:
+def blur_call(call: SeenCall, ignored: frozenset[str]) -> str:
     """Return what two calls share that mean the same: the name and the arguments, blurred. `ignored`: arguments to
     leave out whatever they hold."""
     text = call.arguments.strip()
@@ -220,7 +220,7 @@ def says_done(text: str) -> bool:
     return bool(_SAYS_DONE.search(text))
 
 
-def mask_echoes(call: Call, text: str) -> str:
+def mask_echoes(call: SeenCall, text: str) -> str:
     """Put one sign in the place of everything in the result that the call said itself."""
     if len(text) > RESULT_CHARS:
         return text

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from reliability.loops.comparison.findings import Call
+from reliability.loops.comparison.findings import SeenCall
 
 __all__ = ["call_key", "canonical", "digest", "dumps", "parse", "spell", "summary"]
 
@@ -76,7 +76,7 @@ def spell(value: Any) -> str:
         return ""
 
 
-def call_key(call: Call, ignored: frozenset[str] = EMPTY) -> str:
+def call_key(call: SeenCall, ignored: frozenset[str] = EMPTY) -> str:
     """Return what two equal calls share: the name and the canonical arguments."""
     return f"{call.name}\x1f{canonical(call.arguments, ignored)}"
 

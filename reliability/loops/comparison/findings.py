@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Call", "Kind", "Loop", "Result", "Stage", "Turn"]
+__all__ = ["Kind", "Loop", "Result", "SeenCall", "Stage", "Turn"]
 
 
 class Stage(StrEnum):
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SeenCall:
     """One tool call. `arguments` is the text as it was sent: two texts may mean the same (`canonical`)."""
 
     name: str
@@ -58,7 +58,7 @@ class Turn:
     `times`: how often it says that a thing is to be done; `endless`: it orders repetition without a number.
     """
 
-    calls: tuple[Call, ...] = ()
+    calls: tuple[SeenCall, ...] = ()
     results: tuple[Result | None, ...] = ()
     text: str = ""
     continued: bool = False

@@ -25,7 +25,7 @@ from typing import Any
 from reliability.steps import OutOfSteps, Steps
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, read
-from reliability.tools.schema.complaint import Complaint, Run
+from reliability.tools.schema.complaint import Complaint, SchemaRun
 from reliability.tools.schema.references import find_allowed_types
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.validator import UNBOUNDED
@@ -50,10 +50,10 @@ class _Repaired:
     errors: tuple[Complaint, ...]
 
 
-def find_complaints(value: Any, tool: Tool, run: Run | None = None) -> tuple[Complaint, ...]:
+def find_complaints(value: Any, tool: Tool, run: SchemaRun | None = None) -> tuple[Complaint, ...]:
     """Find what the schema says against a value. A schema that fails while it judges counts as a
     complaint, not as consent. Raises `OutOfSteps`, unless the steps are final: then that is the complaint."""
-    run = run or Run(Steps(UNBOUNDED))
+    run = run or SchemaRun(Steps(UNBOUNDED))
     try:
         return tool.validator.complaints(value, run)
     except OutOfSteps:
@@ -66,7 +66,7 @@ def find_complaints(value: Any, tool: Tool, run: Run | None = None) -> tuple[Com
 
 def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> _Repaired:
     """Repair what can be repaired without loss. Raises `OutOfSteps`, unless the steps are final."""
-    run = Run(steps or Steps(UNBOUNDED))
+    run = SchemaRun(steps or Steps(UNBOUNDED))
     errors = find_complaints(value, tool, run)
     repairs: list[tuple[RepairKind, Path]] = []
     tried: set[tuple[Path, str]] = set()
@@ -95,7 +95,7 @@ def _list_places(errors: Iterable[Complaint]) -> dict[Path, Complaint]:
     return found
 
 
-def _repair_all(value: Any, errors: Sequence[Complaint], tool: Tool, run: Run) -> Step | None:
+def _repair_all(value: Any, errors: Sequence[Complaint], tool: Tool, run: SchemaRun) -> Step | None:
     """Repair each complaint by the one thing that its value may stand for; None where the schema then
     finds anything new, or finds anything at those places."""
     after = value
@@ -118,7 +118,7 @@ def _repair_all(value: Any, errors: Sequence[Complaint], tool: Tool, run: Run) -
 
 
 def _repair_first(
-    value: Any, errors: Sequence[Complaint], tool: Tool, run: Run, tried: set[tuple[Path, str]]
+    value: Any, errors: Sequence[Complaint], tool: Tool, run: SchemaRun, tried: set[tuple[Path, str]]
 ) -> Step | None:
     """Do the first repair that helps; return it with the value and the complaints after it."""
     for error in errors:

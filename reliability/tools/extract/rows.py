@@ -3,8 +3,8 @@
     {"search": {"query": "x"}}        ["search(query='x')"]        [search]
     {"search": {"query": "y"}}        ["search(query='y')"]        {"query": "x"}
 
-At the end of an answer such a text is a call, before other text it is data. Before a call it waits (`Row`): it is one
-where the next call counts and stands right behind it, so that of a row all are calls or none is.
+At the end of an answer such a text is a call, before other text it is data. Before a call it waits (`CallRun`): it is
+one where the next call counts and stands right behind it, so that of a row all are calls or none is.
 
 `goes_on` tells of an answer that still comes whether what stands behind may become the next call of a row.
 """
@@ -20,7 +20,7 @@ from reliability.tools.format_row import NAME
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import may_give_result
 
-__all__ = ["Row", "ends_here", "goes_on"]
+__all__ = ["CallRun", "ends_here", "goes_on"]
 
 _BETWEEN = re.compile(
     r"(?:[\s,;\\]|\b(?:and|then|also)\b(?=[ \t,:]*(?:\n|\Z))|(?:#|//)[^\n]{0,200}(?:\n|\Z))*+"
@@ -45,7 +45,7 @@ class Waiting(NamedTuple):
     calls: Sequence[RawCall]
 
 
-class Row:
+class CallRun:
     """What waits, one right behind the other."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ from reliability.tools.extract.envelope import (
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
-from reliability.tools.extract.rows import Row
+from reliability.tools.extract.rows import CallRun
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
 from reliability.tools.extract.shapes import HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
@@ -181,7 +181,7 @@ class _Walk(Findings):
         """Walk over one text. Each step moves forward."""
         self.text, self.base, self.at, self.kept = text, base, begin, 0
         self.endless, self.rest_is_prose, self.begins = set(), False, 0
-        self.row, self.given, self.messages_at = Row(), None, None
+        self.row, self.given, self.messages_at = CallRun(), None, None
         while True:
             at = self.at
             if at in (self.begins, self.kept) or text[at - 1] == "\n":

@@ -16,7 +16,7 @@ from reliability.tool_calls import Malformed, RawCall
 from reliability.tools.extract.delimiter_search import Delimiter
 from reliability.tools.extract.envelope import FENCE_LINE, is_closer_lost, is_closer_meant, is_closer_next, skip_closers
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
-from reliability.tools.extract.rows import Row
+from reliability.tools.extract.rows import CallRun
 from reliability.tools.extract.shapes import CALLS_MAX
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.format_reasoning import compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
@@ -139,7 +139,7 @@ class Findings:
         self.malformed: list[Malformed] = []
         self.reasoning: list[str] = []  # what was taken out; empty where a mark was
         self.prose = _Prose(sent)
-        self.row = Row()
+        self.row = CallRun()
         self.text = ""
         self.base = 0  # the place of this text in the whole answer
         self.at = 0
@@ -215,13 +215,13 @@ class Findings:
 
     def drop(self, start: int, end: int) -> None:
         """Drop marks, from `start` to `end`, that hold nothing."""
-        self.row = Row()
+        self.row = CallRun()
         self.settle(start, end)
         self.dropped = True
 
     def take_apart(self, start: int, end: int, thought: int = 0, until: int = 0) -> None:
         """Take what stands from `start` to `end` out of the prose: marks, and reasoning from `thought` to `until`."""
-        self.row = Row()
+        self.row = CallRun()
         self.prose.add(self.text[self.kept : start], self.base + self.kept)
         self.prose.skip()
         self.reasoning.append(self.text[max(thought, self.prose.sent - self.base) : until].strip())

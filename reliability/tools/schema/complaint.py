@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from reliability.steps import Steps
 
-__all__ = ["ERRORS_MAX", "KEYS_MAX", "Complaint", "Judge", "Rule", "Run", "prefix_paths"]
+__all__ = ["ERRORS_MAX", "KEYS_MAX", "Complaint", "Judge", "Rule", "SchemaRun", "prefix_paths"]
 
 ERRORS_MAX = 200
 KEYS_MAX = 1_000  # that one complaint names
@@ -29,7 +29,7 @@ class Complaint:
     context: tuple[Complaint, ...] = ()
 
 
-class Run:
+class SchemaRun:
     """What one judgement knows: its steps, and what it has judged. Values are kept, so that their ids stay theirs."""
 
     __slots__ = ("known", "steps")
@@ -42,7 +42,7 @@ class Run:
 class Judge(Protocol):
     """What a rule needs of the validator that calls it (`validator.py`)."""
 
-    def judge(self, node: Any, value: Any, run: Run) -> Sequence[Complaint]:
+    def judge(self, node: Any, value: Any, run: SchemaRun) -> Sequence[Complaint]:
         """Judge a value against another node of the schema."""
         ...
 
@@ -52,10 +52,10 @@ class Judge(Protocol):
 
 
 # A keyword's rule: (the validator, what stands behind the keyword, value, the whole schema node, run) -> complaints
-Rule = Callable[["Judge", Any, Any, Mapping[str, Any], Run], Sequence[Complaint]]
+Rule = Callable[["Judge", Any, Any, Mapping[str, Any], SchemaRun], Sequence[Complaint]]
 
 
-def prefix_paths(part: str | int, wrong: Sequence[Complaint], run: Run) -> list[Complaint]:
+def prefix_paths(part: str | int, wrong: Sequence[Complaint], run: SchemaRun) -> list[Complaint]:
     """Return complaints of a member or an item, with paths from its owner."""
     run.steps.spend(len(wrong))
     return [replace(one, path=(part, *one.path)) for one in wrong]

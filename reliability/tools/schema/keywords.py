@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from reliability.tools.schema.complaint import ERRORS_MAX, KEYS_MAX, Complaint, Judge, Rule, Run, prefix_paths
+from reliability.tools.schema.complaint import ERRORS_MAX, KEYS_MAX, Complaint, Judge, Rule, SchemaRun, prefix_paths
 from reliability.tools.schema.equality import write_canonical
 from reliability.tools.schema.patterns import FORMATS, translate
 
@@ -55,7 +55,7 @@ def prepare(key: str, wanted: Any) -> Any:
 # --- values, texts and numbers --------------------------------------------------------------------------------
 
 
-def _check_type(_v: Judge, wanted: Any, value: Any, _node: Node, _run: Run) -> Wrong:
+def _check_type(_v: Judge, wanted: Any, value: Any, _node: Node, _run: SchemaRun) -> Wrong:
     stated, kinds = wanted
     return () if any(is_kind(value) for is_kind in kinds) else (Complaint("type", stated, value),)
 
@@ -63,20 +63,20 @@ def _check_type(_v: Judge, wanted: Any, value: Any, _node: Node, _run: Run) -> W
 def _build_choice(key: str) -> Rule:
     """Build a rule that looks a value up among the words of its keyword."""
 
-    def rule(_v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+    def rule(_v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
         stated, words = wanted
         return () if words and write_canonical(value, run.steps) in words else (Complaint(key, stated, value),)
 
     return rule
 
 
-def _check_pattern(_v: Judge, wanted: str, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_pattern(_v: Judge, wanted: str, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     pattern = translate(wanted)
     run.steps.spend(pattern.steps(value))
     return () if pattern.allows(value) else (Complaint("pattern", wanted, value),)
 
 
-def _check_format(_v: Judge, wanted: str, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_format(_v: Judge, wanted: str, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     if wanted not in FORMATS.checkers:
         return ()
     run.steps.spend(1 + len(value) // CHARS_A_STEP)
@@ -86,7 +86,7 @@ def _check_format(_v: Judge, wanted: str, value: Any, _node: Node, run: Run) -> 
 def _build_limit(key: str, wrong: Callable[[Any, Any], bool]) -> Rule:
     """Build a rule that holds a number, or the length of anything else, against a limit."""
 
-    def rule(_v: Judge, wanted: Any, value: Any, _node: Node, _run: Run) -> Wrong:
+    def rule(_v: Judge, wanted: Any, value: Any, _node: Node, _run: SchemaRun) -> Wrong:
         if isinstance(value, bool) or not wrong(value if isinstance(value, (int, float)) else len(value), wanted):
             return ()
         return (Complaint(key, wanted, value),)
@@ -103,7 +103,7 @@ def _is_no_multiple(value: Any, of: Any) -> bool:
 # --- objects and arrays ---------------------------------------------------------------------------------------
 
 
-def _judge_parts(v: Judge, parts: Iterable[tuple[Any, Any, Any]], run: Run) -> list[Complaint]:
+def _judge_parts(v: Judge, parts: Iterable[tuple[Any, Any, Any]], run: SchemaRun) -> list[Complaint]:
     """Judge members or items, each as its key, its schema and its value, until there is enough to complain of."""
     found: list[Complaint] = []
     for key, schema, part in parts:
@@ -114,12 +114,12 @@ def _judge_parts(v: Judge, parts: Iterable[tuple[Any, Any, Any]], run: Run) -> l
     return found
 
 
-def _check_required(_v: Judge, wanted: Any, value: Any, _node: Node, _run: Run) -> Wrong:
+def _check_required(_v: Judge, wanted: Any, value: Any, _node: Node, _run: SchemaRun) -> Wrong:
     missing = [key for key in wanted if key not in value]
     return (Complaint("required", wanted, value, keys=tuple(missing[:KEYS_MAX])),) if missing else ()
 
 
-def _check_properties(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_properties(v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     keys = wanted if len(wanted) <= len(value) * 4 + 16 else [key for key in value if key in wanted]
     found: list[Complaint] = []
     for key in keys:  # not by `_judge_parts`: nearly every judgement goes through here
@@ -130,11 +130,11 @@ def _check_properties(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) 
     return found
 
 
-def _check_pattern_properties(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_pattern_properties(v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     return _judge_parts(v, _list_matching(wanted, value, run), run)
 
 
-def _list_matching(wanted: Any, value: dict[str, Any], run: Run) -> Iterator[tuple[str, Any, Any]]:
+def _list_matching(wanted: Any, value: dict[str, Any], run: SchemaRun) -> Iterator[tuple[str, Any, Any]]:
     """Yield each member whose name a pattern takes, with the pattern's schema."""
     for source, schema in wanted.items():
         pattern = translate(source)
@@ -144,7 +144,7 @@ def _list_matching(wanted: Any, value: dict[str, Any], run: Run) -> Iterator[tup
                 yield key, schema, member
 
 
-def _check_additional_keys(v: Judge, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
+def _check_additional_keys(v: Judge, wanted: Any, value: Any, node: Node, run: SchemaRun) -> Wrong:
     declared = node.get("properties", {})
     keys = [key for key in value if key not in declared]
     for source in node.get("patternProperties", {}) if keys else ():
@@ -154,11 +154,11 @@ def _check_additional_keys(v: Judge, wanted: Any, value: Any, node: Node, run: R
     return _judge_others(v, "additionalProperties", wanted, value, keys, run)
 
 
-def _check_unevaluated_keys(v: Judge, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
+def _check_unevaluated_keys(v: Judge, wanted: Any, value: Any, node: Node, run: SchemaRun) -> Wrong:
     return _judge_others(v, "unevaluatedProperties", wanted, value, _find_unevaluated(v, node, value, run), run)
 
 
-def _judge_others(v: Judge, name: str, wanted: Any, value: Any, keys: list[str], run: Run) -> Wrong:
+def _judge_others(v: Judge, name: str, wanted: Any, value: Any, keys: list[str], run: SchemaRun) -> Wrong:
     if wanted is True or not keys:
         return ()
     if wanted is False:
@@ -166,12 +166,12 @@ def _judge_others(v: Judge, name: str, wanted: Any, value: Any, keys: list[str],
     return _judge_parts(v, [(key, wanted, value[key]) for key in keys], run)
 
 
-def _check_property_names(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_property_names(v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     wrong = [key for key in value if v.judge(wanted, key, run)]
     return (Complaint("propertyNames", wanted, value, keys=tuple(wrong[:KEYS_MAX])),) if wrong else ()
 
 
-def _check_dependent_required(_v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_dependent_required(_v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     found: list[Complaint] = []
     for key, others in wanted.items():
         run.steps.spend(1 + len(others) // 8)
@@ -180,37 +180,37 @@ def _check_dependent_required(_v: Judge, wanted: Any, value: Any, _node: Node, r
     return found
 
 
-def _check_dependent_schemas(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_dependent_schemas(v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     return [one for key, schema in wanted.items() if key in value for one in v.judge(schema, value, run)]
 
 
-def _check_prefix_items(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_prefix_items(v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     return _judge_parts(v, zip(range(len(value)), wanted, value, strict=False), run)
 
 
-def _check_items(v: Judge, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
+def _check_items(v: Judge, wanted: Any, value: Any, node: Node, run: SchemaRun) -> Wrong:
     return _judge_rest(v, "items", wanted, value, range(len(node.get("prefixItems", ())), len(value)), run)
 
 
-def _check_unevaluated_items(v: Judge, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
+def _check_unevaluated_items(v: Judge, wanted: Any, value: Any, node: Node, run: SchemaRun) -> Wrong:
     places = _find_unevaluated(v, node, value, run) if wanted is not True else ()
     return _judge_rest(v, "unevaluatedItems", wanted, value, places, run)
 
 
-def _judge_rest(v: Judge, name: str, wanted: Any, value: list[Any], places: Sequence[int], run: Run) -> Wrong:
+def _judge_rest(v: Judge, name: str, wanted: Any, value: list[Any], places: Sequence[int], run: SchemaRun) -> Wrong:
     if wanted is False and places:
         return (Complaint(name, wanted, value, keys=(str(places[0]),)),)
     return _judge_parts(v, ((i, wanted, value[i]) for i in places), run)
 
 
-def _check_contains(v: Judge, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
+def _check_contains(v: Judge, wanted: Any, value: Any, node: Node, run: SchemaRun) -> Wrong:
     count = sum(not v.judge(wanted, item, run) for item in value)
     if count < node.get("minContains", 1):
         return (Complaint("contains", wanted, value),)
     return (Complaint("maxContains", node["maxContains"], value),) if count > node.get("maxContains", count) else ()
 
 
-def _check_unique(_v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_unique(_v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     same = wanted and len({write_canonical(item, run.steps) for item in value}) < len(value)
     return (Complaint("uniqueItems", wanted, value),) if same else ()
 
@@ -218,15 +218,15 @@ def _check_unique(_v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> 
 # --- schemas for the same value -------------------------------------------------------------------------------
 
 
-def _check_ref(v: Judge, wanted: str, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_ref(v: Judge, wanted: str, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     return v.judge(v.target(wanted), value, run)
 
 
-def _check_all_of(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_all_of(v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     return [one for schema in wanted for one in v.judge(schema, value, run)]
 
 
-def _check_any_of(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_any_of(v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     context: list[Complaint] = []
     for schema in wanted:
         wrong = v.judge(schema, value, run)
@@ -236,7 +236,7 @@ def _check_any_of(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> W
     return (Complaint("anyOf", wanted, value, context=tuple(context)),)
 
 
-def _check_one_of(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_one_of(v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     context: list[Complaint] = []
     fits = 0
     for schema in wanted:
@@ -246,11 +246,11 @@ def _check_one_of(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> W
     return () if fits == 1 else (Complaint("oneOf", wanted, value, context=() if fits else tuple(context)),)
 
 
-def _check_not(v: Judge, wanted: Any, value: Any, _node: Node, run: Run) -> Wrong:
+def _check_not(v: Judge, wanted: Any, value: Any, _node: Node, run: SchemaRun) -> Wrong:
     return () if v.judge(wanted, value, run) else (Complaint("not", wanted, value),)
 
 
-def _check_if(v: Judge, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
+def _check_if(v: Judge, wanted: Any, value: Any, node: Node, run: SchemaRun) -> Wrong:
     branch = "else" if v.judge(wanted, value, run) else "then"
     return v.judge(node[branch], value, run) if branch in node else ()
 
@@ -258,14 +258,14 @@ def _check_if(v: Judge, wanted: Any, value: Any, node: Node, run: Run) -> Wrong:
 # --- what is evaluated ----------------------------------------------------------------------------------------
 
 
-def _find_unevaluated(v: Judge, node: Node, value: Any, run: Run) -> list[Any]:
+def _find_unevaluated(v: Judge, node: Node, value: Any, run: SchemaRun) -> list[Any]:
     """Find the members or the items that nothing in the node speaks of, its own `unevaluated…` aside."""
     left: dict[Any, None] = dict.fromkeys(value if isinstance(value, dict) else range(len(value)))
     _take_evaluated(v, node, value, left, run, own=True)
     return list(left)
 
 
-def _take_evaluated(v: Judge, node: Any, value: Any, left: dict[Any, None], run: Run, *, own: bool) -> None:
+def _take_evaluated(v: Judge, node: Any, value: Any, left: dict[Any, None], run: SchemaRun, *, own: bool) -> None:
     run.steps.spend(1 + len(left) // 8)
     if not isinstance(node, Mapping) or not left:
         return
@@ -280,7 +280,7 @@ def _take_evaluated(v: Judge, node: Any, value: Any, left: dict[Any, None], run:
         _take_evaluated(v, part, value, left, run, own=False)
 
 
-def _take_keys(_v: Judge, node: Node, _value: Any, left: dict[str, None], run: Run) -> None:
+def _take_keys(_v: Judge, node: Node, _value: Any, left: dict[str, None], run: SchemaRun) -> None:
     for key in [key for key in left if key in node.get("properties", {})]:
         del left[key]
     for source in node.get("patternProperties", {}):
@@ -290,7 +290,7 @@ def _take_keys(_v: Judge, node: Node, _value: Any, left: dict[str, None], run: R
             del left[key]
 
 
-def _take_items(v: Judge, node: Node, value: Any, left: dict[int, None], run: Run) -> None:
+def _take_items(v: Judge, node: Node, value: Any, left: dict[int, None], run: SchemaRun) -> None:
     begin = len(node.get("prefixItems", ()))
     for i in [i for i in left if i < begin]:
         del left[i]
@@ -299,7 +299,7 @@ def _take_items(v: Judge, node: Node, value: Any, left: dict[int, None], run: Ru
             del left[i]
 
 
-def _list_satisfied(v: Judge, node: Node, value: Any, run: Run) -> Iterator[Any]:
+def _list_satisfied(v: Judge, node: Node, value: Any, run: SchemaRun) -> Iterator[Any]:
     """Yield the parts that judge the same value, where it satisfies them."""
     parts = [part for key in ("allOf", "anyOf", "oneOf") for part in node.get(key, ())]
     parts += [v.target(node[key]) for key in ("$ref", "$dynamicRef") if key in node]

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reliability.steps import Steps
-from reliability.tools.schema.complaint import ERRORS_MAX, Complaint, Rule, Run
+from reliability.tools.schema.complaint import ERRORS_MAX, Complaint, Rule, SchemaRun
 from reliability.tools.schema.keywords import RULES, prepare
 from reliability.tools.schema.references import anchors_of, resolve
 
@@ -40,13 +40,13 @@ class Validator:
 
     def is_valid(self, value: Any, steps: Steps | None = None) -> bool:
         """Return whether nothing is wrong. Raises `OutOfSteps`."""
-        return not self.complaints(value, Run(steps or Steps(UNBOUNDED)))
+        return not self.complaints(value, SchemaRun(steps or Steps(UNBOUNDED)))
 
-    def complaints(self, value: Any, run: Run) -> tuple[Complaint, ...]:
+    def complaints(self, value: Any, run: SchemaRun) -> tuple[Complaint, ...]:
         """Return what is wrong, at most `ERRORS_MAX` things of it. Raises `OutOfSteps`, RecursionError."""
         return tuple(self.judge(self.schema, value, run))
 
-    def judge(self, node: Any, value: Any, run: Run) -> Sequence[Complaint]:
+    def judge(self, node: Any, value: Any, run: SchemaRun) -> Sequence[Complaint]:
         """Judge a value against one node of the schema."""
         steps = run.steps
         steps.spend()

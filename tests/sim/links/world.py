@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from deployments.state.actor import SessionState
-from deployments.state.journal import Bounds
+from deployments.state.journal import JournalBounds
 from deployments.state.link import CALL_S, Link, StateUnavailable
 from deployments.state.records import Query, StateLimits
 from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import BreakerConfig
 from reliability.admission.budget import BudgetConfig, Limit
 from reliability.admission.events import Charge, Progress
-from reliability.admission.retry_budget import RetryBudgetConfig
+from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.types import Verdict
 from tests.sim.clock import VirtualClock, run
 from tests.support.incarnations import ROOM, S, ask, done, limits, settled
@@ -62,7 +62,7 @@ class Wire:
     def born(self) -> SessionState:
         return SessionState(
             folder=str(self.folder),
-            bounds=Bounds(),
+            bounds=JournalBounds(),
             windows_max=10,
             idle_exit_s=None,
             clock=VirtualClock(),
@@ -172,7 +172,7 @@ class World:
         hour = Limit(tokens_max=self.hour_tokens)
         budget = BudgetConfig(hour=hour, output_tokens_default=self.rng.randint(40, 60), reservation_ns=100_000 * S)
         breaker = BreakerConfig(failures_max=None, rate_percent=None, permit_ns=100_000 * S)
-        return limits(AdmissionConfig(breaker=breaker, budget=budget, retries=RetryBudgetConfig(floor=10**6)))
+        return limits(AdmissionConfig(breaker=breaker, budget=budget, retries=RetryBudgetLimits(floor=10**6)))
 
     async def _changes(self, links: list[Link]) -> None:
         """New limits, which reach one Router after the other."""

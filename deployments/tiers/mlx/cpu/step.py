@@ -30,7 +30,7 @@ import numpy as np
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 
-__all__ = ["KernelUnavailable", "Step", "build_step", "explain_missing", "list_libraries"]
+__all__ = ["CpuStep", "KernelUnavailable", "build_step", "explain_missing", "list_libraries"]
 
 _FAMILIES = ("mlx_lm.models.llama", "mlx_lm.models.qwen2", "mlx_lm.models.qwen3")
 # What the processor must have, the library for it, and how many floats a register has. `setup.py` builds them.
@@ -104,7 +104,7 @@ def explain_missing() -> str:
     return ""
 
 
-def build_step(model: Any, threads: int = 1) -> Step:
+def build_step(model: Any, threads: int = 1) -> CpuStep:
     """Build the step of a model that is loaded. Raises `KernelUnavailable` with the reason where MLX's own stays."""
     if mx.default_device() != mx.Device(mx.cpu):
         raise KernelUnavailable("MLX has a GPU here")
@@ -120,12 +120,12 @@ def build_step(model: Any, threads: int = 1) -> Step:
     ]
     if not fitting:
         raise KernelUnavailable(f"heads of {size} and layers of {hidden} and {inner} numbers don't fit the registers")
-    step = Step(model, fitting[0], threads)
+    step = CpuStep(model, fitting[0], threads)
     _check(step, model)
     return step
 
 
-class Step:
+class CpuStep:
     """The step of one model, computed by a library with so many threads."""
 
     def __init__(self, model: Any, library: Path, threads: int) -> None:
@@ -266,7 +266,7 @@ def _check_layers(model: Any) -> None:
             raise KernelUnavailable("its layers have more than these")
 
 
-def _check(step: Step, model: Any) -> None:
+def _check(step: CpuStep, model: Any) -> None:
     """Hold it against MLX: a few tokens, the last behind the others."""
     lengths, tokens = Lengths([0]), mx.array([_CHECK_TOKENS])
     caches = [RaggedCache(lengths) for _ in model.model.layers]

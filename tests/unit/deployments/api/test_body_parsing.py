@@ -12,7 +12,7 @@ import pytest
 from deployments.api import body
 from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.errors import ApiError
-from deployments.work.worker_pool import TooLong, Undone
+from deployments.work.worker_pool import JobTooLong, Undone
 
 TOOL = {
     "type": "function",
@@ -60,7 +60,7 @@ def test_what_is_dear_is_read_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     ("error", "code", "param"),
-    [(TooLong("it took 9 s"), "invalid_tools", "tools"), (Undone("busy"), "overloaded", None)],
+    [(JobTooLong("it took 9 s"), "invalid_tools", "tools"), (Undone("busy"), "overloaded", None)],
 )
 def test_a_worker_that_can_not_is_told(
     monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, param: str | None

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, Answer, ChunkWriter
+from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, AnswerCollector, ChunkWriter
 from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Refusal, Text, TokenLogprob
 
 LOGPROBS = st.builds(
@@ -34,7 +34,7 @@ def chunks_of(sent: bytes):
 def test_a_stream_tells_what_the_whole_answer_tells(batches):
     """Text, refusal and probabilities are the same, in the same order; every chunk that has probabilities has a delta
     of text; without any the field is null."""
-    answer = Answer(answer_id="a", created_s=1, legacy_functions=False)
+    answer = AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
     writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False)
     chunks = []
     for batch in batches:
@@ -54,7 +54,7 @@ def test_a_stream_tells_what_the_whole_answer_tells(batches):
 
 def test_a_token_is_told_as_openai_does():
     """Half a character is shown as such in `token`, and exactly in `bytes`."""
-    answer = Answer(answer_id="a", created_s=1, legacy_functions=False)
+    answer = AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
     answer.take([Text("é"), Logprobs((TokenLogprob(b"\xc3", -0.5, ((b"e", -1.0),)),))])
 
     assert json.loads(answer.body("m", STOP))["choices"][0]["logprobs"] == {
@@ -83,7 +83,7 @@ def test_a_long_silence_has_chunks_without_a_word_in_it():
 
 def test_a_refusal_has_no_content():
     """Law: beside a refusal the content is null, as from OpenAI: a client that parses the content never meets it."""
-    answer = Answer(answer_id="a", created_s=1, legacy_functions=False)
+    answer = AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
     answer.take([Refusal("No.")])
     writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False)
     (chunk,) = chunks_of(writer.chunks("m", [Refusal("N"), Refusal("o.")]))

@@ -19,7 +19,7 @@ from deployments.request.policy import build_expected, hold_of, state_limits
 from deployments.state.actor import SessionState
 from deployments.state.client import bounds_of, folder_of
 from deployments.state.journal import Journal
-from deployments.state.records import KeptResponse, Query, ReportItem, Step, TurnItem
+from deployments.state.records import KeptResponse, Query, ReportItem, StateStep, TurnItem
 from deployments.telemetry import MonotonicClock
 from reliability.admission import admit as reducer
 from reliability.admission.admit import AdmissionRequest, AdmissionState, Grant, RejectedBy, Rejection
@@ -180,7 +180,7 @@ def window_size() -> None:
             actor.configure(limits)
             for number in range(8):
                 said = TurnItem(key="", session="s", turn=Turn(text=f"answer {number}"), request=f"r{number}")
-                actor.step(Step(client="c", number=number + 1, config=limits.digest, items=(said,)))
+                actor.step(StateStep(client="c", number=number + 1, config=limits.digest, items=(said,)))
             window = actor._windows.find("", "s")
             assert len(window.answers) == size
 
@@ -324,7 +324,7 @@ def state_path() -> None:
         limits = state_limits(config, config.state, {})
         actor.configure(limits)
         done = ReportItem(key="", session="s", report={"request_id": "r", "session": "s", "attempts": []})
-        actor.step(Step(client="c", number=1, config=limits.digest, items=(done,)))
+        actor.step(StateStep(client="c", number=1, config=limits.digest, items=(done,)))
         assert (Path(folder) / "here" / "ledger.sqlite").exists()
         assert actor.report(None, "r") is not None
         assert actor.incidents(Query()) == []

@@ -21,7 +21,7 @@ from deployments.graph.scale_to_zero import (
     select_scalable,
 )
 from deployments.graph.unavailable import UnavailableTier
-from deployments.models.catalog import Choice, choose
+from deployments.models.catalog import ModelChoice, choose
 from deployments.models.presence import Presence
 from reliability.types import Failed, Fault, TierState, TierStatus
 from tests.support.tier_asking import ask
@@ -87,8 +87,8 @@ def config_of(**tiers: Any) -> AppConfig:
 
 
 def choose_on(system: str, machine: str) -> Any:
-    def choose_there(role: str, model: str) -> Choice:
-        return choose(role, system, machine, 64 << 30) if model == "auto" else Choice(model, "as configured")
+    def choose_there(role: str, model: str) -> ModelChoice:
+        return choose(role, system, machine, 64 << 30) if model == "auto" else ModelChoice(model, "as configured")
 
     return choose_there
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 
 from deployments.memory.autoscaling import (
-    Cell,
+    DemandCell,
     HeldDemand,
     MemoryCappedPolicy,
-    Seen,
+    SeenDemand,
     apply_factors,
     keep_newest,
     undo_factors,
@@ -49,7 +49,7 @@ class Context:
 def policy_with(*reports: NodeReport, age_s: float = 0.0) -> MemoryCappedPolicy:
     """A policy whose thread has brought these reports; no thread runs."""
     policy = MemoryCappedPolicy()
-    policy._cell = Cell("app", seen=Seen(tuple(reports), time.monotonic() - age_s))
+    policy._cell = DemandCell("app", seen=SeenDemand(tuple(reports), time.monotonic() - age_s))
     return policy
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployments.models.cache_folder import make_once
-from deployments.models.catalog import Choice, choose
+from deployments.models.catalog import ModelChoice, choose
 from deployments.models.conversion import locate_model
 from deployments.models.downloads import note_failure, tell
 from deployments.models.presence import await_model, look
@@ -17,7 +17,7 @@ GIB = 1 << 30
 STANDARD, LONGCTX = (choose(role, "linux", "x86_64", 64 * GIB) for role in ("standard", "longctx"))
 
 
-def name_of(choice: Choice, cache: Path) -> str:
+def name_of(choice: ModelChoice, cache: Path) -> str:
     return locate_model(parse_source(choice.source), cache).name
 
 
@@ -44,7 +44,7 @@ def test_a_machine_that_is_too_small_says_so(tmp_path: Path) -> None:
 
 def test_what_a_person_named_is_the_tiers_business(tmp_path: Path) -> None:
     """Law: a source of the configuration is fetched by its tier as ever, so nobody calls it missing."""
-    assert look("standard", Choice("hf:org/name@main", "as configured"), cache_dir=tmp_path).state == "here"
+    assert look("standard", ModelChoice("hf:org/name@main", "as configured"), cache_dir=tmp_path).state == "here"
 
 
 def test_a_tier_waits_while_its_model_is_on_its_way(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from deployments.request.run_record import Run
 from deployments.state.incident_record import RECORD_BYTES_MAX, IncidentKind
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.admission.budget import Load, Window
+from reliability.admission.budget import BudgetWindow, Load
 from reliability.types import (
     Attempt,
     ChatRequest,
@@ -248,7 +248,7 @@ def test_what_is_left_out_is_counted():
     """Of a long walk the first records and the last one are kept."""
     attempts = [Attempt(tier=f"t{i}", ran=True, fault=Fault.SERVER_ERROR) for i in range(64)]
     run = run_of(
-        request_of("hi"), attempts=attempts, judgements=[None] * 64, warnings=(Load(Window.HOUR, 80, 100, 80),)
+        request_of("hi"), attempts=attempts, judgements=[None] * 64, warnings=(Load(BudgetWindow.HOUR, 80, 100, 80),)
     )
     records = records_of(run)
 

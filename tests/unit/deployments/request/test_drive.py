@@ -20,7 +20,7 @@ from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import AdmissionConfig
-from reliability.admission.retry_budget import RetryBudgetConfig
+from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits
@@ -102,7 +102,7 @@ def make_run(chain: tuple[str, ...], clock: MonotonicClock, *, hold_all: bool = 
 
 def make_ports(tiers: dict[str, ScriptedTier], clock: MonotonicClock) -> Ports:
     # These walks are all faults: the retry budget of a healthy server would end them.
-    config = AdmissionConfig(retries=RetryBudgetConfig(floor=1000))
+    config = AdmissionConfig(retries=RetryBudgetLimits(floor=1000))
     return Ports(
         tiers=tiers,
         timeouts=dict.fromkeys(tiers, QUICK),

@@ -8,14 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.running.status_messages import WORDS_MAX, Place, RunStatus, can_answer, failure, read_news, ready_lines
+from deployments.running.status_messages import (
+    WORDS_MAX,
+    RunStatus,
+    ServerPlace,
+    can_answer,
+    failure,
+    read_news,
+    ready_lines,
+)
 
 STATES = ("starting", "loading", "ready", "asleep", "unavailable")
 tiers = st.dictionaries(
     st.sampled_from(["fast", "slow"]),
     st.fixed_dictionaries({"state": st.sampled_from(STATES), "reason": st.sampled_from(["", "no key"])}),
 )
-PLACE = Place(url="http://127.0.0.1:8000", config="c.yaml", log="/tmp/log")
+PLACE = ServerPlace(url="http://127.0.0.1:8000", config="c.yaml", log="/tmp/log")
 
 
 @given(st.lists(tiers, max_size=8))
@@ -105,7 +113,7 @@ def test_a_failure_is_always_one_short_line(messages):
 @pytest.mark.parametrize("keyed", [True, False])
 def test_what_a_client_needs_can_be_pasted(keyed):
     """Two lines for a shell; where there are keys, none is shown."""
-    place = Place(url="http://127.0.0.1:8000", config="c.yaml", log="/tmp/log", keyed=keyed)
+    place = ServerPlace(url="http://127.0.0.1:8000", config="c.yaml", log="/tmp/log", keyed=keyed)
     text = "\n".join(ready_lines(place, RunStatus(ray_session="/tmp/ray/s"), 12.3))
 
     assert "export OPENAI_BASE_URL=http://127.0.0.1:8000/v1" in text

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.state.records import Query, Step, TurnItem
+from deployments.state.records import Query, StateStep, TurnItem
 from reliability.admission.admit import AdmissionConfig, Grant, RejectedBy, Rejection
 from reliability.admission.breaker import BreakerConfig, Phase
 from reliability.admission.events import Charge, Progress
@@ -133,7 +133,7 @@ def test_an_attempt_that_comes_late_does_nothing(tmp_path):
     """A step that hung on its way and arrives after a newer attempt, or a newer step, takes no grant from anybody."""
     driver = Driver(life(tmp_path))
     item = Charge(key="k", session="s", tokens=5)
-    late = Step(client="c", number=1, config=LIMITS.digest, items=(item,), requests=(ask(),))
+    late = StateStep(client="c", number=1, config=LIMITS.digest, items=(item,), requests=(ask(),))
     driver.number = 1
     answers = driver.step((item,), (ask(),), attempt=1)
     before = state_of(driver.actor)
@@ -187,7 +187,7 @@ def test_the_timer_closes_without_any_step(tmp_path):
     driver = Driver(life(tmp_path, clock=clock))
     driver.granted(ask())
     clock.wait(31)
-    driver.actor.step(Step(client="c", number=9, config=LIMITS.digest))
+    driver.actor.step(StateStep(client="c", number=9, config=LIMITS.digest))
 
     assert driver.actor.stats()["grants"] == 0
     assert driver.actor.stats()["reserved_tokens"] == 0
@@ -232,7 +232,7 @@ def test_health_is_told_with_every_answer(tmp_path):
     clock = HandClock()
     driver = Driver(life(tmp_path, clock=clock), limits=limits(AdmissionConfig(breaker=BreakerConfig(failures_max=1))))
     (grant,) = driver.granted(ask())
-    beat = Step(client="c", number=9, config=driver.limits.digest)
+    beat = StateStep(client="c", number=9, config=driver.limits.digest)
     assert not driver.actor.step(beat).health["fast"].degraded
     driver.put(settled(grant, 0, Verdict.FAILURE))
     clock.wait(1)
@@ -324,7 +324,7 @@ def test_new_limits_keep_the_books(tmp_path):
     before = state_of(driver.actor)
     driver.actor.configure(tight(500))
     assert state_of(driver.actor) == before
-    assert driver.actor.step(Step(client="c", number=3, config=driver.limits.digest, requests=(ask(),))) is None
+    assert driver.actor.step(StateStep(client="c", number=3, config=driver.limits.digest, requests=(ask(),))) is None
     assert state_of(driver.actor) == before
 
     driver.limits = tight(500)
@@ -340,7 +340,7 @@ def test_new_limits_keep_the_books(tmp_path):
 def test_limits_that_are_not_those_of_the_step_are_not_taken(tmp_path):
     """A step whose limits have another digest is not done."""
     driver = Driver(life(tmp_path))
-    step = Step(client="c", number=1, config="wanted", items=(Charge(key="k", session="s", tokens=1),))
+    step = StateStep(client="c", number=1, config="wanted", items=(Charge(key="k", session="s", tokens=1),))
 
     assert driver.actor.step(step) is None
     assert driver.actor.step(step, LIMITS) is None

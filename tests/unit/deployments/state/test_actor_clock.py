@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deployments.state.actor import SessionState
-from deployments.state.journal import Bounds
+from deployments.state.journal import JournalBounds
 from tests.support.incarnations import CONFIG, Driver, S, ask, life
 
 
@@ -12,7 +12,7 @@ def test_a_night_of_sleep_is_time(tmp_path, monkeypatch):
     was spent yesterday is over, and an incident is dated when it was. A wall clock that is set back moves nothing."""
     at_ns = [1_800_000_000 * S]
     monkeypatch.setattr("deployments.state.actor.time.time_ns", lambda: at_ns[0])
-    actor = SessionState(folder=str(tmp_path), bounds=Bounds(), windows_max=10, idle_exit_s=None)
+    actor = SessionState(folder=str(tmp_path), bounds=JournalBounds(), windows_max=10, idle_exit_s=None)
     before_ns = actor._now_ns()
     at_ns[0] += 8 * 3600 * S
     after_ns = actor._now_ns()

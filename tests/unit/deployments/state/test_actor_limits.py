@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployments.state.actor import SessionState
-from deployments.state.records import Reply, Step, TurnItem
+from deployments.state.records import Reply, StateStep, TurnItem
 from reliability.admission.admit import Grant
 from reliability.admission.events import Charge
 from reliability.loops import LoopConfig, Turn
@@ -24,9 +24,9 @@ def said(count: int) -> tuple[TurnItem, ...]:
     return tuple(TurnItem(key="k", session="s", turn=Turn(text=f"text {n}"), request=f"q{n}") for n in range(count))
 
 
-def beat(driver: Driver) -> Step:
+def beat(driver: Driver) -> StateStep:
     """A step of this Router that does no work."""
-    return Step(client=driver.client, number=99, config=driver.limits.digest)
+    return StateStep(client=driver.client, number=99, config=driver.limits.digest)
 
 
 @pytest.mark.parametrize("deaths", [0, 1, 2])

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from deployments.state.history import History, RequestQuery, SessionQuery, Span
-from deployments.state.journal import Bounds, Journal
+from deployments.state.history import History, RequestQuery, SessionQuery, TimeSpan
+from deployments.state.journal import Journal, JournalBounds
 from deployments.state.records import Query
 from deployments.state.recovery import open_journal
 from tests.support.room_rig import attempt, report
@@ -22,7 +22,7 @@ FAULTY = [attempt("fast", fault="timeout"), attempt("standard")]
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
     """Six requests of two sessions and two keys, a second apart; every other one escalated, the last refused."""
-    made, _ = open_journal(tmp_path / "ledger.sqlite", "me", Bounds())
+    made, _ = open_journal(tmp_path / "ledger.sqlite", "me", JournalBounds())
     with made.step():
         for n in range(6):
             away = {"escalated_from": "fast", "escalation_reason": "timeout", "tier": "standard", "attempts": FAULTY}
@@ -106,19 +106,19 @@ def test_sessions_of_one_moment_are_all_listed(journal, history):
 
 def test_a_summary_adds_up(history):
     """Requests by the tier that they ended at, incidents by kind, of the span alone."""
-    summary = history.summarize(Span(since_s=T, until_s=T + 10))
+    summary = history.summarize(TimeSpan(since_s=T, until_s=T + 10))
     tiers = {row["tier"]: row for row in summary["tiers"]}
 
     assert {name: row["requests"] for name, row in tiers.items()} == {"fast": 3, "standard": 3}
     assert (tiers["standard"]["escalated"], tiers["standard"]["answered"]) == (3, 2)
     assert (tiers["standard"]["cost_usd"], tiers["fast"]["cost_usd"]) == (1.5, None)
     assert summary["incidents"] == {"fault": 3, "loop": 3}
-    assert history.summarize(Span(since_s=T + 10, until_s=T + 20)) == {"tiers": [], "incidents": {}}
+    assert history.summarize(TimeSpan(since_s=T + 10, until_s=T + 20)) == {"tiers": [], "incidents": {}}
 
 
 def test_incidents_are_counted_by_piece(history):
     """Each in the piece of time that it fell into."""
-    counts = history.count_incidents(Span(since_s=T, until_s=T + 6, piece_s=2.0))
+    counts = history.count_incidents(TimeSpan(since_s=T, until_s=T + 6, piece_s=2.0))
 
     assert counts == [(piece, kind, 1) for piece in range(3) for kind in ("fault", "loop")]
 
@@ -130,7 +130,7 @@ def test_incidents_that_match_are_counted(journal, history):
             journal.write_incident({"at": T, "kind": "loop", "tier": tier, "session": "its", "key": "k"})
 
     def count(**which: str) -> int:
-        return sum(many for _, _, many in history.count_incidents(Span(since_s=T, until_s=T + 9, **which)))
+        return sum(many for _, _, many in history.count_incidents(TimeSpan(since_s=T, until_s=T + 9, **which)))
 
     assert (count(kind="loop"), count(session="its"), count(tier="fast"), count(key="k")) == (5, 2, 1, 2)
     assert count(kind="loop", tier="premium", session="its", key="k") == 1

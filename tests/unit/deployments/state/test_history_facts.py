@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.state.history import build_facts, list_marks
-from deployments.state.journal import Bounds
+from deployments.state.journal import JournalBounds
 from deployments.state.recovery import open_journal
 from tests.support.room_rig import attempt, report
 
@@ -44,7 +44,7 @@ def test_what_is_no_report_has_none(broken):
 
 def test_facts_go_with_their_reports(tmp_path):
     """After a trim there is a row for each report, and none besides; one that was replaced leaves none to be found."""
-    journal, _ = open_journal(tmp_path / "ledger.sqlite", "me", Bounds(reports_max=5))
+    journal, _ = open_journal(tmp_path / "ledger.sqlite", "me", JournalBounds(reports_max=5))
     with journal.step():
         for n in range(12):
             journal.write_report("k", report(f"r{n}"), 1.8e9 + n)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from deployments.state.idempotent_answers import (
     ALIVE_S,
     KEPT_S,
-    Found,
     KeptAnswers,
     KeptEnd,
     KeptItem,
     KeptName,
     KeptQuestion,
     Piece,
+    RepeatKind,
     Standing,
 )
 from reliability.types import CallDelta, Finish, FinishReason, Reasoning, Refusal, Text
@@ -51,7 +51,7 @@ def test_a_finished_answer_is_told_from_its_start():
 
     for at_s in (0, 5, 59):
         reply = kept.ask(question(), at_s * S)
-        assert (reply.found, reply.pieces, reply.end, reply.tier) == (Found.REPLAY, pieces, END, "fast")
+        assert (reply.found, reply.pieces, reply.end, reply.tier) == (RepeatKind.REPLAY, pieces, END, "fast")
 
 
 def test_a_running_answer_is_followed_as_long_as_its_router_lives():
@@ -61,8 +61,8 @@ def test_a_running_answer_is_followed_as_long_as_its_router_lives():
     kept.take(item("a", 1, Text("two"), CallDelta(index=0, id="c", name="f")), "router", 2 * S)
     second = kept.ask(question(story=first.story, at=1), 4 * S)
 
-    assert (first.found, first.pieces) == (Found.FOLLOW, (Text("one"),))
-    assert (second.found, second.pieces) == (Found.FOLLOW, (Text("two"),))
+    assert (first.found, first.pieces) == (RepeatKind.FOLLOW, (Text("one"),))
+    assert (second.found, second.pieces) == (RepeatKind.FOLLOW, (Text("two"),))
 
 
 def test_what_a_dead_router_ran_is_taken_over_once():
@@ -72,9 +72,9 @@ def test_what_a_dead_router_ran_is_taken_over_once():
     kept.hear("router", 10 * S)
     now_ns = 10 * S + int(ALIVE_S * S)
 
-    assert kept.ask(question("b"), now_ns - 1).found is Found.FOLLOW
-    assert kept.ask(question("b"), now_ns).found is Found.CONTINUE
-    assert kept.ask(question("c"), now_ns).found is Found.FOLLOW
+    assert kept.ask(question("b"), now_ns - 1).found is RepeatKind.FOLLOW
+    assert kept.ask(question("b"), now_ns).found is RepeatKind.CONTINUE
+    assert kept.ask(question("c"), now_ns).found is RepeatKind.FOLLOW
     kept.take(item("a", 1, Text("late")), "router", now_ns)
     kept.take(item("b", 1, Text("two"), standing=Standing.FINISHED, end=END), "other", now_ns)
     assert kept.ask(question("c"), now_ns).pieces == (Text("one"), Text("two"))
@@ -86,20 +86,20 @@ def test_what_runs_for_long_is_kept_as_long_as_its_router_lives():
     for at_s in range(600):
         kept.hear("router", at_s * S)
 
-    assert kept.ask(question(), 600 * S).found is Found.FOLLOW
+    assert kept.ask(question(), 600 * S).found is RepeatKind.FOLLOW
 
 
 @pytest.mark.parametrize(
     ("pieces", "found"),
     [
-        ((Text("words"),), Found.CONTINUE),
-        ((Reasoning("hm"), Text("words")), Found.CONTINUE),
-        ((), Found.ANEW),
-        ((Reasoning("hm"),), Found.ANEW),
-        ((Text(" \n"),), Found.ANEW),
-        ((Text("words"), CallDelta(index=0, id="c", name="f")), Found.ANEW),
-        ((Refusal("No."),), Found.ANEW),
-        ((Text("words"), Refusal("No.")), Found.ANEW),
+        ((Text("words"),), RepeatKind.CONTINUE),
+        ((Reasoning("hm"), Text("words")), RepeatKind.CONTINUE),
+        ((), RepeatKind.ANEW),
+        ((Reasoning("hm"),), RepeatKind.ANEW),
+        ((Text(" \n"),), RepeatKind.ANEW),
+        ((Text("words"), CallDelta(index=0, id="c", name="f")), RepeatKind.ANEW),
+        ((Refusal("No."),), RepeatKind.ANEW),
+        ((Text("words"), Refusal("No.")), RepeatKind.ANEW),
     ],
 )
 def test_only_a_text_is_gone_on_with(pieces, found):
@@ -107,12 +107,12 @@ def test_only_a_text_is_gone_on_with(pieces, found):
     kept = begun(*pieces, standing=Standing.INTERRUPTED)
 
     assert kept.ask(question(), 0).found is found
-    assert kept.ask(question("c"), 0).found is Found.FOLLOW  # it is the asker's now
+    assert kept.ask(question("c"), 0).found is RepeatKind.FOLLOW  # it is the asker's now
 
 
 def test_who_cannot_go_on_begins_anew():
     """Law: without seams a text that had stopped is no help."""
-    assert begun(Text("x"), standing=Standing.INTERRUPTED).ask(question(continues=False), 0).found is Found.ANEW
+    assert begun(Text("x"), standing=Standing.INTERRUPTED).ask(question(continues=False), 0).found is RepeatKind.ANEW
 
 
 @pytest.mark.parametrize("standing", [Standing.RUNNING, Standing.FINISHED, Standing.INTERRUPTED])
@@ -121,9 +121,9 @@ def test_another_body_and_another_key_are_told_nothing(standing):
     kept = begun(Text("secret"), standing=standing, end=END)
 
     reply = kept.ask(question(digest="other"), 0)
-    assert (reply.found, reply.pieces) == (Found.OTHER_BODY, ())
+    assert (reply.found, reply.pieces) == (RepeatKind.OTHER_BODY, ())
     for name in (NAME._replace(key="other"), NAME._replace(route="messages"), NAME._replace(name="name m")):
-        assert kept.ask(question(name=name), 0).found is Found.ANEW
+        assert kept.ask(question(name=name), 0).found is RepeatKind.ANEW
 
 
 def test_a_follower_is_never_told_the_rest_of_another_answer():
@@ -132,9 +132,9 @@ def test_a_follower_is_never_told_the_rest_of_another_answer():
     story = kept.ask(question(), 0).story
     kept.take(item("z", digest="d"), "third", 0)  # the same request, begun anew
 
-    assert kept.ask(question(story=story, at=1), 0).found is Found.LOST
+    assert kept.ask(question(story=story, at=1), 0).found is RepeatKind.LOST
     kept.take(item("z", standing=Standing.DROPPED), "third", 0)
-    assert kept.ask(question(story=story, at=1), 0).found is Found.LOST
+    assert kept.ask(question(story=story, at=1), 0).found is RepeatKind.LOST
 
 
 def test_a_failed_answer_and_one_with_a_gap_are_dropped():
@@ -176,15 +176,15 @@ def test_it_is_bounded_and_tells_what_it_was_told(drawn):
             kept.hear("router", now_ns)
         elif what == "ask":
             reply = kept.ask(question(ticket, name=name, digest=str(body), client="router"), now_ns)
-            if reply.found is Found.OTHER_BODY:
+            if reply.found is RepeatKind.OTHER_BODY:
                 assert digest != str(body)
-            elif reply.found is Found.ANEW:
+            elif reply.found is RepeatKind.ANEW:
                 owners[name], told[ticket] = (ticket, str(body), now_ns), []
             else:
                 assert digest == str(body)
                 assert list(reply.pieces) == told[mine]
-                assert reply.found is not Found.REPLAY or now_ns - owners[name][2] < KEPT_S * S
-            if reply.found is Found.CONTINUE:
+                assert reply.found is not RepeatKind.REPLAY or now_ns - owners[name][2] < KEPT_S * S
+            if reply.found is RepeatKind.CONTINUE:
                 owners[name], told[ticket] = (ticket, digest, now_ns), list(told[mine])
         elif mine:
             before = len(told[mine])
@@ -224,4 +224,4 @@ def test_a_key_that_holds_little_loses_nothing_to_another(puts: list[tuple[str, 
         for n, (k, _) in enumerate(puts)
         if k == "a"
     ]
-    assert found.count(Found.REPLAY) == mine
+    assert found.count(RepeatKind.REPLAY) == mine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from deployments.state.journal import Bounds, Journal
+from deployments.state.journal import Journal, JournalBounds
 from deployments.state.records import Query
 from deployments.state.recovery import open_journal
 from tests.support.incarnations import (
@@ -23,7 +23,7 @@ from tests.support.incarnations import (
 OTHER = limits(replace(CONFIG, budget=replace(CONFIG.budget, reservation_ns=7 * S)), name="other limits")
 
 
-def filled(path: Path, bounds: Bounds, count: int, at_s: float = 1.8e9) -> Journal:
+def filled(path: Path, bounds: JournalBounds, count: int, at_s: float = 1.8e9) -> Journal:
     """A journal with so many requests, a second apart: each with a report, a session and an incident."""
     journal, _ = open_journal(path / "ledger.sqlite", "me", bounds)
     with journal.step():
@@ -42,7 +42,7 @@ def counts(journal: Journal) -> dict[str, int]:
 
 def test_numbers_are_bounded(tmp_path):
     """After a trim no table has more than its bound, and what is left is the newest."""
-    journal = filled(tmp_path, Bounds(reports_max=7, incidents_max=9, sessions_max=5), 40)
+    journal = filled(tmp_path, JournalBounds(reports_max=7, incidents_max=9, sessions_max=5), 40)
     journal.trim(1.8e9 + 40)
 
     assert counts(journal) == {"reports": 7, "incidents": 9, "sessions": 5}
@@ -53,7 +53,7 @@ def test_numbers_are_bounded(tmp_path):
 
 def test_a_trim_within_the_bounds_drops_nothing(tmp_path):
     """At exactly its bounds a journal keeps everything."""
-    journal = filled(tmp_path, Bounds(reports_max=40, incidents_max=40, sessions_max=40), 40)
+    journal = filled(tmp_path, JournalBounds(reports_max=40, incidents_max=40, sessions_max=40), 40)
     journal.trim(1.8e9 + 40)
 
     assert counts(journal) == {"reports": 40, "incidents": 40, "sessions": 40}
@@ -61,7 +61,7 @@ def test_a_trim_within_the_bounds_drops_nothing(tmp_path):
 
 def test_ages_are_bounded(tmp_path):
     """What is older than its time goes; the rest stays."""
-    bounds = Bounds(session_ttl_s=10.5, incidents_days=20.5 / 86_400)
+    bounds = JournalBounds(session_ttl_s=10.5, incidents_days=20.5 / 86_400)
     journal = filled(tmp_path, bounds, 40)
     journal.trim(1.8e9 + 40)
 
@@ -71,7 +71,7 @@ def test_ages_are_bounded(tmp_path):
 
 def test_bytes_are_bounded(tmp_path):
     """One trim brings the file's content under its bound, whatever the excess; the newest is what stays."""
-    journal = filled(tmp_path, Bounds(bytes_max=400_000), 500)
+    journal = filled(tmp_path, JournalBounds(bytes_max=400_000), 500)
     assert journal.used_bytes > 2_000_000
     journal.trim(1.8e9 + 500)
 
@@ -82,7 +82,7 @@ def test_bytes_are_bounded(tmp_path):
 
 def test_a_bound_that_nothing_can_keep_ends(tmp_path):
     """Where the books alone are over the bound, the trim ends with no reports and no incidents, and the books whole."""
-    driver = Driver(life(tmp_path, bounds=Bounds(bytes_max=1)))
+    driver = Driver(life(tmp_path, bounds=JournalBounds(bytes_max=1)))
     driver.granted(ask())
     before = state_of(driver.actor)
     driver.put(done("r", incidents=3))
@@ -95,7 +95,7 @@ def test_a_bound_that_nothing_can_keep_ends(tmp_path):
 
 def test_the_file_gets_smaller(tmp_path):
     """What a trim frees goes back to the disk."""
-    journal = filled(tmp_path, Bounds(incidents_max=1, reports_max=1), 500)
+    journal = filled(tmp_path, JournalBounds(incidents_max=1, reports_max=1), 500)
     journal._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     before = journal.path.stat().st_size
     journal.trim(1.8e9)

@@ -11,7 +11,7 @@ import pytest
 
 from deployments.config.app_config import ConfigError, StateConfig
 from deployments.state.client import ray_finder
-from deployments.state.journal import Bounds
+from deployments.state.journal import JournalBounds
 from deployments.state.records import Query
 from deployments.state.recovery import JOURNAL, open_journal, refuse_parts
 from reliability.admission.breaker import Phase
@@ -55,7 +55,7 @@ def test_the_books_of_several_actors_are_refused(tmp_path):
     folder = unpack("three_actors", tmp_path)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith("-shm")}
     with pytest.raises(ConfigError) as caught:
-        open_journal(folder / JOURNAL, "me", Bounds())
+        open_journal(folder / JOURNAL, "me", JournalBounds())
 
     line = str(caught.value)
     assert line.startswith(f"state.path: an older version kept the ledger in {folder} in several journals")

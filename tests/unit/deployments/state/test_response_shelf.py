@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deployments.state import response_shelf
 from deployments.state.actor import SessionState
-from deployments.state.journal import Bounds, Journal
+from deployments.state.journal import Journal, JournalBounds
 from deployments.state.records import KeptResponse
 from deployments.state.response_shelf import ResponseShelf
 from tests.support.incarnations import HandClock, killed, life
@@ -22,7 +22,7 @@ def make(name: str, *, key: str = "k", previous: str | None = None, at_s: float 
 
 
 def open_journal(folder: Path, **bounds: float) -> Journal:
-    journal = Journal(folder / "ledger.sqlite", "me", Bounds(**bounds))  # type: ignore[arg-type]
+    journal = Journal(folder / "ledger.sqlite", "me", JournalBounds(**bounds))  # type: ignore[arg-type]
     journal.begin()
     return journal
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from deployments.config.config_errors import ConfigError
 from deployments.state.link import Link, StateUnavailable
-from deployments.state.records import Reply, ReportItem, StateLimits, Step
+from deployments.state.records import Reply, ReportItem, StateLimits, StateStep
 from deployments.state.unix_socket import (
     ANSWER,
     FRAME_BYTES_MAX,
@@ -55,13 +55,13 @@ def door(step: Any) -> Iterator[str]:
             opened.close()
 
 
-def echo(step: Step, limits: StateLimits | None = None) -> Reply | None:
+def echo(step: StateStep, limits: StateLimits | None = None) -> Reply | None:
     """An actor that says by its answer which step it was."""
     return None if limits is None else Reply(watched=step.number % 2 == 1)
 
 
-def numbered(number: int, **more: Any) -> Step:
-    return Step(client="c", number=number, config="d", **more)
+def numbered(number: int, **more: Any) -> StateStep:
+    return StateStep(client="c", number=number, config="d", **more)
 
 
 @settings(max_examples=30, deadline=None)
@@ -83,7 +83,7 @@ def test_what_is_asked_is_answered_in_order(asked):
 def test_an_exception_comes_over_in_words_and_the_connection_stays():
     """The caller hears what the method raised, and its next call is answered."""
 
-    def step(given: Step, limits: StateLimits | None) -> Reply:
+    def step(given: StateStep, limits: StateLimits | None) -> Reply:
         if given.number < 0:
             raise ValueError(f"{given.number} is negative")
         return Reply()
@@ -102,7 +102,7 @@ def test_an_answer_that_nobody_waits_for_is_no_others():
     """A call that is cancelled takes its connection along: the next one gets its own answer."""
     begun, go_on = Event(), Event()
 
-    def step(given: Step, limits: StateLimits | None) -> Reply:
+    def step(given: StateStep, limits: StateLimits | None) -> Reply:
         if given.number == 1:
             begun.set()
             go_on.wait(10)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from deployments.state import watching
-from deployments.state.records import Step
+from deployments.state.records import StateStep
 from tests.support.incarnations import Driver, done, life
 
 
@@ -40,7 +40,7 @@ def test_a_step_says_whether_somebody_looks(tmp_path):
     driver.step()
     driver.actor.look("a", None)
 
-    assert driver.actor.step(Step(client="c", number=99, config=driver.limits.digest)).watched
+    assert driver.actor.step(StateStep(client="c", number=99, config=driver.limits.digest)).watched
 
 
 def test_who_looks_sees_what_others_run(tmp_path, wait):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from deployments.state.records import TurnItem
 from deployments.state.windows import Windows
-from reliability.loops import Call, LoopConfig, Result, ShownHistory, Turn
+from reliability.loops import LoopConfig, Result, SeenCall, ShownHistory, Turn
 
 CONFIG = LoopConfig()
 
 
 def item(session: str, number: int, result: str = "ok") -> TurnItem:
     """The answer to a request that shows the one before it."""
-    call = (Call("read", "{}"),)
+    call = (SeenCall("read", "{}"),)
     newest = (Turn(call, (Result(result),)),) if number else ()
     shown = ShownHistory(request=f"r{number}", task="t", newest=newest, spoken=False, complete=1)
     return TurnItem(key="k", session=session, turn=Turn(call, (None,)), shown=shown)

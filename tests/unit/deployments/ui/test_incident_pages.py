@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.state.history import Span
+from deployments.state.history import TimeSpan
 from deployments.ui.incident_pages import stack_counts
 from tests.support.room_rig import Rig, browse
 
@@ -19,7 +19,7 @@ COUNTS = st.lists(st.tuples(st.integers(-2, 12), st.sampled_from(["loop", "flaw"
 @given(COUNTS)
 def test_series_hold_every_count_once(counts):
     """In its piece; what is outside of the span isn't shown, and a kind that never occurs has no series."""
-    made = stack_counts(counts, Span(since_s=0, until_s=100, piece_s=10))
+    made = stack_counts(counts, TimeSpan(since_s=0, until_s=100, piece_s=10))
     inside = [one for one in counts if 0 <= one[0] < 10]
 
     assert len(made["at"]) == 10

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deployments.work.judging import STEPS_INLINE, STEPS_LARGE, Elsewhere, make_judgement
-from deployments.work.worker_pool import TooLong, Undone
+from deployments.work.worker_pool import JobTooLong, Undone
 from reliability.steps import OutOfSteps, Steps
 
 
@@ -68,7 +68,7 @@ def test_what_is_large_is_judged_elsewhere(size: int, answer: str, places: list[
     assert judged(size, work) == (answer, places)
 
 
-@pytest.mark.parametrize("error", [Undone("no worker"), TooLong("9 s")])
+@pytest.mark.parametrize("error", [Undone("no worker"), JobTooLong("9 s")])
 def test_where_no_worker_can_it_is_refused(error: Exception) -> None:
     """Law: a call that nobody could judge is not taken for a good one."""
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from deployments.state.records import Item, Reply, StateLimits, Step, StepAnswer, StepRequest
+from deployments.state.records import Item, Reply, StateLimits, StateStep, StepAnswer, StepRequest
 from deployments.work.wire import Codec, Named, codec_of, find_class, name_of
 from reliability.loops import LoopConfig, Memo
 from reliability.steps import Steps
@@ -34,7 +34,7 @@ plain = st.recursive(
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
-@pytest.mark.parametrize("kind", [Step, Reply, *Item.__args__, StepRequest, StepAnswer, *Event.__args__])
+@pytest.mark.parametrize("kind", [StateStep, Reply, *Item.__args__, StepRequest, StepAnswer, *Event.__args__])
 def test_every_value_of_the_state_arrives_equal(kind, data):
     """Whatever stands in its fields, of whatever length or spelling."""
     value = data.draw(build(kind))
@@ -85,7 +85,7 @@ def test_limits_arrive_equal():
 def test_other_bytes_are_refused(data):
     """One error, whatever they are."""
     with pytest.raises(ValueError, match=r"^this is no Step: "):
-        codec_of(Step).decode(data)
+        codec_of(StateStep).decode(data)
 
 
 @pytest.mark.parametrize("data", [b"m" + b"\x91" * 100_000, b"j" + b"[" * 100_000, b"m\xdd\xff\xff\xff\xff"])
@@ -142,12 +142,12 @@ class Other:
 def test_unions_in_sequences_and_named_values():
     """What msgspec lacks: two dataclasses in one place, and one of any class."""
     leaf = Leaf(Color.RED, Pair("\ud800", 2**70), b"\x00\xff", frozenset({"x"}))
-    codec: Codec[Sequence[Leaf | Step]] = codec_of(Sequence[Leaf | Step])
-    value = [leaf, Step(client="c", number=1, config="d"), leaf]
+    codec: Codec[Sequence[Leaf | StateStep]] = codec_of(Sequence[Leaf | StateStep])
+    value = [leaf, StateStep(client="c", number=1, config="d"), leaf]
 
     assert codec.decode(codec.encode(value)) == value
     named: Codec[Other] = codec_of(Other)
-    step = Step(client="c", number=1, config="d")
+    step = StateStep(client="c", number=1, config="d")
     assert named.decode(named.encode(Other(step))) == Other(step)
     assert named.decode(named.encode(Other())) == Other()
 
@@ -179,7 +179,7 @@ def test_headers_keep_a_name_that_comes_twice():
     assert codec.decode(codec.encode({"a": "1"})) == {"a": "1"}
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, lambda: 1, Step])
+@pytest.mark.parametrize("value", [object(), {1, 2}, lambda: 1, StateStep])
 def test_what_is_no_plain_value_is_refused(value):
     """By an error, and not by something else in its place."""
     with pytest.raises(TypeError):

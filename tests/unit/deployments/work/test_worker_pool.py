@@ -14,7 +14,7 @@ import pytest
 
 from deployments.errors import ApiError
 from deployments.work import worker_pool as rooms
-from deployments.work.worker_pool import Busy, Lost, TooLong, Workers
+from deployments.work.worker_pool import Busy, JobTooLong, Lost, Workers
 from tests.support import jobs
 from tests.support.repository import ROOT
 from tests.support.serving import until
@@ -82,7 +82,7 @@ def test_a_job_without_an_end_is_ended():
         while not job.done():
             await asyncio.sleep(0.01)
             beats += 1
-        with pytest.raises(TooLong):
+        with pytest.raises(JobTooLong):
             await job
         assert 0.4 < time.monotonic() - began < 3.0
         assert beats > 10

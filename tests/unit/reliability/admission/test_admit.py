@@ -30,7 +30,7 @@ from reliability.admission.admit import (
 )
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import Budget, Limit, Policy
-from reliability.admission.retry_budget import RetryBudgetConfig
+from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict
 from tests.support.admissions import CONFIG, S, ask, failed, granted
@@ -40,7 +40,7 @@ def test_a_bar_leaks_nothing() -> None:
     """When the budget or the retry budget denies a probe, its slot is still free for the next request."""
     state = failed(AdmissionState(), "fast", 2)
     for wrong in ({"prompt_tokens": 10_000}, {"extra": True}):
-        config = replace(CONFIG, retries=RetryBudgetConfig(floor=0, share_percent=0))
+        config = replace(CONFIG, retries=RetryBudgetLimits(floor=0, share_percent=0))
         same, rejection = admit(state, config, ask(**wrong), S)
         assert isinstance(rejection, Rejection)
         assert same is state
@@ -225,7 +225,7 @@ def test_older_states_stay_valid(calls: list[tuple[str, int]]) -> None:
 
 def test_a_fallback_is_neither_first_nor_extra():
     """It runs where no extra call is left, and buys none: the share is one of requests."""
-    config = AdmissionConfig(retries=RetryBudgetConfig(share_percent=100, floor=0))
+    config = AdmissionConfig(retries=RetryBudgetLimits(share_percent=100, floor=0))
     call = AdmissionRequest(tier="t", key="k", session="s", prompt_tokens=1, output_tokens=1)
     state = AdmissionState()
     for _ in range(5):

@@ -14,10 +14,10 @@ from reliability.admission.budget import (
     BudgetConfig,
     BudgetGrant,
     BudgetRejection,
+    BudgetWindow,
     Limit,
     Policy,
     Shortage,
-    Window,
     charge,
     expire,
     output_cap,
@@ -36,7 +36,7 @@ def test_a_charge_closes_the_door() -> None:
     assert budget.wake_ns is None
     answer = reserve(budget, CONFIG, "r", ask(0, 1), 0)[1]
     assert isinstance(answer, BudgetRejection)
-    assert [load.window for load in answer.windows] == [Window.SESSION]
+    assert [load.window for load in answer.windows] == [BudgetWindow.SESSION]
     assert isinstance(reserve(budget, CONFIG, "r", ask(0, 1, session="t"), 0)[1], BudgetGrant)
 
 
@@ -107,7 +107,7 @@ def test_none_counts_and_zero_refuses() -> None:
     nothing = replace(FREE, key_hours={"k": Limit(tokens_max=0)})
     _, answer = reserve(Budget(), nothing, "r", ask(0, 1), 0)
     assert isinstance(answer, BudgetRejection)
-    assert [(load.window, load.percent) for load in answer.windows] == [(Window.KEY_HOUR, 100)]
+    assert [(load.window, load.percent) for load in answer.windows] == [(BudgetWindow.KEY_HOUR, 100)]
     assert answer.retry_after_s is None
     later = replace(FREE, hour=Limit(tokens_max=10**9))
     assert isinstance(reserve(budget, later, "r", ask(), 0)[1], BudgetRejection)
@@ -131,7 +131,7 @@ def test_warnings_start_at_eighty_percent() -> None:
     assert isinstance(below, BudgetGrant)
     assert isinstance(above, BudgetGrant)
     assert below.warnings == ()
-    assert [(load.window, load.percent) for load in above.warnings] == [(Window.SESSION, 80)]
+    assert [(load.window, load.percent) for load in above.warnings] == [(BudgetWindow.SESSION, 80)]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_the_hardest_policy_decides() -> None:
     _, answer = reserve(Budget(), config, "r", ask(cheap=True), 0)
     assert isinstance(answer, BudgetRejection)
     assert answer.policy is Policy.HARD_STOP
-    assert [load.window for load in answer.windows] == [Window.HOUR]
+    assert [load.window for load in answer.windows] == [BudgetWindow.HOUR]
 
 
 @given(
@@ -267,7 +267,7 @@ def test_an_overrun_is_charged_and_shown() -> None:
     budget, closed = settle(budget, CONFIG, "r", 1100, 0)
     assert closed is not None
     assert (closed.tokens, closed.overrun) == (1100, 200)
-    assert (Window.SESSION, 110) in [(load.window, load.percent) for load in closed.warnings]
+    assert (BudgetWindow.SESSION, 110) in [(load.window, load.percent) for load in closed.warnings]
     assert isinstance(reserve(budget, CONFIG, "q", ask(0, 1), 0)[1], BudgetRejection)
 
 

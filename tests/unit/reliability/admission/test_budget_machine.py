@@ -9,8 +9,8 @@ from reliability.admission.budget import (
     Budget,
     BudgetGrant,
     BudgetRejection,
+    BudgetWindow,
     ClosedReservation,
-    Window,
     charge,
     expire,
     loads,
@@ -94,8 +94,8 @@ class BudgetMachine(RuleBasedStateMachine):
         recent = [(k, n) for at, k, _, n in self.log if at + HOUR_S * S > self.now_ns]
         held = [(wanted.key, r.tokens) for wanted, r in self.open.values()]
         by_window = {load.window: load.tokens for load in loads(self.budget, CONFIG, "k", "a", self.now_ns)}
-        assert by_window[Window.HOUR] >= sum(n for _, n in recent + held)
-        assert by_window[Window.KEY_HOUR] >= sum(n for k, n in recent + held if k == "k")
+        assert by_window[BudgetWindow.HOUR] >= sum(n for _, n in recent + held)
+        assert by_window[BudgetWindow.KEY_HOUR] >= sum(n for k, n in recent + held if k == "k")
 
     @invariant()
     def books_agree(self) -> None:

@@ -9,9 +9,9 @@ from reliability.admission.budget import (
     Budget,
     BudgetGrant,
     BudgetRejection,
+    BudgetWindow,
     Limit,
     Shortage,
-    Window,
     loads,
     reserve,
     reset_session,
@@ -26,7 +26,7 @@ def test_hours_forget_after_an_hour() -> None:
     """Tokens leave the hour between 60 and 61 minutes after they were charged, and not before."""
     budget = spent(Budget(), CONFIG, 150, 30 * S)
     used = [
-        next(load.tokens for load in loads(budget, CONFIG, "k", "new", at * S) if load.window is Window.HOUR)
+        next(load.tokens for load in loads(budget, CONFIG, "k", "new", at * S) if load.window is BudgetWindow.HOUR)
         for at in (30, 30 + 3600, 60 + 3599, 60 + 3600)
     ]
     assert used == [150, 150, 150, 0]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.admission.retry_budget import Allowed, RetryBudget, RetryBudgetConfig, RetryRejection, take
+from reliability.admission.retry_budget import Allowed, RetryBudget, RetryBudgetLimits, RetryRejection, take
 
-CONFIG = RetryBudgetConfig(share_percent=20, floor=3, window_ns=600)
+CONFIG = RetryBudgetLimits(share_percent=20, floor=3, window_ns=600)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from([0, 1, 7, 50, 333])), max_size=120))
@@ -77,4 +77,4 @@ def test_no_floor_and_no_share_allow_nothing() -> None:
 def test_limits_out_of_range_are_refused(wrong: dict[str, int]) -> None:
     """A limit below zero is refused when it is configured."""
     with pytest.raises(ValueError, match="retry budget"):
-        RetryBudgetConfig(**wrong)
+        RetryBudgetLimits(**wrong)

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.answer.repeating import repeats_already, window_repeats_already
-from reliability.loops import Call, LoopConfig, Result, Turn, Window, find_loop, observe
+from reliability.loops import LoopConfig, Result, SeenCall, Turn, Window, find_loop, observe
 
 texts = st.sampled_from(["I am done with it now.", "Please tell me what to do next.", ""])
 calls = st.builds(
-    lambda name, result: Turn((Call(name, "{}"),), (Result(result),)),
+    lambda name, result: Turn((SeenCall(name, "{}"),), (Result(result),)),
     st.sampled_from(["f", "g"]),
     st.sampled_from("ab"),
 )
@@ -56,5 +56,5 @@ def test_calls_of_a_session_are_compared_by_what_they_ask_for():
     """Cycles of a few answers are seen as well."""
     config, window = LoopConfig(), Window()
     for number, name in enumerate("fgfg"):
-        window, _ = observe(window, Turn((Call(name, "{}"),), (None,)), config, str(number))
+        window, _ = observe(window, Turn((SeenCall(name, "{}"),), (None,)), config, str(number))
     assert window_repeats_already(window, config)

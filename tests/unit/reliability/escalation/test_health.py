@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reliability.admission.admit import AdmissionRequest, RejectedBy, Rejection
-from reliability.admission.budget import Load, Policy, Window
+from reliability.admission.budget import BudgetWindow, Load, Policy
 from reliability.escalation.health import record_rejection, verdict_of
 from reliability.types import Attempt, Fault, Flaw, Verdict
 
@@ -44,7 +44,9 @@ def test_a_full_tier_that_says_until_when_is_left_alone():
 @pytest.mark.parametrize("rejected_by", list(RejectedBy))
 def test_every_bar_has_its_fault(rejected_by):
     """A call that was not let through is written down: nothing ran, and the reason is said."""
-    rejection = Rejection("fast", rejected_by, "why", 2.0, Policy.HARD_STOP, (Load(Window.HOUR, 90, 80, 112),), 20)
+    rejection = Rejection(
+        "fast", rejected_by, "why", 2.0, Policy.HARD_STOP, (Load(BudgetWindow.HOUR, 90, 80, 112),), 20
+    )
     attempt = record_rejection(rejection, AdmissionRequest(tier="fast", key="k", session="s", prompt_tokens=20))
 
     assert not attempt.ran

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reliability.loops import (
-    Call,
     LoopConfig,
     Result,
+    SeenCall,
     Stage,
     Turn,
     find_kept_loop,
@@ -168,7 +168,7 @@ def test_what_is_kept_is_bounded(said, more):
     for number, (arguments, result) in enumerate(pairs):
         lap = make_lap(number, result, arguments)
         shown = read_shown([*HEAD, *lap], read_turns([*HEAD, *lap]), f"r{number}", CONFIG)
-        kept = keep_answer(kept, shown, Turn((Call("f", arguments),), (None,)), CONFIG)
+        kept = keep_answer(kept, shown, Turn((SeenCall("f", arguments),), (None,)), CONFIG)
         assert len(kept) <= KEPT_MAX
         assert count_kept_chars(kept) <= CHARS_MAX + 3_000
 
@@ -177,7 +177,7 @@ def test_what_is_kept_is_bounded(said, more):
 @given(st.text(max_size=5_000))
 def test_shortening_twice_is_shortening_once(text):
     """What is kept compares with what is shown, which is shortened by whoever comes to it first."""
-    turn = Turn((Call("f", text),), (Result(text),))
+    turn = Turn((SeenCall("f", text),), (Result(text),))
     once = shorten_turn(turn, CONFIG)
 
     assert shorten_turn(once, CONFIG) == once

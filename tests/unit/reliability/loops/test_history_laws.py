@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import reliability.loops
 from reliability.loops import (
-    Call,
     JudgeConfig,
     Kind,
     Loop,
@@ -24,6 +23,7 @@ from reliability.loops import (
     LoopStatus,
     Result,
     Scan,
+    SeenCall,
     Stage,
     Turn,
     answer_turn,
@@ -121,7 +121,7 @@ def severity(loop: Loop | None) -> int:
 
 @law
 @given(histories, calls, st.integers())
-def test_ids_and_key_order_say_nothing(history: tuple[Turn, ...], call: Call, seed: int) -> None:
+def test_ids_and_key_order_say_nothing(history: tuple[Turn, ...], call: SeenCall, seed: int) -> None:
     """The verdict is the same whatever the ids and the order of the argument keys."""
     dice = random.Random(seed)
     first, second = (find_loop(read_turns(messages_of(history, dice)), CONFIG, Turn((call,))) for _ in range(2))
@@ -246,7 +246,7 @@ def test_hostile_text_never_raises(text: str, seed: str) -> None:
     hostile = [text, seed * 2_000, seed * 50 + text]
     for older in hostile:
         for newer in hostile:
-            turn = Turn((Call("f", older),), (Result(newer),))
+            turn = Turn((SeenCall("f", older),), (Result(newer),))
             find_loop((turn, Turn(turn.calls, (Result(older),))) * 3, CONFIG, asks(turn))
     for piece in hostile:
         assert isinstance(truncate(piece), str)

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reliability.loops import (
-    Call,
-    Case,
     JudgeConfig,
     Kind,
     Loop,
     LoopConfig,
     Result,
+    SeenCall,
     Stage,
+    StuckCase,
     Trouble,
     Turn,
     find_case,
@@ -33,7 +33,7 @@ law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def turn(tool: str, number: int = 0, result: str | None = "ok") -> Turn:
-    return Turn((Call(tool, json.dumps({"n": number})),), (None if result is None else Result(result),))
+    return Turn((SeenCall(tool, json.dumps({"n": number})),), (None if result is None else Result(result),))
 
 
 @law
@@ -46,7 +46,7 @@ def test_a_case_counts_the_streak_of_the_newest_tool(tools: list[str]) -> None:
         if tool != tools[-1]:
             break
         streak += 1
-    expected = Case(Trouble.CONSECUTIVE, tools[-1], streak) if streak and streak % 5 == 0 else None
+    expected = StuckCase(Trouble.CONSECUTIVE, tools[-1], streak) if streak and streak % 5 == 0 else None
     assert case == expected
 
 
@@ -56,47 +56,47 @@ def test_failures_count_apart(good: int, bad: int) -> None:
     """Failures in a row are counted by themselves and come first; a success starts them anew."""
     turns = tuple(turn("read", i) for i in range(good)) + tuple(turn("read", i, '{"error": "no"}') for i in range(bad))
     case = find_case(turns, JudgeConfig(enabled=True, consecutive_threshold=0))
-    assert case == (Case(Trouble.FAILURES, "read", bad) if bad and bad % 5 == 0 else None)
+    assert case == (StuckCase(Trouble.FAILURES, "read", bad) if bad and bad % 5 == 0 else None)
 
 
 def test_another_tool_resets_both_counters() -> None:
     """Nine calls with another tool in the middle are no case; the batch that mixes tools is another tool."""
     nine = [turn("read", i, "error: no") for i in range(9)]
     assert find_case((*nine[:4], turn("look"), *nine[5:]), ON) is None
-    mixed = Turn((Call("read"), Call("look")), (Result("error"), Result("error")))
+    mixed = Turn((SeenCall("read"), SeenCall("look")), (Result("error"), Result("error")))
     assert find_case((*nine[:4], mixed, *nine[5:]), ON) is None
 
 
 def test_no_case_without_need() -> None:
     """Disabled, convicted by a rule, switched off by 0, or without any call, there is no case."""
     five = tuple(turn("read", i, "error: no") for i in range(5))
-    assert find_case(five, ON) == Case(Trouble.FAILURES, "read", 5)
+    assert find_case(five, ON) == StuckCase(Trouble.FAILURES, "read", 5)
     assert find_case(five, JudgeConfig()) is None
     assert find_case(five, ON, Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=3)) is None
     assert find_case(five, JudgeConfig(enabled=True, consecutive_threshold=0, failure_threshold=-1)) is None
     assert find_case((Turn(text="hello"),), ON) is None
     assert find_case((), ON) is None
-    assert find_case((Turn((Call("read"),), ()),) * 5, ON) == Case(Trouble.CONSECUTIVE, "read", 5)
+    assert find_case((Turn((SeenCall("read"),), ()),) * 5, ON) == StuckCase(Trouble.CONSECUTIVE, "read", 5)
 
 
 def test_texts_between_calls_do_not_reset() -> None:
     """What the model says between its calls changes no counter."""
     turns = tuple(t for i in range(5) for t in (turn("read", i), Turn(text="Hm.")))
-    assert find_case(turns, ON) == Case(Trouble.CONSECUTIVE, "read", 5)
+    assert find_case(turns, ON) == StuckCase(Trouble.CONSECUTIVE, "read", 5)
 
 
 def test_the_judge_is_shown_the_evidence_and_never_judged() -> None:
     """Task, tool, count, arguments and results are shown, all cut; the request itself is not guarded."""
     turns = tuple(turn("read", i, "x" * 9_000 if i else None) for i in range(30))
     config = JudgeConfig(enabled=True, judge_tier="premium", timeout_s=7)
-    request = judge_request(Case(Trouble.CONSECUTIVE, "read", 30), turns, "Find the bug. " * 900, config)
+    request = judge_request(StuckCase(Trouble.CONSECUTIVE, "read", 30), turns, "Find the bug. " * 900, config)
     shown = request.messages[-1]["content"]
     assert "`read` was called 30 times in a row" in shown
     assert '"n": 29' in shown
     assert '"n": 2}' not in shown
     assert len(shown) < 9_000
     assert (request.tier, request.timeout_s, request.guarded) == ("premium", 7, False)
-    failing = judge_request(Case(Trouble.FAILURES, "read", 1), turns[:1], None, config)
+    failing = judge_request(StuckCase(Trouble.FAILURES, "read", 1), turns[:1], None, config)
     assert "failed 1 times" in failing.messages[-1]["content"]
     assert "(not known)" in failing.messages[-1]["content"]
 
@@ -130,7 +130,7 @@ def test_a_suggestion_is_bounded() -> None:
 
 def test_what_is_injected() -> None:
     """The suggestion where there is one, a firm note where there is none, nothing where all is well."""
-    called, failing = Case(Trouble.CONSECUTIVE, "read", 5), Case(Trouble.FAILURES, "read", 10)
+    called, failing = StuckCase(Trouble.CONSECUTIVE, "read", 5), StuckCase(Trouble.FAILURES, "read", 10)
     assert "A reviewer suggests: Try grep." in str(injection(called, "Try grep."))
     assert "`read` has now been called 5 times in a row. Stop and reflect" in str(injection(called))
     assert "`read` has now failed 10 times in a row" in str(injection(failing))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reliability.loops import LoopConfig, Stage
-from reliability.loops.comparison.findings import Call, Result
+from reliability.loops.comparison.findings import Result, SeenCall
 from reliability.loops.leading_steps import acts, find_entities, leads_on
 from tests.evals.step_cases import COUNTS, StepCase, list_stuck, list_work
 from tests.support.conversation import stages
@@ -64,9 +64,9 @@ def test_so_many_times_are_asked_for(case: StepCase) -> None:
 
 def test_who_acts_and_who_leads_on() -> None:
     """Reading, checking, editing a file and shells are no steps; neither is a failure, a refusal or a page of text."""
-    assert all(acts(Call(name)) for name in ("press_key", "create_ticket", "nextTrack", "get_next_page", "roll"))
-    assert not any(acts(Call(name)) for name in ("read_file", "get_order", "edit_file", "bash", "run_tests", ""))
-    assert not acts(Call("insert", '{"path": "a.py", "text": "x"}'))
+    assert all(acts(SeenCall(name)) for name in ("press_key", "create_ticket", "nextTrack", "get_next_page", "roll"))
+    assert not any(acts(SeenCall(name)) for name in ("read_file", "get_order", "edit_file", "bash", "run_tests", ""))
+    assert not acts(SeenCall("insert", '{"path": "a.py", "text": "x"}'))
     assert leads_on(Result("row 7 is selected"))
     assert not any(map(leads_on, [None, Result("x" * 999), Result("Error: no"), Result("already at the end")]))
 

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reliability.loops import (
-    Call,
     Kind,
     LoopConfig,
     LoopDetector,
     LoopStatus,
+    SeenCall,
     Turn,
     Window,
     observe,
@@ -23,7 +23,7 @@ NORMAL, WARNING, BREAK = LoopStatus.NORMAL, LoopStatus.WARNING, LoopStatus.CIRCU
 law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 answers = st.one_of(
     st.builds(
-        lambda name, n: Turn((Call(name, json.dumps({"n": n})),), (None,)),
+        lambda name, n: Turn((SeenCall(name, json.dumps({"n": n})),), (None,)),
         st.sampled_from(["read", "write"]),
         st.integers(0, 2),
     ),
@@ -158,7 +158,7 @@ def test_a_loop_names_what_repeats() -> None:
     window = Window()
     found = []
     for _ in range(4):
-        window, loop = observe(window, Turn((Call("read", "{}"),), (None,)), LoopConfig())
+        window, loop = observe(window, Turn((SeenCall("read", "{}"),), (None,)), LoopConfig())
         found.append(loop)
     assert found[2] is not None
     assert (found[2].kind, found[2].tool, found[2].repetitions) == (Kind.CALLS, "read", 3)

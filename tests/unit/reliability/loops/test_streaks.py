@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops import LoopConfig, Stage
-from reliability.loops.comparison.findings import Call, Result, Turn
+from reliability.loops.comparison.findings import Result, SeenCall, Turn
 from reliability.loops.streaks import PERIOD_MAX, TEXTS_MAX, count_same_errors, count_same_texts
 from reliability.loops.turn_sequence import TurnSequence
 from tests.evals.step_cases import StepCase
@@ -15,7 +15,7 @@ from tests.support.conversation import USER, acted, ask, loop_at, quiet, stages
 
 
 def failed(error: str, number: int, tool: str = "edit") -> Turn:
-    return Turn((Call(tool, f'{{"n": {number}}}'),), (Result(error),))
+    return Turn((SeenCall(tool, f'{{"n": {number}}}'),), (Result(error),))
 
 
 def count(*turns: Turn) -> int:
@@ -28,7 +28,7 @@ def test_errors_are_counted_whatever_was_asked() -> None:
     lost = [failed("Error: the disk is full", n) for n in range(3)]
     assert count(*lost) == 3
     assert count(failed("Error: no right to it", 9), *lost) == 3
-    assert count(*lost, Turn((Call("edit"),), (Result("done"),))) == 0
+    assert count(*lost, Turn((SeenCall("edit"),), (Result("done"),))) == 0
 
 
 def test_a_shell_and_a_bare_word_are_no_row() -> None:
@@ -60,8 +60,8 @@ def test_texts_in_turn_are_counted_by_rounds() -> None:
 
 def test_a_call_ends_the_row_and_a_written_one_does_not() -> None:
     """A native call is work between two texts; one that stands in the text is the text."""
-    assert count_same_texts([A, Turn((Call("f"),), (None,)), A], 0.95, 1)[0] == 1
-    written = Turn((Call("f"),), (None,), "```\nf\n```", written=True)
+    assert count_same_texts([A, Turn((SeenCall("f"),), (None,)), A], 0.95, 1)[0] == 1
+    written = Turn((SeenCall("f"),), (None,), "```\nf\n```", written=True)
     assert count_same_texts([written, written], 0.95, 1)[0] == 2
 
 

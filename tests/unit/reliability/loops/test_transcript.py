@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from reliability.loops import (
-    Call,
     LoopConfig,
     Result,
+    SeenCall,
     Turn,
     answer_turn,
     calls_turn,
@@ -169,10 +169,10 @@ def test_responses_items_before_the_first_output_are_one_batch() -> None:
     ]
     turns = read_turns(items)
     assert [len(turn.calls) for turn in turns] == [2, 1, 1, 1]
-    assert turns[0] == Turn((Call("f", "{}"), Call("g", "{}")), (Result("one"), Result("two")), "Both.")
-    assert turns[1] == Turn((Call("h", "raw text"),), (Result("three"),))
+    assert turns[0] == Turn((SeenCall("f", "{}"), SeenCall("g", "{}")), (Result("one"), Result("two")), "Both.")
+    assert turns[1] == Turn((SeenCall("h", "raw text"),), (Result("three"),))
     assert turns[2].results == (Result("four"),)
-    assert turns[3] == Turn((Call("local_shell_call", '{"command":["ls"]}'),), (Result("five"),))
+    assert turns[3] == Turn((SeenCall("local_shell_call", '{"command":["ls"]}'),), (Result("five"),))
 
 
 def test_anthropic_blocks_are_read() -> None:
@@ -189,7 +189,7 @@ def test_anthropic_blocks_are_read() -> None:
         "is_error": True,
     }
     (turn,) = read_turns([USER, answer, {"role": "user", "content": [back]}])
-    assert turn.calls == (Call("f", '{"x":1}'), Call("search", '{"q":"y"}'))
+    assert turn.calls == (SeenCall("f", '{"x":1}'), SeenCall("search", '{"q":"y"}'))
     assert turn.results == (Result("x", True), Result("hits"))
     assert turn.text == "So."
 
@@ -235,7 +235,7 @@ def test_any_answer_becomes_a_turn(response: Any, calls: int, text: str) -> None
 
 def test_parsed_calls_become_a_turn() -> None:
     """(name, arguments) pairs, as a parser gives them, are a turn without results."""
-    assert calls_turn([("f", "{}")], "So.") == Turn((Call("f", "{}"),), (None,), "So.")
+    assert calls_turn([("f", "{}")], "So.") == Turn((SeenCall("f", "{}"),), (None,), "So.")
 
 
 def test_who_sends_a_history_is_known() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from reliability.loops.comparison.findings import Call, Result, Turn
+from reliability.loops.comparison.findings import Result, SeenCall, Turn
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_sequence import TurnSequence
 
 SAID = "the sky is grey, the wall is red, the door is green"
 
 
-def turn(arguments: dict[str, Any], result: str | None = None, *more: Call) -> Turn:
-    call = Call("read", json.dumps(arguments))
+def turn(arguments: dict[str, Any], result: str | None = None, *more: SeenCall) -> Turn:
+    call = SeenCall("read", json.dumps(arguments))
     known = None if result is None else Result(result)
     return Turn((call, *more), (known, *[Result("noted") for _ in more]))
 
@@ -47,7 +47,7 @@ def test_blurred_calls_are_never_nearly_the_same() -> None:
 
 def test_a_thought_beside_a_call_is_none_of_it() -> None:
     """What a model notes beside a call makes no other call; thoughts alone are what they are."""
-    thoughts = [Call("think", json.dumps({"thought": word})) for word in ("one", "two")]
+    thoughts = [SeenCall("think", json.dumps({"thought": word})) for word in ("one", "two")]
     first, second = (turn({"path": "a"}, SAID, thought) for thought in thoughts)
     assert count(first, second) == 2
     row = TurnSequence([Turn((thought,), (Result(""),)) for thought in thoughts], LoopConfig(), None)

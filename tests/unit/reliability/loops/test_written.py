@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reliability.loops import Call, Kind, Scan, Stage, find_repeated_calls, step, truncate
+from reliability.loops import Kind, Scan, SeenCall, Stage, find_repeated_calls, step, truncate
 from reliability.loops.in_answer import BLOCK
 from reliability.loops.written import CALL_CHARS
 from tests.support.written_calls import CALLS, prose, read
@@ -76,9 +76,9 @@ def test_a_call_that_never_ends_is_bounded() -> None:
 
 def test_native_calls_are_judged_like_written_ones() -> None:
     """Two equal native calls pass, three convict."""
-    a, b = Call("get", '{"n": 1}'), Call("get", '{"n": 2}')
+    a, b = SeenCall("get", '{"n": 1}'), SeenCall("get", '{"n": 2}')
     assert find_repeated_calls([]) is None
     assert find_repeated_calls([a, b, a, b]) is None
-    loop = find_repeated_calls([a, b, a, b, Call("get", '{ "n":1 }')])
+    loop = find_repeated_calls([a, b, a, b, SeenCall("get", '{ "n":1 }')])
     assert loop is not None
     assert (loop.tool, loop.repetitions, loop.stage) == ("get", 3, Stage.BREAK)

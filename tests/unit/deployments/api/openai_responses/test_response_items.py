@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.openai_render import Answer
+from deployments.api.openai_render import AnswerCollector
 from deployments.api.openai_responses.response_items import FOREIGN
 from deployments.errors import ApiError
 from reliability.types import Finish, FinishReason
@@ -33,7 +33,7 @@ def say(text: str, **more: Any) -> dict[str, Any]:
 
 def chat_message(batches: list[list[Any]]) -> dict[str, Any]:
     """The message of this answer as the chat dialect has it, with arguments as values."""
-    chat = Answer(answer_id="a", created_s=1, legacy_functions=False)
+    chat = AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
     for batch in batches:
         chat.take(batch)
     message = read_arguments(json.loads(chat.body("fast", STOP))["choices"][0]["message"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.evaluate.asking.chat_client import ChatClient, Reply, Timing
+from deployments.evaluate.asking.chat_client import ChatClient, ChatReply, Timing
 from deployments.evaluate.asking.speed_run import measure_cache, measure_length, measure_together, warm_up, write_prompt
 from tests.support.played_model import PlayedServer, call, say
 
@@ -17,7 +17,7 @@ def server():
         yield played
 
 
-def ask(server: PlayedServer, key: str = "", **fields: object) -> Reply:
+def ask(server: PlayedServer, key: str = "", **fields: object) -> ChatReply:
     client = ChatClient(server.url + "/v1", key=key)
     try:
         return client.ask(BODY | fields, session="s", within_s=20)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployments.evaluate.asking.chat_client import ChatClient, Reply
+from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.calls.call_run import LAYERS, find_first_layer, run_case
 from tests.support.played_model import PlayedServer, call, say
@@ -21,8 +21,8 @@ def attempt(flaw: str | None = None, native: int = 0, tier: str = "t", **more: A
     return base | {"native_calls": native} | more
 
 
-def reply(*attempts: dict[str, Any], repairs: tuple[str, ...] = ()) -> Reply:
-    return Reply(message=call("f", a=1), tier="t", repairs=repairs, attempts=attempts)
+def reply(*attempts: dict[str, Any], repairs: tuple[str, ...] = ()) -> ChatReply:
+    return ChatReply(message=call("f", a=1), tier="t", repairs=repairs, attempts=attempts)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def reply(*attempts: dict[str, Any], repairs: tuple[str, ...] = ()) -> Reply:
         (reply(attempt("tool_call_invalid"), attempt(native=1)), True, "grammar"),
         (reply(attempt("empty"), attempt("tool_call_invalid"), attempt(native=1)), False, "grammar"),
         (reply(attempt("empty", tier="other"), attempt(native=1)), False, "raw"),
-        (Reply(message=call("f", a=1)), False, "served"),
+        (ChatReply(message=call("f", a=1)), False, "served"),
     ],
 )
 def test_the_layer_that_delivered(given, hasty, layer):

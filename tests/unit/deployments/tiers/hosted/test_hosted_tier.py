@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deployments.tiers.hosted.hosted_tier import HostedTier, preset
-from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX, Complaint, fault_of, read_retry_after_s
+from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX, UpstreamComplaint, fault_of, read_retry_after_s
 from reliability.types import (
     CallDelta,
     Event,
@@ -262,9 +262,9 @@ def test_retry_after_is_read_in_all_its_forms(upstream: Upstream) -> None:
 def test_every_status_has_a_fault() -> None:
     """Law: the table is total, and only a 4xx blames the request."""
     for status in range(300, 1000):
-        fault = fault_of(status, Complaint(), has_retry_after=False)
+        fault = fault_of(status, UpstreamComplaint(), has_retry_after=False)
         assert fault is not Fault.BAD_REQUEST or 400 <= status < 500
-    refused = Complaint(message="flagged", moderated=True)
+    refused = UpstreamComplaint(message="flagged", moderated=True)
     assert fault_of(403, refused, has_retry_after=False) is Fault.BAD_REQUEST
 
 

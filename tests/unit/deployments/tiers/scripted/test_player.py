@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.tiers.scripted.player import Facts, ScriptEvent, play_rule, tokens_of
-from deployments.tiers.scripted.script import Rule, Script, Step, load_script
+from deployments.tiers.scripted.script import Rule, Script, ScriptStep, load_script
 from reliability.types import CallDelta, ChatRequest, Text
 from tests.support.tier_asking import ask
 
@@ -52,7 +52,7 @@ def test_the_nearest_pace_wins() -> None:
     script = Script(
         chunk_chars=1,
         token_delay_s=1,
-        rules=[Rule(chunk_tokens=2, answer=[Step(raw="a b c"), Step(raw="de", chunk_chars=1)])],
+        rules=[Rule(chunk_tokens=2, answer=[ScriptStep(raw="a b c"), ScriptStep(raw="de", chunk_chars=1)])],
     )
     found = list(play_rule(script, script.rules[0], Facts(ask(), "fast")))
     assert [event for script_event in found[1:-1] for event in script_event.events] == [

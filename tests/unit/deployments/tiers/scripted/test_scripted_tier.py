@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.hosted.upstream_errors import Complaint, fault_of
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, fault_of
 from deployments.tiers.scripted import scripted_tier as scripted
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import (
@@ -163,7 +163,7 @@ def test_a_status_is_the_same_fault_as_from_a_hosted_tier(status: int) -> None:
     (events,) = said([{"answer": {"status": status, "retry_after_s": 2, "message": "no", "param": "x"}}])
     assert len(events) == 1
     assert isinstance(events[0], Failed)
-    assert events[0].fault is fault_of(status, Complaint(message="no"), has_retry_after=True)
+    assert events[0].fault is fault_of(status, UpstreamComplaint(message="no"), has_retry_after=True)
     assert (events[0].status, events[0].retry_after_s, events[0].param) == (status, 2, "x")
 
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops.comparison.call_normalization import ECHO, HOLE, blur_call, mask_echoes, says_enough
-from reliability.loops.comparison.findings import Call, Result
+from reliability.loops.comparison.findings import Result, SeenCall
 
 NOBODY: frozenset[str] = frozenset()
 
 
 def blur(arguments: Any, name: str = "run") -> str:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return blur_call(Call(name, text), NOBODY)
+    return blur_call(SeenCall(name, text), NOBODY)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_such_results_say_nothing(text: str) -> None:
 
 
 def mask(arguments: Any, text: str) -> str:
-    return mask_echoes(Call("read", json.dumps(arguments)), text)
+    return mask_echoes(SeenCall("read", json.dumps(arguments)), text)
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,4 @@ def test_what_the_call_did_not_say_stays() -> None:
 def test_any_result_can_be_masked(arguments: dict[str, Any], text: str) -> None:
     """Law: any call and any result can be masked."""
     assert isinstance(mask(arguments, text), str)
-    assert mask_echoes(Call("read", text), text) in (text, mask_echoes(Call("read", text), text))
+    assert mask_echoes(SeenCall("read", text), text) in (text, mask_echoes(SeenCall("read", text), text))

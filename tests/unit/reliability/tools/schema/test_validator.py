@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema, compile_schema
-from reliability.tools.schema.complaint import Run
+from reliability.tools.schema.complaint import SchemaRun
 from reliability.tools.schema.patterns import FORMATS
 from reliability.tools.schema.validator import UNBOUNDED, Validator
 from tests.evals.tool_cases import records
@@ -119,7 +119,7 @@ def test_the_places_are_those_of_the_reference():
     for seed, compiled, right, value in generated(SEEDS // 4):
         if "unevaluated" in compiled.text or "false" in compiled.text:
             continue  # named by item here, by list there
-        ours = {complaint.path for complaint in compiled.validator.complaints(value, Run(Steps(UNBOUNDED)))}
+        ours = {complaint.path for complaint in compiled.validator.complaints(value, SchemaRun(Steps(UNBOUNDED)))}
         theirs = {tuple(error.absolute_path) for error in right.iter_errors(value)}
 
         assert ours == theirs, (seed, compiled.schema, value)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.cpu import step as module
-from deployments.tiers.mlx.cpu.step import KernelUnavailable, Step, build_step, explain_missing, list_libraries
+from deployments.tiers.mlx.cpu.step import CpuStep, KernelUnavailable, build_step, explain_missing, list_libraries
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 from tests.support.kernels import only_here
 from tests.support.random_models import MODELS, VOCABULARY, build_model
@@ -100,7 +100,7 @@ class TestStep:
         is."""
         model = models[which]
         kinds = list_kinds(model)
-        step = Step(model, kinds[kind % len(kinds)], threads)
+        step = CpuStep(model, kinds[kind % len(kinds)], threads)
         mine, theirs = (fill_caches(model, held) for _ in range(2))
         for _ in range(2):
             count = data.draw(st.sampled_from(COUNTS))
@@ -124,7 +124,7 @@ class TestStep:
             for threads in (1, 2, 4):
                 lengths, caches = fill_caches(models[which], [300, 20])
                 made.append(
-                    (Step(models[which], library, threads).read(draw_tokens(2, count), lengths, caches), caches)
+                    (CpuStep(models[which], library, threads).read(draw_tokens(2, count), lengths, caches), caches)
                 )
             for logits, caches in made[1:]:
                 assert mx.array_equal(logits, made[0][0]).item()
@@ -213,7 +213,7 @@ print("asleep")
 
 def check_again(model: Any, use: Callable[[Callable[[], None]], None]) -> None:
     """Give `use` what computes the same step again and again, in memory of its own, and checks what comes out."""
-    step = Step(model, list_kinds(model)[0], 3)
+    step = CpuStep(model, list_kinds(model)[0], 3)
     run = step._run
 
     def take(task: Any) -> None:
