@@ -1,8 +1,8 @@
 """How often a person asks for a thing: a number, so many times, or again and again.
 
-`read_number` reads the largest number of a request, which counts for steps alone (see `leading_steps`). `read_times`
-reads an order such as "ten times", and `orders_endless` one without a number ("every minute", "until I stop you"):
-these hold for any call. A complaint ("it fails again and again") is no order: it is told by the words before it.
+The largest number of a request counts for steps alone (see `leading_steps`). "Ten times" and orders without a number
+("every minute", "until I stop you") hold for any call. A complaint ("it fails again and again") is no order: it is told
+by the words before it.
 """
 
 from __future__ import annotations

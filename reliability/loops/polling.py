@@ -1,20 +1,10 @@
-"""Who may repeat itself: pollers wait for the world, pagers move through it.
+"""Calls that may repeat: pollers wait for the world, pagers move through it.
 
-What makes a call a poll is mostly its shape:
+A call is a poll by the configuration, by its name (`job_poll`, `scroll_down`), by what it does (a command that sleeps
+or asks another system how it stands, `action: poll`), or by its result, which says that something still goes on, that
+one must come again later, or that nothing has come yet. A name that ends in `status` alone is no poll.
 
-- the configuration says so, or its name does (`job_poll`, `wait_for_ci`, `scroll_down`);
-- the call itself does: a shell command that sleeps, that asks another system how it stands (`kubectl get`, `gh pr
-  checks`), or is empty and only reads on; `action: poll`;
-- its result does: it says that something is pending or still goes on, that one must come again later (HTTP 429), or
-  that an inbox holds nothing yet.
-
-Pollers have limits of their own, far higher ones, and their results are compared as they are: a second more on the
-clock of a job is progress.
-
-Thinking is neither: a tool that only takes a note (`is_thought`) does nothing, so whatever stands in it, it is no step
-between two equal calls.
-
-A name that ends in `status` alone is no poll: `get_flight_status` asked five times is a loop like any other.
+A tool that only takes a note (`is_thought`) is no step between two equal calls.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What a volatile field looks like: the names and the forms of values that a run reports about itself.
+"""Names and forms of the values that a run reports about itself.
 
-Names are read as words (`executionTimeMs` and `execution_time_ms` are the same three). A name alone is not
-enough: the value must have the form that goes with it, so that `duration: "return flight"` stays content. The
-patterns name the value itself `v`; what stands around it (`took …`, `request id: …`, `[…]`) is a label and
-stays.
+Names are read as words: `executionTimeMs` is `execution_time_ms`. A value must have the form that goes with its name:
+`duration: "return flight"` is content. In the patterns `v` is the value; what stands around it is a label and stays.
 """
 
 from __future__ import annotations
@@ -194,7 +192,7 @@ def is_reading(key: str) -> bool:
     return not _READINGS.isdisjoint(words_of(key))
 
 
-def is_volatile(key: str, a: Any, b: Any, live: bool) -> bool:
+def is_volatile(key: str, a: Any, b: Any) -> bool:
     """Return whether a field of this name may hold `a` in one run and `b` in the next, for nothing."""
     words = words_of(key)
     named = set(words)
@@ -207,7 +205,7 @@ def is_volatile(key: str, a: Any, b: Any, live: bool) -> bool:
     if words[-1] in _ID_WORDS:
         return _both_are(a, b, lambda v: isinstance(v, str) and bool(_RANDOM_TEXT.fullmatch(v)))
     if _is_duration(words, named) and _both_are(a, b, _looks_like_duration):
-        return not live and not _has_aged(words[-1], a, b) and (words != ("time",) or _are_fractions(a, b))
+        return not _has_aged(words[-1], a, b) and (words != ("time",) or _are_fractions(a, b))
     return (words[-1] in _MOMENT_WORDS or bool(named & _STAMPS)) and _both_are(a, b, _looks_like_moment)
 
 
