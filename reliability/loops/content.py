@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from reliability.loops.comparison.canonical import digest, dumps
+from reliability.loops.comparison.volatile_fields import phrase_set
 
 __all__ = [
     "NOTICE",
@@ -44,28 +45,10 @@ _REPORTS = re.compile(
     r"|<(?:tool_response|function_results?|observation|output)>|Observation:|\[\w+ for '[^'\n]{0,200}'\] Result)",
     re.IGNORECASE,
 )
-GO_ON = frozenset(
-    {
-        "",
-        "continue",
-        "please continue",
-        "go on",
-        "please go on",
-        "keep going",
-        "proceed",
-        "please proceed",
-        "go ahead",
-        "carry on",
-        "resume",
-        "ok",
-        "okay",
-        "next",
-        "keep working",
-        "continue working",
-        "continue working on it",
-        "please continue working on it",
-        "please continue working on the task",
-    }
+GO_ON = phrase_set(
+    "|continue|please continue|go on|please go on|keep going|proceed|please proceed|go ahead|carry on|resume|ok|okay"
+    "|next|keep working|continue working|continue working on it|please continue working on it"
+    "|please continue working on the task"
 )
 GO_ON_CHARS = max(map(len, GO_ON))
 

@@ -13,36 +13,33 @@ __all__ = ["NUMBER_MAX", "orders_endless", "read_number", "read_times"]
 
 NUMBER_MAX, REQUEST_CHARS = 200, 2_000
 _NUMBER = re.compile(r"(?<![\w.,:/#$€£-])\d{1,3}(?![\w%°]|[.,:/-]\d)")
-_NUMBER_WORDS = {
-    word: number
-    for words, number in (
-        ("two twice zwei zweimal dos deux", 2),
-        ("three thrice drei dreimal tres trois", 3),
-        ("four vier viermal cuatro quatre", 4),
-        ("five fünf fünfmal cinco cinq", 5),
-        ("six sechs sechsmal seis", 6),
-        ("seven sieben siebenmal siete sept", 7),
-        ("eight acht achtmal ocho huit", 8),
-        ("nine neun neunmal nueve neuf", 9),
-        ("ten zehn zehnmal diez dix", 10),
-        ("eleven elf once onze", 11),
-        ("twelve dozen zwölf zwölfmal dutzend doce docena douze douzaine", 12),
-        ("thirteen dreizehn trece treize", 13),
-        ("fourteen vierzehn catorce quatorze", 14),
-        ("fifteen fünfzehn quince quinze", 15),
-        ("sixteen sechzehn dieciséis seize", 16),
-        ("seventeen siebzehn siebzehnmal diecisiete", 17),
-        ("eighteen achtzehn dieciocho", 18),
-        ("nineteen neunzehn neunzehnmal diecinueve", 19),
-        ("twenty zwanzig zwanzigmal veinte vingt", 20),
-        ("thirty dreißig treinta trente", 30),
-        ("forty vierzig cuarenta quarante", 40),
-        ("fifty fünfzig cincuenta cinquante", 50),
-        ("sixty sechzig sesenta soixante", 60),
-        ("hundred hundert cien cent", 100),
-    )
-    for word in words.split()
-}
+_NUMBERS = """
+2 two twice zwei zweimal dos deux
+3 three thrice drei dreimal tres trois
+4 four vier viermal cuatro quatre
+5 five fünf fünfmal cinco cinq
+6 six sechs sechsmal seis
+7 seven sieben siebenmal siete sept
+8 eight acht achtmal ocho huit
+9 nine neun neunmal nueve neuf
+10 ten zehn zehnmal diez dix
+11 eleven elf once onze
+12 twelve dozen zwölf zwölfmal dutzend doce docena douze douzaine
+13 thirteen dreizehn trece treize
+14 fourteen vierzehn catorce quatorze
+15 fifteen fünfzehn quince quinze
+16 sixteen sechzehn dieciséis seize
+17 seventeen siebzehn siebzehnmal diecisiete
+18 eighteen achtzehn dieciocho
+19 nineteen neunzehn neunzehnmal diecinueve
+20 twenty zwanzig zwanzigmal veinte vingt
+30 thirty dreißig treinta trente
+40 forty vierzig cuarenta quarante
+50 fifty fünfzig cincuenta cinquante
+60 sixty sechzig sesenta soixante
+100 hundred hundert cien cent
+"""
+_NUMBER_WORDS = {word: int(number) for number, *words in map(str.split, _NUMBERS.strip().split("\n")) for word in words}
 _TENS = re.compile(r"\b(twenty|thirty|forty|fifty|sixty)[- ](one|two|three|four|five|six|seven|eight|nine)\b")
 _WORD = re.compile(r"[^\W\d_]+")
 _CHINESE = "一二三四五六七八九十"

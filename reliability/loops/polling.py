@@ -16,25 +16,18 @@ from itertools import pairwise
 
 from reliability.loops.comparison.findings import Call, Result
 from reliability.loops.comparison.same_result import is_ongoing
-from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
+from reliability.loops.comparison.volatile_fields import NAMES_MAX, phrase_set, word_set, words_of
 from reliability.loops.leading_steps import ACTION_KEYS, COMMAND_KEYS, is_generic_tool, read_texts
 
 __all__ = ["is_poll", "is_thought", "polls_by_name", "takes_notes"]
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
 _FIRST = word_set("poll wait await sleep watch scroll tail")
-_JOBS = "job task build run process command deployment deploy pipeline workflow"
-_PAIRS = frozenset(
-    [
-        *((job, "status") for job in _JOBS.split()),
-        *((job, "output") for job in word_set("read get bash task command process shell terminal")),
-        *((verb, "result") for verb in ("get", "fetch", "await")),
-        *((verb, way) for verb in ("page", "scroll") for way in ("down", "up")),
-        *((verb, "page") for verb in ("next", "previous", "prev")),
-        *((verb, "more") for verb in ("load", "read", "fetch", "show")),
-        ("current", "time"),
-        ("write", "stdin"),
-    ]
+_PAIRS = phrase_set(
+    "job status|task status|build status|run status|process status|command status|deployment status|deploy status"
+    "|pipeline status|workflow status|read output|get output|bash output|task output|command output|process output"
+    "|shell output|terminal output|get result|fetch result|await result|page down|page up|scroll down|scroll up"
+    "|next page|previous page|prev page|load more|read more|fetch more|show more|current time|write stdin"
 )
 _WAITS = frozenset({"poll", "wait", "await", "sleep", "watch", "tail"})
 _SLEEPS = re.compile(r"(?:^|[;&|(\s\"])sleep\s+\d", re.IGNORECASE)
@@ -71,18 +64,10 @@ COME_AGAIN_CHARS = 400
 _THOUGHTS = word_set(
     "think thinking thought thoughts reflect reflection sequentialthinking ponder brainstorm scratchpad"
 )
-_NOTES = frozenset(
-    [
-        *(
-            (verb, noun)
-            for verb in ("update", "write", "set", "manage", "revise")
-            for noun in ("plan", "todo", "todos")
-        ),
-        *((noun, verb) for noun in ("todo", "todos", "plan") for verb in ("write", "update")),
-        ("report", "progress"),
-        ("task", "progress"),
-        ("task", "tracker"),
-    ]
+_NOTES = phrase_set(
+    "update plan|update todo|update todos|write plan|write todo|write todos|set plan|set todo|set todos|manage plan"
+    "|manage todo|manage todos|revise plan|revise todo|revise todos|todo write|todo update|todos write|todos update"
+    "|plan write|plan update|report progress|task progress|task tracker"
 )
 
 
@@ -93,7 +78,7 @@ def polls_by_name(name: str, declared: Iterable[str] = ()) -> bool:
     words = words_of(name)
     if not words:
         return False
-    return words[-1] in _LAST or words[0] in _FIRST or not _PAIRS.isdisjoint(pairwise(words))
+    return words[-1] in _LAST or words[0] in _FIRST or not _PAIRS.isdisjoint(map(" ".join, pairwise(words)))
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -149,4 +134,4 @@ def is_thought(call: Call) -> bool:
 def takes_notes(name: str) -> bool:
     """Return whether a tool of this name only takes notes."""
     words = words_of(name)
-    return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(pairwise(words))
+    return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(map(" ".join, pairwise(words)))

@@ -44,8 +44,6 @@ DEPTH_MAX = 40
 HOLE = "\x00"
 #: How far from a duration the words count that say "not finished yet".
 NEAR_CHARS = 32
-#: `pending` is also what orders and invoices are; only in a short report it says that a time in it is its age.
-REPORT_FIELDS = 6
 _RECORDS = word_set(
     "order orders item items price prices amount payment payments address customer invoice reservation "
     "passengers product cabin refund shipping zip"
@@ -53,10 +51,12 @@ _RECORDS = word_set(
 #: How deep a field may lie that tells how a job stands, and how many values are looked at.
 STATUS_DEPTH, STATUS_VALUES = 4, 200
 
+#: `pending` is also what orders and invoices are: of these it says nothing (`_RECORDS`).
+_GOING_ON = ONGOING_WORDS | {"pending"}
 #: JSON objects and arrays only: a bare number or string is text.
 _JSON_BEGINS = re.compile(r"\s*+[{\[]")
 _STATUS_LINE = re.compile(
-    rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{'|'.join(ONGOING_WORDS)})\b",
+    rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{'|'.join(sorted(ONGOING_WORDS))})\b",
     re.IGNORECASE | re.MULTILINE,
 )
 #: A row of a table one of whose columns tells that something goes on; a sentence with such a word is none.
@@ -106,14 +106,15 @@ def is_ongoing(text: str) -> bool:
 
 def _holds_ongoing(value: Any) -> bool:
     """Return whether some object in the value, not too deep in it, says that it goes on."""
-    level, seen = [value], 0
+    level, seen = [value], 1
     for _ in range(STATUS_DEPTH):
-        level = [inner for item in level for inner in _list_inner(item)] if seen else level
-        seen += len(level)
-        if seen > STATUS_VALUES or any(isinstance(item, dict) and _is_record(item) for item in level):
+        objects = [item for item in level if isinstance(item, dict)]
+        if seen > STATUS_VALUES or any(map(_is_record, objects)):
             return False
-        if any(isinstance(item, dict) and _goes_on(item, STATUS_VALUES) for item in level):
+        if any(map(_goes_on, objects)):
             return True
+        level = [inner for item in level for inner in _list_inner(item)]
+        seen += len(level)
     return False
 
 
@@ -128,9 +129,9 @@ def _list_inner(value: Any) -> list[Any]:
     return [item for item in value[:STATUS_VALUES] if isinstance(item, (dict, list))] if isinstance(value, list) else []
 
 
-def _goes_on(value: Mapping[str, Any], report_fields: int = REPORT_FIELDS) -> bool:
-    words = [v.strip().lower().replace("_", " ").replace("-", " ") for k, v in value.items() if _is_status(k, v)]
-    return any(word in ONGOING_WORDS or (word == "pending" and len(value) <= report_fields) for word in words)
+def _goes_on(value: Mapping[str, Any]) -> bool:
+    words = (word.strip().lower() for key, word in value.items() if _is_status(key, word))
+    return any(word.replace("_", " ").replace("-", " ") in _GOING_ON for word in words)
 
 
 def _is_status(key: str, value: Any) -> bool:

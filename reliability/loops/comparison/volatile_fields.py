@@ -21,6 +21,7 @@ __all__ = [
     "VOLATILE_FORMS",
     "is_reading",
     "is_volatile",
+    "phrase_set",
     "word_set",
     "words_of",
 ]
@@ -35,6 +36,11 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def phrase_set(text: str) -> frozenset[str]:
+    """Return the phrases of a text, as a set; `|` stands between two."""
+    return frozenset(text.split("|"))
+
+
 @lru_cache(NAMES_MAX)
 def _split_name(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(name))
@@ -46,24 +52,9 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 STATUS_KEYS = ("status", "state", "phase", "stage", "job_status", "run_status", "build_status")
-ONGOING_WORDS = (
-    "running",
-    "in progress",
-    "in_progress",
-    "queued",
-    "building",
-    "starting",
-    "waiting",
-    "processing",
-    "executing",
-    "working",
-    "deploying",
-    "provisioning",
-    "downloading",
-    "uploading",
-    "installing",
-    "compiling",
-    "initializing",
+ONGOING_WORDS = phrase_set(
+    "running|in progress|in_progress|queued|building|starting|waiting|processing|executing|working|deploying|"
+    "provisioning|downloading|uploading|installing|compiling|initializing"
 )
 
 _DURATION_WORDS = frozenset({"duration", "elapsed", "took", "latency", "runtime", "walltime"})
