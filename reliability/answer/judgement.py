@@ -207,10 +207,9 @@ def judge(
     reasoned: str = "",
     steps: Steps | None = None,
 ) -> Judged:
-    """Judge one complete answer. `held` is what the gate kept back, `sent` what it let pass, `text_committed` if an
-    earlier attempt's text stands before the client, `attempt` the number of this attempt (so that ids don't meet).
-    Whole, so that it is judged the same however much has left. `told`: what had left before the answer began anew,
-    behind a mark of reasoning. `stopped`: for what it was. `reasoned`: its reasoning, an answer where it is all.
+    """Judge one complete answer, the same however much has left. `held`: what the gate kept back; `sent`: what it let
+    pass; `told`: what had left before the answer began anew; `text_committed`: an earlier attempt's text stands before
+    the client; `attempt`: its number, so that ids don't meet; `stopped`: its loop; `reasoned`: its reasoning.
 
     Raises:
         OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
@@ -219,7 +218,8 @@ def judge(
     text = "".join(event.text for event in held if isinstance(event, Text))
     thought = bool(told or reasoned) or any(isinstance(event, Reasoning) for event in held)
     found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped, thought=thought)
-    found = found.refuse_list() if found.unended and finish.reason is FinishReason.LENGTH else found
+    if found.unended and stopped is None and finish.reason is FinishReason.LENGTH:
+        found = found.refuse_list()
     found, native = drop_leaks(found, read_native_calls(held), expected.toolbox)
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
