@@ -1,19 +1,17 @@
-"""Loop detection: who does the same again, and gets the same again, is warned, helped, and at last stopped.
+"""Loop detection: an agent that does the same again, and gets the same again, is nudged, helped, and at last stopped.
 
-Four parts, and none of them keeps anything between two calls except what it is handed:
+- History (`transcript`, `history`): the request's own messages are the state. `find_loop` judges them together with
+  the answer that is about to leave: WARN asks for a `nudge`, BREAK breaks the circuit.
+- Answer (`in_answer`, `cycles`, `written`): one answer while it decodes; its native calls are `answer.call_scan`'s.
+- Session (`session`, `answer_history`): for clients that send no history, or less and less of it; and `LoopDetector`.
+- Judge (`judge`): what no rule detects is counted, and shown to another model. Off by default.
 
-- **History** (`transcript` → `history`): the request's own messages are the state. `read_turns` reads them,
-  `find_loop` judges them together with the answer that is about to leave. WARN asks for a `nudge`, BREAK
-  breaks the circuit. A new user message or a changed result re-arms at once, so that a loop never makes a
-  conversation unusable.
-- **Answer** (`in_answer`, `cycles`, `written`): one answer while it decodes. `step` takes its text chunk by chunk. (Its
-  native calls: `reliability.answer.call_scan`.)
-- **Session** (`session`, `kept`): for clients that send no history, a bounded window of fingerprints, and for those
-  whose history shrinks the answers with their results; and `LoopDetector`.
-- **Judge** (`judge`): what no rule can detect is counted, and shown to another model. Off by default.
+What each rule catches is in docs/decisions/010-loop-rules.md.
 
-What must never happen: a verdict that depends on ids, on key order or on how a stream was cut; a poller that
-is stopped for waiting; a detector that raises on what a client or a model has written.
+Invariants:
+- A verdict never depends on ids, on key order or on how a stream was cut.
+- A new user message or a changed result re-arms at once: a loop never makes a conversation unusable.
+- The rules raise nothing, whatever a client or a model has written.
 """
 
 from reliability.loops.answer_history import Kept, ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown

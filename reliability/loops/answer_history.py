@@ -1,25 +1,18 @@
 """What a session remembers of its own answers, for clients whose histories shrink.
 
-Clients drop what the rules read: they send the last few messages only, put a summary in the place of the rest, clear
-old results or leave results out. Each request shows the newest answer once, most often with its results; so whoever
-has seen all requests of a session knows the whole streak.
+Such clients send the last few messages only, sum up the rest, or leave results out. Each request shows the newest
+answer once, so the session knows the whole streak:
 
     request ─▶ ShownHistory ─┬▶ join_turns, find_kept_loop: the kept answers, then the shown ones, by `find_loop`
                              └▶ with the answer to it, keep_answer: what is kept from now on
 
-The two are joined where the newest answer that is shown was kept: what is shown counts once, and a result that is shown
-goes before one that is kept. A result that no request has ever shown is taken for the one that the same call had
-before: a client that leaves results out shows none to the model either. That holds for kept answers alone: what a
-request shows of times that nobody here remembers stays unknown.
+The two are joined where the newest answer that is shown was kept. A shown result goes before a kept one; a result that
+no request has shown is taken for the one that the same call had before. A request that is sent again takes back what it
+was answered before; but an answer that a request itself may show as its newest counts after all once it was given more
+than `RETRIES_MAX` times, since a text agent that keeps two messages sends equal requests.
 
-Re-armed by the user, as everywhere: a message behind the newest answer, or another first message where no answer is
-shown. A summary is none of the user's, wherever it stands. A request that is sent again takes back what it was answered
-before; so does one that goes on from an older answer. But of an agent that writes its calls as text and keeps its last
-two messages every request is equal to the letter: so an answer that the request itself may show as its newest counts
-after all once it was given more than `RETRIES_MAX` times.
-
-Bounds: `KEPT_MAX` answers and `CHARS_MAX` characters of them. A long result is kept as its two ends and a digest of
-each piece between, so that likeness stays likeness; what is shown is shortened alike before the two are compared.
+Invariants: the user re-arms, and a summary is none of the user's. `KEPT_MAX` answers and `CHARS_MAX` characters are
+kept, a long result as its two ends and a digest of each piece between.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""What a message says, and whether it was the user who said it.
+"""What a message says, and whether the user said it.
 
-A user message is the user's when a person could have said it. Tool results in a user-role message and what stands
-beside them, reminders that a harness wraps in its own tags, and our own nudges are not. Who only says "go on" wants
-something new: `GOES_ON`. Whether a message that could be a person's answers a call, or says again what was said
-before, only its neighbours tell (see `transcript`).
-
-Images and other parts that are no text stand in a text by their digest, and a long one is sampled first: two
-screens are the same when their samples are, and a message full of screenshots stays cheap to read.
+Not the user's are tool results in a user-role message and what stands beside them, reminders that a harness wraps in
+its tags, and our own nudges. Parts that are no text stand in a text by their digest; a long one is sampled first.
 """
 
 from __future__ import annotations
@@ -17,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from reliability.loops.comparison.canonical import digest, dumps
+from reliability.loops.comparison.volatile_fields import phrase_set
 
 __all__ = [
     "NOTICE",
@@ -38,6 +34,8 @@ SAMPLE_CHARS = 8_192
 NOTICE = "[Reliability notice"
 #: Elements in which agent harnesses wrap what they add to the user's side of a conversation.
 HARNESS_TAGS = ("system-reminder", "system_reminder", "environment_details", "environment_context")
+#: A text that is made of such elements and nothing else; each is read once.
+_WRAPPED = re.compile(rf"(?:\s*+(?><({'|'.join(HARNESS_TAGS)})>.*?</\1>))++\s*+", re.DOTALL)
 #: How messages begin that a harness writes in the user's name: the state of the files, the result of a check.
 _REPORTS = re.compile(
     r"\s*(?:I have \*added these files|I updated the files\b|These files have been added|Here are "
@@ -47,31 +45,12 @@ _REPORTS = re.compile(
     r"|<(?:tool_response|function_results?|observation|output)>|Observation:|\[\w+ for '[^'\n]{0,200}'\] Result)",
     re.IGNORECASE,
 )
-GO_ON = frozenset(
-    {
-        "",
-        "continue",
-        "please continue",
-        "go on",
-        "please go on",
-        "keep going",
-        "proceed",
-        "please proceed",
-        "go ahead",
-        "carry on",
-        "resume",
-        "ok",
-        "okay",
-        "next",
-        "keep working",
-        "continue working",
-        "continue working on it",
-        "please continue working on it",
-        "please continue working on the task",
-    }
+GO_ON = phrase_set(
+    "|continue|please continue|go on|please go on|keep going|proceed|please proceed|go ahead|carry on|resume|ok|okay"
+    "|next|keep working|continue working|continue working on it|please continue working on it"
+    "|please continue working on the task"
 )
 GO_ON_CHARS = max(map(len, GO_ON))
-_BLANK = re.compile(r"\s*+")
 
 
 def blocks_of(message: Message) -> list[Message]:
@@ -158,7 +137,7 @@ def classify_speaker(message: Message) -> Who:
     if any(type_of(part).endswith("tool_result") for part in blocks_of(message)):
         return Who.NOBODY
     text = read_spoken_text(message)
-    if text.startswith(NOTICE) or _is_wrapped(text):
+    if text.startswith(NOTICE) or _WRAPPED.fullmatch(text):
         return Who.NOBODY
     if _REPORTS.match(text):
         return Who.REPORTS
@@ -166,23 +145,3 @@ def classify_speaker(message: Message) -> Who:
         return Who.SPEAKS
     words = text.strip().strip(".!… ")
     return Who.GOES_ON if len(words) <= GO_ON_CHARS and words.lower() in GO_ON else Who.SPEAKS
-
-
-def _is_wrapped(text: str) -> bool:
-    """Return whether the text is made of a harness's elements and nothing else."""
-    at = _skip_blank(text, 0)
-    if at == len(text):
-        return False
-    while at < len(text):
-        tag = next((tag for tag in HARNESS_TAGS if text.startswith(f"<{tag}>", at)), None)
-        end = -1 if tag is None else text.find(f"</{tag}>", at)
-        if tag is None or end < 0:
-            return False
-        at = _skip_blank(text, end + len(tag) + 3)
-    return True
-
-
-def _skip_blank(text: str, at: int) -> int:
-    """Return the place after white space."""
-    match = _BLANK.match(text, at)
-    return match.end() if match else at

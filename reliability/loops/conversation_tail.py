@@ -1,13 +1,10 @@
 """The end of a conversation: who speaks in it, and where the user's last own message is.
 
-Not the user's own is, beside what `content` tells of a message by itself, a user message that
+Beside what `content` tells, a user message is not the user's own when it
 
-- answers a call that stands in the text before it (see `text_calls`): it is the call's result. So text agents are read
-  where no message of the conversation has a native call;
-- says what another one near it says, but for what a harness counts: "You have 9 steps left." Harnesses push like this,
-  and a person who says the same three times gets the same answer three times. Other figures count ("And order 12?"),
-  but not to a text agent, whose user messages are reports; nor does what its harness glues behind the newest of them;
-- only shows an image right behind a tool's result: it belongs to that result.
+- answers a call in the text before it, in a conversation without native calls: it is that call's result;
+- says what another one near it says, but for what a harness counts ("You have 9 steps left.");
+- only shows an image behind a tool's result: it belongs to that result.
 """
 
 from __future__ import annotations

@@ -1,40 +1,26 @@
-"""The history rules: is the model going round in circles?
+"""The history rules: whether the model repeats itself.
 
-Everything is read from the tail: a loop that was left is no loop. For each period the rule counts how many
-repetitions at the tail have the same calls **with the same results**; a repeated call whose result has changed
-is progress. The answer that is about to leave (`candidate`) counts as the newest repetition: its result can't
-be known, so it counts as begun when its calls are those that would start the repetition. At three, the history
-holds two full repetitions and the answer starts the third.
+Everything is read from the tail. For each period the rule counts how many repetitions at the tail have the same calls
+with the same results. The answer about to leave (`candidate`) counts as the newest repetition when it would start it.
 
     rule    repeats                                       warns at              breaks at
     CALLS   same calls, same results, period 1..max       duplicate_threshold   break_threshold
-            (every call of it is a poll)                  poller_duplicate_...  poller_break_...
-    NEAR    same calls, results nearly the same           break_threshold - 1   break_threshold
-            (their figures drift, see `movement`)         poller_duplicate_...  poller_break_...
-            (steps that lead on, see `steps`)             poller_duplicate_...  poller_break_...
-            (other places, where there is nothing)        break_threshold - 1   poller_break_...
+            (polls; steps that only say they were done)   poller_duplicate_...  poller_break_...
             (thoughts alone, which lead to nothing)       poller_duplicate_...  poller_break_...
+    NEAR    same calls, results nearly the same           break_threshold - 1   break_threshold
+            (drifting figures, see `movement`; steps)     poller_duplicate_...  poller_break_...
+            (other places, where there is nothing)        break_threshold - 1   poller_break_...
     ERRORS  same error of one tool, any arguments         duplicate_threshold   break_threshold
     TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
 
-A user message re-arms every rule, and so does any answer of another kind; a tool that only takes notes of what the
-model thinks is looked through. Where user messages that say the same again stand between the laps, breaking takes
-`PUSHED_LAPS` more: the first of them re-armed as long as it was the only one, so the laps come into sight at once.
+A user message re-arms every rule; where such messages say the same again between the laps, breaking takes `PUSHED_LAPS`
+more. Steps are nudged once. Where the user asks for a number of steps, or for anything so many times, neither a nudge
+nor a break comes before; an order of repetition without a number gives the limits of a poll. The results of a NEAR
+streak must change more than once, and the circuit doesn't break before the streak without its newest lap told the same.
 The strictest verdict wins, then the one with the most repetitions.
 
-Steps that lead on are nudged once. Where the user's message names a number ("twelve times down"), neither a nudge nor a
-break comes before so many steps; nor does it for a step that only says it was done. Where it says how often a thing is
-to be done ("run the tests ten times"), that holds for any call; where it orders repetition without a number ("every
-minute"), any call and any error has the limits of a poll, and is nudged once.
-
-NEAR nudges late, since a near result may be news, as two or three of them on recorded runs were. The results of its
-streak must change more than once, and what changes must be no way to an end. Figures show only lap by lap where they
-go, so the circuit doesn't break before the streak without its newest lap told the same.
-
-CALLS and NEAR are lazy by design (`TurnSequence`): keys are computed from the tail backwards and only as far as a cycle
-holds, and results are compared only where calls repeat; an ordinary history costs a handful of comparisons.
-Whatever was asked once of a request's turns stands in its `Memo`: neither another period nor another tier's
-attempt asks again.
+Invariant: keys are computed from the tail backwards, only as far as a cycle holds, and each question is asked once of a
+request (`Memo`): an ordinary history costs a handful of comparisons.
 """
 
 from __future__ import annotations
@@ -140,8 +126,7 @@ def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
     if patient:
         warn, limit = _poll_thresholds(config)
     elif row.is_beyond(period):
-        warn = config.poller_duplicate_threshold if row.seeks_bounds(period) else _near_thresholds(config)[0]
-        limit = config.poller_break_threshold
+        warn, limit = _near_thresholds(config)[0], config.poller_break_threshold
     stage = _judge_count(row, period, count, (warn, limit), patient)
     return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.CALLS), True
 
@@ -150,10 +135,10 @@ def _judge_count(row: TurnSequence, period: int, count: int, limits: tuple[int, 
     """Judge a streak by its limits, later ones where the user asked for so many. `patient`: they are those of polls;
     what doesn't poll is nudged once then."""
     newest = range(row.size - period, row.size)
-    if row.endless:
+    if row.newest.endless:
         patient, limits = True, _poll_thresholds(row.config)
     leads = patient or any(map(row.steps_in, newest))
-    asked = max(row.times, row.asked if leads else 0)
+    asked = max(row.newest.times, row.newest.asked if leads else 0)
     warn, limit = (max(bound, asked + 1 if asked else 0) if bound > 0 else bound for bound in limits)
     stage = stage_of(count, warn, _give_laps(limit, row.turns, period * limit))
     once = patient and not all(map(row.polls_at, newest))
@@ -174,9 +159,9 @@ def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
     movement = _judge_streak(row, period, count)
     if movement is Movement.PROGRESS:
         return None, True
-    if movement is Movement.DRIFT or row.endless:
+    if movement is Movement.DRIFT or row.newest.endless:
         warn, limit = _poll_thresholds(row.config)
-    count = row.count_repetitions(period, row.has_near_results, max(limit, row.asked + 1, row.times + 1))
+    count = row.count_repetitions(period, row.has_near_results, max(limit, row.newest.asked + 1, row.newest.times + 1))
     stage = _judge_count(row, period, count, (warn, limit), movement is Movement.DRIFT)
     if stage is Stage.BREAK and _judge_streak(row.cut_at(row.size - period), period, count - 1) is not movement:
         stage = Stage.WARN
@@ -206,8 +191,6 @@ def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
             changes = max(changes, _count_changes(texts, row.is_equal))
             step = key in row.steps_in(place)
             told = max(told, follow_figures(texts, has_failed(newest), step))
-            if step and len(set(map(mask_figures, texts))) == len(texts):
-                told = max(told, Movement.DRIFT)  # each lap has led to something else
     return told if changes >= CHANGES_MIN else Movement.PROGRESS
 
 
@@ -265,15 +248,8 @@ def _build_streak_loop(
     stage = stage_of(count, warn, limit)
     if stage is None:
         return None
-    return Loop(
-        kind=kind,
-        stage=stage,
-        repetitions=count,
-        period=period,
-        tool=tool,
-        evidence=evidence,
-        key=digest(kind, tool or evidence),
-    )
+    key = digest(kind, tool or evidence)
+    return Loop(kind=kind, stage=stage, repetitions=count, period=period, tool=tool, evidence=evidence, key=key)
 
 
 def stage_of(count: int, warn: int, limit: int) -> Stage | None:

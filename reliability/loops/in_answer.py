@@ -1,25 +1,18 @@
 """Repetition inside one answer, while it decodes.
 
-`step` takes the text as it comes and looks at it in blocks of `BLOCK` characters, at the same places however
-the text was cut: the outcome depends on the text alone, and the cost is per block, not per token. `finish`
-looks at what is left at the end. Reasoning gets the same detector with a state of its own.
-
     rule         finds
-    CYCLE        the tail repeats a unit, in prose six times and for SPAN characters: one of up to SHORT_PERIOD_MAX
-                 is found at once, one of up to 4,000 in strides, and so are copies in prose that differ in a counter
-                 or a few words (`long_cycles`); or the last UNITS_KEPT sentences hold only a few different ones (a
-                 chant)
+    CYCLE        the tail repeats a unit: in prose six times and for SPAN characters (a period of up to SHORT_PERIOD_MAX
+                 at once, one of up to 4,000 in strides, copies that differ a little by `long_cycles`); or the last
+                 UNITS_KEPT sentences hold only a few different ones
     WHITESPACE   WHITE_CHARS of nothing but white space; PADDING_CHARS where it may be the content of a call
     ANSWER_CALLS the same call written three times (see `written`), where the request declares tools
 
-Structure repeats by nature, so what stands in a code fence, a table, a list, a quote, a heading or a divider,
-and what is mostly digits and signs, has a far higher limit: twenty times and over STRUCTURED_SPAN characters.
-It has one all the same: a runaway in a code block is a runaway. A long unit is structure where most of it is. In a call
-that is written into the text (`call_place`) the limits are those of a native call's arguments (`argument_limits`).
+Code fences, tables, lists, quotes and what is mostly digits repeat by nature: there it takes twenty copies and
+STRUCTURED_SPAN characters. In a call that is written into the text the limits are those of `argument_limits`.
 
-A loop stands once it is found: further text changes nothing. `Loop.keep` is how much of the answer is worth
-keeping. Bounds: `TAIL_CHARS` of text, `LINE_CHARS` of an open line, `UNITS_KEPT` sentences, and `VARIED_TAIL_CHARS` of
-text that grow by a stride at a time.
+Invariants: the text is read in blocks of `BLOCK` characters at the same places however it was cut, so the outcome
+depends on the text alone. A loop stands once it is found. `TAIL_CHARS` of text, `LINE_CHARS` of an open line,
+`UNITS_KEPT` sentences and `VARIED_TAIL_CHARS` are kept.
 """
 
 from __future__ import annotations
@@ -283,12 +276,5 @@ def _build_cycle_loop(tail: str, period: int, length: int) -> Loop:
 
 
 def _build_loop(kind: Kind, count: int, period: int, unit: str, keep: int | None) -> Loop:
-    return Loop(
-        kind=kind,
-        stage=Stage.BREAK,
-        repetitions=count,
-        period=period,
-        evidence=summary(unit),
-        key=digest(kind, unit),
-        keep=keep,
-    )
+    said, key = summary(unit), digest(kind, unit)
+    return Loop(kind=kind, stage=Stage.BREAK, repetitions=count, period=period, evidence=said, key=key, keep=keep)

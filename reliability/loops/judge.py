@@ -1,16 +1,10 @@
 """The auxiliary judge's pure part: what is counted, and what the judge and the model are shown.
 
-Two counters run over the turns since the user last spoke, and both start again when another tool is called:
-**calls in a row** of one tool in which no rule detects a loop (arguments or results differ, so it may be work),
-and **failures in a row** of one tool. At a threshold, and at every multiple of it, there is a `StuckCase`: the
-judge is asked once per so many calls, not on every call after.
+Two counters run over the turns since the user last spoke and start again when another tool is called: calls in a row in
+which no rule detects a loop, and failures in a row. At a threshold and its multiples there is a `StuckCase`. Where the
+judge gives no answer, the model gets a firm note instead (`injection`).
 
-The judge is never judged: `JudgeRequest.guarded` is False, and whoever sends it runs no loop rule and no
-judge on it. Its answer is read from `content`, else from `reasoning_content`; reasoning tags are no answer.
-Where there is nothing to read (no tier, an empty answer, a timeout), the model gets a firm note to reflect
-instead: `injection` always has something to say, and never depends on chance.
-
-Bounds: `SHOWN` calls, `ARGUMENTS_CHARS` and `RESULT_CHARS` of each, `GOAL_CHARS`, `SUGGESTION_CHARS`.
+Invariants: the judge is never judged (`JudgeRequest.guarded`). `SHOWN` calls and so many characters of each are shown.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Steps: calls that do something, so that the same call is work to be done again.
 
-A person may ask for six more in the cart, twelve lines down, eight tickets. Each such call is equal to the one before,
-and what it answers tells how far it has led: `selected: row 7`, `Ticket TCK-1044 created`, or no more than `ok`. A step
-is told from a repetition by two things:
-
-- the call acts (`acts`): its name or its action names a step, or names anything but reading, checking and editing a
-  file. A shell, a code runner and a call that is given a path are none: the same edit, again and again, is a loop;
-- the result leads on (`leads_on`): it is short, no failure and no refusal ("already at the last row").
+Six more in the cart, twelve lines down, eight tickets: each such call is equal to the one before. A step is told from a
+repetition by its call, which names a step or anything but reading, checking and editing a file (`acts`), and by its
+result, which is short, no failure and no refusal (`leads_on`) or only says that it was done (`acknowledges`).
 
 How far steps may go is said in `history`, and how many of them a person asks for in `orders`.
 """

@@ -1,7 +1,6 @@
-"""The nudge: what the model reads when it goes round in circles.
+"""The nudge: what the model reads when it repeats itself.
 
-Deterministic: the same loop gives the same words. They begin with the key of the streak, which stands in its incident
-as well, name the tool, say how often, and quote the result, since "you are looping" alone is ignored by weak models.
+The same loop gives the same words. They begin with the key of the streak, name the tool and quote the result.
 """
 
 from __future__ import annotations

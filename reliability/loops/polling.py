@@ -1,20 +1,10 @@
-"""Who may repeat itself: pollers wait for the world, pagers move through it.
+"""Calls that may repeat: pollers wait for the world, pagers move through it.
 
-What makes a call a poll is mostly its shape:
+A call is a poll by the configuration, by its name (`job_poll`, `scroll_down`), by what it does (a command that sleeps
+or asks another system how it stands, `action: poll`), or by its result, which says that something still goes on, that
+one must come again later, or that nothing has come yet. A name that ends in `status` alone is no poll.
 
-- the configuration says so, or its name does (`job_poll`, `wait_for_ci`, `scroll_down`);
-- the call itself does: a shell command that sleeps, that asks another system how it stands (`kubectl get`, `gh pr
-  checks`), or is empty and only reads on; `action: poll`;
-- its result does: it says that something is pending or still goes on, that one must come again later (HTTP 429), or
-  that an inbox holds nothing yet.
-
-Pollers have limits of their own, far higher ones, and their results are compared as they are: a second more on the
-clock of a job is progress.
-
-Thinking is neither: a tool that only takes a note (`is_thought`) does nothing, so whatever stands in it, it is no step
-between two equal calls.
-
-A name that ends in `status` alone is no poll: `get_flight_status` asked five times is a loop like any other.
+A tool that only takes a note (`is_thought`) is no step between two equal calls.
 """
 
 from __future__ import annotations
@@ -26,25 +16,18 @@ from itertools import pairwise
 
 from reliability.loops.comparison.findings import Result, SeenCall
 from reliability.loops.comparison.same_result import is_ongoing
-from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
+from reliability.loops.comparison.volatile_fields import NAMES_MAX, phrase_set, word_set, words_of
 from reliability.loops.leading_steps import ACTION_KEYS, COMMAND_KEYS, is_generic_tool, read_texts
 
 __all__ = ["is_poll", "is_thought", "polls_by_name", "takes_notes"]
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
 _FIRST = word_set("poll wait await sleep watch scroll tail")
-_JOBS = "job task build run process command deployment deploy pipeline workflow"
-_PAIRS = frozenset(
-    [
-        *((job, "status") for job in _JOBS.split()),
-        *((job, "output") for job in word_set("read get bash task command process shell terminal")),
-        *((verb, "result") for verb in ("get", "fetch", "await")),
-        *((verb, way) for verb in ("page", "scroll") for way in ("down", "up")),
-        *((verb, "page") for verb in ("next", "previous", "prev")),
-        *((verb, "more") for verb in ("load", "read", "fetch", "show")),
-        ("current", "time"),
-        ("write", "stdin"),
-    ]
+_PAIRS = phrase_set(
+    "job status|task status|build status|run status|process status|command status|deployment status|deploy status"
+    "|pipeline status|workflow status|read output|get output|bash output|task output|command output|process output"
+    "|shell output|terminal output|get result|fetch result|await result|page down|page up|scroll down|scroll up"
+    "|next page|previous page|prev page|load more|read more|fetch more|show more|current time|write stdin"
 )
 _WAITS = frozenset({"poll", "wait", "await", "sleep", "watch", "tail"})
 _SLEEPS = re.compile(r"(?:^|[;&|(\s\"])sleep\s+\d", re.IGNORECASE)
@@ -81,18 +64,10 @@ COME_AGAIN_CHARS = 400
 _THOUGHTS = word_set(
     "think thinking thought thoughts reflect reflection sequentialthinking ponder brainstorm scratchpad"
 )
-_NOTES = frozenset(
-    [
-        *(
-            (verb, noun)
-            for verb in ("update", "write", "set", "manage", "revise")
-            for noun in ("plan", "todo", "todos")
-        ),
-        *((noun, verb) for noun in ("todo", "todos", "plan") for verb in ("write", "update")),
-        ("report", "progress"),
-        ("task", "progress"),
-        ("task", "tracker"),
-    ]
+_NOTES = phrase_set(
+    "update plan|update todo|update todos|write plan|write todo|write todos|set plan|set todo|set todos|manage plan"
+    "|manage todo|manage todos|revise plan|revise todo|revise todos|todo write|todo update|todos write|todos update"
+    "|plan write|plan update|report progress|task progress|task tracker"
 )
 
 
@@ -103,7 +78,7 @@ def polls_by_name(name: str, declared: Iterable[str] = ()) -> bool:
     words = words_of(name)
     if not words:
         return False
-    return words[-1] in _LAST or words[0] in _FIRST or not _PAIRS.isdisjoint(pairwise(words))
+    return words[-1] in _LAST or words[0] in _FIRST or not _PAIRS.isdisjoint(map(" ".join, pairwise(words)))
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -159,4 +134,4 @@ def is_thought(call: SeenCall) -> bool:
 def takes_notes(name: str) -> bool:
     """Return whether a tool of this name only takes notes."""
     words = words_of(name)
-    return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(pairwise(words))
+    return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(map(" ".join, pairwise(words)))

@@ -1,15 +1,10 @@
-"""The session window, for clients that don't send their history, or only some of it (`kept`), and the library's simple
-face.
+"""The session window, for clients that don't send their history, and the library's simple face, `LoopDetector`.
 
-Without the history no result is known, and the same call may well be right: so this rule is the careful one.
-Only complete answers in a row count (or a cycle of up to `PERIOD_MAX` of them), calls are compared exactly and
-texts by likeness, pollers have their own limits, and an answer to **the same request** never counts twice: a
-batch worker or a health check that asks the same gets the same, which is no loop. Where the transcript is at
-hand, `find_loop` decides.
+No result is known here, so the rule is the careful one: only complete answers in a row count, or a cycle of up to
+`PERIOD_MAX` of them; calls are compared exactly, texts by likeness; an answer to the same request counts once.
 
-`observe` is a reducer over a frozen `Window` of at most `window_size` fingerprints. `LoopDetector` is a
-convenience for those who have no place to keep windows: it is the one object here that holds state, at most
-`sessions_max` sessions, the least recently used dropped first. It belongs to one thread.
+Invariants: `observe` is a reducer over a frozen `Window` of `window_size` fingerprints. A `LoopDetector` holds at most
+`sessions_max` windows, drops the least recently used first, and belongs to one thread.
 """
 
 from __future__ import annotations

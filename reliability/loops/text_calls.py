@@ -1,18 +1,10 @@
-"""Calls that a model has written into its text, as the text agents' harnesses read them.
+"""Calls that a model has written into its text, as the harnesses of text agents read them.
 
-A harness that knows no native calls asks for a form of its own, and hands the result back as a user message. For a
-history it is enough to know that there was a call and to tell equal ones from others, so the forms are read by their
-shape and not by a table of harnesses:
+For a history it is enough to tell equal calls from others, so they are read by their shape: fences and `<code>`, a
+framework's list of calls, an envelope of the table of call formats, an XML element, `Action:` and its input, JSON with
+a name. The first form that is found counts, with all its calls.
 
-    form                                                    name             arguments
-    ```bash … ```, <code> … </code>                         the language     the text
-    Calling tools: [{'id': …, 'function': {…}}]             the function     its arguments, no id
-    an envelope of the table of call formats                as in its JSON   the body
-    <read_file> <path>…</path> </read_file>                 the element      the body
-    Action: search, Action Input: {…}                       the action       the input
-    a text that is JSON with a name                         the name         the rest
-
-The first form that is found counts, with all its calls. Bounds: `TEXT_CHARS` of a text, `CALLS_MAX` calls.
+Invariants: `TEXT_CHARS` of a text, `CALLS_MAX` calls.
 """
 
 from __future__ import annotations

@@ -1,20 +1,12 @@
 """Read a request's messages into turns: what the model did since the user last spoke.
 
-Three dialects, told apart message by message, so that a mixed history reads as well: OpenAI chat
-(`tool_calls`, the legacy `function_call` with the role `function`), Anthropic (`tool_use` and `tool_result`
-blocks) and OpenAI Responses (items of the types `function_call` and `function_call_output`). The history is
-the only state: a request that is sent twice reads the same twice, so a retry never counts double.
+Three dialects, told apart message by message: OpenAI chat (and the legacy `function_call`), Anthropic blocks, and items
+of OpenAI Responses. Reading starts after the last message that is the user's own (see `conversation_tail`); a bare "go
+on" is kept as a marker turn. A result belongs by its id to the newest turn that has it, else to the first call of the
+newest turn that has none. A result that a client has cleared is unknown, and unknown equals nothing.
 
-Where reading starts: after the last message that is the user's own (see `conversation_tail`).
-One that only says "go on" re-arms the call rules, like every other one, and is transparent to the text rule: who says
-"go on" wants something new, and the same text again is not. It is kept as a marker turn.
-
-Which result belongs to which call. By id, to the newest turn that has it (weak servers use the same ids again
-and again), else to the first call of the newest turn that has none. A result that a client has cleared to
-save context is unknown, and unknown equals nothing: two cleared results prove no loop.
-
-Bounds: `TURNS_MAX` answers (see `LoopConfig.turns_needed`) and `MESSAGES_MAX` messages back, and no more.
-Total: what can't be read is skipped.
+Invariants: a request that is sent twice reads the same twice. `turns_max` answers and `MESSAGES_MAX` messages back are
+read. What can't be read is skipped.
 """
 
 from __future__ import annotations
@@ -148,12 +140,8 @@ def _read_call(call_id: Any, holder: Any, *fields: str) -> list[tuple[str, SeenC
     name = holder.get("name") if isinstance(holder, dict) else None
     if not isinstance(name, str):
         return []
-    value = None
-    for field_name in fields:
-        value = holder.get(field_name)
-        if value is not None:
-            break
-    return [(str(call_id or ""), SeenCall(name, value if isinstance(value, str) else _read_arguments(value)))]
+    arguments = next((holder[key] for key in fields if holder.get(key) is not None), None)
+    return [(str(call_id or ""), SeenCall(name, _read_arguments(arguments)))]
 
 
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:

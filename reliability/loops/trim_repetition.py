@@ -1,16 +1,12 @@
-"""Taking the circles off the end of a text, so that what is written behind it may stand behind all of it.
+"""Take the repetition off the end of a text, so that what is written behind it may stand behind all of it.
 
-    told      First, open it. The pump runs. It stops. The pump runs. It stops. (…) The pump runs. It sto
-    unwound   First, open it. The pump runs. It stops. The pump runs. It sto
+    delivered   First, open it. The pump runs. It stops. The pump runs. It stops. (…) The pump runs. It sto
+    trimmed     First, open it. The pump runs. It stops. The pump runs. It sto
 
-Both end in the same words: who goes on with the second has gone on with the first. Shown the first, a model only writes
-the next copy. Where copies differ (a counter, a word) a shorter end has to do.
+Both end in the same words, so a text that continues the second continues the first; shown the first, a model only
+writes the next copy. Where copies differ a shorter end has to do.
 
-Measured on SmolLM2-135M alone (temperature 0, 12 prompts for long texts of at most 900 tokens, 2026-11-24, two CPU
-cores): 6 answers circled; gone on with from here at temperature .7, 3 came to an end of their own, 1 to the end of its
-tokens, 2 circled again. Every seam reads as one text ("from the majestic jaguar to│ the majestic elephant").
-
-Pure. What must never happen: a result that isn't a beginning of the text.
+Invariant: the result is a beginning of the text.
 """
 
 from __future__ import annotations

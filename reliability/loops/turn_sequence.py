@@ -1,15 +1,13 @@
-"""The turns that act, in a row, and how they compare: each is read once, and only where it is asked for.
+"""The turns that act, in order, and how they compare: each is read once, and only where it is asked for.
 
-A turn's key is what its calls mean, thoughts beside them left out, as a set: the order of a batch doesn't
-count, and equal calls in it count once. Its exact key holds the arguments as they are. Two turns with the same key are
+A turn's key is what its calls mean, without the thoughts beside them, as a set. Two turns with the same key are
 compared by their results, call by call:
 
     has_same_results   the same but for volatile fields; where the calls aren't equal to the letter, the results must
                        also say something, or the calls ask for places where there is nothing (`is_beyond`)
     has_near_results   nearly the same, and the calls equal to the letter
 
-Results of polls are compared as they are, and are never nearly the same. In those of calls that ask for other places,
-what only repeats the call counts as nothing (see `mask_echoes`).
+Results of polls are compared as they are. What a result only repeats of its call for a place counts as nothing.
 """
 
 from __future__ import annotations
@@ -51,6 +49,8 @@ class TurnSequence:
     ) -> None:
         self.turns, self.config, self.candidate = turns, config, candidate
         self.memo = Memo() if memo is None else memo
+        #: The newest turn: each says what the user's last message asks for.
+        self.newest = turns[-1] if turns else Turn()
 
     @property
     def size(self) -> int:
@@ -142,7 +142,7 @@ class TurnSequence:
 
     def _finds_nothing(self, index: int) -> bool:
         """Return whether the turn asks for places only, and its results don't say that something was done."""
-        if not _has_only(self.key(index), PLACE, BOUND):
+        if not _asks_for_places(self.key(index)):
             return False
         return all(result is not None and not says_done(result.text) for result in self.results(index).values())
 
@@ -157,31 +157,9 @@ class TurnSequence:
             for index in range(self.size - period, self.size)
         )
 
-    def seeks_bounds(self, period: int) -> bool:
-        """Return whether what differs from lap to lap are the limits of a search."""
-        return any(BOUND in call for key in self.cycle_key(period) for call in key)
-
-    @property
-    def asked(self) -> int:
-        """The largest number that the user's last message names."""
-        return self.turns[-1].asked if self.turns else 0
-
-    @property
-    def times(self) -> int:
-        """How often the user's last message says that a thing is to be done."""
-        return self.turns[-1].times if self.turns else 0
-
-    @property
-    def endless(self) -> bool:
-        """Whether the user's last message orders repetition without a number."""
-        return bool(self.turns) and self.turns[-1].endless
-
     def steps_in(self, index: int) -> frozenset[str]:
         """Name the calls of the turn that lead on, as `results` names them."""
-        return self.memo.once(
-            ("steps", index),
-            lambda: self._list_steps(index),
-        )
+        return self.memo.once(("steps", index), lambda: self._list_steps(index))
 
     def _list_steps(self, index: int) -> frozenset[str]:
         pollers = self.config.pollers
@@ -238,7 +216,7 @@ class TurnSequence:
             if result is None or other is None:
                 return False
             texts = result.text, other.text
-            if call != asked and _has_only(frozenset([key]), PLACE, BOUND) and texts[0] != texts[1]:
+            if call != asked and _asks_for_places(frozenset([key])) and texts[0] != texts[1]:
                 texts = mask_echoes(call, texts[0]), mask_echoes(asked, texts[1])
             if not test(*texts):
                 return False
@@ -285,15 +263,9 @@ def _has_holes(key: Key) -> bool:
     return any(HOLE in call for call in key)
 
 
-def _has_only(key: Key, *holes: str) -> bool:
-    """Return whether the calls have holes, of these kinds alone."""
-    return _has_holes(key) and not _has_holes(frozenset(_drop(call, holes) for call in key))
-
-
-def _drop(text: str, parts: Iterable[str]) -> str:
-    for part in parts:
-        text = text.replace(part, "")
-    return text
+def _asks_for_places(key: Key) -> bool:
+    """Return whether the calls have holes, all of them places or limits of a search."""
+    return _has_holes(key) and all(call.count(HOLE) == call.count(PLACE) + call.count(BOUND) for call in key)
 
 
 def _is_literally_equal(older: str, newer: str) -> bool:

@@ -1,21 +1,18 @@
 """Tool calls that a model writes into its text, and what to do when it writes the same one again and again.
 
-Which formats are seen, and how they begin and end, says the table of call formats (`Format.compared`): what stands in
-an envelope (closed or not), in a Harmony message, and behind `⏺` up to the end of its line; the same sign before a line
-that names nothing is a line of progress. A call ends with a closer of its own row, or before its next opener. It is
-compared by what it means (see `canonical`), not by its spacing. Two equal calls in one answer may be a slip; the third
-is a loop, wherever it stands, since within one answer no result can have come between. The same holds for native calls:
-`find_repeated_calls`.
+The table of call formats (`Format.compared`) says how calls begin and end. A call ends with a closer of its own row, or
+before its next opener, and is compared by what it means. Two equal calls in one answer may be a slip; the third is a
+loop, since within one answer no result can have come between. `find_repeated_calls` says the same of native calls.
 
-`feed` is incremental: `Written.held` is the text that may still become a call, at most `CALL_CHARS`; a longer
-call is not compared. `DISTINCT_MAX` calls are remembered.
+Invariants: the outcome depends on the text alone, not on how it was cut. At most `CALL_CHARS` of text are held (a
+longer call is not compared), and `DISTINCT_MAX` calls remembered.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from reliability.loops.call_openers import ROWS, find_opener, row_of
@@ -47,12 +44,12 @@ _UNNAMED = re.compile(r"⏺(?!\s*[\w.-]+\s*[:(])")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one answer has written so far. `keep` is where its second copy of the repeated call ended."""
+    """What one answer has written so far. `counts`: how often each call came, and where its newest copy ended."""
 
     held: str = ""
     searched: int = 0
     offset: int = 0
-    counts: tuple[tuple[str, int, int], ...] = ()
+    counts: tuple[tuple[str, tuple[int, int]], ...] = ()
     loop: Loop | None = None
 
 
@@ -68,7 +65,7 @@ class _Span:
 def feed(state: Written, text: str, final: bool = False) -> Written:
     """Read on. The outcome depends on the text alone, not on how it was cut."""
     held, base = state.held + text, state.offset
-    at, searched, counts, loop = 0, state.searched, _read_counts(state.counts), state.loop
+    at, searched, counts, loop = 0, state.searched, dict(state.counts), state.loop
     while loop is None:
         found = _find_next(held, at, searched, final)
         if isinstance(found, tuple):
@@ -77,12 +74,7 @@ def feed(state: Written, text: str, final: bool = False) -> Written:
         loop = _count_copy(counts, found, base)
         at, searched = found.end, 0
     rest = held[at:]
-    return Written(rest, max(0, searched - at), base + at, tuple((k, *v) for k, v in counts.items()), loop)
-
-
-def _read_counts(counts: tuple[tuple[str, int, int], ...]) -> dict[str, tuple[int, int]]:
-    """Return the counts by key: how often, and where the newest copy ended."""
-    return {key: (times, end) for key, times, end in counts}
+    return Written(rest, max(0, searched - at), base + at, tuple(counts.items()), loop)
 
 
 def _count_copy(counts: dict[str, tuple[int, int]], span: _Span, base: int) -> Loop | None:
@@ -99,14 +91,8 @@ def _count_copy(counts: dict[str, tuple[int, int]], span: _Span, base: int) -> L
 
 
 def _build_loop(times: int, body: str, key: str, keep: int | None) -> Loop:
-    return Loop(
-        kind=Kind.ANSWER_CALLS,
-        stage=Stage.BREAK,
-        repetitions=times,
-        evidence=summary(body),
-        key=key,
-        keep=keep,
-    )
+    evidence = summary(body)
+    return Loop(kind=Kind.ANSWER_CALLS, stage=Stage.BREAK, repetitions=times, evidence=evidence, key=key, keep=keep)
 
 
 def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[int, int]:
@@ -145,50 +131,42 @@ def _build_key(body: str) -> str:
     return digest(" ".join(canonical(body).split()))
 
 
-def find_bodies(text: str) -> list[str]:
-    """Find the bodies of the calls in a text that has ended, in their order."""
-    bodies: list[str] = []
+def _walk_calls(text: str) -> Iterator[_Span]:
+    """Find the calls in a text that has ended, in their order."""
     at = 0
     while isinstance(span := _find_next(text, at, 0, True), _Span):
         if not _UNNAMED.match(span.body):
-            bodies.append(span.inner)
+            yield span
         at = span.end
-    return bodies
+
+
+def find_bodies(text: str) -> list[str]:
+    """Find the bodies of the calls in a text that has ended, in their order."""
+    return [span.inner for span in _walk_calls(text)]
 
 
 def cut_before_repeats(text: str) -> str:
     """Return the text up to the third copy of a call."""
-    at, counts = 0, Counter[str]()
-    while isinstance(span := _find_next(text, at, 0, True), _Span):
-        counts[span.key] += not _UNNAMED.match(span.body)
+    counts = Counter[str]()
+    for span in _walk_calls(text):
+        counts[span.key] += 1
         if counts[span.key] > KEPT:
             return text[: span.start]
-        at = span.end
     return text
 
 
 def drop_repeats(text: str) -> str:
     """Return the text without the third and every further copy of a call, complete or broken off; all else stays."""
-    spans: list[_Span] = []
-    at = 0
-    while isinstance(found := _find_next(text, at, 0, True), _Span):
-        if not _UNNAMED.match(found.body):
-            spans.append(found)
-        at = found.end
-    counts: Counter[str] = Counter()
+    spans = list(_walk_calls(text))
+    counts = Counter[str]()
     dropped: list[_Span] = []
     for span in spans:
         counts[span.key] += 1
         if counts[span.key] > KEPT:
             dropped.append(span)
     twice = {span.key: span.body for span in spans if counts[span.key] >= KEPT}
-    return _cut_out(
-        text,
-        sorted(
-            [*dropped, *_find_broken_off(text, spans, set(dropped), list(twice.values()))],
-            key=lambda span: span.start,
-        ),
-    )
+    dropped += _find_broken_off(text, spans, set(dropped), list(twice.values()))
+    return _cut_out(text, sorted(dropped, key=lambda span: span.start))
 
 
 def _find_broken_off(text: str, spans: list[_Span], dropped: set[_Span], twice: list[str]) -> list[_Span]:

@@ -1,24 +1,16 @@
-"""The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama,
-vLLM, ...).
+"""The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama, vLLM, ...).
 
-One attempt is one HTTP request. Nothing is retried here, but for one case: an upstream whose chat template refuses the
-conversation is asked once more with it in a softer form, and that form is remembered for the next requests
-(`softer_history`). A request goes through these phases, and each has its own clock:
+One attempt is one HTTP request; retries are the Router's. One exception: an upstream whose chat template refuses the
+conversation is asked once more in a softer form, which is remembered for the tier (`softer_history`). Each phase has
+its own clock, and all end with the request's `timeout_s`:
 
     connect (connect_s) ──▶ headers (idle_s) ──▶ body (idle_s between reads, TAIL_S after the finish reason)
 
-and all of them end when the request's own `timeout_s` is used up. `Started` leaves before anything
-is sent: the request is taken, and what it waits for from there on is the upstream. Where no
-connection came about, the `Failed` says that nothing was spent: the prompt never left. The
-connection belongs to the running `stream`: closing the iterator, or cancelling the task that reads
-it, closes the connection, and the upstream sees it at once.
+`Started` leaves before anything is sent. A failed connection is a `Failed` that spent nothing. Closing or cancelling
+`stream` closes the connection. The client is aiohttp: docs/decisions/054.
 
-aiohttp carries it: a replica of this tier took 4.1 ms of CPU a request of 64 chunks with httpx, 2.6 ms with aiohttp (32
-clients, 2026-11-22, 2 vCPU AMD EPYC, the upstream of `loadtests.bench`).
-
-The key is read from the environment at each request and lives no longer than it. What must never happen: the
-key stands in a message, a representation, a log or a status (an upstream may echo it; `redaction` takes it
-out), or it follows a redirect to another host.
+Invariants: the key is read from the environment at each request, never stands in a message, a log or a status
+(`redaction`), and never follows a redirect to another host.
 """
 
 from __future__ import annotations

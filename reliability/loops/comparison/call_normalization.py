@@ -2,21 +2,16 @@
 
 Left out or masked, where something else is left of the call:
 
-- arguments that say something about the run or the model: a description, a reason, an attempt, a timeout, a request id,
-  a timestamp (`date` and the like stay: they are what is asked for);
-- in a command or code: comments, `timeout 30`, the number and kind of white space, `./`;
-- numbers that stand for themselves, and in a command or code a UUID or a moment: masked by `HOLE`. Such a call is the
-  same only where its results say something (see `says_enough`): five orders that are deleted by id all answer `ok`. An
-  id, a port, a day are what is asked for.
-- places in a text or a list (a line, an offset, a page) and limits of a search (the least price): masked by `PLACE` and
-  `BOUND`. Such calls are the same even where there is nothing at those places, but for far longer (see `history`).
+- arguments about the run or the model: a description, an attempt, a timeout, a request id, a timestamp;
+- in a command or code: comments, `timeout 30`, white space, `./`;
+- numbers that stand for themselves, and in a command a UUID or a moment: masked by `HOLE`. Such a call is the same only
+  where its results say something (`says_enough`): five orders that are deleted by id all answer `ok`;
+- places in a text or a list and limits of a search: masked by `PLACE` and `BOUND`. Such calls are the same even where
+  there is nothing at those places, but for far longer (see `history`).
 
-Where calls with other arguments are compared, `mask_echoes` masks what each call said itself in its result: "no offset
-900" and "no offset 950" are the same. Of places in a text the sums count, too, since a start and a count come back as
-an end.
+`mask_echoes` masks in a result what the call said itself: "no offset 900" and "no offset 950" are the same.
 
-Blurred calls count as equal only where their results are the same; nearly the same is not enough. An edit's texts are
-never blurred.
+Invariants: an edit's texts are never masked; calls that were masked are equal only where their results are the same.
 """
 
 from __future__ import annotations
@@ -25,7 +20,6 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
-from itertools import combinations
 from typing import Any
 
 from reliability.loops.comparison.canonical import canonical, parse, spell
@@ -172,7 +166,7 @@ def _tells_run(about: _About, key: str, value: Any) -> bool:
     """Return whether the argument is about the run: how long to wait, which attempt, which request it is."""
     if about is _About.RUN:
         return isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= RUN_CHARS)
-    return about is _About.STAMP or (about is _About.HANDLE and is_volatile(key, value, value, False))
+    return about is _About.STAMP or (about is _About.HANDLE and is_volatile(key, value, value))
 
 
 def _blur_value(about: _About, value: Any) -> Any:
@@ -226,8 +220,6 @@ def mask_echoes(call: SeenCall, text: str) -> str:
         return text
     known, arguments = parse(call.arguments)
     said = dict.fromkeys(_list_said(arguments if known else call.arguments))
-    if known and isinstance(arguments, dict):
-        said |= dict.fromkeys(_list_places(arguments))
     values = sorted(said, key=len, reverse=True)[:VALUES_MAX]
     if not any(value in text for value in values):
         return text
@@ -249,12 +241,3 @@ def _list_said(value: Any, depth: int = DEPTH) -> Iterator[str]:
             yield from _NUMBER.findall(text)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield str(value)
-
-
-def _list_places(arguments: dict[str, Any]) -> Iterator[str]:
-    """List what follows from the places in a text that are asked for."""
-    places = [value for key, value in arguments.items() if type(value) is int and names_range(key)][:VALUES_MAX]
-    for place in places:
-        yield from (str(place - 1), str(place + 1))
-    for one, other in combinations(places, 2):
-        yield from (str(one + other), str(one + other - 1), str(one + other + 1))

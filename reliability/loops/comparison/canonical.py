@@ -1,9 +1,7 @@
 """One spelling for every value: two arguments that mean the same get the same text.
 
-Key order, white space and the composed or decomposed spelling of a letter carry no meaning, and neither does
-1.0 instead of 1. What can't be parsed compares as the raw text without its edges. Total: a value that nests
-deeper than Python recurses, or a number longer than Python reads, is treated as text that can't be parsed, and so is
-a text of more than `PARSED_CHARS_MAX`: then it is its own spelling.
+Key order, white space, composed letters and 1.0 instead of 1 carry no meaning. What can't be parsed (broken, too deep,
+longer than `PARSED_CHARS_MAX`) compares as its raw text.
 """
 
 from __future__ import annotations

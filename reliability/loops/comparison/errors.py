@@ -1,9 +1,7 @@
-"""Did a tool fail, and with which error?
+"""Whether a tool failed, and with which error.
 
-In JSON the fields decide: an `error` that says something, an exit code other than 0 (in `metadata` as well),
-`is_error`, `success: false`, `status: error`. `error: null` is no failure, and "error" inside a value is
-content. Only where the result is no JSON do text markers count, and only at the edges of the text: a log file
-that was read successfully may be full of errors.
+In JSON the fields decide; `error: null` is no failure. In a text markers count, and only at its edges: a log file that
+was read successfully may be full of errors.
 """
 
 from __future__ import annotations

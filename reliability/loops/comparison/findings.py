@@ -1,9 +1,7 @@
-"""The nouns of loop detection: frozen values, so that a verdict can be compared, pickled and replayed.
+"""The nouns of loop detection: frozen values that can be compared, pickled and replayed.
 
-A *call* is what a model asked for, a *result* is what the tool answered, a *turn* is one answer of the model: all
-calls of one parallel batch together, or a text. Ids are no part of any of them: they were spent on matching
-results to calls when the transcript was read. A *repetition* is one round of a cycle, and the *period* is the
-number of turns in it.
+A *turn* is one answer of the model: all calls of one parallel batch, or a text. A *repetition* is one round of a cycle,
+its *period* the number of turns in it. Ids are no part of any of them.
 """
 
 from __future__ import annotations

@@ -1,16 +1,8 @@
-"""What the loop rules have found out about one request, so that they find it out once.
+"""What the loop rules have found out about the turns of one request, so that they find it out once.
 
-A request is judged on every tier's attempt and by several rules, for every period, and each of them asks the same of
-the same turns: what does this call mean, is that a poll, are these two results the same? One answer can cost
-milliseconds where results are large. So a `Memo` lives as long as the request's turns and belongs to them alone: its
-keys are places in the turns that act, and it must never be used with other turns or another configuration.
-
-It also bounds the work for one request:
-
-- `MASKED_CHARS_MAX` characters of lines are masked; each line once. Results that need more count as different, so the
-  rule for nearly equal results, whose cost is bounded by itself, judges them.
-- Once a streak has reached the threshold that breaks, its further repetitions change only the number that is reported.
-  They are counted as long as that is cheap: `COUNTED_CHARS_MAX` characters of results that are not equal to the letter.
+Every attempt, rule and period asks the same of the same turns. Keys are places in the turns that act: a memo belongs to
+one request's turns and one configuration. It also bounds the work: `MASKED_CHARS_MAX` characters of lines are masked,
+and past a verdict a streak is counted on only while that is cheap (`COUNTED_CHARS_MAX`).
 """
 
 from __future__ import annotations

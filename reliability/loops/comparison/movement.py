@@ -1,23 +1,17 @@
 """What figures tell that change from lap to lap of a streak: a way to an end, a drift, or nothing.
 
-One pair of results can't tell a percentage from a counter of repetitions: the streak can. Each figure that changes is
+One pair of results can't tell a percentage from a counter of repetitions; the streak can. Each figure that changes is
 followed through all laps, with the words beside it as its name:
 
     figure                                                             tells
     counts the repetitions: "called 9 times", "attempt 4"              nothing
-    moves one way, and is named as a way to an end: `%`, "3 of 9",     PROGRESS
-    bytes, "rows found", "files left", an epoch
+    moves one way, and is named as a way to an end: `%`, "3 of 9"      PROGRESS
     moves one way by unlike steps, goes down, or is an age             DRIFT: it may be news
-    goes up by the same step each lap (the lap counts itself: the      nothing
-    lines of a file that grows by each edit), or up and down (memory,
-    a port, a seed): in the result of a step (see `leading_steps`) DRIFT
+    goes up by the same step each lap, or up and down                  nothing; in a step's result DRIFT
     is no number (a clock, a hash)                                     nothing
-    is a price or a rate                                               DRIFT
+    is a price                                                         DRIFT
 
-Where most figures tell nothing, one that drifts is chance: of three noisy values every third rises twice. In a failure
-nothing counts as a way to an end: "4 of 5 retries failed" is on its way to none. On 2,066 recorded runs
-that counted results as progress for any changed digit lost three true loops for good; with figures followed no solved
-run was touched beside those that repeat themselves.
+In a failure nothing is a way to an end. Where most figures tell nothing, one that drifts is chance.
 """
 
 from __future__ import annotations

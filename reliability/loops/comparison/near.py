@@ -1,19 +1,10 @@
-"""Results that are nearly the same: a call that is repeated for nothing, or that spoils what it edits.
+"""Results that are nearly the same: noise that no pattern knows, and calls that spoil what they edit.
 
-Two loops escape every exact rule: noise that no pattern knows, and a mutating call (the same insert, over and over)
-whose own effect changes the result a little each time. Both show as identical calls whose results
+Near are results that differ in figures only, that hold the same lines or items in another order, or that are alike by
+the threshold. News looks near, too: a text that goes on where the older one ends, JSON in which a status says another
+word, and a text that is hardly anything but its figures are progress.
 
-- differ in figures only: numbers, clocks, hashes (`mask_figures`); what such figures tell is asked of the whole streak
-  (see `movement`), since no two laps alone can tell it;
-- hold the same lines or the same items in another order; or
-- are at least 90 % alike.
-
-News looks near, too, so these are progress and never count:
-- a text that flows: the newer one goes on where the older one ends (a log that grows, a tail that slides);
-- JSON in which a status-like field says another word;
-- a text that is hardly anything but its figures (`date`, a price): they are its content.
-
-Bound: `CHARS` at each end of a result for what costs more than a search, `LINES_MAX` lines that are sorted.
+Invariants: `CHARS` at each end of a result for what costs more than a search; `LINES_MAX` lines are sorted.
 """
 
 from __future__ import annotations

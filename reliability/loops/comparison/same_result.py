@@ -1,26 +1,12 @@
-"""Are two results the same? What a run says about itself doesn't count; what it says about the world does.
+"""Whether two results say the same of the world.
 
-The principle. A result carries two kinds of changing values: **volatile fields** of the call (how long it took,
-when it was answered, under which request id, pid or cell number) and **readings** of the world (a counter, a
-percentage, the age of a job). A replay changes the volatile fields and nothing else. So two results are the
-same when they differ in volatile fields only:
+A replay changes the volatile fields of a call (how long it took, when, under which id) and nothing else, so two results
+that differ in those alone are the same. Any other digit that changes is a reading of the world, and progress. A field
+is volatile by its name or by a form that nothing else has; whole seconds that have grown are the age of something. A
+naked value that stands alone is content.
 
-- digits are never masked as such: a changed digit anywhere else is a reading, and a reading that changes is
-  progress;
-- a volatile field is known by its name (`duration_ms`, `requestId`, `took 0.3s`, `pid 71`) or by a form that nothing
-  else has (an ISO moment, a UUID, `[12:03:44]`, `bash: line 7:`);
-- a duration is a reading where the thing timed is still going on: its object says `running`, its line says
-  `still waiting`, or it counts whole seconds and has grown. The duration of a call is a fraction
-  or milliseconds, and jumps both ways;
-- a naked value that stands alone is the content (`date`, `uuidgen`), not a remark beside the content; in JSON
-  a volatile field needs some other field beside it;
-- `updated_at`, `last_…`, `next_…`, `eta` and the like are readings whatever their form.
-
-Where this errs, it errs towards progress. Comparing is local: only fields and lines that differ are looked
-at, and nothing is looked at where the texts are equal: what they share at their beginning and at their end
-is compared in one go. Bounds: `MASKED_CHARS` of lines that differ and what the request's `Memo` still masks,
-`LINES_MAX` lines between the first and the last that differ, `VALUES_MAX` values of JSON, `DEPTH_MAX` for nesting;
-beyond one of them two results differ.
+Only lines and fields that differ are looked at. Invariant: beyond `MASKED_CHARS`, `LINES_MAX`, `VALUES_MAX` or
+`DEPTH_MAX`, or what the request's `Memo` still masks, two results differ.
 """
 
 from __future__ import annotations
@@ -58,8 +44,6 @@ DEPTH_MAX = 40
 HOLE = "\x00"
 #: How far from a duration the words count that say "not finished yet".
 NEAR_CHARS = 32
-#: `pending` is also what orders and invoices are; only in a short report it says that a time in it is its age.
-REPORT_FIELDS = 6
 _RECORDS = word_set(
     "order orders item items price prices amount payment payments address customer invoice reservation "
     "passengers product cabin refund shipping zip"
@@ -67,10 +51,12 @@ _RECORDS = word_set(
 #: How deep a field may lie that tells how a job stands, and how many values are looked at.
 STATUS_DEPTH, STATUS_VALUES = 4, 200
 
+#: `pending` is also what orders and invoices are: of these it says nothing (`_RECORDS`).
+_GOING_ON = ONGOING_WORDS | {"pending"}
 #: JSON objects and arrays only: a bare number or string is text.
 _JSON_BEGINS = re.compile(r"\s*+[{\[]")
 _STATUS_LINE = re.compile(
-    rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{'|'.join(ONGOING_WORDS)})\b",
+    rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{'|'.join(sorted(ONGOING_WORDS))})\b",
     re.IGNORECASE | re.MULTILINE,
 )
 #: A row of a table one of whose columns tells that something goes on; a sentence with such a word is none.
@@ -98,7 +84,7 @@ def is_same_result(older: str, newer: str, memo: Memo | None = None) -> bool:
     known_b, b = memo.parse(newer) if _JSON_BEGINS.match(newer) else (False, None)
     comparison = _Comparison(memo)
     if known_a and known_b:
-        return bool(comparison.compare_values(a, b, "", False, DEPTH_MAX))
+        return bool(comparison.compare_values(a, b, "", DEPTH_MAX))
     return not (known_a or known_b) and bool(comparison.compare_texts(older.strip(), newer.strip()))
 
 
@@ -120,14 +106,15 @@ def is_ongoing(text: str) -> bool:
 
 def _holds_ongoing(value: Any) -> bool:
     """Return whether some object in the value, not too deep in it, says that it goes on."""
-    level, seen = [value], 0
+    level, seen = [value], 1
     for _ in range(STATUS_DEPTH):
-        level = [inner for item in level for inner in _list_inner(item)] if seen else level
-        seen += len(level)
-        if seen > STATUS_VALUES or any(isinstance(item, dict) and _is_record(item) for item in level):
+        objects = [item for item in level if isinstance(item, dict)]
+        if seen > STATUS_VALUES or any(map(_is_record, objects)):
             return False
-        if any(isinstance(item, dict) and _goes_on(item, STATUS_VALUES) for item in level):
+        if any(map(_goes_on, objects)):
             return True
+        level = [inner for item in level for inner in _list_inner(item)]
+        seen += len(level)
     return False
 
 
@@ -142,9 +129,9 @@ def _list_inner(value: Any) -> list[Any]:
     return [item for item in value[:STATUS_VALUES] if isinstance(item, (dict, list))] if isinstance(value, list) else []
 
 
-def _goes_on(value: Mapping[str, Any], report_fields: int = REPORT_FIELDS) -> bool:
-    words = [v.strip().lower().replace("_", " ").replace("-", " ") for k, v in value.items() if _is_status(k, v)]
-    return any(word in ONGOING_WORDS or (word == "pending" and len(value) <= report_fields) for word in words)
+def _goes_on(value: Mapping[str, Any]) -> bool:
+    words = (word.strip().lower() for key, word in value.items() if _is_status(key, word))
+    return any(word.replace("_", " ").replace("-", " ") in _GOING_ON for word in words)
 
 
 def _is_status(key: str, value: Any) -> bool:
@@ -160,43 +147,42 @@ class _Comparison:
         self.left = MASKED_CHARS
         self.values_left = VALUES_MAX
 
-    def compare_values(self, a: Any, b: Any, key: str, live: bool, depth: int) -> int | None:
-        """Compare two JSON values of the field `key`, in an object that is still going on or not."""
+    def compare_values(self, a: Any, b: Any, key: str, depth: int) -> int | None:
+        """Compare two JSON values of the field `key`."""
         self.values_left -= 1
         if not depth or self.values_left < 0:
             return None
         if isinstance(a, dict) and isinstance(b, dict):
             return self.compare_objects(a, b, depth - 1)
         if isinstance(a, list) and isinstance(b, list):
-            return self.compare_lists(a, b, key, live, depth - 1)
+            return self.compare_lists(a, b, key, depth - 1)
         if a == b and isinstance(a, bool) is isinstance(b, bool):
             return 1
-        if is_volatile(key, a, b, live):
+        if is_volatile(key, a, b):
             return 0
         texts = isinstance(a, str) and isinstance(b, str) and not is_reading(key)
         return self.compare_texts(a, b) if texts else None
 
     def compare_objects(self, a: dict[str, Any], b: dict[str, Any], depth: int) -> int | None:
         """Compare field by field; only a volatile one may be missing on one side."""
-        live = _goes_on(a) or _goes_on(b)
         shared = 0 if a or b else 1
         for key in [*a, *(key for key in b if key not in a)]:
             if key in a and key in b:
-                found = self.compare_values(a[key], b[key], key, live, depth)
+                found = self.compare_values(a[key], b[key], key, depth)
             else:
                 present = a.get(key, b.get(key))
-                found = 0 if is_volatile(key, present, present, live) else None
+                found = 0 if is_volatile(key, present, present) else None
             if found is None:
                 return None
             shared += found
         return shared
 
-    def compare_lists(self, a: list[Any], b: list[Any], key: str, live: bool, depth: int) -> int | None:
+    def compare_lists(self, a: list[Any], b: list[Any], key: str, depth: int) -> int | None:
         """Compare item by item; a list is content by its length."""
         if len(a) != len(b):
             return None
         for x, y in zip(a, b, strict=True):
-            if self.compare_values(x, y, key, live, depth) is None:
+            if self.compare_values(x, y, key, depth) is None:
                 return None
         return 1
 

@@ -1,9 +1,7 @@
-"""What a volatile field looks like: the names and the forms of values that a run reports about itself.
+"""Names and forms of the values that a run reports about itself.
 
-Names are read as words (`executionTimeMs` and `execution_time_ms` are the same three). A name alone is not
-enough: the value must have the form that goes with it, so that `duration: "return flight"` stays content. The
-patterns name the value itself `v`; what stands around it (`took …`, `request id: …`, `[…]`) is a label and
-stays.
+Names are read as words: `executionTimeMs` is `execution_time_ms`. A value must have the form that goes with its name:
+`duration: "return flight"` is content. In the patterns `v` is the value; what stands around it is a label and stays.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ __all__ = [
     "VOLATILE_FORMS",
     "is_reading",
     "is_volatile",
+    "phrase_set",
     "word_set",
     "words_of",
 ]
@@ -37,6 +36,11 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def phrase_set(text: str) -> frozenset[str]:
+    """Return the phrases of a text, as a set; `|` stands between two."""
+    return frozenset(text.split("|"))
+
+
 @lru_cache(NAMES_MAX)
 def _split_name(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(name))
@@ -48,24 +52,9 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 STATUS_KEYS = ("status", "state", "phase", "stage", "job_status", "run_status", "build_status")
-ONGOING_WORDS = (
-    "running",
-    "in progress",
-    "in_progress",
-    "queued",
-    "building",
-    "starting",
-    "waiting",
-    "processing",
-    "executing",
-    "working",
-    "deploying",
-    "provisioning",
-    "downloading",
-    "uploading",
-    "installing",
-    "compiling",
-    "initializing",
+ONGOING_WORDS = phrase_set(
+    "running|in progress|in_progress|queued|building|starting|waiting|processing|executing|working|deploying|"
+    "provisioning|downloading|uploading|installing|compiling|initializing"
 )
 
 _DURATION_WORDS = frozenset({"duration", "elapsed", "took", "latency", "runtime", "walltime"})
@@ -194,7 +183,7 @@ def is_reading(key: str) -> bool:
     return not _READINGS.isdisjoint(words_of(key))
 
 
-def is_volatile(key: str, a: Any, b: Any, live: bool) -> bool:
+def is_volatile(key: str, a: Any, b: Any) -> bool:
     """Return whether a field of this name may hold `a` in one run and `b` in the next, for nothing."""
     words = words_of(key)
     named = set(words)
@@ -207,7 +196,7 @@ def is_volatile(key: str, a: Any, b: Any, live: bool) -> bool:
     if words[-1] in _ID_WORDS:
         return _both_are(a, b, lambda v: isinstance(v, str) and bool(_RANDOM_TEXT.fullmatch(v)))
     if _is_duration(words, named) and _both_are(a, b, _looks_like_duration):
-        return not live and not _has_aged(words[-1], a, b) and (words != ("time",) or _are_fractions(a, b))
+        return not _has_aged(words[-1], a, b) and (words != ("time",) or _are_fractions(a, b))
     return (words[-1] in _MOMENT_WORDS or bool(named & _STAMPS)) and _both_are(a, b, _looks_like_moment)
 
 

@@ -1,20 +1,11 @@
 """Cycles of up to `PERIOD_MAX` characters, found in strides.
 
-A short cycle must be found at once, and `in_answer` looks at every block for it. A long one has time: its second copy
-alone takes hundreds of characters. So this looks once in `STRIDE` characters, at the same places however the text was
-cut, and what it costs by the character doesn't grow with the period.
+`extend` keeps the end of a text and the streak that it ends in: an exact cycle that goes on costs one comparison, and
+its copies are counted without their text. `find_varied` finds copies in prose that differ in a counter or a few words,
+from a probe without digits. Tables, tests, logs and code differ in numbers by nature and are left alone, and so is what
+counts down or up to an end.
 
-    extend         keeps the end of the text, and the *streak*: the exact cycle it ends in, and where that began. A
-                   streak that goes on is one comparison; only where there is none is one searched for, by where the
-                   last `PROBE` characters stood before. So a streak may be as long as it likes: how many copies it
-                   has is known without the text of the first.
-    find_varied    finds copies that are not exact: a counter, a word or two that change. From a probe without digits
-                   its earlier places are followed back, at nearly equal distances, and what lies between two of them
-                   is compared with the next, digits apart. This is for prose alone: rows of a table, inserts, tests
-                   and logs differ in numbers by nature, and code isn't prose (`_is_prose`). A count down, and "3 of
-                   7", come to an end by themselves: they are left alone.
-
-Bounds: `tail_chars` of text, `TRIES` places of a probe, each with one comparison of a copy.
+Invariants: the same places are looked at however the text was cut; `tail_chars` of text, `TRIES` places of a probe.
 """
 
 from __future__ import annotations

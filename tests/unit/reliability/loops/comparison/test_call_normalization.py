@@ -96,7 +96,6 @@ def mask(arguments: Any, text: str) -> str:
     [
         ({"path": "a%a.py"}, "no file a%a.py here"),
         ({"offset": 0}, "offset %a is behind the end"),
-        ({"offset": 0, "limit": 55}, "lines %a to %b are behind the end"),
         ({"range": [0, 9]}, "nothing from %a to 9"),
     ],
 )
@@ -107,7 +106,7 @@ def test_other_arguments_with_the_same_answer_are_the_same(arguments: Any, text:
         asked = (
             json.dumps(arguments).replace("%a", str(figure)).replace("0,", f"{figure},").replace("0}", f"{figure}}}")
         )
-        told = text.replace("%a", str(figure)).replace("%b", str(figure + 55))
+        told = text.replace("%a", str(figure))
         return mask(json.loads(asked), told)
 
     assert answer(700) == answer(900)

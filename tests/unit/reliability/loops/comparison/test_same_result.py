@@ -9,20 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops.comparison.same_result import MASKED_CHARS, is_ongoing, is_same_result
+from tests.support.conversation import USER, acted, quiet
 from tests.support.loop_histories import law
 from tests.unit.reliability.loops.test_history_large import BODY
 
 
 @pytest.mark.parametrize("status", ["running", "in_progress", "In Progress", "queued", "pending"])
 def test_the_duration_of_what_goes_on_is_a_reading(status: str) -> None:
-    """Beside a status that says it is going on, a duration counts; an id still doesn't."""
-    assert not is_same_result(
-        json.dumps({"status": status, "took_ms": 10}), json.dumps({"status": status, "took_ms": 9})
-    )
-    assert is_same_result(json.dumps({"status": "ok", "took_ms": 10}), json.dumps({"status": "ok", "took_ms": 9}))
-    assert is_same_result(
-        json.dumps({"status": status, "request_id": 1}), json.dumps({"status": status, "request_id": 2})
-    )
+    """Beside a status that says it is going on, the call is a poll and a duration counts; else it doesn't."""
+    for word in (status, "ok"):
+        calls = [m for i in range(6) for m in acted("look", {"id": 7}, {"status": word, "took_ms": 20 - i})]
+        assert quiet([USER, *calls]) is (word == status)
 
 
 def test_a_pending_order_is_no_running_job() -> None:
