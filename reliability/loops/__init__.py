@@ -18,7 +18,7 @@ from reliability.loops.answer_history import Kept, ShownHistory, find_kept_loop,
 from reliability.loops.comparison.findings import Kind, Loop, Result, SeenCall, Stage, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.history import find_loop
-from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
+from reliability.loops.in_answer import Scan, finish, open_scan, step, trim_repetition, truncate
 from reliability.loops.judge import (
     JudgeRequest,
     StuckCase,
@@ -32,7 +32,6 @@ from reliability.loops.nudge import nudge
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns
-from reliability.loops.trim_repetition import trim_repetition
 from reliability.loops.written import find_repeated_calls
 
 __all__ = [

@@ -26,7 +26,7 @@ from reliability.loops.cycles.argument_limits import HEAD_CHARS, begins_call, is
 from reliability.loops.cycles.long_cycles import STRIDE, VARIED_TAIL_CHARS, LongTail, extend, find_varied
 from reliability.loops.written import Written, drop_repeats, feed
 
-__all__ = ["BLOCK", "WHITE_CHARS", "Scan", "finish", "open_scan", "step", "truncate"]
+__all__ = ["BLOCK", "WHITE_CHARS", "Scan", "finish", "open_scan", "step", "trim_repetition", "truncate"]
 
 BLOCK = 32
 #: A cut may bring the end of one copy to light: then it is cut once more.
@@ -40,6 +40,9 @@ WHITE_CHARS, PADDING_CHARS = 256, 3_000
 STRUCTURAL = ("", ",", ":", "{", "[", "\n")
 LINE_CHARS = 600
 TAIL_CHARS = REPETITIONS * SHORT_PERIOD_MAX + LINE_CHARS + BLOCK
+#: The end that `trim_repetition` keeps: so many characters, soon behind one copy; fewer where copies differ.
+END_CHARS, NEAR_CHARS = 24, 600
+SHORTER_ENDS = (16, 12, 8, 6, 4, 3, 2, 1)
 UNITS_KEPT, UNITS_DISTINCT, UNIT_LETTERS, UNIT_CHARS = 60, 8, 10, 120
 
 _STRUCTURE = re.compile(
@@ -278,3 +281,35 @@ def _build_cycle_loop(tail: str, period: int, length: int) -> Loop:
 def _build_loop(kind: Kind, count: int, period: int, unit: str, keep: int | None) -> Loop:
     said, key = summary(unit), digest(kind, unit)
     return Loop(kind=kind, stage=Stage.BREAK, repetitions=count, period=period, evidence=said, key=key, keep=keep)
+
+
+def trim_repetition(text: str) -> str:
+    """Return the beginning of the text that ends in the same words with about one copy of what it repeats, so that what
+    continues it continues the text; a text without repetition is returned as it is."""
+    kept = truncate(text)
+    if kept == text:
+        return text
+    return _walk_back(text, kept) or _find_end(text, kept) or kept
+
+
+def _walk_back(text: str, kept: str) -> str:
+    """Go back by whole copies, as long as they are the same."""
+    end = text[-END_CHARS:]
+    before = text.rfind(end, 0, len(text) - 1)
+    period, stop = len(text) - len(end) - before, len(text)
+    while before >= 0 and text.endswith(end, 0, stop - period):
+        stop -= period
+    return text[:stop] if _is_early(stop, text, kept) else ""
+
+
+def _find_end(text: str, kept: str) -> str:
+    """Find the same end, as much of it as there is, soon behind what is worth keeping."""
+    for chars in SHORTER_ENDS:
+        stop = text.find(text[-chars:], len(kept) - chars) + chars
+        if stop <= len(kept) + NEAR_CHARS and _is_early(stop, text, kept):
+            return text[:stop]
+    return ""
+
+
+def _is_early(stop: int, text: str, kept: str) -> bool:
+    return stop <= (len(kept) + len(text)) // 2
