@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reliability.loops.comparison.orders import orders_endless, read_number, read_times
+
 __all__ = ["Kind", "Loop", "Result", "SeenCall", "Stage", "Turn"]
 
 
@@ -52,8 +54,7 @@ class Turn:
     """One answer of the model. `results` stand in the order of `calls`; None where no result is known.
 
     A turn with `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand
-    in its text, and its results came as a user message. `asked`: the largest number that the user's last message names;
-    `times`: how often it says that a thing is to be done; `endless`: it orders repetition without a number.
+    in its text, and its results came as a user message. `request`: what the user said last.
     """
 
     calls: tuple[SeenCall, ...] = ()
@@ -62,9 +63,22 @@ class Turn:
     continued: bool = False
     written: bool = False
     pushed: bool = False
-    asked: int = 0
-    times: int = 0
-    endless: bool = False
+    request: str = ""
+
+    @property
+    def asked(self) -> int:
+        """The largest number that the request names."""
+        return read_number(self.request)
+
+    @property
+    def times(self) -> int:
+        """How often the request says that a thing is to be done."""
+        return read_times(self.request)
+
+    @property
+    def endless(self) -> bool:
+        """Whether the request orders repetition without a number."""
+        return orders_endless(self.request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops import LoopConfig, Stage
-from reliability.loops.orders import NUMBER_MAX, read_number, read_times
+from reliability.loops.comparison.orders import NUMBER_MAX, read_number, read_times
 from tests.evals.step_cases import StepCase
 from tests.support.conversation import stages
 
