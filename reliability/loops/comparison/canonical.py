@@ -20,6 +20,7 @@ NO_ARGUMENTS = frozenset({"", "{}", "null"})
 SUMMARY_CHARS = 240
 PARSED_CHARS_MAX = 500_000
 EMPTY: frozenset[str] = frozenset()
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=repr)
 
 
 def parse(text: str) -> tuple[bool, Any]:
@@ -35,7 +36,7 @@ def parse(text: str) -> tuple[bool, Any]:
 def dumps(value: Any) -> str:
     """Write JSON with sorted keys; a marker with the value's type where there is no JSON for it."""
     try:
-        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=repr)
+        return _ENCODER.encode(value)
     except (ValueError, TypeError, RecursionError):
         return f"<{type(value).__name__}>"
 
