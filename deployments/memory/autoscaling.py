@@ -51,16 +51,6 @@ from deployments.memory.plan import NodeReport, TierNeed
 from deployments.memory.replica_caps import cap_replicas
 from deployments.running.actor_calls import call_actor
 
-__all__ = [
-    "DemandCell",
-    "HeldDemand",
-    "MemoryCappedPolicy",
-    "SeenDemand",
-    "apply_factors",
-    "keep_newest",
-    "undo_factors",
-]
-
 LOG = logging.getLogger("ray.serve")
 ASK_EVERY_S = 1.0
 ASK_TIMEOUT_S = 2.0
@@ -82,10 +72,8 @@ class SeenDemand:
 
 @dataclass
 class DemandCell:
-    """What the thread and the policy share; each field is written by one of them.
-
-    The thread holds no reference to the policy, so that a policy that Serve drops is collected and ends its thread.
-    """
+    """What the thread and the policy share; each field is written by one of them. The thread holds no reference to the
+    policy, so that a policy that Serve drops is collected and ends its thread."""
 
     app: str
     stop: threading.Event = field(default_factory=threading.Event)

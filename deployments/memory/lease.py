@@ -25,8 +25,6 @@ from deployments.telemetry import log_error, log_info
 from reliability.memory.leases import LeaseAnswer
 from reliability.memory.pressure import Level
 
-__all__ = ["ReplicaLease"]
-
 ASK_TIMEOUT_S = 5.0
 ASK_EVERY_S = 0.5
 _BLIND_S = 30.0
@@ -37,12 +35,7 @@ class ReplicaLease:
     after each renewal. All methods belong to one event loop."""
 
     def __init__(
-        self,
-        plan: MemoryPlan,
-        app: str,
-        tier: str,
-        holder: str,
-        on_level: Callable[[Level], None] | None = None,
+        self, plan: MemoryPlan, app: str, tier: str, holder: str, on_level: Callable[[Level], None] | None = None
     ) -> None:
         self._plan = plan
         self._app = app
@@ -54,10 +47,8 @@ class ReplicaLease:
         self._task: asyncio.Task[None] | None = None
 
     async def hold(self, wanted_bytes: int | None) -> str:
-        """Wait until these bytes are this replica's; None: not known, it only reports that it is there.
-
-        Replaces what it held. Never raises; a text that isn't empty says why it will never be granted.
-        """
+        """Wait until these bytes are this replica's; None: not known, it only reports that it is there. Replaces what
+        it held. Never raises; a text that isn't empty says why it will never be granted."""
         await self._stop_renewing()
         if wanted_bytes is None:
             log_info("memory_need_unknown", tier=self._tier)

@@ -44,16 +44,7 @@ from deployments.memory.sensors.working_set import find_working_set, read_workin
 from deployments.telemetry import log_error
 from reliability.memory import leases as ledger
 from reliability.memory.leases import Lease, LeaseAnswer, Leases
-from reliability.memory.pressure import (
-    Level,
-    Pressure,
-    PressureConfig,
-    level_at,
-    measure_sustained_ns,
-    observe,
-)
-
-__all__ = ["MemoryPressure", "make_sensor"]
+from reliability.memory.pressure import Level, Pressure, PressureConfig, level_at, measure_sustained_ns, observe
 
 TRANSITIONS_MAX = 64
 # Every latch times out: a level that is only held, and not called for, is left after this.
@@ -108,12 +99,7 @@ class MemoryPressure:
         return answer
 
     async def renew(
-        self,
-        holder: str,
-        tier: str,
-        held_bytes: int,
-        needs: Sequence[TierNeed] = (),
-        used_bytes: int | None = None,
+        self, holder: str, tier: str, held_bytes: int, needs: Sequence[TierNeed] = (), used_bytes: int | None = None
     ) -> Level:
         """Renew the lease of a holder; return the node's level. `used_bytes`: what its process holds."""
         now_ns = self._note_call(needs)
@@ -139,10 +125,8 @@ class MemoryPressure:
         return self._seen, self._report(now_ns, after=seen if epoch == self._epoch else 0)
 
     async def peek(self, caps: Mapping[str, str] | None = None) -> NodeReport:
-        """Return the report for the policy: without transitions, and without counting as a call.
-
-        `caps`: why tiers don't get what they want, kept for the views.
-        """
+        """Return the report for the policy: without transitions, and without counting as a call. `caps`: why tiers
+        don't get what they want, kept for the views."""
         if caps is not None:
             self._caps = dict(caps)
         self._start_polling()

@@ -27,8 +27,6 @@ from deployments.memory.plan import NAMESPACE, MonitorSettings, TierNeed, monito
 from deployments.running.actor_calls import call_actor
 from deployments.telemetry import log_info
 
-__all__ = ["find", "fit_minimums", "here", "on", "plan_memory_resources"]
-
 
 def here(app: str, settings: MonitorSettings) -> Any:
     """Return the handle of this node's monitor, which is started if need be."""
@@ -93,10 +91,8 @@ def plan_memory_resources(needs: Sequence[TierNeed]) -> dict[str, int]:
 
 
 def fit_minimums(needs: Sequence[TierNeed], nodes_bytes: Sequence[int]) -> dict[str, int]:
-    """Return what the tiers ask for where all their minimums fit into nodes of so many bytes; else nothing.
-
-    Largest first, each on the node with the most bytes left: where that finds no place, Ray's scheduler may not either.
-    """
+    """Return what the tiers ask for where all their minimums fit into nodes of so many bytes; else nothing. Largest
+    first, each on the node with the most bytes left: where that finds no place, Ray's scheduler may not either."""
     wanted = {need.name: need.replica_bytes for need in needs if need.local and need.replica_bytes}
     least: list[int] = []
     for need in needs:

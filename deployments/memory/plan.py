@@ -17,21 +17,6 @@ from typing import Any
 from reliability.config import MemoryPressureConfig
 from reliability.memory.pressure import Level
 
-__all__ = [
-    "NAMESPACE",
-    "Holder",
-    "MemoryPlan",
-    "MonitorSettings",
-    "NodeReport",
-    "NodeState",
-    "TierNeed",
-    "Transition",
-    "check_live",
-    "monitor_name",
-    "name_prefix",
-    "settings_of",
-]
-
 NAMESPACE = "mlx-stack-serve"
 # Counts up whenever the actor's methods or its reports change, so that old and new code never meet in one actor.
 SCHEMA = 2

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from deployments.memory.sensors.computing import Computing
 
-__all__ = ["FORCED_SIZES", "SCORES_BYTES_MAX", "estimate_scores_bytes"]
-
 _FUSED_SIZES = frozenset({64, 80, 128})
 _CUDNN_SIZE_MAX = 128
 FORCED_SIZES = frozenset({192, 256})

@@ -20,8 +20,6 @@ from deployments.memory.plan import MemoryPlan
 from deployments.memory.sensors.computing import find_computing
 from deployments.memory.sensors.working_set import CRITICAL, find_level, find_working_set
 
-__all__ = ["AGENT_TOKENS", "Room", "explain_lack", "find_room", "find_room_alone", "find_usable"]
-
 # The context that an agent needs: the first prompt of Claude Code has 11,648 tokens, and the conversation grows.
 AGENT_TOKENS = 32_768
 _REPLICAS_UNKNOWN = 3  # where nothing is known of other tiers, as many as in the default chain

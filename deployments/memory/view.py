@@ -32,8 +32,6 @@ from deployments.running.actor_calls import call_actor
 from deployments.telemetry import log_error, log_info
 from reliability.memory.pressure import Level
 
-__all__ = ["MemoryView", "NodeView", "ObservedLevel"]
-
 ASK_TIMEOUT_S = 1.0
 _LOOK_UP_EVERY_S = 5.0
 _LOOK_UP_TIMEOUT_S = 10.0

@@ -17,8 +17,6 @@ from typing import Any
 from deployments.models.provenance import file_sha256
 from deployments.models.sources import ModelUnavailable
 
-__all__ = ["Adapter", "adapter_at"]
-
 _KINDS = ("lora", "dora", "full")
 _PARAMETERS = {"rank", "scale", "dropout"}
 

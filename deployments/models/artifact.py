@@ -20,8 +20,6 @@ from deployments.models.cache_folder import Say, quiet
 from deployments.models.precision import find_held_dtype, find_stored_dtype, grow_to_held
 from deployments.models.sources import ModelSource, ModelUnavailable
 
-__all__ = ["BESIDE_WEIGHTS_BYTES", "Artifact", "find_on_disk", "resolve"]
-
 # Next to the weights: a short conversation's cache, the prefill's intermediate values, Python and its libraries.
 BESIDE_WEIGHTS_BYTES = 400 << 20
 # The context length has other names at GPT-2 and GPT-J, Kimi Linear, DBRX and OpenELM.

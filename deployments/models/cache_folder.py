@@ -24,8 +24,6 @@ from pathlib import Path
 
 from deployments.running.own_folder import refuse_strangers
 
-__all__ = ["Say", "default_cache_dir", "hold", "is_being_made", "keep_text", "make_once", "quiet"]
-
 _LOG = logging.getLogger(__name__)
 
 Say = Callable[[str], None]

@@ -29,8 +29,6 @@ from deployments.memory.sensors.working_set import estimate_working_set, find_wo
 from deployments.models.mac_models import MODELS, ROWS, MacModel
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 
-__all__ = ["ROLES", "Fetch", "ModelChoice", "Role", "choose", "choose_here", "mac_model_of", "weight_bytes_of"]
-
 Role = Literal["fast", "standard", "longctx"]
 ROLES: tuple[Role, ...] = ("fast", "standard", "longctx")
 # When a model is fetched: when its tier loads it, in the background once the server answers, or by a person.
@@ -78,11 +76,9 @@ def choose_here(role: str, model: str) -> ModelChoice:
 
 
 def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: int | None = None) -> ModelChoice:
-    """Choose the model for `role`; any that isn't one of `ROLES` is treated as `fast`.
-
-    `system` is `sys.platform`, `machine` is `platform.machine()`; `gpu_bytes`: what models may use of an NVIDIA GPU's
-    memory, where that computes.
-    """
+    """Choose the model for `role`; any that isn't one of `ROLES` is treated as `fast`. `system` is `sys.platform`,
+    `machine` is `platform.machine()`; `gpu_bytes`: what models may use of an NVIDIA GPU's memory, where that
+    computes."""
     role = role if role in ROLES else "fast"
     if system == "darwin" and machine == "arm64":
         return _choose_for_gpu(role, memory_bytes, "Apple silicon")

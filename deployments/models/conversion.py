@@ -22,14 +22,13 @@ from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import cache_folder as store
 from deployments.models import downloads, gguf, hub
 from deployments.models.cache_folder import Say
+from deployments.models.gguf_tokenizer import UnknownModel
 from deployments.models.provenance import file_sha256
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable, parse_source
 from deployments.models.wheels import FetchFailed, fetch_joined, take
 from deployments.running.own_folder import refuse_strangers
 
 _LOG = logging.getLogger(__name__)
-
-__all__ = ["find_progress", "locate_model", "prepare_model"]
 
 # Its own template can't render tools; see the file itself.
 _TOOLS_TEMPLATE = {DEFAULT_SOURCE: Path(__file__).with_name("smollm2_tools.jinja")}
@@ -52,7 +51,7 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: 
 
     try:
         made = store.make_once(cache_dir / "models", name, build, say=say)
-    except (ModelUnavailable, FetchFailed, gguf.UnknownModel, OSError) as error:
+    except (ModelUnavailable, FetchFailed, UnknownModel, OSError) as error:
         downloads.note_failure(cache_dir, name, str(error))
         if isinstance(error, ModelUnavailable | OSError):
             raise

@@ -24,19 +24,6 @@ from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, is_being_made
 
-__all__ = [
-    "FetchProgress",
-    "count_bytes",
-    "find_folder",
-    "forget",
-    "format_progress",
-    "format_size",
-    "note_failure",
-    "read_progress",
-    "tell",
-    "watch",
-]
-
 _EVERY_S = 0.5
 _WORDS_MAX = 400
 
@@ -92,10 +79,8 @@ def read_progress(cache_dir: Path, name: str) -> FetchProgress | None:
 
 @contextlib.contextmanager
 def watch(count: Callable[[], int], total_bytes: int | None, say: Say, *, progress: bool) -> Iterator[None]:
-    """Say how far it is, at each whole percent, while the block runs; nothing where the total isn't known.
-
-    `count`: the bytes that have arrived. `progress`: with a bar, on a terminal.
-    """
+    """Say how far it is, at each whole percent, while the block runs; nothing where the total isn't known. `count`: the
+    bytes that have arrived. `progress`: with a bar, on a terminal."""
     if total_bytes is None:
         yield
         return

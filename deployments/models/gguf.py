@@ -35,18 +35,6 @@ from tqdm import tqdm
 from deployments.models.cache_folder import Say, quiet
 from deployments.models.gguf_tokenizer import UnknownModel, write_tokenizer
 
-__all__ = [
-    "CONVERTER",
-    "ENTRIES_MAX",
-    "UnknownModel",
-    "convert",
-    "model_config",
-    "open_gguf",
-    "quantization_name",
-    "unpermute",
-    "write_tensors",
-]
-
 # Part of the name of every converted folder: raise it when the output of this module changes.
 CONVERTER = 2
 ENTRIES_MAX = 4_000_000  # of a list in the metadata; a large vocabulary has 300,000

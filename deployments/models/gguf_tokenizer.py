@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["UnknownModel", "build_tokenizer", "write_tokenizer"]
-
 # Qwen2's own split: a word with the one sign before it, each digit alone, signs with the line ends after them, spaces.
 _QWEN2 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"

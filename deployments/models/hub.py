@@ -35,17 +35,6 @@ from deployments.models.downloads import watch
 from deployments.models.provenance import file_sha256
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable
 
-__all__ = [
-    "BrokenOff",
-    "HubFile",
-    "count_arrived",
-    "fetch_file",
-    "fetch_files",
-    "fetch_snapshot",
-    "find_complete",
-    "find_progress",
-]
-
 # What mlx-lm itself fetches of a repository: weights and what describes them, not every format.
 _HF_FILES = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "*.tiktoken", "*.txt", "*.jsonl", "*.jinja"]
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -53,11 +42,9 @@ _HF_ANSWER_S = 10.0  # for the hub's first answer; then its client's own timeout
 
 
 def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
-    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be.
-
-    Other processes can read how far it is (`find_progress`). The hub isn't asked again about a commit that is complete,
-    so a tier that wakes waits for no network. `progress`: with a bar, on a terminal. Raises ModelUnavailable.
-    """
+    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be. Other processes can read
+    how far it is (`find_progress`). The hub isn't asked again about a commit that is complete, so a tier that wakes
+    waits for no network. `progress`: with a bar, on a terminal. Raises ModelUnavailable."""
     name = _name_fetch(source)
     done = cache_dir / "models" / f".{name}.complete"
     here = find_complete(source) if _COMMIT.fullmatch(source.revision or "") and done.exists() else None
@@ -188,11 +175,8 @@ def _load_snapshot(source: ModelSource, silence: Exception | None) -> Path:
 
 
 def _ask_hub(source: ModelSource) -> Any:
-    """Ask the hub what the repository has: its answer, or the error where it doesn't answer.
-
-    Done before the download, whose own first request waits without end for a silent hub. Raises ModelUnavailable where
-    the hub refuses.
-    """
+    """Ask the hub what the repository has: its answer, or the error where it doesn't answer. Done before the download,
+    whose own first request waits without end for a silent hub. Raises ModelUnavailable where the hub refuses."""
     client = _import_client()
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 

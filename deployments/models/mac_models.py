@@ -22,9 +22,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["MODELS", "ROWS", "MacModel"]
-
-
 _CONTEXT_TOKENS = 262_144  # of each of them
 
 

@@ -40,8 +40,6 @@ from deployments.models.precision import find_held_dtype
 from deployments.models.provenance import versions
 from deployments.models.sources import parse_source
 
-__all__ = ["KV_TOKENS", "kv_bytes", "plan_of", "replica_bytes", "tier_needs"]
-
 _LOG = logging.getLogger(__name__)
 
 KV_TOKENS = 8192

@@ -12,8 +12,6 @@ from typing import Any
 
 from deployments.memory.sensors.computing import Computing, find_computing
 
-__all__ = ["find_held_dtype", "find_stored_dtype", "grow_to_held"]
-
 _SHORT = ("bfloat16", "float16")
 
 

@@ -22,8 +22,6 @@ from deployments.models.catalog import ModelChoice, weight_bytes_of
 from deployments.models.downloads import format_size
 from deployments.models.sources import ModelUnavailable, parse_source
 
-__all__ = ["Presence", "await_model", "look"]
-
 _LOOK_AGAIN_S = 1.0
 
 

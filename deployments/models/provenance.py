@@ -12,8 +12,6 @@ import importlib.metadata
 import re
 from pathlib import Path
 
-__all__ = ["file_sha256", "versions", "weights_sha256"]
-
 _PACKAGES = ("mlx", "mlx-lm")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

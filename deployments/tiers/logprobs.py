@@ -14,8 +14,6 @@ from typing import Any
 from deployments.tiers.lazy_mlx import mx
 from reliability.types import TokenLogprob
 
-__all__ = ["NEVER", "TOKENS_MAX", "LogprobReader", "read_logprobs"]
-
 NEVER = -9999.0
 # Bounds on what an upstream may send in one chunk.
 TOKENS_MAX = 4096

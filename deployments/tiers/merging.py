@@ -7,8 +7,6 @@ from itertools import groupby
 
 from reliability.types import CallDelta, Event, Logprobs, Reasoning, Refusal, Text
 
-__all__ = ["merge_events"]
-
 
 def merge_events(events: Iterable[Event]) -> list[Event]:
     """Join neighbors of one kind, so that one read leaves as one piece of each kind."""

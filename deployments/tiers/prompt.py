@@ -112,10 +112,8 @@ def learn_template(tokenizer: Any) -> TemplateForm:
 
 
 def render(tokenizer: Any, request: ChatRequest, at: datetime | None = None, form: TemplateForm = AS_WRITTEN) -> str:
-    """Render the prompt by the model's chat template, in the `form` that it needs. Raises `RequestRefused`.
-
-    `at`: the moment whose date a template writes; None for now.
-    """
+    """Render the prompt by the model's chat template, in the `form` that it needs. Raises `RequestRefused`. `at`: the
+    moment whose date a template writes; None for now."""
     if list_tools(request) and not _knows_tools(tokenizer):
         message = "this tier can't use tools: its model's chat template has no place for them"
         raise refuse("tools", message, Fault.UNSUPPORTED)
@@ -148,11 +146,9 @@ def find_checkpoints(
     at: datetime | None = None,
     form: TemplateForm = AS_WRITTEN,
 ) -> tuple[int, ...]:
-    """Find the places in `prompt`, in tokens, up to which a later one may be the same.
-
-    They are where the system prompt ends, and with `turns` where the answer begins. A template that can't render a part
-    of the conversation gives fewer.
-    """
+    """Find the places in `prompt`, in tokens, up to which a later one may be the same. They are where the system prompt
+    ends, and with `turns` where the answer begins. A template that can't render a part of the conversation gives
+    fewer."""
     messages = tidy_messages(request.messages)
     head = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
     # Not the system prompt alone: many templates want a user in every conversation.

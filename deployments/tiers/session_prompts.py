@@ -31,8 +31,6 @@ from deployments.tiers.prompt import list_tools, measure_opening, read_date, rea
 from reliability.prefix import LostPrefix, PrefixChange, PromptShape, explain
 from reliability.types import ChatRequest
 
-__all__ = ["DATE_S", "PROMPTS_MAX", "SessionPrompts"]
-
 PROMPTS_MAX = 8
 DATE_S = 24 * 3600
 _BYTES_MAX = 32 * 1024 * 1024

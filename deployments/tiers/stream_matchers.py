@@ -22,8 +22,6 @@ from reliability.answer.thoughts import Thoughts
 from reliability.tools.format_reasoning import Thought
 from reliability.types import CallDelta, Event, Text
 
-__all__ = ["AnswerReader", "CallFormat", "CallSplit", "StopCut", "strict_json_call"]
-
 # Returns (name, JSON text of the arguments) of each call in the text between two markers; None where one is incomplete.
 _ParseCalls = Callable[[str], list[tuple[str, str]] | None]
 

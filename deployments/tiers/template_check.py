@@ -20,8 +20,6 @@ from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.tools.formats import OPENER, START_MARKER
 from reliability.types import CallDelta
 
-__all__ = ["check_call_template"]
-
 _NAME = "find_train"
 _PARAMETERS = {
     "type": "object",

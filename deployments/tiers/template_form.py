@@ -24,8 +24,6 @@ from deployments.tiers import history_repair as repair
 from deployments.tiers import history_words as words
 from deployments.tiers.history_words import HERMES_FORM
 
-__all__ = ["AS_WRITTEN", "PROBES", "Mend", "Render", "TemplateForm", "holds_words", "learn_form"]
-
 _MENDS_MAX = 4  # at once, for one shape
 
 Messages = list[dict[str, Any]]

@@ -14,8 +14,6 @@ from typing import Any
 from reliability.tools.format_reasoning import MESSAGES, REASONING, REASONING_CLOSE, Thought
 from reliability.tools.formats import compile_any
 
-__all__ = ["ReasoningMarks", "encode_think_close", "find_opened", "find_thinking"]
-
 _OPENER_CHARS_MAX = 160
 _ROWS = [(row, compile_any((*row.opens, *row.prompts))) for row in (*REASONING, *MESSAGES)]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import gc
 
-__all__ = ["collect_less", "settle_collector"]
-
 NEW_OBJECTS = 20_000
 
 

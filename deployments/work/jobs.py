@@ -21,8 +21,6 @@ from typing import Any
 
 from deployments.work.wire import Codec, codec_of, find_class, name_of
 
-__all__ = ["do_job", "read_outcome", "write_job"]
-
 
 @dataclass(frozen=True, slots=True)
 class Job:

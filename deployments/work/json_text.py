@@ -25,8 +25,6 @@ import orjson
 
 from reliability.surrogates import join_all, may_hold_halves
 
-__all__ = ["HALVES", "VALUES_MAX", "has_more_values", "is_too_deep", "join_arguments", "read_json", "write_json"]
-
 INT_DIGITS_MAX = 4_300  # as `sys.get_int_max_str_digits`
 HALVES = "half a character (a lone surrogate) in the request was read as U+FFFD"
 # As many digits as the shortest integer beyond 64 bits; those of a fraction are none.

@@ -19,8 +19,6 @@ from deployments.work.worker_pool import Undone
 from reliability.answer.judgement import Judged
 from reliability.steps import OutOfSteps, Steps
 
-__all__ = ["STEPS_INLINE", "STEPS_LARGE", "Elsewhere", "Question", "make_judgement"]
-
 STEPS_INLINE = 20_000
 STEPS_LARGE = 20_000_000  # more than a worker's seconds are worth: those decide
 

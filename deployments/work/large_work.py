@@ -17,8 +17,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["QUIET_BYTES", "Large", "at_once", "large"]
-
 QUIET_BYTES = 64 * 1024
 SWITCH_S = 0.0005
 

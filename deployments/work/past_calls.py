@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["name_past_calls"]
-
 Message = dict[str, Any]
 RESULT = frozenset({"tool", "function"})
 Open = list[tuple[str, str, str]]  # of each call that has no result: the id that the client gave it, its id, its name

@@ -33,8 +33,6 @@ from starlette.datastructures import Headers
 from reliability.loops import Memo
 from reliability.steps import Steps
 
-__all__ = ["Codec", "Named", "codec_of", "find_class", "name_of"]
-
 _NAMED = "a dataclass of this program, under its name"
 Named = Annotated[Any, _NAMED]  # as the annotation of a field: its values say themselves what they are
 PACKAGES = ("deployments", "reliability")

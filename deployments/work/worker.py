@@ -19,8 +19,6 @@ import sys
 from deployments.work.jobs import do_job
 from deployments.work.worker_pool import HEAD
 
-__all__ = ["main"]
-
 NICENESS = 5
 
 

@@ -32,8 +32,6 @@ from typing import Any, TypeVar
 
 from deployments.work.jobs import read_outcome, write_job
 
-__all__ = ["JOB_S", "Busy", "JobTooLong", "Lost", "Undone", "Workers"]
-
 WORKERS_MAX = 2
 WAITING_MAX = 64
 WAIT_S = 20.0

@@ -26,8 +26,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-__all__ = ["Computing", "find_computing", "has_nvidia_gpu"]
-
 _DEVICES = ("/dev/nvidiactl", "/dev/dxg")  # the driver's own, and that of Windows' subsystem for Linux
 _PACKAGES = ("mlx-cuda-13", "mlx-cuda-12")
 _LIBRARY = "mlx/lib/libmlx.so"

@@ -22,8 +22,6 @@ from pathlib import Path
 from deployments.memory.sensors.sensor import SWAP_OUT_MB_PER_S, Counter, Sample
 from reliability.memory.pressure import LINUX_PSI, USED_SHARE, Reading, Thresholds
 
-__all__ = ["LinuxSensor"]
-
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 _AVG10 = re.compile(r"^some avg10=([\d.]+)", re.MULTILINE)
 # A v1 cgroup without a limit has the largest number of pages as its limit.

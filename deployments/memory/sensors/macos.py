@@ -21,8 +21,6 @@ import psutil
 from deployments.memory.sensors.sensor import SWAP_OUT_MB_PER_S, Counter, Sample
 from reliability.memory.pressure import MACOS_LEVEL, Reading, Thresholds
 
-__all__ = ["Kernel", "MacosSensor", "SystemKernel"]
-
 LEVEL = "kern.memorystatus_vm_pressure_level"
 LEVELS = (1, 2, 4)
 _HOST_VM_INFO64 = 4

@@ -16,8 +16,6 @@ from collections.abc import Callable
 
 import psutil
 
-__all__ = ["RusageInfo", "count_held_bytes", "read_footprint"]
-
 RUSAGE_INFO_V0 = 0
 
 

@@ -25,8 +25,6 @@ import psutil
 from deployments.memory.sensors.sensor import NS_PER_S, SWAP_OUT_MB_PER_S, Sample
 from reliability.memory.pressure import LINUX_PSI, MACOS_LEVEL, USED_SHARE, Level, Reading, Thresholds
 
-__all__ = ["ScriptedReading", "ScriptedSensor", "parse"]
-
 SCRIPT_BYTES_MAX = 65536
 # The scale of macOS stands for the words.
 LEVELS = {Level.NORMAL.value: 1.0, Level.WARN.value: 2.0, Level.CRITICAL.value: 4.0, Level.UNKNOWN.value: None}

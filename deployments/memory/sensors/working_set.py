@@ -20,8 +20,6 @@ import sys
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.memory.sensors.macos import LEVEL, Kernel, SystemKernel
 
-__all__ = ["CRITICAL", "estimate_working_set", "find_level", "find_working_set", "read_working_set"]
-
 _WIRED_LIMIT = "iogpu.wired_limit_mb"
 CRITICAL = 4  # of the kernel's pressure level
 _GIB = 1 << 30

@@ -25,8 +25,6 @@ from typing import Any
 from reliability.surrogates import Halves, join_surrogates
 from reliability.types import CallDelta
 
-__all__ = ["CALLS_MAX", "CallDeltas", "TooManyCalls"]
-
 CALLS_MAX = 1024
 ID_CHARS_MAX = 256  # a longer one is taken for none, and one is made up
 
@@ -76,10 +74,7 @@ class CallDeltas:
         return all(map(_is_complete, ("".join(call.parts) for call in self._calls)))
 
     def end(self) -> list[CallDelta]:
-        """Return what was held.
-
-        A call whose name never came leaves too: the check of complete calls refuses it.
-        """
+        """Return what was held. A call whose name never came leaves too: the check of complete calls refuses it."""
         ends = [_build_delta(call, "", call.halves.end(), last=True) for call in self._calls]
         return [delta for delta in ends if delta is not None]
 

@@ -25,8 +25,6 @@ from deployments.tiers.history_repair import HistoryForm, read_past_arguments, s
 from deployments.work.json_text import write_json
 from reliability.types import ChatRequest
 
-__all__ = ["chat_body"]
-
 # `models` and `fallbacks` name substitutes for the upstream to use; `n` asks for answers that nobody reads.
 _OURS = frozenset(
     {
@@ -49,10 +47,7 @@ _OPTIONAL = ("tool_choice", "parallel_tool_calls", "response_format", "seed", "t
 def chat_body(
     request: ChatRequest, model: str, *, openrouter: bool = False, form: HistoryForm = HistoryForm.AS_WRITTEN
 ) -> bytes:
-    """Build the bytes to send.
-
-    Raises ValueError or TypeError where the request can't be written as JSON.
-    """
+    """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
     messages = list(soften([_mend(message) for message in request.messages], form))
     body |= {

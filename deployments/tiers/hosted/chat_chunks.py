@@ -33,8 +33,6 @@ from reliability.answer.usage import estimate_written_tokens
 from reliability.surrogates import Halves, join_surrogates
 from reliability.types import Event, FinishReason, Logprobs, Reasoning, Refusal, Text, Usage
 
-__all__ = ["COUNT_MAX", "ChunkReader", "read_usage"]
-
 _FINISH = {
     "length": FinishReason.LENGTH,
     "max_tokens": FinishReason.LENGTH,
@@ -229,10 +227,8 @@ def _read_number(choice: Any) -> int | None:
 
 
 def _counts_as_text(delta: Mapping[str, Any]) -> bool:
-    """Return whether the tokens of a chunk are the text's.
-
-    They are where it has text, or nothing else (it may be half a character).
-    """
+    """Return whether the tokens of a chunk are the text's. They are where it has text, or nothing else (it may be half
+    a character)."""
     content = delta.get("content")
     return bool(_read_content(content)) or not (isinstance(content, list) or any(delta.get(name) for name in _NO_TEXT))
 

@@ -35,8 +35,6 @@ from deployments.tiers.merging import merge_events
 from deployments.work.json_text import has_more_values, read_json
 from reliability.types import Counted, Event, Failed, Fault, Finish, FinishReason, Usage
 
-__all__ = ["BODY_BYTES_MAX", "ChatReader"]
-
 BODY_BYTES_MAX = 16 * 1024 * 1024
 SKIPPED_MAX = 16  # chunks of one answer
 HEAD_BYTES_MAX = 64 * 1024  # white space before the first character

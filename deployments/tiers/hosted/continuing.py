@@ -19,8 +19,6 @@ from typing import Literal
 from reliability.answer.seam import Seam, find_anchor
 from reliability.types import CallDelta, ChatRequest, Event, Failed, Fault, Finish, Reasoning, Text
 
-__all__ = ["Continues", "ask_to_go_on", "join"]
-
 Continues = Literal["prefill", "anchor"]
 _THINKING = frozenset({"reasoning", "reasoning_effort", "include_reasoning", "thinking"})
 

@@ -12,26 +12,19 @@ from yarl import URL
 
 from deployments.reports.redaction import secret_headers
 
-__all__ = ["CHAT", "build_tls", "encode_login", "find_route", "list_secrets", "parse_endpoint"]
-
 CHAT = "/chat/completions"
 
 
 def build_tls() -> ssl.SSLContext:
-    """Trust what the environment names (SSL_CERT_FILE, SSL_CERT_DIR), else certifi's list.
-
-    A Python on macOS may know nobody by itself.
-    """
+    """Trust what the environment names (SSL_CERT_FILE, SSL_CERT_DIR), else certifi's list. A Python on macOS may know
+    nobody by itself."""
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
         return ssl.create_default_context()
     return ssl.create_default_context(cafile=certifi.where())
 
 
 def parse_endpoint(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
-    """Return the URL to post to, without credentials, and the credentials it held.
-
-    No host: not usable.
-    """
+    """Return the URL to post to, without credentials, and the credentials it held. No host: not usable."""
     try:
         url = URL(base_url.strip())
         host = url.host

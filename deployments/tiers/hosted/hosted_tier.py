@@ -48,8 +48,6 @@ from deployments.tiers.hosted.upstream_errors import (
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
 
-__all__ = ["HostedTier", "Preset", "preset"]
-
 NO_ROUTE = frozenset({404, 405, 501})
 STREAMS_MAX = 256  # each has a connection
 CONNECTION_KEPT_S = 15.0
@@ -141,10 +139,7 @@ class HostedTier:
             await self._free()
 
     async def status(self) -> TierStatus:
-        """Report ready where a request could be sent.
-
-        Whether the upstream is well, only a request can show.
-        """
+        """Report ready where a request could be sent. Whether the upstream is well, only a request can show."""
         return self.describe()
 
     def describe(self) -> TierStatus:
@@ -363,11 +358,8 @@ def _wants_data(request: ChatRequest) -> bool:
 
 
 def _explain_error(cause: Exception) -> tuple[Fault, str, Usage | None]:
-    """Explain an error before the headers, and say what it cost.
-
-    It cost nothing where nobody was reached, else nobody knows. Its text stays here: it may name
-    hosts and header values.
-    """
+    """Explain an error before the headers, and say what it cost. It cost nothing where nobody was reached, else nobody
+    knows. Its text stays here: it may name hosts and header values."""
     match cause:
         case aiohttp.ConnectionTimeoutError():
             return Fault.CONNECT_TIMEOUT, "didn't take the request in time", Usage()

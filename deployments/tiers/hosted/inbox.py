@@ -13,8 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-__all__ = ["INBOX_BYTES_MAX", "Inbox"]
-
 INBOX_BYTES_MAX = 1024 * 1024
 
 

@@ -24,8 +24,6 @@ from reliability.answer.estimate import text_bytes, tokens_near
 from reliability.surrogates import Halves
 from reliability.types import ChatRequest, Counted, Event, Failed, Fault, Finish, FinishReason, Passed, Usage
 
-__all__ = ["PassedReader", "build_passed_body", "cut_list"]
-
 BODY_BYTES_MAX = 64 * 1024 * 1024  # two thousand vectors of three thousand figures are 130 MB: ask in halves
 PIECE_BYTES = 256 * 1024  # a piece is one message between replicas
 OURS = frozenset({"model", "models", "fallbacks", "max_tokens", "n", "stream_options"})

@@ -30,8 +30,6 @@ import re
 
 from deployments.tiers.hosted.continuing import Continues
 
-__all__ = ["choose_continues"]
-
 OPENROUTER = "openrouter.ai"
 _DATED = r"(-\d{8})?"
 _VARIANT = r"(:(?!thinking)[a-z-]+)?"  # `:free`, `:nitro`; whoever thinks can't be prefilled

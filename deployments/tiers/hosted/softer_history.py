@@ -19,8 +19,6 @@ from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, wants_so
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Failed
 
-__all__ = ["Refusal", "send_in_form"]
-
 Refusal = tuple[int, UpstreamComplaint, Failed]  # the status, what the upstream complains of, and the fault that it is
 Send = Callable[[HistoryForm], Awaitable[aiohttp.ClientResponse | Failed]]
 

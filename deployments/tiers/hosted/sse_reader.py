@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FRAME_BYTES_MAX", "LINE_BYTES_MAX", "EventTooLong", "Frame", "SseReader"]
-
 LINE_BYTES_MAX = 4 * 1024 * 1024
 FRAME_BYTES_MAX = 8 * 1024 * 1024
 
@@ -63,20 +61,16 @@ class SseReader:
         return frames
 
     def close(self) -> list[Frame]:
-        """End the stream and return the frame that is left.
-
-        What is left counts, whether or not an empty line closed it.
-        """
+        """End the stream and return the frame that is left. What is left counts, whether or not an empty line closed
+        it."""
         self._read_field(bytes(self._tail))
         self._tail = bytearray()
         frame = self._dispatch()
         return [] if frame is None else [frame]
 
     def _read_field(self, line: bytes) -> None:
-        """Read one line that isn't empty.
-
-        What stands before its colon says what it is, and a comment has nothing there.
-        """
+        """Read one line that isn't empty. What stands before its colon says what it is, and a comment has nothing
+        there."""
         _check_size(len(line), LINE_BYTES_MAX)
         field, _, value = line.partition(b":")
         if field == b"data":

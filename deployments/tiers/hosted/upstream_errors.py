@@ -31,16 +31,6 @@ from reliability.faults import TRAITS
 from reliability.surrogates import join_surrogates
 from reliability.types import Failed, Fault, Usage
 
-__all__ = [
-    "MESSAGE_CHARS_MAX",
-    "UpstreamComplaint",
-    "fault_of",
-    "read_complaint",
-    "read_retry_after_s",
-    "translate_complaint",
-    "wants_softer",
-]
-
 MESSAGE_CHARS_MAX = 500
 CAUSE_DEPTH_MAX = 4  # of errors in errors
 RETRY_AFTER_S_MAX = 86_400.0
@@ -255,10 +245,7 @@ def translate_complaint(
     write_asked: Callable[[], bytes] = bytes,
 ) -> Failed:
     """Build the end of an attempt that an upstream refused. `write_asked` writes the request, whose words the upstream
-    may quote.
-
-    Without any status a complaint counts as a 500.
-    """
+    may quote. Without any status a complaint counts as a 500."""
     code = status or complaint.status or 500
     fault = fault_of(code, complaint, has_retry_after=retry_after_s is not None, write_asked=write_asked)
     return Failed(
@@ -272,10 +259,8 @@ def translate_complaint(
 
 
 def read_retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Read when to come back, from `retry-after-ms` or `Retry-After` (seconds or a date).
-
-    None where neither says it.
-    """
+    """Read when to come back, from `retry-after-ms` or `Retry-After` (seconds or a date). None where neither says
+    it."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         seconds = _parse_seconds(value, unit_s, now) if value else None

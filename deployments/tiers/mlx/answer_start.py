@@ -27,9 +27,6 @@ from deployments.tiers.mlx.grammar.vocabulary import Speller
 from deployments.tiers.mlx.sampling import Processor
 from deployments.tiers.thinking import ReasoningMarks
 
-__all__ = ["Resumed", "forbid_silence", "read_turn_start", "resume"]
-
-
 _ASKED = [{"role": "user", "content": "x"}]
 _MARK_BEGUN = re.compile(r"[Ġ▁ ]?<\|.{0,40}")  # not `<` alone: many models' calls begin with it
 _BLANK_TOKENS_MAX = 8  # of white space, behind which an end is an end

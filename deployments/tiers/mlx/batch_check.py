@@ -36,8 +36,6 @@ from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import TokenLogprob
 
-__all__ = ["choose_sharing", "cuts_places_into_blocks"]
-
 _LOG = logging.getLogger(__name__)
 
 _TEXT = (

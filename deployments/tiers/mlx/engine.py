@@ -39,8 +39,6 @@ from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from reliability.escalation.wording import figure
 from reliability.types import Failed, Fault, TierState
 
-__all__ = ["RESTART_S", "Engine", "EnginePhase"]
-
 _LOG = logging.getLogger(__name__)
 
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 30.0, 600.0

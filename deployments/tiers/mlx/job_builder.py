@@ -29,8 +29,6 @@ from reliability.prefix import LostPrefix
 from reliability.tools.format_reasoning import Thought
 from reliability.types import ChatRequest, Event, Fault
 
-__all__ = ["JobBuilder"]
-
 
 class JobBuilder:
     """The jobs of one tier. `temperature`: the tier's own, None for the model's."""

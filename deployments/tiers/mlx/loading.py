@@ -34,8 +34,6 @@ from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from deployments.tiers.template_check import check_call_template
 from deployments.tiers.template_form import AS_WRITTEN, TemplateForm
 
-__all__ = ["Loaded", "call_format", "check_calls_on_disk", "load"]
-
 _LOG = logging.getLogger(__name__)
 
 _FREED_BUFFERS_BYTES = 512 << 20
@@ -45,12 +43,10 @@ _CONTEXT_UNKNOWN_TOKENS = 4096
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """A model in memory. Only the engine thread touches `model`; the tokenizer is used by one thread at a time.
-
     `batched_as_alone`: whether sequences that decode together give what each gives alone; None where it wasn't tried.
     `turn_start`: the tokens of its own that open its turn. `warning`: what is wrong with its calls, its history or its
     batches. `form`: what its chat template needs. `cuttable`: whether its cache of a prompt can always be cut back.
-    `step` computes its steps in its place; `room`: on a Mac, what this replica may use of it.
-    """
+    `step` computes its steps in its place; `room`: on a Mac, what this replica may use of it."""
 
     model: Any
     tokenizer: Any

@@ -24,8 +24,6 @@ from typing import Any
 
 from deployments.memory.prefill_scores import FORCED_SIZES, SCORES_BYTES_MAX
 
-__all__ = ["FusedAttention", "end_process", "install_fused", "is_forced", "is_gpu_lost", "unwire", "wire"]
-
 _LOG = logging.getLogger(__name__)
 
 _FLOAT_BYTES = 4

@@ -36,8 +36,6 @@ from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
 
-__all__ = ["MlxTier"]
-
 _LOADING_RETRY_S = 5.0
 _AGAIN_S = 30.0  # a model that could not be had is looked for again after so long, and longer each time
 _RETRY_MAX_S = 60.0

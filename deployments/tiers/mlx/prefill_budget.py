@@ -18,8 +18,6 @@ from typing import Any
 
 from deployments.models.cache_folder import keep_text
 
-__all__ = ["CHUNKS", "STEP_TOKENS_MAX", "PrefillBudget", "choose_chunk", "measure_chunk"]
-
 _LOG = logging.getLogger(__name__)
 
 STEP_TOKENS_MAX = 512

@@ -21,8 +21,6 @@ from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.prompt import refuse
 from reliability.types import ChatRequest
 
-__all__ = ["Guarded", "Processor", "Sampling", "build_penalties", "make_sampler", "read_sampling"]
-
 # A top_p of 0 asks for the most likely token, as a very small one does; mlx-lm would take 0 for "off".
 _TOP_P_MIN = 1e-6
 _BIAS_ENTRIES_MAX = 1024

@@ -45,8 +45,6 @@ from deployments.tiers.mlx.sampling import build_penalties, make_sampler
 from deployments.tiers.mlx.sequence import EngineJob, SequenceState
 from reliability.types import Failed, Fault, FinishReason
 
-__all__ = ["AHEAD_TOKENS", "Scheduler"]
-
 _LOG = logging.getLogger(__name__)
 
 # Of the answer, set aside from the start and kept ahead of it. A preempted one resumes once there is twice as much.

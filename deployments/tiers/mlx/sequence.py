@@ -20,8 +20,6 @@ from deployments.tiers.stream_matchers import AnswerReader
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
 
-__all__ = ["WINDOW_S", "EngineJob", "SequenceState"]
-
 WINDOW_S = 0.03
 
 

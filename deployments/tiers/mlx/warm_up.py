@@ -43,8 +43,6 @@ from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed
 
-__all__ = ["PromptDisk", "prepare_batch"]
-
 _LOG = logging.getLogger(__name__)
 
 _PROBE = "The quick brown fox jumps over the lazy dog. " * 3

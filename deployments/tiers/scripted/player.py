@@ -40,8 +40,6 @@ from reliability.types import (
     Usage,
 )
 
-__all__ = ["Facts", "ScriptEvent", "fits", "play_rule", "tokens_of"]
-
 _TOKEN = re.compile(r"\s*\w{1,6}|\s*[^\w\s]|\s+")
 _VARIABLE = re.compile(r"\{\{(\w+)\}\}")
 
@@ -56,10 +54,7 @@ class ScriptEvent:
 
 
 def tokens_of(text: str, tokens_max: int | None = None) -> list[str]:
-    """Split `text` into tokens; joined they are `text` again.
-
-    Of a long one the first `tokens_max`.
-    """
+    """Split `text` into tokens; joined they are `text` again. Of a long one the first `tokens_max`."""
     return [match[0] for match in islice(_TOKEN.finditer(text), tokens_max)]
 
 

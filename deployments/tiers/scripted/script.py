@@ -15,20 +15,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from deployments.tiers.hosted.upstream_errors import RETRY_AFTER_S_MAX
 from reliability.types import Fault, FinishReason
-
-__all__ = ["CallSpec", "Rule", "Script", "ScriptError", "ScriptStep", "load_script"]
 
 SCRIPT_BYTES_MAX = 16 * 1024 * 1024
 WEIGHT_MAX = 1e9  # so that no sum of weights overflows

@@ -53,8 +53,6 @@ from deployments.work.large_work import large
 from reliability.escalation.wording import figure
 from reliability.types import ChatRequest, Event, Failed, Fault, Text, TierState, TierStatus
 
-__all__ = ["ScriptedTier"]
-
 _ECHO = Rule(answer=[ScriptStep(text="[{{tier}}] You said: {{last_user}}")])
 
 

@@ -30,8 +30,6 @@ import numpy as np
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 
-__all__ = ["CpuStep", "KernelUnavailable", "build_step", "explain_missing", "list_libraries"]
-
 _FAMILIES = ("mlx_lm.models.llama", "mlx_lm.models.qwen2", "mlx_lm.models.qwen3")
 # What the processor must have, the library for it, and how many floats a register has. `setup.py` builds them.
 _KINDS = (

@@ -7,8 +7,6 @@ from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
 
-__all__ = ["upcast"]
-
 _LOG = logging.getLogger(__name__)
 
 

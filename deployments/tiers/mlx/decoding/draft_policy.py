@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["COUNT_MAX", "DraftPolicy", "Offer", "Record", "StepCosts"]
-
 _COUNTS = (1, 2, 3, 5, 7, 11, 15, 23, 31, 47, 63)
 COUNT_MAX = _COUNTS[-1]
 _STEP_TOKENS_MAX = 256  # of all rows: each has a line of probabilities as long as the vocabulary

@@ -48,8 +48,6 @@ from deployments.tiers.mlx.decoding.ragged_batch import (
     sample,
 )
 
-__all__ = ["LookupGenerator", "PrefillProgress", "Sharing", "SingleGenerator", "build_generator"]
-
 
 class Sharing(Enum):
     """Which steps of the model sequences share: all, those of decoding only, or none."""

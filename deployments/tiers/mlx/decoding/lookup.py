@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["AGREED_MAX", "Guess", "PromptLookup"]
-
 _GRAM = 3
 _CHAIN_MAX = 8
 AGREED_MAX = 32  # a longer agreement says no more

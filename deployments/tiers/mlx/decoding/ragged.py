@@ -17,8 +17,6 @@ from typing import Any
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 
-__all__ = ["GROWTH_TOKENS_MIN", "Lengths", "RaggedCache", "build_caches", "is_ragged"]
-
 # The buffers grow by a power of two, an eighth at most, within these bounds; mlx-lm's always by 256. So what a row of
 # some hundred tokens leaves behind has few places to spare, and needn't be copied while the next one waits: 29 ms for
 # 840 tokens of SmolLM2.

@@ -289,10 +289,8 @@ def draw_lines(
 def _draw_line(
     row: ActiveSequence, line: Sequence[int], logits: Any, likely: Sequence[int] | None, stops: Container[int]
 ) -> list[SampledToken]:
-    """Sample behind each token of the line, up to the first draft that is wrong; the row holds what stands.
-
-    `logits`: behind each; of a row that takes the `likely` ones, their log-probabilities.
-    """
+    """Sample behind each token of the line, up to the first draft that is wrong; the row holds what stands. `logits`:
+    behind each; of a row that takes the `likely` ones, their log-probabilities."""
     out: list[SampledToken] = []
     row.last = None
     for place, token in enumerate(line):

@@ -29,8 +29,6 @@ from reliability.tools import Tool
 from reliability.tools.format_reasoning import MESSAGES
 from reliability.types import ChatRequest, Fault
 
-__all__ = ["Constraint", "Constraints"]
-
 _LOG = logging.getLogger(__name__)
 
 _GRAMMARS_KEPT_MAX = 32

@@ -28,8 +28,6 @@ from reliability.steps import Steps
 from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, formats, parse_choice
 from reliability.types import ChatRequest
 
-__all__ = ["CALLS_MAX", "HERMES", "GrammarDemand", "ThinkTags", "demand_of", "lark"]
-
 CALLS_MAX = 8
 HERMES = CallFormat(*formats.HERMES.writes, strict_json_call)
 

@@ -19,9 +19,6 @@ from typing import Any
 
 from reliability.tools.schema.references import anchors_of, resolve
 
-__all__ = ["EXACT", "NODES_MAX", "WHITE_MAX", "find_excess", "narrow", "nodes_of"]
-
-
 WHITE_MAX = 8
 _GUIDANCE = {"whitespace_flexible": True, "whitespace_pattern": rf"[\x20\x0A\x0D\x09]{{1,{WHITE_MAX}}}"}
 _LENIENT = {**_GUIDANCE, "lenient": True, "coerce_one_of": True}

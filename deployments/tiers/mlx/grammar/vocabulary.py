@@ -18,9 +18,6 @@ from typing import Any
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.grammar.masker import DELIMITERS
 
-__all__ = ["ForcedBytes", "NoVocabulary", "Speller", "Vocabulary"]
-
-
 # Two-, three- and four-byte characters, white space, and what JSON is made of.
 _PROBE = 'A é ß\t日本語 😀\n{"k": [1, "\\u00e9"]}</x>'
 

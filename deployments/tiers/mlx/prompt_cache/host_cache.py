@@ -21,8 +21,6 @@ from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.prompt_cache.segment_file import DTYPES, Damaged, Segment, Tensor
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentPart
 
-__all__ = ["HostCache", "Restoring", "to_host"]
-
 _SLICED = "KVCache"
 _ARRAY = "array"
 _KINDS = {str(held): kind for kind, held in DTYPES.items() if kind != "BF16"} | {"bfloat16": "BF16"}

@@ -20,8 +20,6 @@ from typing import Any, NamedTuple, Protocol
 
 from deployments.tiers.packed_tokens import WIDTH, count_common, count_tokens, pack
 
-__all__ = ["CacheOps", "PromptCache", "PromptKey"]
-
 ENTRIES_MAX = 128
 
 

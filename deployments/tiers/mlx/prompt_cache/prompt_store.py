@@ -34,8 +34,6 @@ from deployments.tiers.mlx.prompt_cache.segment_file import Cancelled, Damaged, 
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN, FoundSegments, SegmentFolder
 from deployments.tiers.packed_tokens import WIDTH, pack
 
-__all__ = ["BLOCK_TOKENS", "PromptStore"]
-
 _LOG = logging.getLogger(__name__)
 
 _QUIET_S, _LATE_S = 1.0, 15.0

@@ -48,8 +48,6 @@ from deployments.tiers.mlx.prompt_cache.segment_file import (
 )
 from deployments.tiers.packed_tokens import WIDTH, count_common, count_tokens, hash_beginnings
 
-__all__ = ["TOKENS_MIN", "FoundSegments", "SegmentFolder", "SegmentPart", "count_bytes"]
-
 _LOG = logging.getLogger(__name__)
 
 _AGE_MAX_S = 14 * 86400.0

@@ -39,8 +39,7 @@ class TestPath:
         assert resolve(parse_source(f"path:{tmp_path}")).context_tokens == 77
 
     def test_what_is_no_model_is_said(self, tmp_path: Path) -> None:
-        """Law: a missing folder and a folder without a model are unavailable, and no client reads the full
-        path."""
+        """Law: a missing folder and a folder without a model are unavailable, and no client reads the full path."""
         for folder in (tmp_path / "missing", tmp_path):
             with pytest.raises(ModelUnavailable) as caught:
                 resolve(parse_source(f"path:{folder}"))

@@ -30,8 +30,7 @@ class TestWeights:
         assert (unpermute(tiny.permuted(weight, heads), heads) == weight).all()
 
     def test_every_tensor_arrives_with_its_values(self, folder: Path) -> None:
-        """Law: each tensor of the file stands under mlx-lm's name, in its rows' order, within quantization
-        error."""
+        """Law: each tensor of the file stands under mlx-lm's name, in its rows' order, within quantization error."""
         got, sent = load_file(folder / "model.safetensors"), tiny.weights()
         assert len(got) == len(sent)
         np.testing.assert_array_equal(got["model.layers.1.self_attn.q_proj.weight"], sent["blk.1.attn_q.weight"])

@@ -83,8 +83,7 @@ def test_apple_silicon_is_metal(system, machine, found, monkeypatch):
 
 
 def test_all_that_follows_takes_the_gpu_for_one(gpu):
-    """Weights stay short, memory is the GPU's, and `auto` means what it does on a Mac
-    that has as much of it."""
+    """Weights stay short, memory is the GPU's, and `auto` means what it does on a Mac that has as much of it."""
     usable_bytes = int(0.9 * 24 * GIB)
     choices = [catalog.choose_here(role, "auto") for role in catalog.ROLES]
     mac = [catalog.choose(role, "darwin", "arm64", 32 * GIB) for role in catalog.ROLES]

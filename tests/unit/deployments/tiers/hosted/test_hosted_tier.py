@@ -11,31 +11,10 @@ import pytest
 
 from deployments.tiers.hosted.hosted_tier import HostedTier, preset
 from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX, UpstreamComplaint, fault_of, read_retry_after_s
-from reliability.types import (
-    CallDelta,
-    Event,
-    Fault,
-    Finish,
-    FinishReason,
-    Reasoning,
-    Started,
-    Text,
-    TierState,
-    Usage,
-)
+from reliability.types import CallDelta, Event, Fault, Finish, FinishReason, Reasoning, Started, Text, TierState, Usage
 from tests.support import plays
 from tests.support.plays import Play, Send
-from tests.support.tier_asking import (
-    WEATHER_TOOL,
-    answer,
-    ask,
-    calls_of,
-    failed,
-    hosted_tier,
-    play,
-    text_of,
-    usage_of,
-)
+from tests.support.tier_asking import WEATHER_TOOL, answer, ask, calls_of, failed, hosted_tier, play, text_of, usage_of
 from tests.support.upstream import Upstream
 
 KEY = "sk-or-v1-0123456789abcdef"

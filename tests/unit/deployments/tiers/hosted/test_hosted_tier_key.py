@@ -11,19 +11,10 @@ import pytest
 from deployments.reports.redaction import REDACTED
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX
-from reliability.types import (
-    Fault,
-    Finish,
-    TierState,
-)
+from reliability.types import Fault, Finish, TierState
 from tests.support import plays
 from tests.support.plays import Head, Send
-from tests.support.tier_asking import (
-    answer,
-    ask,
-    failed,
-    hosted_tier,
-)
+from tests.support.tier_asking import answer, ask, failed, hosted_tier
 from tests.support.upstream import Upstream
 
 KEY = "sk-or-v1-0123456789abcdef"

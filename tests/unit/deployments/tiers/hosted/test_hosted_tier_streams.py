@@ -9,25 +9,10 @@ from typing import Any
 import pytest
 
 from deployments.tiers.hosted import hosted_tier as hosted
-from reliability.types import (
-    Event,
-    Fault,
-    Finish,
-    Started,
-    Text,
-)
+from reliability.types import Event, Fault, Finish, Started, Text
 from tests.support import plays
 from tests.support.plays import Head, Send, chunk
-from tests.support.tier_asking import (
-    answer,
-    ask,
-    batches,
-    eventually,
-    failed,
-    hosted_tier,
-    play,
-    text_of,
-)
+from tests.support.tier_asking import answer, ask, batches, eventually, failed, hosted_tier, play, text_of
 from tests.support.upstream import Upstream
 
 

@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.types import (
-    Failed,
-    Fault,
-    TierState,
-)
+from reliability.types import Failed, Fault, TierState
 from tests.support.tier_asking import answer, ask, text_of
 
 

@@ -205,8 +205,7 @@ def test_a_cut_comes_after_so_many_tokens(after: int) -> None:
 
 
 def test_max_tokens_and_stop_end_an_answer() -> None:
-    """Law: the cap ends in `length`, also inside a call; a stop sequence ends in `stop`, is named
-    and is not shown."""
+    """Law: the cap ends in `length`, also inside a call; a stop sequence ends in `stop`, is named and is not shown."""
     steps = [{"text": "a b c"}, {"tool_call": {"name": "f", "arguments": {"x": 1}}}]
     for cap in range(1, 9):
         (events,) = said([{"answer": steps}], ask(max_tokens=cap))
