@@ -1,12 +1,7 @@
 """The replica's side of a lease: ask before loading, renew while it is held, give back at the end.
 
-    ReplicaLease.hold ─▶ granted: ""                          ─▶ renewed every third of its time to live
-                      ─▶ never: why                           (the tier says `unavailable` with it)
-                      ─▶ not now: asked again, for as long as it takes
-
 A replica waits here in its constructor, where it must not raise (three times, and Serve gives the deployment up). After
-`_BLIND_S` without an answer from any monitor the replica goes on without a grant, logs it, and its renewals tell the
-next monitor.
+`_BLIND_S` without an answer from any monitor it goes on without a grant; its renewals tell the next monitor.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
 """The nodes: finding and starting their monitors by name, and what tiers ask of Ray to be placed on them.
 
-`here` starts the monitor of this node where it isn't there: tier and Router replicas call it alike, in any order and
-at the same time. A monitor is pinned to the node (`soft=False`), detached, restarted by Ray when its process dies, and
-takes no CPU from the scheduler. The calls wait for Ray's control service, some milliseconds each: on a thread, never on
-the way of a request.
-
-Each tier's replicas ask for bytes of Ray's `memory` resource. Ray counts it and enforces nothing, and a replica that
-asks for more than any node has stays pending for ever. So unless the nodes' resources hold all minimums together, no
-tier asks, the log says so, and the leases alone decide. Ray's default for the resource is about 70 % of a node's free
-memory at its start; `ray start --memory BYTES` sets it.
+The calls wait for Ray's control service: on a thread, never on the way of a request. Ray counts its `memory` resource
+and enforces nothing, and a replica that asks for more than any node has stays pending for ever. So unless the nodes
+hold all minimums together, no tier asks, the log says so, and the leases alone decide.
 """
 
 from __future__ import annotations

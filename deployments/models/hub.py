@@ -1,16 +1,9 @@
 """Models of the Hugging Face hub: listed by its own client, and kept in its own cache.
 
-Where the hub doesn't answer, a model that was fetched before still serves: the cache alone is searched.
-
-The hub's client throws away what it has of a file when it is interrupted (from version 1.10 on), and a model is often
-one file of gigabytes. So the files with a sha256 are fetched here, by plain ranges, to where the client looks for them;
-the client then fetches the small ones and links all.
-
-    <hub cache>/models--ORG--NAME/blobs/SHA256.mlx-stack-serve.incomplete    what has arrived
-    <hub cache>/models--ORG--NAME/blobs/SHA256                               complete, and its sha256 checked
-
-Invariants: a file gets its final name only when its sha256 fits; bytes that have arrived are only deleted when the
-whole of them is wrong. One process at a time fetches a file, under a lock.
+The hub's client throws away what it has of a file when it is interrupted (from version 1.10 on). So the files with a
+sha256 are fetched here, by plain ranges, to where the client looks for them; it then fetches the small ones and links
+all. Where the hub doesn't answer, the cache alone is searched. Invariants: a file gets its final name only when its
+sha256 fits; bytes that have arrived are only deleted when the whole of them is wrong; one process at a time fetches.
 """
 
 from __future__ import annotations
@@ -32,8 +25,8 @@ from deployments.models import cache_folder as store
 from deployments.models import downloads
 from deployments.models.cache_folder import Say
 from deployments.models.downloads import watch
-from deployments.models.provenance import file_sha256
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable
+from deployments.models.weights import file_sha256
 
 # What mlx-lm itself fetches of a repository: weights and what describes them, not every format.
 _HF_FILES = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "*.tiktoken", "*.txt", "*.jsonl", "*.jinja"]

@@ -1,17 +1,10 @@
-"""How many bytes one replica of a tier takes, from what is known before it is loaded.
+"""How many bytes one replica of a tier takes, from what is known before it is loaded: weights (on disk, else by the
+catalogue), KV_TOKENS tokens of cache (on a GPU, the context that an agent needs, with attention's scores), and what the
+prefill, Python and its libraries take.
 
-    weights        the model's files, where they are on disk; what the catalogue says of `auto` where they aren't
-    KV             KV_TOKENS tokens of cache, what all requests of a replica hold together in common use: a full context
-                   of a long-context model would be tens of GB. On a GPU, whose working set is shared out
-                   (`memory/room.py`), the context that an agent needs, and attention's scores with it
-    beside         intermediate values of the prefill, Python and its libraries
-
-A process builds mlx-lm's model of the config.json without weights and measures the tokens (`tiers/mlx/cache_size.py`).
-That takes 2 to 3 s, so the figure stays in the cache folder. Where mlx-lm can't, it is estimated from the fields that
-most configurations have.
-
-It is a plan; `tiers.NAME.replica_bytes` replaces it. None is "not known": a model that isn't on disk and isn't in the
-catalogue. Nothing is reserved for it then, and the tier's own check before it loads remains.
+mlx-lm's model of the config.json, without weights, is measured by a process (`tiers/mlx/cache_size.py`), 2 to 3 s, and
+the figure kept. It is a plan; `tiers.NAME.replica_bytes` replaces it. None: not known, so nothing is reserved, and the
+tier's own check before it loads remains.
 """
 
 from __future__ import annotations
@@ -30,15 +23,13 @@ from deployments import __version__
 from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.memory.plan import MemoryPlan, TierNeed, settings_of
-from deployments.memory.prefill_scores import estimate_scores_bytes
-from deployments.memory.room import AGENT_TOKENS
+from deployments.memory.room import AGENT_TOKENS, estimate_scores_bytes
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models.artifact import BESIDE_WEIGHTS_BYTES, Artifact, find_on_disk
 from deployments.models.cache_folder import default_cache_dir, keep_text
 from deployments.models.catalog import choose_here, mac_model_of, weight_bytes_of
-from deployments.models.precision import find_held_dtype
-from deployments.models.provenance import versions
 from deployments.models.sources import parse_source
+from deployments.models.weights import find_held_dtype, versions
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,10 +1,7 @@
 """Whether the model that `auto` chose is on this machine, on its way, or missing, and what can be done.
 
-    here ◀── converted ── coming ◀── fetched in the background, or by `pull` ── missing
-
-The Router asks for tiers that sleep, and a tier before it loads. Only models that no tier fetches by itself
-(`Choice.fetch`) can be missing; a model that the configuration names is fetched when it is loaded. Invariant: a
-question fetches nothing, and waits for no fetch.
+Only models that no tier fetches by itself (`ModelChoice.fetch`) can be missing. Invariant: a question fetches nothing,
+and waits for no fetch.
 """
 
 from __future__ import annotations

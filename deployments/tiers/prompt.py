@@ -1,14 +1,9 @@
 """Render a chat request into the text of a prompt, or refuse it with the name of the field.
 
-Fields that this tier can't honor are refused before anything runs (`find_unsupported`), so that the chain asks a tier
-that can. Messages are brought into the narrow form that chat templates agree on (`tidy_messages`). A template is a
-program of the model's maker and may raise: `learn_template` finds what it can't take when the model is loaded; where it
-raises all the same, it is asked again with softer forms.
-
-A prompt is computed anew from the first token that differs from the last one. So nothing here depends on how many
-messages follow, templates are told to keep the reasoning of earlier turns, and the date is the caller's: calls of
-`strftime_now` in a template are replaced by what they give for one moment (`hold_date`). A template that calls the
-clock in any other way stays as it is.
+Fields that this tier can't honor are refused before anything runs, so that the chain asks a tier that can. A template
+may raise: `learn_template` finds what it can't take at load; else it is asked again with softer forms. A prompt is
+computed anew from the first token that differs, so nothing here depends on how many messages follow, earlier reasoning
+is kept, and the date is the caller's: calls of `strftime_now` become what they give for one moment (`hold_date`).
 """
 
 from __future__ import annotations

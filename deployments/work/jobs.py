@@ -1,8 +1,5 @@
 """A call and its outcome as messages between `worker_pool.py` and a worker, encoded by `deployments/work/wire.py`.
 
-    call      the function's module and name, and each argument by the type that the function declares for it
-    outcome   the result by its declared type; or an error: its class and its plain arguments
-
 The worker imports the function that its parent names. The parent imports nothing that a worker names: an error is of a
 known class of this program, or a RuntimeError with its words.
 """

@@ -1,13 +1,8 @@
 """Read and write JSON of clients and models exactly, also where `orjson` can't, and count its values unread.
 
-`orjson` refuses half a character (a lone surrogate such as `"\\ud83d"`) and turns an integer beyond 64 bits into a
-float. Only a text that may hold one is read again by `json`, at five times the time.
-
-Reading, checking and sending a body takes time by its values far more than by its bytes, so a body or an answer with
-more than `VALUES_MAX` is refused unread. Ten thousand messages with a call and a result each have 120,000. A value is
-a comma or an opening bracket outside of strings; a text with few of these bytes is not looked at further.
-
-Invariants:
+`orjson` refuses half a character and turns an integer beyond 64 bits into a float; only a text that may hold one is
+read again by `json`, at five times the time. Reading a body takes time by its values, so one with more than
+`VALUES_MAX` is refused unread: ten thousand messages with a call and a result each have 120,000. Invariants:
 - An integer keeps every digit, up to Python's limit of 4,300, or the text is refused.
 - Every text can be encoded: a half character becomes U+FFFD, unless the caller joins the halves itself.
 - NaN, infinity and a number beyond a double are refused, unless the caller accepts what some upstreams send.

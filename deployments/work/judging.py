@@ -1,11 +1,7 @@
 """Judge a call on the event loop, or in a worker if it takes too many steps.
 
-    question ─▶ STEPS_INLINE here ─▶ answer
-                       `─ used up ─▶ a worker, STEPS_LARGE ─▶ answer
-                                           `─ no worker, no time ─▶ refused
-
-An ordinary call takes 10 to 100 steps. The worker starts from the beginning, so a question costs the loop about 25 ms
-at most. Invariants: a call that was not judged is never delivered; every question ends.
+An ordinary call takes 10 to 100 steps; one that has used up `STEPS_INLINE` costs the loop about 25 ms and is judged
+from the beginning by a worker. Invariants: a call that was not judged is never delivered; every question ends.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Large pieces of work on one thread, one after the other: `await large(size, function, *args)`.
 
-Client input has a bound and is read in linear time, but ten mebibytes take half a second. Work above `QUIET_BYTES` runs
-on a thread, with short turns (`SWITCH_S`) so that a request which waits for the network loses little. A call into C
-keeps its turn to its end, so callers see to it that no single call is long. Small work runs at once, in the caller.
-
-Invariants: work never continues on a value that its caller has taken back: a cancelled caller waits for its end.
+Work above `QUIET_BYTES` runs on a thread, with short turns (`SWITCH_S`); callers see to it that no single call into C
+is long. Invariant: work never continues on a value that its caller has taken back: a cancelled caller waits for its
+end.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
 """Encode values of this program for a socket, by their types: MessagePack, and never a pickle.
 
-    codec_of(Step).encode(step)   ->  bytes
-    codec_of(Step).decode(bytes)  ->  Step, or ValueError: nothing but that type is ever built
-
-The types of a dataclass's fields are its schema. msgspec handles dataclasses, enums, tuples and plain values; this
-module adds unions of dataclasses (tagged), `Named` (any dataclass of this program), headers as pairs, and `Steps`,
-`Memo` (which begins empty) and pydantic models by their fields. Half characters and integers beyond 64 bits don't fit
-MessagePack: such a value goes as JSON, and the first byte says so. Half the CPU time of pickle (docs/decisions/083).
-
-Invariants:
-- Decoding builds dataclasses, enums and plain values. It imports nothing and calls no function that the bytes name.
-- Every value of the type arrives equal to what was sent, apart from lists in place of tuples where the type is `Any`.
+msgspec handles dataclasses, enums, tuples and plain values; this module adds unions of dataclasses (tagged), `Named`
+(any dataclass of this program), headers as pairs, and `Steps`, `Memo` and pydantic models by their fields. What doesn't
+fit MessagePack goes as JSON, and the first byte says so (docs/decisions/083). Invariants: decoding builds dataclasses,
+enums and plain values, and calls nothing that the bytes name; every value arrives equal to what was sent, apart from
+lists in place of tuples where the type is `Any`.
 """
 
 from __future__ import annotations

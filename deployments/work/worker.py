@@ -1,9 +1,8 @@
-"""The process at the other end of `deployments.work.worker_pool`: reads a call, does it, sends its outcome.
+"""The process at the other end of `worker_pool`: reads a call, does it, sends its outcome.
 
     python -m deployments.work.worker FD [MODULE...]    # the modules that its jobs need
 
-A job that runs beyond its seconds ends the process by the kernel's alarm, which no loop in C can hold off. The end of
-the socket is the end of the process.
+A job that runs beyond its seconds ends the process by the kernel's alarm; the end of the socket is its end, too.
 """
 
 from __future__ import annotations

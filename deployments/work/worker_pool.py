@@ -1,18 +1,9 @@
-"""Processes for work that is too large for the event loop.
+"""Processes for work that is too large for the event loop: `await workers.run(function, *args)`.
 
-    await workers.run(function, *args)  ->  what the function returns, or raises
-
-Python runs one thread at a time, so a second of parsing in any thread blocks all requests. Work that has used up its
-steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes, started when first needed. A job is one
-message to a worker and one back (`jobs.py`); the function is one of a module, and only its declared types are carried.
-
-    a job runs for `JOB_S`            the kernel ends the worker (an alarm that it sets itself), `JobTooLong`
-    WAITING_MAX jobs wait             `Busy`
-    a job waits for WAIT_S            `Busy`
-    a worker dies otherwise           the job is repeated once by a new worker, then `Lost`
-
-A cancelled caller leaves its job, which runs to its end or its alarm. A worker inherits its socket, the search path and
-the locale only (no key), ignores the terminal's signals, and ends with its socket.
+Work that has used up its steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes; only the
+declared types of a module's function are carried (`jobs.py`). A job that runs for `JOB_S` is ended by the kernel
+(`JobTooLong`); more than `WAITING_MAX` jobs, or a wait of `WAIT_S`, is `Busy`; a job whose worker dies is repeated
+once, then `Lost`. A worker inherits its socket, the search path and the locale only (no key).
 
 Invariants: no job without an end, no worker without a Router, no job on the loop instead.
 """

@@ -1,14 +1,9 @@
 """The sensor for Linux, from files that the kernel keeps. A reading takes 0.1 ms.
 
-    psi             /proc/pressure/memory, `some avg10`: percent of the last 10 s in which some task waited for memory
-    psi_cgroup      the same of this process's cgroup (v2 `memory.pressure`)
-    used_share      1 - MemAvailable / MemTotal of /proc/meminfo
-    cgroup_share    of the tightest limit of the cgroups above this process (v2 `memory.max`, v1
-                    `memory.limit_in_bytes`): what is used and isn't file cache that can be dropped
-    swap_out_mb     MB per second that leave for swap, from /proc/vmstat
-
-A kernel without PSI, a container without a limit and a machine without swap lack the source, and nothing else. The
-cgroups are looked up once: a process is moved rarely.
+psi, psi_cgroup   percent of the last 10 s in which some task waited for memory, of the machine and of the cgroup
+used_share        1 - MemAvailable / MemTotal
+cgroup_share      of the tightest limit above this process: what is used and isn't file cache
+swap_out_mb       MB per second that leave for swap
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
 """A sensor that reads a file: for tests and demonstrations, on any machine.
 
-The file says the level now, or a script in lines with the seconds since the sensor's start:
+    0    normal                     # an optional time in seconds, then a level, values of named sources, or both
+    5    used_share=0.97 psi=3
 
-    critical                    0    normal
-                                2.5  warn
-                                5    used_share=0.97 psi=3
-                                9    normal
-
-A line is an optional time, then a level (`normal`, `warn`, `critical`, `unknown`), values of named sources, or both.
-The last line whose time has come counts; `#` begins a comment. Environment variables in the path are expanded, so that
-each node may have a file of its own. The file is read anew at each reading. A file that can't be read is unknown, and
-the sample says why.
+The last line whose time has come counts. Environment variables in the path are expanded, so that each node may have a
+file of its own. A file that can't be read is unknown, and the sample says why.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
 """A `ChatRequest` as the JSON body of an upstream call.
 
-Fields are written only where they are set. `extra` (what the client sent and this server doesn't know) is
-passed on, except what would take a decision away from this server: the model and its substitutes, the shape
-of the answer, and the cap on its length.
-
-What not every backend takes is brought into a form that all take: past arguments that are no object, arguments that are
-no text, and tools without parameters. The rest of the conversation is sent as the client wrote it, or in the
-`HistoryForm` that the tier's upstream is known to want.
-
-Two things go to OpenRouter alone: `reasoning`, by which a request asks for thoughts or for none, and the markers of
-`cache_control` on the parts of messages. It hands both to models that know them; other servers refuse what they don't
-know.
+`extra` (what the client sent and this server doesn't know) is passed on, except what would take a decision away from
+this server. Calls and tools are brought into a form that all backends take; the rest of the conversation is sent as
+written, or in the `HistoryForm` that the tier's upstream is known to want. OpenRouter alone gets `reasoning` and the
+markers of `cache_control`: other servers refuse what they don't know.
 """
 
 from __future__ import annotations

@@ -1,23 +1,13 @@
-"""Chat-completion chunks as events. No I/O and no bytes: parsed JSON in, events out. Its objects are plain dicts, and
-asked for as such: `Mapping` answers ten times more slowly, once or more a token.
+"""Chat-completion chunks as events: parsed JSON in, events out. Its objects are plain dicts, and asked for as such:
+`Mapping` answers ten times more slowly, once or more a token.
 
-`ChunkReader` remembers what arrives out of order: the finish reason comes before the usage, so both wait
-here until the end of the stream; a chunk that is an error leaves its complaint in `complaint`.
+Understood are `delta` and complete `message`, content as text or as parts, reasoning under three names, the legacy
+`function_call`, and finish reasons of other APIs. Finish reason and usage wait here for the end of the stream.
 
-Dialects that are understood: `delta` and complete `message`; content as text or as a list of parts;
-a refusal beside the content or as one of its parts; reasoning in `reasoning_content`, `reasoning` or
-`reasoning_details` (the first that holds text: some upstreams send the same reasoning under two names);
-the legacy `function_call`; finish reasons of other APIs.
-
-What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a
-`stop`), or an answer that is told once more, complete, at its end (MiniMax does) is told twice, or
-a second choice is mixed into the answer (some send several, though one was asked for), or half a
-character leaves (an upstream may split a surrogate pair over two chunks; `Halves` joins it), or the
-numbers of reasoning's or a call's tokens count as those of the text, or a count that lacks a part
-of the answer is taken for complete: then nobody would estimate; or text that stands where it can't
-be read is left out without a word (`damaged`). Some upstreams count the prompt ahead of the words,
-send zeros where they didn't count, or leave the tokens of reasoning out of the completion and not
-out of the total.
+Invariants: an answer that was broken off never counts as finished; one that is told again, complete, at its end
+(MiniMax) isn't told twice; a second choice is never mixed in; no half character leaves; the numbers of reasoning's or a
+call's tokens never count as the text's; a count that lacks a part of the answer isn't taken for complete; text that
+can't be read is noted (`damaged`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama, vLLM, ...).
 
-One attempt is one HTTP request; retries are the Router's. One exception: an upstream whose chat template refuses the
-conversation is asked once more in a softer form, which is remembered for the tier (`softer_history`). Each phase has
-its own clock, and all end with the request's `timeout_s`:
-
-    connect (connect_s) ──▶ headers (idle_s) ──▶ body (idle_s between reads, TAIL_S after the finish reason)
-
-`Started` leaves before anything is sent. A failed connection is a `Failed` that spent nothing. Closing or cancelling
-`stream` closes the connection. The client is aiohttp: docs/decisions/054.
+One attempt is one HTTP request; retries are the Router's, but for `softer_history`. Connecting (`connect_s`), headers
+and reads (`idle_s`) and the tail (`TAIL_S`) have clocks of their own, and all end with the request's `timeout_s`.
+Closing `stream` closes the connection. The client is aiohttp: docs/decisions/054.
 
 Invariants: the key is read from the environment at each request, never stands in a message, a log or a status
 (`redaction`), and never follows a redirect to another host.
@@ -33,11 +28,17 @@ from deployments.reports.redaction import Redactor, secret_headers
 from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
-from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, join
-from deployments.tiers.hosted.endpoint import CHAT, build_tls, encode_login, find_route, list_secrets, parse_endpoint
-from deployments.tiers.hosted.inbox import Inbox
+from deployments.tiers.hosted.connection import (
+    CHAT,
+    Inbox,
+    build_tls,
+    encode_login,
+    find_route,
+    list_secrets,
+    parse_endpoint,
+)
+from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, choose_continues, join
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
-from deployments.tiers.hosted.prefill_habits import choose_continues
 from deployments.tiers.hosted.softer_history import Refusal, send_in_form
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,

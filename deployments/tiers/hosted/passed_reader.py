@@ -1,13 +1,7 @@
 """The body of an upstream's answer that is passed on as it is (`/completions`, `/embeddings`). No I/O.
 
-    JSON ────▶ collected to its end, named by the tier, cut into pieces ──▶ Finish
-    frames ──▶ each named by the tier ──▶ Finish at `[DONE]`, or at the end where a finish reason was seen
-
-What an answer says stays as it was: probabilities, vectors, fields that nobody here knows. Only `model` becomes the
-tier's name, as in every answer of this server, and the usage is read. Nothing is repaired: a frame that can't be read
-ends the answer.
-
-What must never happen: an answer that was cut and ends as if it were complete, an error that is passed on as an answer.
+Only `model` becomes the tier's name, and the usage is read. A frame that can't be read ends the answer. Invariants: an
+answer that was cut never ends as if it were complete; no error is passed on as an answer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Send a conversation in the form that an upstream takes: as it was written, and once more in a softer form where the
-upstream's chat template refuses it.
-
-    send (known form) ──▶ answer
-            └─ refused for its roles ──▶ send once (softer form) ──▶ answer: the form is remembered
-                                                  └─ refused: another tier is asked
+"""Send a conversation as it was written, and once more in a softer form where the upstream's chat template refuses it.
 
 The only place where a hosted tier sends a request twice. A refusal has generated nothing, so it costs nothing.
 """

@@ -1,12 +1,7 @@
-"""Server-sent events, bytes in and frames out. No I/O: whoever owns the connection feeds it.
+"""Server-sent events, bytes in and frames out. No I/O: the owner of the connection feeds it.
 
-The reader is always between two lines or inside one (`_tail`), and always between two frames or
-inside one (`_data`). A line ends at CR, LF or CRLF; a CR that ends a read is a complete line end,
-and an LF that follows in the next read belongs to it. A frame ends at an empty line. The frames
-don't depend on where the network cut the bytes.
-
-What must never happen: a line or a frame grows without bound (`EventTooLong`), or a character is torn, which is
-why only complete lines are decoded.
+A line ends at CR, LF or CRLF, a frame at an empty line; the frames don't depend on where the network cut the bytes.
+Invariants: no line or frame grows without bound (`EventTooLong`); no character is torn: only whole lines are decoded.
 """
 
 from __future__ import annotations

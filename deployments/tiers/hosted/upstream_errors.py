@@ -1,19 +1,9 @@
 """What an upstream complains of, as one of our faults: the one place for every tier kind that has status codes.
 
-A complaint arrives in three ways: an HTTP status with a body, an error frame in the middle of a stream, or a
-line of a script. `read_complaint` understands the bodies that are in use (OpenAI, OpenRouter, Ollama,
-FastAPI, vLLM); `translate_complaint` turns a complaint into the `Failed` that ends an attempt.
-
-What must never happen: a request that is wrong in itself looks like a sick tier (then every tier of the
-chain would be tried and blamed), what only this tier can't do (hold the prompt, write as much, take this key)
-looks like a wrong request (then the tier that can would never be tried), or an upstream's stack or paths reach
-the client.
-
-A chat template is a program of the model's maker, and may refuse a conversation that others take: its words tell
-(`wants_softer`). That is this tier's limit, and no mistake of the request.
-
-A 400, a 413 and a 422 say little: gateways send them for everything. So the code is asked first, then the words;
-what neither explains is the client's mistake.
+Gateways send 400, 413 and 422 for everything. So the code is asked first, then the words; what neither explains is the
+client's mistake. A chat template that refuses a conversation (`wants_softer`) is this tier's limit. Invariants: a
+request that is wrong in itself never looks like a sick tier; what only this tier can't do never looks like a wrong
+request; no stack or path of an upstream reaches the client.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
 """Own a model on one thread: load it, hold its caches and make every MLX call.
 
-    LOADING ──▶ READY ──▶ UNAVAILABLE (closed)
-       │  ▲
-       ▼  │  tried again where time can help
-    UNAVAILABLE (no package, no model, too little memory)
-
 Metal's streams belong to the thread that made them, so only plain Python values leave this thread. Others put commands
-into an inbox (`submit`, `abort`, `close`) and read the published `phase`. Between two steps the thread empties the
-inbox, so an abort takes effect within one step. Up to `running_max` requests run in the scheduler; the others wait in
-order. Every request gets exactly one last event: `Finish` or `Failed` (none after `abort`).
+into an inbox (`submit`, `abort`, `close`), which is emptied between two steps, and read the published `phase`. Every
+request gets exactly one last event: `Finish` or `Failed` (none after `abort`).
 
 Invariant: no request waits forever. After a step that raises, sequences start again from their own tokens, once. A
 thread that makes no step for `hang_s` while there is work, or whose steps fail one after another, is not `healthy`, and

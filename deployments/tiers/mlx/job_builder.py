@@ -16,7 +16,7 @@ from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.answer_start import Resumed, forbid_silence, resume
 from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
 from deployments.tiers.mlx.grammar.lark import HERMES
-from deployments.tiers.mlx.grammar.vocabulary import ForcedBytes
+from deployments.tiers.mlx.grammar.masker import ForcedBytes
 from deployments.tiers.mlx.loading import Loaded, call_format
 from deployments.tiers.mlx.sampling import Processor, read_sampling
 from deployments.tiers.mlx.sequence import EngineJob

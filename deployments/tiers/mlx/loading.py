@@ -21,12 +21,11 @@ from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models.adapter import Adapter, adapter_at
 from deployments.models.artifact import Artifact, resolve
 from deployments.models.cache_folder import Say
-from deployments.models.provenance import versions, weights_sha256
 from deployments.models.sources import ModelSource, ModelUnavailable
+from deployments.models.weights import versions, weights_sha256
 from deployments.tiers.mlx.answer_start import read_turn_start
 from deployments.tiers.mlx.cache_size import find_context
-from deployments.tiers.mlx.cpu.step import CpuStep, KernelUnavailable, build_step
-from deployments.tiers.mlx.cpu.upcast import upcast
+from deployments.tiers.mlx.cpu.step import CpuStep, KernelUnavailable, build_step, upcast
 from deployments.tiers.mlx.metal import install_fused
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.prompt import learn_template

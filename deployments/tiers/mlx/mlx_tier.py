@@ -1,12 +1,8 @@
 """Serve the tier kind `mlx`: a model in this process, by mlx-lm.
 
-Constructing it is cheap and never fails: an engine thread starts, loads the model, and publishes how far it is. Until
-then `status` says `loading` and a request gets `Failed(LOADING)` at once. Nothing of MLX is imported on any other
-thread.
-
-A request takes a place (running and waiting requests are bounded), is rendered on a helper thread, one prompt at a
-time, and goes to the engine, whose events come back through the event loop. Leaving the stream in any way gives the
-place back and aborts the job, which ends within one step.
+Constructing it is cheap and never fails: an engine thread loads the model and publishes how far it is; until then a
+request gets `Failed(LOADING)`. A request takes a place (running and waiting ones are bounded), is rendered on a helper
+thread, and goes to the engine. Leaving the stream in any way gives the place back and aborts the job.
 """
 
 from __future__ import annotations
@@ -25,13 +21,13 @@ from deployments.models.cache_folder import Say, default_cache_dir
 from deployments.models.catalog import choose_here
 from deployments.models.presence import await_model
 from deployments.models.sources import ModelUnavailable, parse_source
-from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.engine import RESTART_S, Engine
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk
 from deployments.tiers.prompt import RequestRefused, find_unsupported, render
+from deployments.tiers.stream_matchers import merge_events
 from reliability.escalation.wording import figure
 from reliability.prefix import LostPrefix
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus

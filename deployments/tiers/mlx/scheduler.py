@@ -5,20 +5,10 @@
               ├────────────┴────── after a failed step ─┤
               └──── memory again ◀── preempted ◀────────┘ no memory for all
 
-`step` makes one decode step for all running sequences and prefills one chunk, sized to take about half a second
-(`PrefillBudget`). A long prompt is prefilled by itself; short ones that fit into a chunk share it. A prompt is looked
-up when its turn comes, so the second of several that begin alike finds what the first has left behind.
-
-A step that raises has already written to the shared caches. So the generator is thrown away, and each sequence starts
-again from its own record of tokens (`recover`). Those that may have caused it are suspected: the prompt being
-prefilled if that raised, else all that were decoding. A sequence that is suspected a second time ends, so a step that
-always fails ends all sequences.
-
-Memory is set aside for the tokens of a sequence and `AHEAD_TOKENS` more, since few requests name how long their answer
-will be. Where answers grow too long together, the youngest sequence is preempted: it leaves the generator, keeps its
-record, and is computed again when there is memory. The oldest is never preempted and each fits alone, so one always
-progresses. No sequence is admitted while any is preempted.
-
+`step` makes one decode step for all and prefills one chunk. A step that raises has already written to the shared
+caches: the generator is thrown away, each sequence starts again from its own record of tokens, and one that is
+suspected of the failure a second time ends. Memory is set aside for a sequence's tokens and `AHEAD_TOKENS` more; where
+answers grow too long together, the youngest is preempted and none is admitted meanwhile. The oldest always progresses.
 Invariants:
 - No sequence continues from a cache that a failed step has touched.
 - A client gets each token exactly once.
@@ -35,11 +25,10 @@ from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.cache_size import detach
-from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy
 from deployments.tiers.mlx.decoding.generators import Sharing, build_generator
+from deployments.tiers.mlx.decoding.lookup import DraftPolicy
 from deployments.tiers.mlx.decoding.ragged_batch import Computer
-from deployments.tiers.mlx.memory_budget import MemoryBudget
-from deployments.tiers.mlx.prefill_budget import STEP_TOKENS_MAX, PrefillBudget
+from deployments.tiers.mlx.memory_budget import STEP_TOKENS_MAX, MemoryBudget, PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import build_penalties, make_sampler
 from deployments.tiers.mlx.sequence import EngineJob, SequenceState

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, REPEATED_NOTE, Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
-from deployments.tiers.stream_matchers import AnswerReader
+from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
 

@@ -17,23 +17,24 @@ from pathlib import Path
 import psutil
 
 from deployments.models.cache_folder import default_cache_dir
-from deployments.models.provenance import file_sha256
 from deployments.models.sources import ModelUnavailable
+from deployments.models.weights import file_sha256
 from deployments.tiers.mlx.batch_check import choose_sharing
 from deployments.tiers.mlx.cache_size import MlxCaches, measure_layout, scratch_bytes
 from deployments.tiers.mlx.decoding.generators import Sharing
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.memory_budget import (
+    STEP_TOKENS_MAX,
     TOKENS_MIN,
     Layout,
     MemoryBudget,
+    choose_chunk,
     count_needed,
     default_budget_bytes,
     explain_short,
     share_budget,
 )
 from deployments.tiers.mlx.metal import is_forced, wire
-from deployments.tiers.mlx.prefill_budget import STEP_TOKENS_MAX, choose_chunk
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import FORMAT
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder, count_bytes

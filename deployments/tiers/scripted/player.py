@@ -1,14 +1,8 @@
 """A rule of a script as what happens, in order: a pure plan of script events.
 
-No clock, no dice, no files.
-
-`Facts` is what a rule may ask about a request. `play_rule` turns a rule and the facts into script
-events: wait so long, then send these events (or stay silent for ever). A plan keeps the law of
-every tier: it begins with `Started`, unless the rule breaks before anything is sent, and it ends
-with exactly one `Finish` or `Failed`, or in silence.
-
-A token is a run of up to six word characters, or one other character, with the white space before it: close
-enough to a real tokenizer to make counts and speeds plausible, and the same on every machine.
+A plan begins with `Started`, unless the rule breaks before anything is sent, and ends with exactly one `Finish` or
+`Failed`, or in silence. A token is a run of up to six word characters, or one other character, with the white space
+before it: plausible counts and speeds, the same on every machine.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The form of a script: what a `scripted` tier may be made to answer. `player` plays it;
-`scripted_tier` shows examples.
+"""The form of a script: what a `scripted` tier may be made to answer (docs/scripted.md).
 
-A script is read once and checked to its end. `ScriptError` names the rule by its number (from 1,
-also in JSONL, where a line is a rule) and the key. The models are strict on purpose: a misspelt key
-in a script for a fault would make a test pass for the wrong reason.
+It is read once and checked to its end: a misspelt key in a script for a fault would make a test pass for the wrong
+reason. `ScriptError` names the rule by its number (from 1) and the key.
 """
 
 from __future__ import annotations

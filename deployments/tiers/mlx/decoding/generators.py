@@ -4,17 +4,9 @@
     windows, recurrent states               mlx-lm's `BatchGenerator`: tokens can't be taken back, so no drafts
     none of them right (`batch_check.py`)   `SingleGenerator`: one sequence at a time, as plain mlx-lm does
 
-All have the part of `BatchGenerator`'s interface that `scheduler.py` uses. Why there is no draft model:
-`docs/decisions/050-mlx-engine.md`. A step of `LookupGenerator`:
-
-    read in one step     y   g1  g2  g3      y: sampled last; g: draft tokens (`lookup.py`)
-    sampled behind each  e1  e2  e3          e1 = g1 and e2 = g2, so their places stand; e3 differs from g3: the end
-
-At each place one token is sampled, in order, by the sequence's own sampler behind its own processors. So the answer is
-the one that there would be without drafts, under a grammar and penalties too. Where no draft pays, the next step is
-begun before the last one is read; with a `step` that computes at once (`cpu/step.py`), none is.
-
-Invariants:
+At each place of a step one token is sampled, in order, by the sequence's own sampler behind its own processors, so the
+answer is the one that there would be without drafts. Where no draft pays, the next step is begun before the last one is
+read; with a `step` that computes at once (`cpu/step.py`), none is. Invariants:
 - No token is sampled behind a processor's error: the row's turn ends there, and the scheduler ends its sequence.
 - A cache holds the tokens that its row says: tokens count as held once they stand (`RaggedBatch.advance`).
 - `SingleGenerator` never reads two sequences or padding in one step, and gives caches away as copies.
@@ -31,8 +23,7 @@ from enum import Enum
 from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
-from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy, Offer
-from deployments.tiers.mlx.decoding.lookup import Guess, PromptLookup
+from deployments.tiers.mlx.decoding.lookup import COUNT_MAX, DraftPolicy, Guess, Offer, PromptLookup
 from deployments.tiers.mlx.decoding.ragged import is_ragged
 from deployments.tiers.mlx.decoding.ragged_batch import (
     ActiveSequence,

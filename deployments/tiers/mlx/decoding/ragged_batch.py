@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
-from deployments.tiers.mlx.decoding.draft_policy import Record
-from deployments.tiers.mlx.decoding.lookup import PromptLookup
+from deployments.tiers.mlx.decoding.lookup import PromptLookup, Record
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
 
 

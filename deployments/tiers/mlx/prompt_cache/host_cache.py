@@ -1,8 +1,5 @@
 """Convert between mlx-lm's caches and arrays of the host. Engine thread only.
 
-    to_host       a cache → views of its memory, without a copy
-    Restoring     checked files → a cache, some layers at a time, so that those that decode don't wait for all
-
 A cache whose layers all are plain `KVCache`, or lists of them, is cut by tokens (`sliced`): in its form a layer is
 "KVCache", or the number of its parts. Any other is written with its complete state. numpy has no bfloat16; such an
 array is seen as 16-bit integers.

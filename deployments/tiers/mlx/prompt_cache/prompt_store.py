@@ -1,18 +1,11 @@
 """Keep computed prompts for reuse: in memory, and on disk for the next process and others on this machine.
 
-    memory  prompt_cache.py            put ──▶ dirty ──▶ being written ──▶ clean
-    disk    segment_folder.py                                 │ writer thread
-                                     found ──▶ checked ──▶ being restored ──▶ put, clean
-                                        reader thread      engine thread, a piece at a time
+    memory  prompt_cache.py            put ──▶ dirty ──▶ being written (writer thread) ──▶ clean
+    disk    segment_folder.py          found ──▶ checked (reader thread) ──▶ being restored (engine) ──▶ put, clean
 
-A dirty entry has tokens that the disk may not know. The writer thread writes it once the engine has been idle for
-`_QUIET_S`, after `_LATE_S` at the latest, when memory evicts it, and at the end; the engine thread gives it views of
-the entry's memory. The reader thread looks up a prompt that memory doesn't hold, where the disk has enough more of it,
-and the engine copies it into MLX between steps. The request waits at the head of the queue, `_PATIENCE_S` at most.
-
-Invariants:
-- A prompt serves no other API key, unless they share.
-- No token of a request that isn't to be kept (`keep`) is in a file.
+A dirty entry is written once the engine has been idle for `_QUIET_S`, after `_LATE_S` at the latest, when memory evicts
+it, and at the end. A request waits at the head of the queue for what the disk has, `_PATIENCE_S` at most. Invariants:
+- A prompt serves no other API key, unless they share. No token of a request that isn't to be kept is in a file.
 - Memory stays within `shrink`'s bound, including what is being written and restored.
 - An error of the disk is a line in the log: the prompt is computed.
 """

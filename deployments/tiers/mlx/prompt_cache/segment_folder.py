@@ -2,18 +2,10 @@
 
     <root>/<key>/s0-2100-<nothing>-<A>.safetensors         tokens 0 to 2100; A names the beginning of 2,100 tokens
     <root>/<key>/s2100-3000-<A>-<B>.safetensors            the next turn: what it added
-    <root>/<key>/s1900-2600-<C>-<D>.safetensors            another session, which left the first one at 1,900
 
-The keys and values of a token depend only on the tokens before it, so segments of different sessions join wherever
-they meet. `find` hashes the prompt's beginnings at the places where segments start and end; `save` writes what `find`
-doesn't know yet. A cache that can't be cut is written complete (`w`). `key` stands for the model and the API key: one
-API key never finds what another has written.
-
-The folder has no owner: a file that is gone is a miss, and two who write the same write the same name. Use touches a
-file's time, earlier parts later, so that `sweep` removes the ends first. A file that can't be removed is passed by. A
-time in the future becomes the present at the next `sweep`.
-
-Invariants:
+Segments of different sessions join wherever they meet. A cache that can't be cut is written complete (`w`). `key`
+stands for the model and the API key. The folder has no owner: a file that is gone is a miss, and two who write the same
+write the same name. Use touches a file's time, earlier parts later, so that `sweep` removes the ends first. Invariants:
 - Nothing below the root outside the models' own folders is touched, nor anything that a link leads to.
 - A segment serves its own tokens and model only: head and checksum decide, not the name.
 """

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deployments.models.adapter import adapter_at
-from deployments.models.provenance import weights_sha256
 from deployments.models.sources import ModelUnavailable
+from deployments.models.weights import weights_sha256
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import TierState, TierStatus
 from tests.support import tiny_model as tiny

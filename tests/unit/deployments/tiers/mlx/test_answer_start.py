@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.answer_start import Resumed, read_turn_start, resume
-from deployments.tiers.mlx.grammar.vocabulary import Speller, Vocabulary
+from deployments.tiers.mlx.grammar.masker import Speller, Vocabulary
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import EngineJob, SequenceState

@@ -14,7 +14,7 @@ import pytest
 
 from deployments.tiers.mlx.answer_start import resume
 from deployments.tiers.mlx.grammar.compiler import Constraints
-from deployments.tiers.mlx.grammar.vocabulary import ForcedBytes, Speller
+from deployments.tiers.mlx.grammar.masker import ForcedBytes, Speller
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import ReasoningMarks
 from reliability.tools.format_reasoning import Thought

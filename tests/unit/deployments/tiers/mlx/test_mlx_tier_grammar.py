@@ -10,8 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE
-from deployments.tiers.mlx.grammar.vocabulary import Vocabulary
+from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, Vocabulary
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.types import Event, Finish, FinishReason

@@ -8,11 +8,10 @@ import mlx.core as mx
 import pytest
 
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import EngineJob, SequenceState
-from deployments.tiers.stream_matchers import AnswerReader
+from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from reliability.tools.format_reasoning import Thought
 from reliability.types import Event, Logprobs, Text
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.cpu.step import build_step
-from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy
 from deployments.tiers.mlx.decoding.generators import LookupGenerator
-from deployments.tiers.mlx.decoding.lookup import Guess
+from deployments.tiers.mlx.decoding.lookup import COUNT_MAX, DraftPolicy, Guess
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sampling import Sampling

@@ -16,7 +16,7 @@ import pytest
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.cache_size import MlxCaches
 from deployments.tiers.mlx.loading import load
-from deployments.tiers.mlx.prefill_budget import PrefillBudget
+from deployments.tiers.mlx.memory_budget import PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import PART
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN

@@ -1,0 +1,118 @@
+"""Where an upstream is: its URL, the secrets that may stand in it, and whom to trust behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import ssl
+from collections.abc import AsyncIterator, Sequence
+
+import certifi
+from yarl import URL
+
+from deployments.reports.redaction import secret_headers
+
+CHAT = "/chat/completions"
+
+
+def build_tls() -> ssl.SSLContext:
+    """Trust what the environment names (SSL_CERT_FILE, SSL_CERT_DIR), else certifi's list. A Python on macOS may know
+    nobody by itself."""
+    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+        return ssl.create_default_context()
+    return ssl.create_default_context(cafile=certifi.where())
+
+
+def parse_endpoint(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
+    """Return the URL to post to, without credentials, and the credentials it held. No host: not usable."""
+    try:
+        url = URL(base_url.strip())
+        host = url.host
+    except (ValueError, TypeError, AttributeError, IndexError):
+        return URL(), ()
+    if url.scheme not in ("http", "https") or not host:
+        return URL(), ()
+    login = (url.user or "", url.password or "") if url.user is not None or url.password is not None else ()
+    path = url.raw_path.rstrip("/").removesuffix(CHAT) + CHAT
+    return url.with_user(None).with_path(path, encoded=True, keep_query=True), login
+
+
+def find_route(url: URL, route: str) -> URL:
+    """Return the URL of another route of the same API."""
+    if route == CHAT:
+        return url
+    return url.with_path(url.raw_path.removesuffix(CHAT) + route, encoded=True, keep_query=True)
+
+
+def encode_login(login: Sequence[str]) -> str:
+    """Return the login as HTTP sends it."""
+    return base64.b64encode(":".join(login).encode()).decode("ascii")
+
+
+def list_secrets(url: URL, login: Sequence[str]) -> list[str]:
+    """List the secrets of an address in each form that goes out, since an upstream may echo any of them: a field of the
+    query also with its escapes."""
+    sent = {name: value for name, _, value in (field.partition("=") for field in url.raw_query_string.split("&"))}
+    found = [*secret_headers(url.query), *secret_headers(sent)]
+    return [*login, encode_login(login), *found] if login else found
+
+
+INBOX_BYTES_MAX = 1024 * 1024
+
+
+class Inbox:
+    """Collects the pieces of `source` until they are taken."""
+
+    def __init__(self, source: AsyncIterator[bytes]) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._cause: Exception | None = None
+        self._ended = False
+        self._news = asyncio.Event()
+        self._has_space = asyncio.Event()
+        self._task = asyncio.create_task(self._pump(source))
+
+    async def take(self, not_before: float = 0.0) -> bytes:
+        """Wait for something, and then for more until `not_before` (of the loop's clock) or the end; take all of it.
+        Empty at the end; raises what the source raised."""
+        await self._news.wait()
+        more_s = not_before - asyncio.get_running_loop().time()
+        if more_s > 0 and not self._ended:
+            await asyncio.wait({self._task}, timeout=more_s)  # its end is the source's
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts, self._size = [], 0
+            self._has_space.set()
+            if not self._ended:
+                self._news.clear()
+            return data
+        if self._cause is not None:
+            raise self._cause
+        return b""
+
+    async def close(self, grace_s: float = 0.0) -> None:
+        """Stop reading; `grace_s`: let the source come to its own end for so long."""
+        try:
+            if grace_s > 0:
+                await asyncio.wait({self._task}, timeout=grace_s)
+        finally:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _pump(self, source: AsyncIterator[bytes]) -> None:
+        try:
+            async for data in source:
+                if not data:
+                    continue
+                self._parts.append(data)
+                self._size += len(data)
+                self._news.set()
+                if self._size >= INBOX_BYTES_MAX:
+                    self._has_space.clear()
+                    await self._has_space.wait()
+        except Exception as cause:
+            self._cause = cause
+        finally:
+            self._ended = True
+            self._news.set()
