@@ -60,7 +60,7 @@ def build_tokenizer(meta: Mapping[str, Any]) -> Any:
     return tokenizer
 
 
-def write_tokenizer(meta: Mapping[str, Any], folder: Path, *, chat_template: str | None, context_tokens: int) -> None:
+def _write_tokenizer(meta: Mapping[str, Any], folder: Path, *, chat_template: str | None, context_tokens: int) -> None:
     """Write `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja`."""
     build_tokenizer(meta).save(str(folder / "tokenizer.json"))
     config: dict[str, Any] = {
@@ -175,7 +175,7 @@ def convert(
         _write_weights(reader.tensors, config, folder, dtype, progress=progress)
         text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
         (folder / "config.json").write_text(text, encoding="utf-8")
-        write_tokenizer(meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"])
+        _write_tokenizer(meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"])
 
 
 def model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _estimate_model_bytes(role: str, model: str, context_tokens: int | None) -> 
     except (ValueError, OSError):
         return None
     if artifact is not None:
-        return artifact.needed_bytes + kv_bytes(artifact, context_tokens)
+        return artifact.needed_bytes + _kv_bytes(artifact, context_tokens)
     weight_bytes = weight_bytes_of(source)
     if weight_bytes is None:
         return None
@@ -92,7 +92,7 @@ def _computes_on_gpu() -> bool:
     return find_computing() is not Computing.CPU
 
 
-def kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
+def _kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
     """Compute the bytes of the usual tokens of cache, or of the whole context where that is smaller; 0: unknown."""
     try:
         config = json.loads((Path(artifact.path) / "config.json").read_text(encoding="utf-8"))

@@ -60,7 +60,7 @@ def join_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     head = next((i for i, m in enumerate(messages) if m["role"] not in _SYSTEM), len(messages))
     out: list[dict[str, Any]] = []
     for message in messages[:head]:
-        out[:] = [join_turns(out[0], message) if out else {**message, "role": "system"}]
+        out[:] = [_join_turns(out[0], message) if out else {**message, "role": "system"}]
     return out + [dict(message) for message in messages[head:]]
 
 
@@ -72,7 +72,7 @@ def soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     for message in joined[head:]:
         system = message["role"] in _SYSTEM
         if out and out[-1]["role"] == "user" and (system or (soft and message["role"] == "user")):
-            out[-1], soft = join_turns(out[-1], message), True
+            out[-1], soft = _join_turns(out[-1], message), True
         else:
             out.append({"role": "user", "content": message.get("content")} if system else message)
             soft = system
@@ -86,7 +86,7 @@ def move_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return joined
     first = {**joined[0], "role": "user"}
     if len(joined) > 1 and joined[1]["role"] == "user":
-        return [join_turns(first, joined[1]), *joined[2:]]
+        return [_join_turns(first, joined[1]), *joined[2:]]
     return [first, *joined[1:]]
 
 
@@ -96,7 +96,7 @@ def merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for message in map(dict, messages):
         same = bool(out) and out[-1]["role"] == message["role"] and message["role"] in ("user", "assistant")
         if same and not out[-1].get("tool_calls"):
-            out[-1] = join_turns(out[-1], message)
+            out[-1] = _join_turns(out[-1], message)
         else:
             out.append(message)
     return out
@@ -296,7 +296,7 @@ def _describe_result(message: Mapping[str, Any]) -> Any:
     return _join_contents("Result of a tool call:", message.get("content"))
 
 
-def join_turns(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _join_turns(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Join two messages, of which one at most has calls, to one with the role of the first."""
     joined = {**other, **one, "content": _join_contents(one.get("content"), other.get("content"))}
     joined |= {key: f"{one[key]}\n\n{other[key]}" for key in _THOUGHTS if one.get(key) and other.get(key)}

@@ -20,7 +20,7 @@ from deployments.work.wire import Codec, codec_of, find_class, name_of
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class _Job:
     """A call. `arguments`: each one encoded, by its name."""
 
     function: str
@@ -43,7 +43,7 @@ class Raised:
     words: str
 
 
-JOB: Codec[Job] = codec_of(Job)
+JOB: Codec[_Job] = codec_of(_Job)
 OUTCOME: Codec[Done | Raised] = codec_of(Done | Raised)
 
 
@@ -86,7 +86,7 @@ def write_job(function: Callable[..., Any], args: Sequence[Any], named: Mapping[
     bound = types.signature.bind(*args, **named).arguments
     more = bound.pop(types.more, {})
     arguments = {name: types.codec_for(name).encode(value) for name, value in {**bound, **more}.items()}
-    return inner, JOB.encode(Job(name_of(inner), arguments))
+    return inner, JOB.encode(_Job(name_of(inner), arguments))
 
 
 def do_job(message: bytes) -> bytes:

@@ -32,14 +32,14 @@ SOURCES: Mapping[str, Thresholds] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptedReading:
+class _ScriptedReading:
     """What the sources say from `at_s` on."""
 
     at_s: float
     readings: tuple[Reading, ...]
 
 
-def parse(text: str) -> list[ScriptedReading]:
+def parse(text: str) -> list[_ScriptedReading]:
     """Parse the steps, by time. Raises ValueError with the line that can't be read."""
     steps = []
     for line in text.splitlines():
@@ -48,7 +48,7 @@ def parse(text: str) -> list[ScriptedReading]:
             continue
         at_s = _parse_seconds(words[0])
         values = words if at_s is None else words[1:]
-        steps.append(ScriptedReading(at_s or 0.0, tuple(_parse_reading(word, line) for word in values)))
+        steps.append(_ScriptedReading(at_s or 0.0, tuple(_parse_reading(word, line) for word in values)))
     return sorted(steps, key=lambda step: step.at_s)
 
 

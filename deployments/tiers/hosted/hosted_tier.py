@@ -60,7 +60,7 @@ ERROR_BODY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
+class _Preset:
     """What a known provider needs; a person's own settings go over it."""
 
     base_url: str
@@ -69,11 +69,11 @@ class Preset:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def preset(name: str) -> Preset:
+def preset(name: str) -> _Preset:
     """Return the settings of a known provider. Raises ValueError for an unknown one."""
     if name != "openrouter":
         raise ValueError(f"unknown preset {name!r} (known: openrouter)")
-    return Preset(
+    return _Preset(
         base_url="https://openrouter.ai/api/v1",
         model="anthropic/claude-sonnet-4-6",
         api_key_env="OPENROUTER_API_KEY",

@@ -47,7 +47,7 @@ _GATHER_SHARE, _GATHER_MAX_S = 0.1, 0.06
 
 
 @dataclass(frozen=True, slots=True)
-class EnginePhase:
+class _EnginePhase:
     """Where the engine stands. `reason` is fit for clients, `detail` for operators; `again`: it will be retried."""
 
     state: TierState
@@ -96,7 +96,7 @@ class Engine:
         self._failures = 0
         self._busy_since_s: float | None = None  # when the step under way began; None while there is nothing to do
         self._closed, self._ended = threading.Event(), threading.Event()
-        self.phase = EnginePhase(TierState.LOADING, "starting")
+        self.phase = _EnginePhase(TierState.LOADING, "starting")
         self.load_attempted = threading.Event()  # set once the first attempt to load has ended, well or not
         atexit.register(self._at_exit)
         threading.Thread(target=self._run, name=f"mlx-{name}", daemon=True).start()
@@ -173,7 +173,7 @@ class Engine:
             if self._batch is not None:
                 self._batch.close(_SAVE_S)
             self._batch = None
-            self.phase = EnginePhase(TierState.UNAVAILABLE, "its engine has stopped")
+            self.phase = _EnginePhase(TierState.UNAVAILABLE, "its engine has stopped")
             gc.collect()
             used_mlx = "mlx.core" in sys.modules
             if used_mlx:  # memory that a Mac has wired can outlive a killed process
@@ -212,13 +212,13 @@ class Engine:
             self._batch = None
             self.phase = _build_unavailable(error)
             return False
-        self.phase = EnginePhase(TierState.READY, loaded=loaded)
+        self.phase = _EnginePhase(TierState.READY, loaded=loaded)
         return True
 
     def _say(self, words: str) -> None:
         if self._closed.is_set():  # between two parts of loading is the place to give up
             raise ModelUnavailable("closed while loading")
-        self.phase = EnginePhase(TierState.LOADING, words)
+        self.phase = _EnginePhase(TierState.LOADING, words)
 
     def _turn(self) -> None:
         """Take commands, then make one step if anything runs."""
@@ -329,12 +329,12 @@ def _build_too_large(job: EngineJob) -> Failed:
     return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")
 
 
-def _build_unavailable(error: Exception) -> EnginePhase:
+def _build_unavailable(error: Exception) -> _EnginePhase:
     if isinstance(error, ModelUnavailable):
-        return EnginePhase(TierState.UNAVAILABLE, str(error), again=error.again)
+        return _EnginePhase(TierState.UNAVAILABLE, str(error), again=error.again)
     if isinstance(error, ImportError):
         reason = f"the package {error.name or error} can't be imported; install mlx-lm (`pip install mlx-lm`)"
-        return EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))
+        return _EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))
     _LOG.error("the model could not be loaded", exc_info=error)
     reason = f"the model could not be loaded ({type(error).__name__})"
-    return EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))
+    return _EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))

@@ -47,7 +47,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Pattern(_Strict):
+class _Pattern(_Strict):
     """A text that must hold `contains` and match `regex`."""
 
     contains: str | None = None
@@ -73,7 +73,7 @@ def _as_pattern(value: Any) -> Any:
     return {"contains": value} if isinstance(value, str) else value
 
 
-TextPattern = Annotated[Pattern, BeforeValidator(_as_pattern)]
+TextPattern = Annotated[_Pattern, BeforeValidator(_as_pattern)]
 
 
 class When(_Strict):
@@ -158,7 +158,7 @@ class ScriptStep(Pace):
         return any(act is not None for act in acts)
 
 
-class UsageSpec(_Strict):
+class _UsageSpec(_Strict):
     """Counts to report in place of the real ones."""
 
     prompt_tokens: int | None = Field(default=None, ge=0)
@@ -183,7 +183,7 @@ class Rule(Pace):
     start_delay_s: float = Field(default=0.0, ge=0)
     cut_after_tokens: int | None = Field(default=None, ge=0)
     finish: FinishReason | None = None
-    usage: UsageSpec = UsageSpec()
+    usage: _UsageSpec = _UsageSpec()
     no_usage: bool = False
 
 
@@ -200,10 +200,10 @@ _MODELS: dict[str, type[BaseModel]] = {
     "when": When,
     "answer": ScriptStep,
     "tool_call": CallSpec,
-    "usage": UsageSpec,
-    "last_user": Pattern,
-    "tool_result": Pattern,
-    "transcript": Pattern,
+    "usage": _UsageSpec,
+    "last_user": _Pattern,
+    "tool_result": _Pattern,
+    "transcript": _Pattern,
 }
 
 

@@ -87,7 +87,7 @@ class SingleGenerator(Intake):
     def _put(self, row: ActiveSequence, cache: Any) -> None:
         self._rows[row.uid] = row, cache
 
-    def next(self) -> tuple[list[PrefillProgress], list[SampledToken]]:
+    def next(self) -> tuple[list[_PrefillProgress], list[SampledToken]]:
         """Read a chunk of the first sequence's prompt, or draw its next token."""
         if not self._rows:
             return [], []
@@ -97,7 +97,7 @@ class SingleGenerator(Intake):
         done = []
         if row.last is None:
             row.last = row.prompt[-1]
-            done.append(PrefillProgress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
+            done.append(_PrefillProgress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
         return done, self._decode(row, cache)
 
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[Any, list[int]]]:
@@ -110,7 +110,7 @@ class SingleGenerator(Intake):
         for uid in uids:
             self._rows.pop(uid, None)
 
-    def _prefill(self, row: ActiveSequence, cache: Any) -> PrefillProgress:
+    def _prefill(self, row: ActiveSequence, cache: Any) -> _PrefillProgress:
         began_s, chunk = time.perf_counter(), row.cut_chunk(self.prefill_step_size)
         self._model(mx.array([chunk]), cache=cache)
         mx.eval([one.state for one in cache])
@@ -119,7 +119,7 @@ class SingleGenerator(Intake):
         row.tokens += chunk
         self._work.prompt_tokens += len(chunk)
         self._work.prompt_time += time.perf_counter() - began_s
-        return PrefillProgress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, False)
+        return _PrefillProgress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, False)
 
     def _decode(self, row: ActiveSequence, cache: Any) -> list[SampledToken]:
         line = [row.pending]
@@ -132,7 +132,7 @@ class SingleGenerator(Intake):
 
 
 @dataclass(frozen=True, slots=True)
-class PrefillProgress:
+class _PrefillProgress:
     """How far a prompt is: `progress` is (tokens read, tokens in all)."""
 
     uid: int
@@ -174,7 +174,7 @@ class LookupGenerator(Intake):
     def _put(self, row: ActiveSequence, cache: Any) -> None:
         self._filling.add(row, cache)
 
-    def next(self) -> tuple[list[PrefillProgress], list[SampledToken]]:
+    def next(self) -> tuple[list[_PrefillProgress], list[SampledToken]]:
         """Make a step for all that decode, and prefill a chunk of what waits."""
         drawn = self._decode()
         # Counted at the end of decoding: it says that what may raise from here on is a prompt's.
@@ -206,7 +206,7 @@ class LookupGenerator(Intake):
 
     # Prefill.
 
-    def _prefill(self) -> tuple[list[PrefillProgress], list[SampledToken]]:
+    def _prefill(self) -> tuple[list[_PrefillProgress], list[SampledToken]]:
         """Read a chunk of each prompt; return how far they are, and the first tokens of those that are read whole."""
         rows = self._filling
         began_s, done = time.perf_counter(), self._pass_on_filled()
@@ -223,7 +223,7 @@ class LookupGenerator(Intake):
         for place, (row, chunk) in enumerate(zip(rows.rows, chunks, strict=True)):
             row.read += len(chunk)
             row.tokens += chunk[:-1] if place in whole else chunk
-            done.append(PrefillProgress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, place in whole))
+            done.append(_PrefillProgress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, place in whole))
         self._work.prompt_tokens += sum(map(len, chunks))
         self._work.prompt_time += time.perf_counter() - began_s
         self._undisturbed = False
@@ -232,7 +232,7 @@ class LookupGenerator(Intake):
         rows.move(whole, self._filled)
         return done + self._pass_on_filled(), self._let_go(self._filled, drawn)
 
-    def _pass_on_filled(self) -> list[PrefillProgress]:
+    def _pass_on_filled(self) -> list[_PrefillProgress]:
         """Let those go on to decoding of which all is read but the last token: the first is drawn behind that."""
         rows = self._filling
         places = [place for place, row in enumerate(rows.rows) if not row.left]
@@ -240,7 +240,7 @@ class LookupGenerator(Intake):
         for place in places:
             row = rows.rows[place]
             row.last = row.prompt[-1]
-            done.append(PrefillProgress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
+            done.append(_PrefillProgress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
         rows.move(places, self._filled)
         return done
 

@@ -17,7 +17,7 @@ from deployments.tiers.mlx.decoding.lookup import PromptLookup, Record
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
 
 
-class Processor(Protocol):
+class _Processor(Protocol):
     """What changes a sequence's logits. It never raises; `error` is what it would have."""
 
     error: Exception | None
@@ -37,7 +37,7 @@ class ActiveSequence:
     max_tokens: int
     tokens: list[int]
     sampler: Any
-    processors: Sequence[Processor]
+    processors: Sequence[_Processor]
     read: int = 0
     given: int = 0
     last: int | None = None
@@ -73,7 +73,7 @@ class ActiveSequence:
 
 
 @dataclass(slots=True)
-class Work:
+class _Work:
     """The work of a stretch of time, as `scheduler.py` reads it."""
 
     generation_tokens: int = 0
@@ -88,12 +88,12 @@ class Intake(abc.ABC):
         self._model, self._stops = model, frozenset(stop_tokens)
         self.prefill_step_size = prefill_step_size
         self._uids = itertools.count()
-        self._work = Work()
+        self._work = _Work()
 
     @contextlib.contextmanager
-    def stats(self) -> Iterator[Work]:
+    def stats(self) -> Iterator[_Work]:
         """Count the work that is done while the block runs."""
-        self._work = Work()
+        self._work = _Work()
         yield self._work
 
     def insert_segments(
@@ -104,7 +104,7 @@ class Intake(abc.ABC):
         caches: Sequence[Any] | None,
         all_tokens: Sequence[Sequence[int]],
         samplers: Sequence[Any],
-        logits_processors: Sequence[Sequence[Processor]],
+        logits_processors: Sequence[Sequence[_Processor]],
     ) -> list[int]:
         """Take one sequence; return its number. Raises ValueError where it can't sample anything."""
         (parts,), (held,) = segments, all_tokens
