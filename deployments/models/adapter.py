@@ -29,6 +29,11 @@ class Adapter:
     config_sha256: str
     extra_bytes: int
 
+    @property
+    def name(self) -> str:
+        """The adapter as a client may read it."""
+        return f"{self.label} (sha256 {self.sha256})"
+
 
 def adapter_at(folder: str) -> Adapter:
     """Check the adapter in `folder`. Raises `ModelUnavailable` with what is wrong."""

@@ -105,7 +105,7 @@ class MlxTier:
             return None
 
         def count() -> int:
-            text = render(loaded.tokenizer, request, form=loaded.form)
+            text = render(loaded.tokenizer, request, form=loaded.answers.form)
             return len(loaded.tokenizer.encode(text, add_special_tokens=False))
 
         self._open += 1
@@ -138,7 +138,7 @@ class MlxTier:
             revision=loaded.artifact.revision,
             quantization=loaded.artifact.quantization,
             sha256=loaded.artifact.sha256,
-            adapter=loaded.adapter,
+            adapter=loaded.adapter.name if loaded.adapter else None,
             versions=loaded.versions,
             context_tokens=loaded.context_tokens,
             batched_as_alone=loaded.batched_as_alone,

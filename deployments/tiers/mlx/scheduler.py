@@ -123,7 +123,7 @@ class Scheduler:
 
     def estimate_prefill_s(self, job: EngineJob) -> float:
         """Estimate how long its prompt will take, less what of it is kept."""
-        kept = 0 if self._prompts is None else self._prompts.count_usable(job.prompt, job.owner)
+        kept = 0 if self._prompts is None else self._prompts.count_usable(job.prompt, job.reuse.owner)
         return self._pace.estimate_s(len(job.prompt) - kept)
 
     def find_overdue(self, now_s: float) -> list[int]:
@@ -223,7 +223,7 @@ class Scheduler:
         prompts = self._prompts
         while self._queue:
             sequence = self._queue[0]
-            record, owner, alone = sequence.record, sequence.job.owner, not self._by_uid
+            record, owner, alone = sequence.record, sequence.job.reuse.owner, not self._by_uid
             if prompts is not None and prompts.fetch(record, owner, alone=alone):
                 break
             cache, held = (None, 0) if prompts is None else prompts.take(record, owner)
@@ -242,7 +242,7 @@ class Scheduler:
     def _insert(self, sequence: SequenceState, tokens: list[int], cache: Any, held: int) -> None:
         """Put a sequence into the generator. `cache` holds the first `held` of its tokens."""
         job, written = sequence.job, len(sequence.tokens)
-        cuts = [held, *(c for c in job.checkpoints if held < c < len(tokens)), len(tokens)]
+        cuts = [held, *(c for c in job.reuse.checkpoints if held < c < len(tokens)), len(tokens)]
         # One shared object for equal unseeded settings: the whole batch is then sampled in one call.
         unseeded = job.sampling.seed is None
         sampler = self._samplers(job.sampling) if unseeded else make_sampler(job.sampling, written)
@@ -267,7 +267,7 @@ class Scheduler:
         elif response.end_of_segment and self._prompts is not None:
             done, of = response.progress
             job, here = sequence.job, len(sequence.job.prompt) + len(sequence.tokens) - of + done
-            if here in job.checkpoints and not self._prompts.holds(job.prompt[:here], job.owner):
+            if here in job.reuse.checkpoints and not self._prompts.holds(job.prompt[:here], job.reuse.owner):
                 cache, tokens = self._generator.extract_cache([response.uid])[response.uid]
                 self._keep(sequence, tokens, cache)
 
@@ -302,7 +302,7 @@ class Scheduler:
         """Write the end of the reasoning for the model, and continue from there."""
         self._take_out(sequence)
         sequence.closed_thinking = True
-        for token in sequence.job.think_close:
+        for token in sequence.job.reasoning.close:
             full = len(sequence.tokens) + 1 >= sequence.job.max_tokens
             reason = sequence.take(token, "length" if full else None)
             if reason is not None:
@@ -331,7 +331,7 @@ class Scheduler:
 
     def _keep(self, sequence: SequenceState, tokens: list[int], cache: Any) -> None:
         if self._prompts is not None and tokens:
-            self._prompts.put(tokens, detach(cache), sequence.job.owner, keep=sequence.job.keep)
+            self._prompts.put(tokens, detach(cache), sequence.job.reuse.owner, keep=sequence.job.reuse.keep)
             self._shrink_prompts()
 
     def _new_generator(self) -> Any:

@@ -176,7 +176,7 @@ def _build_key(loaded: Loaded, layout: Layout) -> str:
         "weights": artifact.sha256,
         "folder": artifact.path.name,  # of a conversion it names the converter
         "quantization": artifact.quantization,
-        "adapter": [loaded.adapter, loaded.adapter_config_sha256],
+        "adapter": [loaded.adapter.name, loaded.adapter.config_sha256] if loaded.adapter else [None, None],
         "files": files,
         "template": hashlib.sha256(repr(template).encode()).hexdigest(),
         "layout": repr(layout),

@@ -22,20 +22,9 @@ SCRIPT_BYTES_MAX = 16 * 1024 * 1024
 WEIGHT_MAX = 1e9  # so that no sum of weights overflows
 VARIABLES = ("last_user", "tool_result", "turn", "tier")
 
-# What a step does: each step does exactly one of these.
-_ACTS = (
-    "text",
-    "raw",
-    "reasoning",
-    "refusal",
-    "tool_call",
-    "status",
-    "cut",
-    "silence",
-    "unavailable",
-    "loading",
-    "fault",
-)
+# What a step does: each step does exactly one of these, of which the breaks end the attempt with a fault.
+_BREAKS = ("status", "cut", "unavailable", "loading", "fault")
+_ACTS = ("text", "raw", "reasoning", "refusal", "tool_call", "silence", *_BREAKS)
 _ONLY_WITH_STATUS = ("retry_after_s", "message", "code", "param")
 
 
@@ -69,19 +58,17 @@ class _Pattern(_Strict):
         return self.regex is None or re.search(self.regex, text) is not None
 
 
-def _as_pattern(value: Any) -> Any:
-    return {"contains": value} if isinstance(value, str) else value
-
-
-TextPattern = Annotated[_Pattern, BeforeValidator(_as_pattern)]
+_TextPattern = Annotated[
+    _Pattern, BeforeValidator(lambda value: {"contains": value} if isinstance(value, str) else value)
+]
 
 
 class When(_Strict):
     """The conditions of a rule; all that are given must hold."""
 
-    last_user: TextPattern | None = None
-    tool_result: TextPattern | None = None  # of the last message, where that is a tool's result
-    transcript: TextPattern | None = None  # all texts, system prompt included
+    last_user: _TextPattern | None = None
+    tool_result: _TextPattern | None = None  # of the last message, where that is a tool's result
+    transcript: _TextPattern | None = None  # all texts, system prompt included
     turn: int | None = Field(default=None, ge=1)  # 1 + the number of assistant messages
     has_tools: bool | None = None
     tier: str | None = None
@@ -154,8 +141,7 @@ class ScriptStep(Pace):
     @property
     def breaks(self) -> bool:
         """True where this step ends the attempt with a fault."""
-        acts = (self.status, self.cut, self.unavailable, self.loading, self.fault)
-        return any(act is not None for act in acts)
+        return any(getattr(self, act) is not None for act in _BREAKS)
 
 
 class _UsageSpec(_Strict):

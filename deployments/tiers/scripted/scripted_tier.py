@@ -37,7 +37,11 @@ class ScriptedTier:
         self._seed = seed
         self._context_tokens = context_tokens
         self._source = Path(script).name if isinstance(script, str | Path) else "rules"
-        self._script, self._problem = _load(script)
+        self._script, self._problem = Script(), ""
+        try:
+            self._script = load_script(script)
+        except ScriptError as error:
+            self._problem = str(error)
         self._used = [0] * len(self._script.rules)
         self._requests = 0
         self._active = 0
@@ -135,10 +139,3 @@ def _drop_said(events: list[Event], unsaid: str) -> tuple[list[Event], str]:
         unsaid = unsaid[shared:]
         out += [Text(event.text[shared:])] if len(event.text) > shared else []
     return out, unsaid
-
-
-def _load(script: str | Path | list[dict[str, Any]] | Mapping[str, Any]) -> tuple[Script, str | None]:
-    try:
-        return load_script(script), None
-    except ScriptError as error:
-        return Script(), str(error)

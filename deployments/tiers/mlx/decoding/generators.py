@@ -299,9 +299,9 @@ class LookupGenerator(Intake):
         most = min(COUNT_MAX, row.max_tokens - row.given - 1)
         if not self._drafts or not row.given or most < 1:  # the first token isn't kept waiting for the table
             return None
-        if row.lookup is None:
-            row.lookup = PromptLookup(row.tokens if row.last is None else [*row.tokens, row.last])
-        guess = row.lookup.find(most)
+        if row.record.lookup is None:
+            row.record.lookup = PromptLookup(row.tokens if row.last is None else [*row.tokens, row.last])
+        guess = row.record.lookup.find(most)
         if guess is None:
             return None
         end = next((place for place, token in enumerate(guess.tokens) if token in self._stops), None)

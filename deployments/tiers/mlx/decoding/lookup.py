@@ -115,11 +115,13 @@ _DECAY_CLASS, _DECAY_ROW = 0.98, 0.7
 
 @dataclass(slots=True)
 class Record:
-    """How often guessed tokens were right, the latest counting most; and a sequence's credit, in steps."""
+    """How often guessed tokens were right, the latest counting most; a sequence's credit, in steps; and where it looks
+    its guesses up."""
 
     right: float = 0.0
     wrong: float = 0.0
     credit: float = _CREDIT_FIRST
+    lookup: PromptLookup | None = None
 
     def learn(self, right: int, wrong: int, decay: float = _DECAY_ROW) -> None:
         """Take one guess: so many of its tokens were right, then perhaps one wrong."""

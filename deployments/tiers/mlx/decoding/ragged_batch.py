@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
-from deployments.tiers.mlx.decoding.lookup import PromptLookup, Record
+from deployments.tiers.mlx.decoding.lookup import Record
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
 
 
@@ -41,7 +41,6 @@ class ActiveSequence:
     read: int = 0
     given: int = 0
     last: int | None = None
-    lookup: PromptLookup | None = None
     record: Record = field(default_factory=Record)
     context: Any = None  # its tokens as the processors want them, made where there are any
 
@@ -139,7 +138,7 @@ class Computer(Protocol):
 
 
 class RaggedBatch:
-    """RaggedBatch and their caches, changed together. `step` computes in the model's place, where there is one."""
+    """Rows and their caches, changed together. `step` computes in the model's place, where there is one."""
 
     def __init__(self, model: Any, step: Computer | None = None) -> None:
         self._model, self._step = model, step
@@ -312,8 +311,8 @@ def _draw_line(
 def note_drawn(row: ActiveSequence, token: int, logprobs: Any, stops: Container[int]) -> SampledToken:
     """Count a token as given; it is the last one where it is in `stops`, or there is no room for more."""
     row.given += 1
-    if row.lookup is not None:
-        row.lookup.append(token)
+    if row.record.lookup is not None:
+        row.record.lookup.append(token)
     reason = None
     if token in stops:
         reason = "stop"

@@ -13,6 +13,7 @@ import pytest
 from deployments.tiers.mlx import engine as engine_module
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import ReasoningCap
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import find_opened
 from reliability.types import Failed, Fault, Finish, FinishReason, Reasoning, Text
@@ -117,7 +118,7 @@ class TestThinking:
             return logits
 
         reader = AnswerReader(inside=find_opened("<think>"))
-        fields = {"reader": reader, "reasoning_tokens_max": 5, "think_close": close, "processors": [watching]}
+        fields = {"reader": reader, "reasoning": ReasoningCap(5, close), "processors": [watching]}
         (_, thinker), (_, neighbour) = rig.ask(max_tokens=30, **fields), rig.ask(max_tokens=40)
         events = whole(thinker)
         last = events[-1]
@@ -134,7 +135,7 @@ class TestThinking:
         """Law: where no token is left to close the thinking with, the answer ends with `length`, to the token."""
         close = [tiny.TOKENS.index(letter) for letter in "</think>"]
         reader = AnswerReader(inside=find_opened("<think>"))
-        last = rig.answer(max_tokens=9, reader=reader, reasoning_tokens_max=5, think_close=close)[-1]
+        last = rig.answer(max_tokens=9, reader=reader, reasoning=ReasoningCap(5, close))[-1]
         assert isinstance(last, Finish)
         assert last.usage is not None
         assert (last.reason, last.usage.completion_tokens) == (FinishReason.LENGTH, 9)

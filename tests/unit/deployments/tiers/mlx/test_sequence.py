@@ -50,7 +50,7 @@ def row_of(text: str, **reader: Any) -> list[Event]:
         last = number == len(text) - 1
         if row.take(LETTERS.index(char), "length" if last else None, mx.zeros(len(LETTERS))) is not None:
             break
-    return merge_events([*row.pending, *out])
+    return merge_events([*row.outbox.pending, *out])
 
 
 def row_with(tokenizer: Any, constraints: Constraints, *tokens: str) -> list[Event]:
@@ -67,7 +67,7 @@ def row_with(tokenizer: Any, constraints: Constraints, *tokens: str) -> list[Eve
     row = SequenceState(1, job, tokenizer.detokenizer)
     for place, number in enumerate(numbers, 1):
         row.take(number, "length" if place == len(tokens) else None, mx.zeros(len(tokenizer.get_vocab())))
-    return merge_events(row.pending)
+    return merge_events(row.outbox.pending)
 
 
 def told_in(events: list[Event]) -> str:

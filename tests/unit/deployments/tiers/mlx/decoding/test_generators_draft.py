@@ -313,8 +313,8 @@ def test_guesses_are_taken_from_what_was_said(loaded):
     looked_up = 0
     while batch:
         for row in batch._generator._decoding.rows:
-            assert row.lookup is None or row.lookup._text == batch._by_uid[row.uid].record
-            looked_up += row.lookup is not None
+            assert row.record.lookup is None or row.record.lookup._text == batch._by_uid[row.uid].record
+            looked_up += row.record.lookup is not None
         batch.step()
 
     assert looked_up > PLACES

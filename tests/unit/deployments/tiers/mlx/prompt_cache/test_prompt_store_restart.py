@@ -22,7 +22,7 @@ from deployments.tiers.mlx.prompt_cache.segment_file import PART
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.sequence import EngineJob, PromptReuse
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Finish, Usage
@@ -68,7 +68,7 @@ def test_a_restart_finds_the_prompt_and_says_the_same(folder: Path, root: Path) 
     would have before it, and say what they say without any reuse."""
     plain = Rig(folder, prompt_cache_bytes=0)
     first = begin(folder, root)
-    said = first.answer(prompt=PROMPT, checkpoints=[CHECKPOINT])
+    said = first.answer(prompt=PROMPT, reuse=PromptReuse(checkpoints=[CHECKPOINT]))
     first.engine.close()
     turn, other = [*PROMPT, *range(40, 60)], [*PROMPT[:CHECKPOINT], *range(60, 90)]
     for prompt, expected in ((PROMPT, len(PROMPT) - 1), (turn, len(PROMPT)), (other, CHECKPOINT)):
@@ -142,8 +142,8 @@ def test_who_is_not_to_be_kept_leaves_no_file(folder: Path, root: Path) -> None:
     """Law: a request that isn't to be kept leaves nothing on disk, though memory serves it; with a bound of 0 none
     does."""
     rig = begin(folder, root)
-    rig.answer(prompt=PROMPT, keep=False)
-    assert usage(rig.answer(prompt=PROMPT, keep=False)).cached_tokens == len(PROMPT) - 1
+    rig.answer(prompt=PROMPT, reuse=PromptReuse(keep=False))
+    assert usage(rig.answer(prompt=PROMPT, reuse=PromptReuse(keep=False))).cached_tokens == len(PROMPT) - 1
     rig.engine.close()
     off = begin(folder, root, bytes_max=0)
     off.answer(prompt=PROMPT)
