@@ -111,7 +111,6 @@ class MemoryCappedPolicy:
         return 0 if wanted == 0 and held == 1 and context.target_num_replicas <= 1 else held
 
     def _watch(self, app: str) -> DemandCell:
-        """Return the cell of this application, with its thread running."""
         if self._cell is None or self._cell.app != app:
             if self._cell is not None:
                 self._cell.stop.set()

@@ -176,7 +176,6 @@ class MemoryPressure:
         return self._settings.budget_of(self._sample.total_bytes, self._sample.working_set_bytes)
 
     def _describe_node(self, source: str, now_ns: int) -> dict[str, Any]:
-        """Build the fields of a `NodeState`."""
         return {
             "node": self._node,
             "host": platform.node(),

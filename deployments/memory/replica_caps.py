@@ -63,7 +63,6 @@ def _level_of(tier: str, reports: tuple[NodeReport, ...]) -> Level:
 
 
 def _cap_by_node(fit: Fit, need: TierNeed, reports: tuple[NodeReport, ...]) -> Fit:
-    """Allow no more replicas than the nodes hold one by one."""
     if not need.replica_bytes:
         return fit
     whole = sum((report.budget_bytes or 0) // need.replica_bytes for report in reports)

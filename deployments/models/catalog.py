@@ -152,7 +152,6 @@ def mac_model_of(source: str) -> MacModel | None:
 
 
 def _find_equal_mac(gpu_bytes: int) -> int:
-    """Find the memory of the largest Mac whose working set fits into a GPU's usable memory."""
     sizes = (gib * _GIB for gib in range(2 * gpu_bytes // _GIB + 1))
     return max(size for size in sizes if estimate_working_set(size) <= gpu_bytes)
 

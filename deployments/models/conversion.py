@@ -94,7 +94,6 @@ def _check_disk(source: ModelSource, cache_dir: Path) -> None:
 
 
 def _convert(source: ModelSource, folder: Path, parts: Path, *, progress: bool, say: Say) -> None:
-    """Fetch the file and convert it into `folder`. `parts`: where what has arrived is kept."""
     file, seen = _obtain(source, folder / "model.gguf", parts, progress=progress, say=say)
     gguf.convert(file, folder, dtype=_choose_dtype(), chat_template=_find_template(source), progress=progress, say=say)
     facts = {"source": source.text, "sha256": seen, "converted_from": gguf.quantization_name(file)}

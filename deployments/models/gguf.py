@@ -61,7 +61,6 @@ def build_tokenizer(meta: Mapping[str, Any]) -> Any:
 
 
 def _write_tokenizer(meta: Mapping[str, Any], folder: Path, *, chat_template: str | None, context_tokens: int) -> None:
-    """Write `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja`."""
     build_tokenizer(meta).save(str(folder / "tokenizer.json"))
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -255,7 +254,6 @@ def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype:
 
 
 def _check_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> None:
-    """Check that exactly the tensors are there that the model is made of."""
     wanted = 0
     for name, shape in _list_shapes(config):
         if shapes.get(name) != shape:

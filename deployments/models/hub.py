@@ -138,7 +138,6 @@ def _check_disk(source: ModelSource, folder: Path, needed_bytes: int) -> None:
 
 
 def _list_large(source: ModelSource, info: Any) -> Iterator[HubFile]:
-    """List the files of the source with a sha256; the client's own fetch has the others."""
     client = _import_client()
     for one in info.siblings or ():
         fits = any(fnmatch.fnmatchcase(one.rfilename, pattern) for pattern in _HF_FILES)

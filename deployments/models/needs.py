@@ -29,7 +29,7 @@ from deployments.models.artifact import BESIDE_WEIGHTS_BYTES, Artifact, find_on_
 from deployments.models.cache_folder import default_cache_dir, keep_text
 from deployments.models.catalog import choose_here, mac_model_of, weight_bytes_of
 from deployments.models.sources import parse_source
-from deployments.models.weights import find_held_dtype, versions
+from deployments.models.weights import versions
 
 _LOG = logging.getLogger(__name__)
 
@@ -115,7 +115,6 @@ def _estimate_gpu_bytes(source: str, context_tokens: int | None) -> int:
 
 
 def _count_scores_bytes(config: Mapping[str, Any], tokens: int) -> int:
-    """Count what attention's scores of a step take on a GPU behind so many tokens."""
     shape = _find_shape(config)
     heads = _read_count(shape, "num_attention_heads")
     size = _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // max(1, heads)
@@ -129,12 +128,12 @@ def _find_shape(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _count_kv_bytes(artifact: Artifact, config: Mapping[str, Any], tokens: int) -> int:
+    measured = None
     if isinstance(config.get("model_type"), str) and "mlx-lm" in versions():
         measured = _measure_bytes(config, tokens)
-        if measured is not None:
-            return measured
-        _LOG.warning("%s: mlx-lm can't build it to measure its cache, which is estimated", artifact.source)
-    return _estimate_bytes(config, tokens)
+    if measured is None:
+        _LOG.warning("%s: mlx-lm can't build it to measure its cache, which isn't counted", artifact.source)
+    return measured or 0
 
 
 def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:
@@ -161,36 +160,6 @@ def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:
         return None
     keep_text(file, str(size_bytes))
     return size_bytes
-
-
-def _estimate_bytes(config: Mapping[str, Any], tokens: int) -> int:
-    """Estimate what so many tokens take, from the fields that most configurations have, without recurrent states."""
-    shape = _find_shape(config)
-    heads = _read_count(shape, "num_attention_heads")
-    if not heads:
-        return 0
-    numbers = 2 * (_read_count(shape, "num_key_value_heads") or heads)
-    numbers *= _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // heads
-    if rank := _read_count(shape, "kv_lora_rank"):
-        numbers = rank + _read_count(shape, "qk_rope_head_dim")
-    full, windowed = _count_layers(shape)
-    places = full * tokens + windowed * min(tokens, _read_count(shape, "sliding_window") or tokens)
-    return places * numbers * (4 if find_held_dtype(config) == "float32" else 2)
-
-
-def _count_layers(shape: Mapping[str, Any]) -> tuple[int, int]:
-    """Count the layers that keep all tokens, and those that keep a window of them."""
-    layers, kinds = _read_count(shape, "num_hidden_layers"), shape.get("layer_types")
-    if isinstance(kinds, list) and len(kinds) == layers:
-        windowed = sum(kind == "sliding_attention" for kind in kinds)
-        return sum(kind in ("full_attention", "attention") for kind in kinds), windowed
-    if isinstance(pattern := shape.get("hybrid_override_pattern"), str):
-        return pattern.count("*"), 0
-    if every := _read_count(shape, "full_attention_interval"):
-        return layers // every, 0
-    if every := _read_count(shape, "sliding_window_pattern"):
-        return layers // every, layers - layers // every
-    return layers, 0
 
 
 def _read_count(shape: Mapping[str, Any], name: str) -> int:

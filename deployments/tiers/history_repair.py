@@ -281,7 +281,6 @@ def pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _find_awaited(messages: Sequence[Mapping[str, Any]]) -> set[int]:
-    """Find the messages behind which a result follows before the model speaks again."""
     found: set[int] = set()
     result = False
     for i in range(len(messages) - 1, -1, -1):

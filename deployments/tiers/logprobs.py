@@ -60,7 +60,6 @@ def _read_entry(one: Mapping[str, Any]) -> TokenLogprob:
 
 
 def _read_bytes(one: Mapping[str, Any]) -> bytes:
-    """Return the token's bytes where they are given, else those of its text."""
     values, text = one.get("bytes"), one.get("token")
     if (
         isinstance(values, list)

@@ -110,7 +110,6 @@ class CallSplit:
         return [Text(held)] if held else []
 
     def _step(self, form: CallFormat) -> list[Event] | None:
-        """Move across one marker in the held text; None where there is none."""
         if self._inside:
             body, end, rest = self._held.partition(form.end) if form.end else (self._held, "", "")
             if not end:
@@ -256,7 +255,6 @@ def merge_events(events: Iterable[Event]) -> list[Event]:
 
 
 def _join_text_runs(events: Iterable[Event]) -> Iterator[Event]:
-    """Join each run of text in one go: a read may bring hundreds of pieces."""
     for kind, run in groupby(events, key=type):
         if kind is Text:
             yield Text("".join([event.text for event in run if isinstance(event, Text)]))

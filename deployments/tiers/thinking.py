@@ -59,7 +59,6 @@ def find_opened(prompt: str, thinking: ReasoningMarks | None = None) -> Thought 
 
 
 def _find_mark(marks: Sequence[str], template: str) -> str:
-    """Find the first of these marks that stands in a chat template."""
     closes = {closer.start() for closer in REASONING_CLOSE.finditer(template)}
     for mark in marks:
         found = re.search(mark, template, re.IGNORECASE)

@@ -40,7 +40,6 @@ def main(number: int) -> None:
 
 
 def _read(peer: socket.socket, size: int) -> bytes:
-    """Read exactly so many bytes; none at the end of the socket."""
     found = bytearray()
     while len(found) < size:
         part = peer.recv(min(size - len(found), 1 << 20))

@@ -51,7 +51,6 @@ def has_nvidia_gpu(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def _has_cuda_library() -> bool:
-    """Tell whether the library that MLX would load is one for CUDA."""
     return any(_is_in_place(package) for package in _PACKAGES)
 
 

@@ -132,7 +132,6 @@ def _find_bytes(text: str, name: str) -> int | None:
 
 
 def _find_number(text: str, name: str) -> int | None:
-    """Find the number after `name` at the beginning of a line."""
     _, found, rest = f"\n{text}".partition(f"\n{name} ")
     words = rest[:32].split(None, 1)
     return int(words[0]) if found and words and words[0].isdigit() else None

@@ -63,14 +63,12 @@ def chat_body(
 
 
 def _mend(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the message in a form that every backend takes."""
     if None in message.values() or message.get("tool_calls") == []:
         message = _drop_nulls(message)
     return _mend_calls(message) if "tool_calls" in message or "function_call" in message else message
 
 
 def _mend_calls(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the message with arguments that are the text of an object, in each call."""
     calls, old = message.get("tool_calls", ()), message.get("function_call")
     if isinstance(old, dict) and not _is_object(old.get("arguments")):
         message = {**message, "function_call": _mend_function(old)}
@@ -116,7 +114,6 @@ def _drop_nulls(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _drop_markers(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the message without the markers on its parts."""
     content = message.get("content")
     if not isinstance(content, list) or not any(isinstance(p, dict) and "cache_control" in p for p in content):
         return message

@@ -112,7 +112,6 @@ class ChunkReader:
         return _OTHER
 
     def _note_no_choice(self, chunk: Mapping[str, Any], choices: Any) -> None:
-        """Note a chunk without a choice: usage and filters' verdicts come with an empty list."""
         if choices:
             self.damaged = True
         elif choices is None and not chunk.get("usage"):

@@ -198,7 +198,6 @@ class HostedTier:
     async def _send(
         self, request: ChatRequest, key: str, deadline: float, form: HistoryForm
     ) -> aiohttp.ClientResponse | Failed:
-        """Return the upstream's response once its headers are here, or why there is none."""
         try:
             body = await large(request.body_bytes, self._write_body, request, form)
         except (ValueError, TypeError, RecursionError):
@@ -267,7 +266,6 @@ class HostedTier:
         return await large(len(data), reader.feed, data) if data else await large(reader.held_bytes, reader.end)
 
     async def _read_refusal(self, response: aiohttp.ClientResponse, request: ChatRequest, key: str) -> Refusal:
-        """Read a response that is no answer to its end: its status, what it complains of, and the fault that it is."""
         try:
             body = await _read_error_body(response)
         finally:

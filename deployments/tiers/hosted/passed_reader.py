@@ -149,7 +149,6 @@ class PassedReader:
             choice["text"] = halves.take(choice["text"]) + (halves.end() if last else "")
 
     def _count_written(self, text: Any) -> int:
-        """Count the bytes of a piece that the model has written."""
         if not isinstance(text, str) or not text:
             return 0
         size = text_bytes(text)

@@ -208,7 +208,6 @@ def _resolve_status(status: int, complaint: UpstreamComplaint) -> int:
 
 
 def _find_by_words(status: int, complaint: UpstreamComplaint, write_asked: Callable[[], bytes]) -> Fault | None:
-    """Find the fault where more than the status names it."""
     # llama.cpp says with a 500 that it can't read a schema, OpenRouter with a 402 that this answer may cost too much.
     if status in (400, 402, 404, 422, 500) and _UNSUPPORTED.search(complaint.message):
         return Fault.UNSUPPORTED
@@ -279,7 +278,6 @@ def _build_message(tier: str, fault: Fault, status: int, words: str) -> str:
 
 
 def _find_line(words: str) -> str:
-    """Find the line that says what is wrong: in a trace it is the one that names an error."""
     lines = words.strip().splitlines()
     if len(lines) > 1:
         named = next((line for line in reversed(lines) if _NAMES_ERROR.match(line.strip())), "")

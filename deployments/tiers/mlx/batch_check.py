@@ -100,7 +100,6 @@ class _Mute:
 
 
 def _measure_all(loaded: Loaded, sharing: Sharing, prompts: Sequence[tuple[list[int], int]]) -> list[float]:
-    """Measure how far each answer is from what is right, as a share of what is no difference."""
     from mlx.utils import tree_flatten
 
     model, step = loaded.model, loaded.step
@@ -174,7 +173,6 @@ def _compute_alone(model: Any, step: Computer | None, prompt: Sequence[int], tok
 
 
 def _measure(some: Sequence[Any], others: Sequence[Any], unit: float) -> float:
-    """Measure how far log-probabilities are apart, as a share of what is no difference."""
     one, other = (mx.stack(list(those)).astype(mx.float32) for those in (some, others))
     apart = mx.where(one == other, 0.0, one - other)  # some models rule tokens out: -inf
     other = mx.maximum(other, _LEAST)

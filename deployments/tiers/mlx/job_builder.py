@@ -89,7 +89,6 @@ class JobBuilder:
     def _list_processors(
         self, loaded: Loaded, request: ChatRequest, prompt_tokens: int, resumed: Resumed, *, free: bool
     ) -> list[Processor]:
-        """List what changes the logits next to the request's settings and its grammar. `free`: there is no grammar."""
         found: list[Processor] = []
         if request.must_speak and free:  # a grammar decides itself with what an answer begins
             found.append(forbid_silence(loaded.tokenizer, loaded.answers.turn_start, prompt_tokens))
@@ -99,7 +98,6 @@ class JobBuilder:
         return found
 
     def _constraints_of(self, tokenizer: Any) -> Constraints:
-        """Return the grammars of the model's tokenizer."""
         if self._constraints is None:
             self._constraints = Constraints(tokenizer)
         return self._constraints

@@ -222,7 +222,6 @@ class MlxTier:
         return merge_events(events)
 
     def _load(self, say: Say) -> Loaded:
-        """Load the model. Runs on the engine thread."""
         choice = choose_here(self._name, self._model)
         self._source = choice.source
         if self._model == "auto":

@@ -176,7 +176,6 @@ class Scheduler:
             sequence.fail(failed)
 
     def _advance(self) -> tuple[list[Any], list[Any]]:
-        """Make the generator's step. Its decoding comes first and is counted at its end: that shows what raised."""
         decoding = len(self._by_uid) > len(self._prefilling)
         # Several share a chunk only where all of them fit into it.
         self._generator.prefill_step_size = self._pace.tokens if len(self._prefilling) < 2 else self._pace.tokens_max
@@ -299,7 +298,6 @@ class Scheduler:
         self._take_out(sequence)
 
     def _close_thinking(self, sequence: SequenceState, now_s: float) -> None:
-        """Write the end of the reasoning for the model, and continue from there."""
         self._take_out(sequence)
         sequence.closed_thinking = True
         for token in sequence.job.reasoning.close:

@@ -103,7 +103,6 @@ def prepare_batch(
 
 
 def _generate(batch: Scheduler, prompt: list[int]) -> None:
-    """Generate two tokens."""
     out: list[Event] = []
     batch.add(-1, EngineJob(prompt=prompt, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=out.extend))
     while batch:

@@ -192,7 +192,6 @@ class _Player:
             delay_s = 0.0
 
     def _split_chunks(self, step: ScriptStep, tokens: list[str]) -> Iterator[tuple[str, float]]:
-        """Split the text into pieces, each with its share of the tokens."""
         chars = self._find_pace(step, "chunk_chars")
         if chars is None:
             size = int(self._find_pace(step, "chunk_tokens") or 1)
@@ -206,7 +205,6 @@ class _Player:
             yield piece, len(tokens) * len(piece) / len(text)
 
     def _count_tokens_left(self) -> int:
-        """Count the tokens that may still be sent."""
         bounds = (self._facts.request.max_tokens, self._rule.cut_after_tokens)
         return max(0, min(bound for bound in bounds if bound is not None) - self._sent_tokens)
 

@@ -109,7 +109,6 @@ class ScriptedTier:
         return None
 
     def _choose(self, facts: Facts) -> Rule:
-        """Choose the rule that answers, and count it as used."""
         rules = self._script.rules
         self._requests += 1
         open_rules = [i for i, rule in enumerate(rules) if rule.times is None or self._used[i] < rule.times]

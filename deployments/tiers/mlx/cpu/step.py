@@ -278,7 +278,6 @@ def _check_layers(model: Any) -> None:
 
 
 def _check(step: CpuStep, model: Any) -> None:
-    """Hold it against MLX: a few tokens, the last behind the others."""
     lengths, tokens = Lengths([0]), mx.array([_CHECK_TOKENS])
     caches = [RaggedCache(lengths) for _ in model.model.layers]
     step.fill(tokens[:, :-1], lengths, caches)

@@ -282,11 +282,9 @@ class LookupGenerator(Intake):
         return drawn
 
     def _join(self) -> None:
-        """Let those decode whose prompt is read."""
         self._filled.move(range(len(self._filled)), self._decoding)
 
     def _begin_last(self) -> _Ahead:
-        """Begin a step behind the tokens that were drawn last."""
         rows = self._decoding.rows
         ahead = self._begin(mx.array([row.pending for row in rows]))
         for row in rows:
@@ -326,7 +324,6 @@ class LookupGenerator(Intake):
         return [_build_offer(row, self._guess(row)) for row in self._decoding.rows]
 
     def _begin(self, tokens: Any) -> _Ahead:
-        """Begin a step that reads one token in each row."""
         rows = self._decoding
         logits = rows.read(tokens[:, None])[:, -1, :]
         rows.advance([1] * len(rows))

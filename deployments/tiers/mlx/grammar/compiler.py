@@ -158,7 +158,6 @@ class Constraints:
         return found, tuple(notes)
 
     def _find_form(self, name: str, parameters: str) -> str:
-        """Find the strictest form of a tool's schema that compiles."""
         for form, options in narrow(json.loads(parameters), arguments=True):
             wrong = _explain_refusal(options, self._load_vocabulary())
             if not wrong:

@@ -57,7 +57,6 @@ def _as_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _close_objects(node: Any, *, root: bool = False) -> Any:
-    """Return the schema with its plain objects closed, down through properties and items."""
     if not isinstance(node, Mapping):
         return node
     new = dict(node)
@@ -161,7 +160,6 @@ def demand_of(request: ChatRequest) -> GrammarDemand | None:
 
 
 def _choose_tools(request: ChatRequest) -> tuple[tuple[Tool, ...], bool]:
-    """Return the tools that may be called, and whether one must be."""
     box = build_toolbox(request.tools)
     if isinstance(box, BadTools):
         raise refuse("tools", f"tools: {box.message}")

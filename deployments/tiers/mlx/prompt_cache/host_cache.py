@@ -121,7 +121,6 @@ def _name_parts(name: str, layer: Any) -> list[tuple[str, Any]]:
 
 
 def _name_kind(one: Any) -> str:
-    """Return the name of its class, by which `_find_class` finds it again."""
     kind = type(one)
     if kind.__module__ != "mlx_lm.models.cache":
         raise ValueError(f"a {kind.__name__} can't be restored")
@@ -129,7 +128,6 @@ def _name_kind(one: Any) -> str:
 
 
 def _see(array: Any) -> tuple[str, Any]:
-    """Return the type and a view of an array's memory."""
     kind = _KINDS[str(array.dtype).rpartition(".")[2].rstrip("_")]
     seen = array.view(mx.uint16) if kind == "BF16" else array
     mx.eval(seen)
@@ -142,7 +140,6 @@ def _load(array: Any, kind: str) -> Any:
 
 
 def _describe(state: Any, tensors: list[Tensor]) -> Any:
-    """Write a state as JSON, its arrays by the names of the tensors that they become."""
     if isinstance(state, mx.array):
         kind, seen = _see(state)
         tensors.append(Tensor(str(len(tensors)), kind, seen))
@@ -155,7 +152,6 @@ def _describe(state: Any, tensors: list[Tensor]) -> Any:
 
 
 def _find_class(kind: str) -> Any:
-    """Find the class of mlx-lm's caches that has this name."""
     found = getattr(mlx_caches, kind)
     if not (isinstance(found, type) and issubclass(found, mlx_caches._BaseCache)):
         raise Damaged("it has a cache of another kind")

@@ -245,7 +245,6 @@ class PromptStore:
         self._writer.submit(lambda: self._save(write, packed, cuts), write.done)
 
     def _save(self, write: _Write, packed: bytes, cuts: list[int] | None) -> None:
-        """Write an entry. Runs on the writer thread."""
         host = write.host
         assert host is not None
         assert self._folder_of is not None
@@ -275,7 +274,6 @@ class PromptStore:
         return "" if self._shared else owner
 
     def _collect(self) -> None:
-        """Let go of what has been written."""
         if self._write is not None and self._write.done.is_set():
             self._write.host = self._write.cache = None
             self._write = None

@@ -248,7 +248,6 @@ def _read_head(file: BinaryIO, layout: _Layout) -> SegmentHead:
 
 
 def _check(file: BinaryIO, cancelled: Callable[[], bool]) -> None:
-    """Read all of the file against its checksum."""
     left, checksum = os.fstat(file.fileno()).st_size - 4, 0
     piece = memoryview(bytearray(_PIECE_BYTES))
     file.seek(0)

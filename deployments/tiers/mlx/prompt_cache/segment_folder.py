@@ -212,7 +212,6 @@ class SegmentFolder:
                     folder.rmdir()
 
     def _prepare(self) -> None:
-        """Make the folders, for this user alone."""
         if self._folder.is_symlink():
             raise OSError(errno.ELOOP, "a link stands where the folder should be", str(self._folder))
         for folder in (self._root, self._folder):
@@ -263,7 +262,6 @@ class SegmentFolder:
         return unread
 
     def _look_into(self, name: _Name, tokens: bytes) -> int:
-        """Return up to which token of the prompt the segment fits."""
         try:
             head = read_head(self._folder / name.file)
         except FileNotFoundError:
@@ -274,7 +272,6 @@ class SegmentFolder:
         return name.start + count_common(head.tokens, tokens[name.start * WIDTH :])
 
     def _check(self, head: SegmentHead, part: SegmentPart, tokens: bytes) -> None:
-        """Check that the file is for this model and these tokens."""
         if head.key != self._key:
             raise Damaged("it is another model's")
         held = head.tokens[: (part.end - head.start) * WIDTH]
@@ -313,7 +310,6 @@ def _space(places: Sequence[int]) -> list[int]:
 
 
 def _list_segments(root: Path) -> Iterator[tuple[float, int, Path]]:
-    """List when each file of the folder was last used, its bytes, and where it is."""
     for folder in _list_folders(root):
         for path in folder.glob(f"*{SUFFIX}"):
             with contextlib.suppress(OSError):
@@ -322,7 +318,6 @@ def _list_segments(root: Path) -> Iterator[tuple[float, int, Path]]:
 
 
 def _list_folders(root: Path) -> list[Path]:
-    """List the folders of the models, no others and no links."""
     try:
         with os.scandir(root) as entries:
             return [

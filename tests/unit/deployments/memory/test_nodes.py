@@ -20,7 +20,6 @@ from tests.support.repository import ROOT
 
 
 def run(program: str) -> str:
-    """What a program with a cluster of its own prints."""
     with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-m", f"tests.support.{program}", folder]
         # Ray's class for several nodes writes an address there, and doesn't make the folder.

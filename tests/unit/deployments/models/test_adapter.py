@@ -27,7 +27,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(model: Path, adapter: Path | None) -> tuple[TierStatus, str]:
-    """What a tier says of itself, and its greedy answer."""
 
     async def run() -> tuple[TierStatus, str]:
         tier = MlxTier(name="t", model=f"path:{model}", adapter=str(adapter) if adapter else None)

@@ -35,7 +35,6 @@ def run_with_hub(code: str, hub: socket.socket, cache: Path) -> str:
 
 
 def put_into_cache(cache: Path) -> None:
-    """Write the model `org/name` as the hub's client keeps it."""
     repository = cache / "hub" / "models--org--name"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text(COMMIT)

@@ -45,7 +45,6 @@ class Kind:
     shared: Tier | None = None  # a tier that is expensive to make serves all tests
 
     async def tier(self) -> Tier:
-        """A tier that is ready."""
         tier = self.shared or self.fresh()
 
         async def ready() -> bool:
@@ -55,7 +54,6 @@ class Kind:
         return tier
 
     async def done(self, tier: Tier) -> None:
-        """The test needs `tier` no more."""
         if tier is not self.shared:
             await tier.close()
 

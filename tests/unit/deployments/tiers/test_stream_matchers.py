@@ -79,7 +79,6 @@ THINK = Thought("tests", ("<think>",), ("</think>",))
 
 
 def read(pieces: list[str], reader: AnswerReader, *, truncated: bool = False) -> list[Event]:
-    """All events, with the random ids taken out."""
     events: list[Event] = []
     for piece in pieces:
         if not reader.done:

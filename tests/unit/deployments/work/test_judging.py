@@ -26,7 +26,6 @@ def question(size: int, *, steps: Steps | None = None) -> Any:
 
 
 def judged(size: int, elsewhere: Elsewhere | None, left_s: float = 5.0) -> tuple[Any, list[str]]:
-    """The answer, and where it was worked on."""
     places: list[str] = []
 
     async def here(work: Callable[[], Any]) -> Any:
@@ -45,12 +44,10 @@ def judged(size: int, elsewhere: Elsewhere | None, left_s: float = 5.0) -> tuple
 
 
 async def work(asked: Callable[..., Any], **named: Any) -> Any:
-    """A worker."""
     return asked(**named)
 
 
 async def hang(*_: Any, **__: Any) -> Any:
-    """A worker that doesn't answer."""
     await asyncio.get_running_loop().create_future()
 
 

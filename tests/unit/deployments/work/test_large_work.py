@@ -13,7 +13,6 @@ from deployments.work.large_work import QUIET_BYTES, large
 
 
 def _count(until_s: float) -> int:
-    """Pure Python work of so many seconds."""
     count, end = 0, time.perf_counter() + until_s
     while time.perf_counter() < end:
         count += 1

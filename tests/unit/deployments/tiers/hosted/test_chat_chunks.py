@@ -33,7 +33,6 @@ def chunk(usage: object = None, finish: str | None = None, **delta: Any) -> dict
 
 
 def said(*chunks: object, cut: bool = False) -> Usage | None:
-    """What an answer of these chunks is said to have used, where it ends behind them."""
     reader = ChatReader("premium", str)
     reader.feed(b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in chunks))
     last = reader.end(cut=cut)[-1]
@@ -181,7 +180,6 @@ def test_parts_that_think_are_reasoning() -> None:
 
 
 def read_all(*chunks: dict[str, Any]) -> tuple[str, list[str], bool]:
-    """The text of these chunks, the arguments of their calls, and whether something may be missing."""
     reader, events = ChunkReader(), []
     for one in chunks:
         events += reader.read(one)

@@ -21,7 +21,6 @@ STREAM = WHOLE | {"stream": True}
 
 
 def body_of(play: Play) -> bytes:
-    """What an upstream sends."""
     return b"".join(act.data for act in play if isinstance(act, Send))
 
 
@@ -37,7 +36,6 @@ def read(play: Play, body: dict[str, Any], size: int = 10**9, *, cut: bool = Fal
 
 
 def objects(events: list[Event]) -> list[Any]:
-    """The frames that are passed on."""
     return [json.loads(event.data) for event in events if isinstance(event, Passed)]
 
 

@@ -40,7 +40,6 @@ ANSWER = b"".join(
 
 
 def pieces(data: bytes, places: list[int]) -> list[bytes]:
-    """`data` cut at `places`."""
     cuts = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
     return [data[start:end] for start, end in pairwise(cuts)]
 

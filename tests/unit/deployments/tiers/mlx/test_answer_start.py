@@ -36,7 +36,6 @@ def tokenizer(tier: MlxTier) -> Any:
 
 
 def said(tokenizer: Any, text: str) -> str:
-    """What a sequence tells of the tokens of `text`."""
     tokens = tokenizer.encode(text, add_special_tokens=False)
     job = EngineJob(
         prompt=[0],
@@ -136,7 +135,6 @@ def text_of(events: list[Event]) -> str:
 
 @pytest.fixture(scope="module")
 def whole(tier: MlxTier) -> Any:
-    """The unbroken answers."""
     return cache(lambda name: ask(tier, ASKED[name]))
 
 

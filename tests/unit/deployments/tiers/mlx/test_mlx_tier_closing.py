@@ -43,7 +43,6 @@ class Busy:
         tier._renderer.submit(self._free.wait, PATIENCE_S)
 
     async def asked(self) -> asyncio.Task[list[Event]]:
-        """A request that waits behind it."""
         task = asyncio.create_task(answer(self._tier, greedy("Hi")))
         await eventually(lambda: self._tier._renderer._work_queue.qsize() == 1, PATIENCE_S)
         return task

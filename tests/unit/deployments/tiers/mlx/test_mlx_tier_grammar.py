@@ -55,7 +55,6 @@ PLACE = {
 
 
 def said(tier: MlxTier, *requests: Any) -> list[list[Event]]:
-    """The answers to requests that come at the same moment."""
 
     async def all_of_them() -> list[list[Event]]:
         return list(await asyncio.gather(*(answer(tier, request) for request in requests)))

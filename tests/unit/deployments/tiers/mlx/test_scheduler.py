@@ -63,7 +63,6 @@ def batch(loaded: Loaded) -> Scheduler:
 
 
 def add(batch: Scheduler, prompts: Sequence[Sequence[int]]) -> list[list[Event]]:
-    """Let these run; where their events will be."""
     outs: list[list[Event]] = [[] for _ in prompts]
     for prompt, out in zip(prompts, outs, strict=True):
         ticket = len(batch._sequences) + 1
@@ -75,7 +74,6 @@ def add(batch: Scheduler, prompts: Sequence[Sequence[int]]) -> list[list[Event]]
 
 
 def run(batch: Scheduler) -> None:
-    """To the end, as the engine does."""
     while batch:
         try:
             batch.step()

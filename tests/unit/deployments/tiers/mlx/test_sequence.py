@@ -35,7 +35,6 @@ class Spelling:
 
 
 def row_of(text: str, **reader: Any) -> list[Event]:
-    """The events of a sequence whose tokens spell `text`, all that leave by its end."""
     out: list[Event] = []
     job = EngineJob(
         prompt=[0],

@@ -52,7 +52,6 @@ def test_a_weight_without_bound_is_a_wrong_script(tmp_path, weight):
 
 
 def reason_of(script: Any) -> str:
-    """Why this script makes its tier unavailable."""
 
     async def run() -> str:
         tier = ScriptedTier(name="fast", script=script)
@@ -159,7 +158,6 @@ def test_a_script_file_that_is_none_says_why(tmp_path: Path) -> None:
 
 
 def plan(rule: dict[str, Any], request: ChatRequest | None = None) -> list[ScriptEvent]:
-    """The script events of one rule, without waiting for them."""
     script = load_script([rule])
     return list(play_rule(script, script.rules[0], Facts(request or ask(), "fast")))
 

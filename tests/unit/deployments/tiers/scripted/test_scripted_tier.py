@@ -41,7 +41,6 @@ def tier_of(rules: Rules, **options: Any) -> ScriptedTier:
 
 
 def said(rules: Rules, *requests: ChatRequest, **options: Any) -> list[list[Event]]:
-    """The answers to `requests`, asked one after another."""
 
     async def run() -> list[list[Event]]:
         tier = tier_of(rules, **options)
@@ -51,7 +50,6 @@ def said(rules: Rules, *requests: ChatRequest, **options: Any) -> list[list[Even
 
 
 def talk(*messages: tuple[str, str], **fields: Any) -> ChatRequest:
-    """A request with these roles and texts."""
     request = ask(**fields)
     written = tuple({"role": role, "content": content} for role, content in messages)
     return ChatRequest(

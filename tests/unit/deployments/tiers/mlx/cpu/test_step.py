@@ -59,7 +59,6 @@ def fill_caches(model: Any, held: list[int]) -> tuple[Lengths, list[RaggedCache]
 
 
 def draw_tokens(rows: int, count: int) -> Any:
-    """The same ones each time."""
     import mlx.core as mx
 
     return mx.array(np.random.default_rng(count).integers(0, VOCABULARY, (rows, count)))
@@ -80,7 +79,6 @@ def compare(
 
 
 def assert_same(one: list[RaggedCache], other: list[RaggedCache]) -> None:
-    """Assert that both hold the same, bit by bit."""
     import mlx.core as mx
 
     for mine, theirs in zip(one, other, strict=True):

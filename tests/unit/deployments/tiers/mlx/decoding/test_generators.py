@@ -20,7 +20,6 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def generate(model: Any, prompt: list[int], count: int) -> list[int]:
-    """What mlx-lm's own loop draws."""
     import mlx.core as mx
     from mlx_lm.generate import generate_step
 
@@ -55,7 +54,6 @@ def insert(
 
 
 def drain(generator: SingleGenerator) -> tuple[dict[int, list[int]], dict[int, Any]]:
-    """What is drawn for each until all have ended, and their last tokens."""
     drawn: dict[int, list[int]] = {}
     last: dict[int, Any] = {}
     while generator._rows:

@@ -96,7 +96,6 @@ def told_batch(loaded: Loaded, texts: Sequence[Sequence[int]], wrong: float, see
 
 
 def add(batch: Scheduler, jobs: Sequence[dict[str, Any]]) -> list[tuple[list[Event], Any]]:
-    """Let these run; where their events will be, and their states."""
     outs = []
     for number, fields in enumerate(jobs):
         out: list[Event] = []
@@ -107,7 +106,6 @@ def add(batch: Scheduler, jobs: Sequence[dict[str, Any]]) -> list[tuple[list[Eve
 
 
 def run(batch: Scheduler, jobs: Sequence[dict[str, Any]]) -> list[tuple[str, Any, list[int]]]:
-    """Text, end and tokens of each."""
     outs = add(batch, jobs)
     while batch:
         try:

@@ -62,7 +62,6 @@ def make(
 
 
 def compute(tokens: Sequence[int]) -> list[KVCache]:
-    """The cache of these tokens."""
     sums = [zlib.crc32(pack(tokens[: i + 1])) % 10_007 for i in range(len(tokens))]
     rows = np.add.outer(np.array(sums, np.float32), np.arange(WIDE, dtype=np.float32))[None, None]
     cache = KVCache()
@@ -93,7 +92,6 @@ def common(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def list_stored(root: Path) -> list[bytes]:
-    """The tokens of each file."""
     return [read_head(path).tokens for path in root.glob("*/*.safetensors")]
 
 
@@ -146,7 +144,6 @@ def test_without_a_folder_nothing_is_looked_for(root: Path) -> None:
 
 
 def finish(store: PromptStore, *, idle: bool = True) -> None:
-    """Wait for the write under way."""
     if store._write is not None:
         assert store._write.done.wait(PATIENCE_S)
     store._collect()

@@ -173,7 +173,6 @@ def test_the_successor_of_a_killed_replica(when: str, folder: Path, root: Path) 
 
 
 def make_batch(folder: Path) -> Scheduler:
-    """A batch that prefills 32 tokens a step."""
     loaded = load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None)
     made = Scheduler(loaded.model, loaded.tokenizer, running_max=2, label="t")
     prepare_batch(made, loaded, 2, 1 << 30, None)
