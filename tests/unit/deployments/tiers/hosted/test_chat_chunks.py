@@ -114,7 +114,9 @@ def test_who_was_not_reached_spent_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     charged."""
     with Upstream() as gone:
         url = gone.base_url
-    assert unreached(url).usage == Usage()
+    refused = unreached(url)
+    assert (refused.fault, refused.usage) == (Fault.CRASHED, Usage())
+    assert refused.message == "tier premium can't be reached: no connection to its server"
     assert unreached("http://nobody.invalid/v1").usage == Usage()
     assert unreached(url, headers={"x-name": "a\nb"}).usage == Usage()
     monkeypatch.setenv("http_proxy", url)

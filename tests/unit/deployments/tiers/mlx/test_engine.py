@@ -79,14 +79,6 @@ class TestRequests:
 
 
 class TestProcessors:
-    def test_a_bias_decides(self, rig: Rig) -> None:
-        """Law: a token with a bias of 100 is the whole answer, whatever its neighbour asks for."""
-        alone = text_of(rig.answer())
-        token = tiny.TOKENS.index("!")
-        (_, biased), (_, neighbour) = rig.ask(sampling=Sampling(logit_bias=((token, 100.0),))), rig.ask()
-        assert set(text_of(whole(biased))) == {"!"}
-        assert text_of(whole(neighbour)) == alone
-
     def test_a_processor_sees_all_tokens_once_more_after_a_failed_step(self, rig: Rig) -> None:
         """Law: a processor is called with the prompt and the whole answer so far, one token longer each time, but for
         a token that it may see again after a step has failed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,38 +18,25 @@ from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import CallDelta, ChatRequest, Failed, Fault, Text, TierState
 from tests.support.tier_asking import answer, ask, text_of
 
-DAY_S = 86_400
 
-
-@pytest.mark.parametrize("act", ["status: 429", "fault: overloaded"])
-@pytest.mark.parametrize("wait", [".inf", ".nan", "-1", "1.0e+20", "86401"])
-def test_a_wait_without_bound_is_a_wrong_script(tmp_path, act, wait):
-    """Law: `retry_after_s` is a number of seconds up to a day, as a real tier's header is read; anything else is told
-    as a wrong script, with its rule and key."""
+@pytest.mark.parametrize(
+    ("key", "rule", "values"),
+    [
+        ("answer.1.retry_after_s", "- answer: {status: 429, retry_after_s: %s}", [".inf", ".nan", "-1", "86401"]),
+        ("answer.1.retry_after_s", "- answer: {fault: overloaded, retry_after_s: %s}", [".inf", ".nan", "1.0e+20"]),
+        ("weight", "- {weight: %s, answer: hi}", [".inf", ".nan", "0", "1.0e+300"]),
+    ],
+)
+def test_a_number_without_bound_is_a_wrong_script(tmp_path: Path, key: str, rule: str, values: list[str]) -> None:
+    """Law: `retry_after_s` is a number of seconds up to a day, as a real tier's header is read, and one rule can be
+    drawn by the weights; anything else is told as a wrong script, with its rule and key."""
     path = tmp_path / "s.yaml"
-    path.write_text(f"- answer: {{{act}, retry_after_s: {wait}}}")
-
-    with pytest.raises(ScriptError, match=r"^rule 1: answer\.1\.retry_after_s: "):
-        load_script(path)
-
-
-@pytest.mark.parametrize("wait", ["0", "0.5", str(DAY_S)])
-def test_a_wait_of_a_day_is_fine(tmp_path, wait):
-    """Law: whatever a real tier can ask for, a script can."""
-    path = tmp_path / "s.yaml"
-    path.write_text(f"- answer: {{status: 429, retry_after_s: {wait}}}")
-
-    assert load_script(path).rules[0].answer[0].retry_after_s == float(wait)
-
-
-@pytest.mark.parametrize("weight", [".inf", ".nan", "0", "1.0e+300"])
-def test_a_weight_without_bound_is_a_wrong_script(tmp_path, weight):
-    """Law: whatever a script's weights are, one rule can be drawn by them."""
-    path = tmp_path / "s.yaml"
-    path.write_text(f"- {{weight: {weight}, answer: hi}}")
-
-    with pytest.raises(ScriptError, match=r"^rule 1: weight: "):
-        load_script(path)
+    for value in values:
+        path.write_text(rule % value)
+        with pytest.raises(ScriptError, match=f"^rule 1: {re.escape(key)}: "):
+            load_script(path)
+    path.write_text("- answer: {status: 429, retry_after_s: 86400}")
+    assert load_script(path).rules[0].answer[0].retry_after_s == 86400
 
 
 def reason_of(script: Any) -> str:

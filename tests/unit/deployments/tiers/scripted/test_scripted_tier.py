@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import random
-import textwrap
 import time
 from collections import Counter
 from contextlib import aclosing
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, fault_of
-from deployments.tiers.scripted import scripted_tier as scripted
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import (
     ChatRequest,
@@ -31,6 +28,7 @@ from reliability.types import (
     TierState,
     Usage,
 )
+from tests.support.repository import ROOT
 from tests.support.tier_asking import WEATHER_TOOL, answer, ask, calls_of, eventually, text_of, usage_of
 
 Rules = list[dict[str, Any]]
@@ -59,11 +57,9 @@ def talk(*messages: tuple[str, str], **fields: Any) -> ChatRequest:
 
 
 def test_the_example_of_the_manual_works(tmp_path: Path) -> None:
-    """Law: the script in the module's docstring is one, and does what its comments say."""
-    manual = inspect.getdoc(scripted) or ""
-    example = textwrap.dedent("    rules:" + manual.partition("    rules:")[2].partition("\n- `when`")[0])
+    """Law: the script in docs/scripted.md is one, and does what its comments say."""
     path = tmp_path / "example.yaml"
-    path.write_text(example)
+    path.write_text((ROOT / "docs/scripted.md").read_text(encoding="utf-8").split("```")[1].removeprefix("text"))
 
     async def run() -> None:
         tier = ScriptedTier(name="fast", script=path)

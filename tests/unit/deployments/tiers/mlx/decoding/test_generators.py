@@ -134,22 +134,6 @@ def test_the_work_is_counted(model: Any) -> None:
     assert [(one.uid, one.progress) for one in progress if one.end_of_prompt] == [(uid, (20, 20))]
 
 
-def test_nothing_is_drawn_behind_an_error(model: Any) -> None:
-    """A processor that fails gives no token."""
-
-    class Failing:
-        error: Exception | None = None
-
-        def __call__(self, tokens: Any, logits: Any) -> Any:
-            self.error = ValueError("no")
-            return logits
-
-    generator = SingleGenerator(model, stop_tokens=(), prefill_step_size=64)
-    insert(generator, [5, 6], 3, processors=(Failing(),))
-
-    assert [generator.next()[1] for _ in range(3)] == [[], [], []]
-
-
 @pytest.mark.parametrize(("prompt", "count"), [([], 4), ([5], 0)])
 def test_what_cant_be_drawn_is_refused(model: Any, prompt: list[int], count: int) -> None:
     """Without a prompt, or without room for a token."""

@@ -92,11 +92,6 @@ def test_a_copy_goes_on_behind_a_changed_word():
     assert (guess.tokens, guess.agreed) == (source[13:17], 2)
 
 
-def test_what_circles_is_guessed_as_far_as_asked():
-    """A text whose last tokens repeat at its very end goes on with itself."""
-    assert PromptLookup([1, 2, 1, 2, 1]).find(6).tokens == [2, 1, 2, 1, 2, 1]
-
-
 def test_nothing_that_agrees_is_no_guess():
     """A short or ever new text gives none."""
     assert PromptLookup([]).find(3) is None

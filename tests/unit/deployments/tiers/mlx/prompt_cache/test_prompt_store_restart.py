@@ -81,18 +81,6 @@ def test_a_restart_finds_the_prompt_and_says_the_same(folder: Path, root: Path) 
     plain.engine.close()
 
 
-def test_another_replica_finds_it_while_the_first_lives(folder: Path, root: Path) -> None:
-    """Law: two replicas on one folder: what the first has computed the second finds once the first is idle."""
-    first, second = begin(folder, root), begin(folder, root)
-    said = first.answer(prompt=PROMPT)
-    await_file(root)
-    again = second.answer(prompt=PROMPT)
-    assert text_of(again) == text_of(said)
-    assert usage(again).cached_tokens > len(PROMPT) - TOKENS_MIN
-    for rig in (first, second):
-        rig.engine.close()
-
-
 def test_a_folder_that_cannot_be_asked_for_stops_nobody(folder: Path, tmp_path: Path) -> None:
     """Law: where the disk doesn't say what is free, the engine is ready, and memory serves it."""
     rig = Rig(folder, prompt_disk=PromptDisk(tmp_path / ("x" * 300)))

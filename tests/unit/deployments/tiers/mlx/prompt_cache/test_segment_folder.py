@@ -129,15 +129,6 @@ def test_a_prompt_is_cut_where_others_leave_it(tmp_path: Path) -> None:
     assert {path.name.split("-")[0] for path in files(tmp_path)} == {"s0", "s4"} | {"s9"}
 
 
-def test_models_are_kept_apart(tmp_path: Path) -> None:
-    """Law: what one model has stored another never finds, though both share the root and its bounds."""
-    save(make(tmp_path), [1, 2, 3])
-    other = make(tmp_path, "b" * 64)
-    assert other.find(pack([1, 2, 3])).tokens == 0
-    save(other, [1, 2, 3])
-    assert len(files(tmp_path)) == 2
-
-
 def disguise(path: Path, tokens: Sequence[int], start: int = 0) -> Path:
     names = segment_folder.hash_beginnings(pack(tokens), [start, len(tokens)])
     lies = path.with_name(f"s{start}-{len(tokens)}-{names[start]}-{names[len(tokens)]}.safetensors")
