@@ -47,7 +47,12 @@ def look(role: str, choice: ModelChoice, *, cache_dir: Path | None = None) -> Pr
         return Presence("coming", progress.words)
     why = "" if progress is None else f"{progress.words}; "
     size_bytes = source.size_bytes or weight_bytes_of(choice.source) or 0
-    return Presence("missing", f"{why}{_explain_missing(role, choice, size_bytes)}", size_bytes)
+    size, how = format_size(size_bytes), f"`mlx-stack-serve pull {role}`"
+    if choice.fetch == "background":
+        way = f"not on this machine yet ({size}): `mlx-stack-serve serve` fetches it once it can answer, or run {how}"
+    else:
+        way = f"not on this machine: {how} fetches it ({size})"
+    return Presence("missing", why + way, size_bytes)
 
 
 def await_model(
@@ -68,11 +73,3 @@ def await_model(
         pause(_LOOK_AGAIN_S)
     if found.state == "missing":
         raise ModelUnavailable(found.words, again=not choice.unfit)
-
-
-def _explain_missing(role: str, choice: ModelChoice, size_bytes: int) -> str:
-    size = format_size(size_bytes)
-    if choice.fetch == "background":
-        how = f"`mlx-stack-serve serve` fetches it once it can answer, or run `mlx-stack-serve pull {role}`"
-        return f"not on this machine yet ({size}): {how}"
-    return f"not on this machine: `mlx-stack-serve pull {role}` fetches it ({size})"

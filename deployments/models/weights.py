@@ -46,7 +46,11 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 def weights_sha256(folder: Path) -> str:
     """Compute the digest of all `*.safetensors` of a model folder. Raises OSError for an unreadable file."""
     files = sorted(folder.glob("*.safetensors"))
-    digests = [(_read_blob_sha256(file) or file_sha256(file), file.name) for file in files]
+    digests = []
+    for file in files:
+        blob = file.resolve().name  # the hub's cache names a file's blob after its sha256
+        known = file.is_symlink() and _SHA256.fullmatch(blob)
+        digests.append((blob if known else file_sha256(file), file.name))
     if len(digests) == 1:
         return digests[0][0]
     listing = "".join(f"{digest}  {name}\n" for digest, name in digests)
@@ -68,9 +72,3 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def _read_blob_sha256(file: Path) -> str | None:
-    """Read what the hub's cache says of a file that is a link to one of its blobs."""
-    name = file.resolve().name
-    return name if file.is_symlink() and _SHA256.fullmatch(name) else None

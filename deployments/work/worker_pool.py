@@ -18,10 +18,13 @@ import struct
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from deployments.work.jobs import read_outcome, write_job
+from reliability.answer.judgement import Judged
+from reliability.steps import OutOfSteps, Steps
 
 WORKERS_MAX = 2
 WAITING_MAX = 64
@@ -209,3 +212,27 @@ def _spawn(theirs: socket.socket, imports: Sequence[str]) -> subprocess.Popen[by
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+STEPS_INLINE = 20_000
+STEPS_LARGE = 20_000_000  # more than a worker's seconds are worth: those decide
+
+Question = Callable[..., Judged]
+Here = Callable[[Callable[[], Judged]], Awaitable[Judged]]
+Elsewhere = Callable[..., Awaitable[Any]]
+
+
+async def make_judgement(question: Question, here: Here, elsewhere: Elsewhere | None, left_s: float) -> Judged:
+    """Make the judgement, within `left_s` seconds where it is made elsewhere. Without `elsewhere`
+    it is made `here`, in as many steps as it takes."""
+    if elsewhere is None:
+        return await here(question)
+    try:
+        return await here(partial(question, steps=Steps(STEPS_INLINE)))
+    except OutOfSteps:
+        pass
+    try:
+        async with asyncio.timeout(max(0.0, left_s)):
+            return await elsewhere(question, steps=Steps(STEPS_LARGE, final=True))  # type: ignore[no-any-return]
+    except (Undone, TimeoutError):
+        return question(steps=Steps(0, final=True))

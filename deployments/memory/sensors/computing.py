@@ -41,17 +41,13 @@ def find_computing() -> Computing:
     """Find what computes. Takes a millisecond at most."""
     if sys.platform == "darwin" and platform.machine() == "arm64":
         return Computing.METAL
-    return Computing.CUDA if has_nvidia_gpu() and _has_cuda_library() else Computing.CPU
+    return Computing.CUDA if has_nvidia_gpu() and any(map(_is_in_place, _PACKAGES)) else Computing.CPU
 
 
 def has_nvidia_gpu(environ: Mapping[str, str] | None = None) -> bool:
     """Tell whether this is Linux with NVIDIA's driver and a GPU that isn't hidden from this process."""
     hidden = (os.environ if environ is None else environ).get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
     return sys.platform == "linux" and not hidden and any(Path(device).exists() for device in _DEVICES)
-
-
-def _has_cuda_library() -> bool:
-    return any(_is_in_place(package) for package in _PACKAGES)
 
 
 def _is_in_place(package: str) -> bool:

@@ -1,4 +1,10 @@
-"""Where an upstream is: its URL, the secrets that may stand in it, and whom to trust behind it."""
+"""A connection to an upstream: its URL and secrets, whom to trust, the form of history that it takes (`send_in_form`),
+and what has arrived and was not taken yet (`Inbox`).
+
+`send_in_form` is the only place where a hosted tier sends a request twice: a chat template's refusal has generated
+nothing. The inbox reads ahead in a task of its own, so that work is done per read, not per token; beyond
+`INBOX_BYTES_MAX` the connection's own flow control holds the upstream back.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +12,17 @@ import asyncio
 import base64
 import os
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+import aiohttp
 import certifi
 from yarl import URL
 
 from deployments.reports.redaction import secret_headers
+from deployments.tiers.history_repair import HistoryForm, soften
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, wants_softer
+from deployments.work.large_work import large
+from reliability.types import ChatRequest, Failed
 
 CHAT = "/chat/completions"
 
@@ -116,3 +127,35 @@ class Inbox:
         finally:
             self._ended = True
             self._news.set()
+
+
+Refusal = tuple[int, UpstreamComplaint, Failed]  # the status, what the upstream complains of, and the fault that it is
+Send = Callable[[HistoryForm], Awaitable[aiohttp.ClientResponse | Failed]]
+
+
+async def send_in_form(
+    request: ChatRequest,
+    form: HistoryForm,
+    send: Send,
+    read_refusal: Callable[[aiohttp.ClientResponse], Awaitable[Refusal]],
+) -> tuple[aiohttp.ClientResponse | Failed, HistoryForm]:
+    """Return a response that is an answer, or why there is none; and the form that is known to be taken from now on."""
+    response = await send(form)
+    if isinstance(response, Failed) or _is_answer(response):
+        return response, form
+    status, complaint, failed = await read_refusal(response)
+    softer = None if request.route else wants_softer(status, complaint)
+    if softer is None or softer <= form or not await large(request.body_bytes, _differs, request, form, softer):
+        return failed, form
+    response = await send(softer)
+    if isinstance(response, Failed) or _is_answer(response):
+        return response, form if isinstance(response, Failed) else softer
+    return (await read_refusal(response))[2], form
+
+
+def _is_answer(response: aiohttp.ClientResponse) -> bool:
+    return 200 <= response.status < 300
+
+
+def _differs(request: ChatRequest, form: HistoryForm, softer: HistoryForm) -> bool:
+    return list(soften(request.messages, softer)) != list(soften(request.messages, form))

@@ -1,6 +1,6 @@
 """The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama, vLLM, ...).
 
-One attempt is one HTTP request; retries are the Router's, but for `softer_history`. Connecting (`connect_s`), headers
+One attempt is one HTTP request; retries are the Router's, but for `send_in_form`. Connecting (`connect_s`), headers
 and reads (`idle_s`) and the tail (`TAIL_S`) have clocks of their own, and all end with the request's `timeout_s`.
 Closing `stream` closes the connection. The client is aiohttp: docs/decisions/054.
 
@@ -31,15 +31,16 @@ from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.connection import (
     CHAT,
     Inbox,
+    Refusal,
     build_tls,
     encode_login,
     find_route,
     list_secrets,
     parse_endpoint,
+    send_in_form,
 )
 from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, choose_continues, join
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
-from deployments.tiers.hosted.softer_history import Refusal, send_in_form
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,
     read_complaint,
@@ -229,7 +230,9 @@ class HostedTier:
         if request.route:
             return PassedReader(self._name, clean, request.extra)
         asked, logprobs = partial(self._write_body, request), request.top_logprobs is not None
-        return ChatReader(self._name, clean, asked, logprobs=logprobs, strict=_wants_data(request))
+        # Where the answer must be JSON, with a piece missing it is other data, or none.
+        strict = request.response_format is not None and request.response_format.get("type") != "text"
+        return ChatReader(self._name, clean, asked, logprobs=logprobs, strict=strict)
 
     async def _answer(
         self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool
@@ -349,11 +352,6 @@ def _explain_route(failed: Failed, request: ChatRequest) -> Failed:
         return failed
     words = f"{failed.message}: its API has no {request.route}, or not for this model"
     return replace(failed, fault=Fault.UNSUPPORTED, message=words, param="model")
-
-
-def _wants_data(request: ChatRequest) -> bool:
-    """Return whether the answer must be JSON: with a piece missing it is other data, or none."""
-    return request.response_format is not None and request.response_format.get("type") != "text"
 
 
 def _explain_error(cause: Exception) -> tuple[Fault, str, Usage | None]:

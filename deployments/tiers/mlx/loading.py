@@ -18,8 +18,7 @@ import psutil
 
 from deployments.memory.room import Room, explain_lack
 from deployments.memory.sensors.computing import Computing, find_computing
-from deployments.models.adapter import Adapter, adapter_at
-from deployments.models.artifact import Artifact, resolve
+from deployments.models.artifact import Adapter, Artifact, adapter_at, resolve
 from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.models.weights import versions, weights_sha256

@@ -82,7 +82,8 @@ class MlxTier:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer `request`; see `deployments.interfaces.Tier.stream`."""
-        refused = find_unsupported(request) or self._refuse_if_not_ready() or self._refuse_if_full()
+        not_ready = None if self._engine.phase.state is TierState.READY else self._build_not_ready()
+        refused = find_unsupported(request) or not_ready or self._refuse_if_full()
         if refused is not None:
             yield [refused]
             return
@@ -246,9 +247,6 @@ class MlxTier:
         if loaded is None:
             raise RequestRefused(self._build_not_ready())
         return loaded
-
-    def _refuse_if_not_ready(self) -> Failed | None:
-        return None if self._engine.phase.state is TierState.READY else self._build_not_ready()
 
     def _build_not_ready(self) -> Failed:
         phase = self._engine.phase

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import threading
 import time
 
 import pytest
 
-from deployments.work.large_work import QUIET_BYTES, large
+from deployments.work.large_work import NEW_OBJECTS, QUIET_BYTES, large
 
 
 def _count(until_s: float) -> int:
@@ -79,3 +80,31 @@ def test_work_that_has_not_begun_is_dropped():
 
     asyncio.run(scene())
     assert not ran
+
+
+PROGRAM = """
+import gc, weakref
+from deployments.work.large_work import settle_collector
+
+class Ring:
+    def __init__(self):
+        self.me = self
+
+before = len(gc.get_objects())
+settle_collector()
+print(len(gc.get_objects()) < before / 10, gc.get_threshold()[0])
+
+ring = Ring()
+gone = weakref.ref(ring)
+del ring
+kept = [[] for _ in range(2 * gc.get_threshold()[0])]
+print(gone() is None)
+"""
+
+
+def test_what_is_there_is_set_aside_and_new_cycles_are_still_found():
+    """A settled collector no longer walks through what the process has begun with, looks less often, and frees a cycle
+    that was made later once as many objects as its bound have come."""
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
+
+    assert ran.stdout.split() == ["True", str(NEW_OBJECTS), "True"]
