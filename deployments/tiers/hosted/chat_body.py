@@ -19,21 +19,10 @@ from deployments.work.json_text import write_json
 from reliability.types import ChatRequest
 
 # `models` and `fallbacks` name substitutes for the upstream to use; `n` asks for answers that nobody reads.
-_OURS = frozenset(
-    {
-        "model",
-        "models",
-        "fallbacks",
-        "messages",
-        "stream",
-        "stream_options",
-        "max_tokens",
-        "max_completion_tokens",
-        "n",
-        "functions",
-        "function_call",
-    }
-)
+_OURS = frozenset({
+    "model", "models", "fallbacks", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n",
+    "functions", "function_call",
+})  # fmt: skip
 _OPTIONAL = ("tool_choice", "parallel_tool_calls", "response_format", "seed", "temperature", "top_p")
 
 

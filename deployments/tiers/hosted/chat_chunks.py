@@ -24,16 +24,9 @@ from reliability.surrogates import Halves, join_surrogates
 from reliability.types import Event, FinishReason, Logprobs, Reasoning, Refusal, Text, Usage
 
 _FINISH = {
-    "length": FinishReason.LENGTH,
-    "max_tokens": FinishReason.LENGTH,
-    "max_output_tokens": FinishReason.LENGTH,
-    "model_length": FinishReason.LENGTH,
-    "tool_calls": FinishReason.TOOL_CALLS,
-    "tool_use": FinishReason.TOOL_CALLS,
-    "function_call": FinishReason.TOOL_CALLS,
-    "content_filter": FinishReason.CONTENT_FILTER,
-    "safety": FinishReason.CONTENT_FILTER,
-    "refusal": FinishReason.CONTENT_FILTER,
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length"), FinishReason.LENGTH),
+    **dict.fromkeys(("tool_calls", "tool_use", "function_call"), FinishReason.TOOL_CALLS),
+    **dict.fromkeys(("content_filter", "safety", "refusal"), FinishReason.CONTENT_FILTER),
 }
 _BROKEN_OFF = frozenset(
     {

@@ -40,28 +40,17 @@ _SAYS_LITTLE = frozenset({400, 413, 422})
 _OVERLOADED_WITH_RETRY_AFTER = frozenset({503, 529})
 
 # Error frames name their cause more often than their status.
-_STATUS_BY_CODE = {
-    "authentication_error": 401,
-    "invalid_api_key": 401,
-    "insufficient_quota": 402,
-    "insufficient_credits": 402,
-    "billing_hard_limit_reached": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "model_not_found": 404,
-    "rate_limit_exceeded": 429,
-    "rate_limit_error": 429,
-    "too_many_requests": 429,
-    "overloaded_error": 429,
-    "timeout": 504,
-    "timeout_error": 504,
-    "invalid_request_error": 400,
-    "badrequesterror": 400,
-    "context_length_exceeded": 400,
-    "content_filter": 400,
-    "content_policy_violation": 400,
+_CODES = {
+    401: "authentication_error invalid_api_key",
+    402: "insufficient_quota insufficient_credits billing_hard_limit_reached",
+    403: "permission_error",
+    404: "not_found_error model_not_found",
+    429: "rate_limit_exceeded rate_limit_error too_many_requests overloaded_error",
+    504: "timeout timeout_error",
+    400: "invalid_request_error badrequesterror context_length_exceeded content_filter content_policy_violation",
 }
-_CREDIT_CODES = frozenset(code for code, status in _STATUS_BY_CODE.items() if status == 402)
+_STATUS_BY_CODE = {code: status for status, codes in _CODES.items() for code in codes.split()}
+_CREDIT_CODES = frozenset(_CODES[402].split())
 
 _CONTEXT = re.compile(
     r"context[_ ]?(length|window|size)|maximum (context|prompt|input)|too many (input |prompt )?tokens"
