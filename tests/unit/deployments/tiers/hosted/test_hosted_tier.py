@@ -14,7 +14,7 @@ from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX, Upstream
 from reliability.types import CallDelta, Fault, Finish, FinishReason, Reasoning, Started, Text, TierState, Usage
 from tests.support import plays
 from tests.support.plays import Play, Send
-from tests.support.tier_asking import WEATHER_TOOL, answer, ask, calls_of, failed, hosted_tier, play, text_of, usage_of
+from tests.support.tier_asking import WEATHER_TOOL, answer, ask, failed, hosted_tier, play, text_of, usage_of
 from tests.support.upstream import Upstream
 
 KEY = "sk-or-v1-0123456789abcdef"
@@ -30,15 +30,6 @@ def test_a_good_answer_with_reasoning_and_usage(upstream: Upstream) -> None:
     )
     assert isinstance(events[-1], Finish)
     assert (events[-1].reason, events[-1].model) == (FinishReason.STOP, "up/stream")
-
-
-def test_tool_calls_arrive_as_sent(upstream: Upstream) -> None:
-    """Law: calls keep ids, names and arguments; malformed arguments are not mended here."""
-    events = play(upstream, plays.tools(("get_weather", {"city": "Paris"}), ("f", "{bad"), text="I look."))
-    assert calls_of(events) == [("call_0", "get_weather", '{"city": "Paris"}'), ("call_1", "f", "{bad")]
-    assert text_of(events) == "I look."
-    assert isinstance(events[-1], Finish)
-    assert events[-1].reason is FinishReason.TOOL_CALLS
 
 
 def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -> None:

@@ -129,25 +129,6 @@ def test_leaving_before_the_headers_closes_the_connection(upstream: Upstream) ->
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("words", [1, 2])
-def test_leaving_early_closes_the_connection(upstream: Upstream, words: int) -> None:
-    """Law: closing the iterator after the first words, or the next, is seen by the upstream at once."""
-    model = f"left-{words}"
-    upstream.plays(model, plays.hang(2))
-
-    async def run() -> None:
-        tier = hosted_tier(upstream, model)
-        stream: Any = tier.stream(ask())
-        came = ""
-        while len(came.split()) < words:  # both may come in one list, or as one text
-            came += "".join(event.text for event in await anext(stream) if isinstance(event, Text))
-        await stream.aclose()
-        await eventually(lambda: [seen.left for seen in upstream.log if seen.model == model] == [True])
-        await tier.close()
-
-    asyncio.run(run())
-
-
 def test_an_endless_error_body_is_cut(upstream: Upstream) -> None:
     """Law: of an error's body no more is read than its bound, and the connection is given up."""
     endless: plays.Play = (Head(400, {"Content-Type": "text/plain"}), *[Send(b"no " * 9000)] * 8, plays.Hang())
