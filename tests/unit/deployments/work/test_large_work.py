@@ -46,7 +46,7 @@ def test_what_it_raises_is_raised():
         asyncio.run(large(QUIET_BYTES + 1, lambda: 1 / 0))
 
 
-def test_who_is_cancelled_waits_for_the_end_of_the_work():
+async def test_who_is_cancelled_waits_for_the_end_of_the_work():
     """Law: nothing works on after its caller has left."""
     begun, done = threading.Event(), threading.Event()
 
@@ -55,30 +55,23 @@ def test_who_is_cancelled_waits_for_the_end_of_the_work():
         _count(0.2)
         done.set()
 
-    async def scene() -> None:
-        task = asyncio.create_task(large(QUIET_BYTES + 1, work))
-        await asyncio.to_thread(begun.wait)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert done.is_set()
-
-    asyncio.run(scene())
+    task = asyncio.create_task(large(QUIET_BYTES + 1, work))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done.is_set()
 
 
-def test_work_that_has_not_begun_is_dropped():
+async def test_work_that_has_not_begun_is_dropped():
     """Law: who leaves the queue costs nothing."""
     ran: list[int] = []
-
-    async def scene() -> None:
-        first = asyncio.create_task(large(QUIET_BYTES + 1, _count, 0.2))
-        second = asyncio.create_task(large(QUIET_BYTES + 1, ran.append, 1))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        second.cancel()
-        await asyncio.gather(first, second, return_exceptions=True)
-
-    asyncio.run(scene())
+    first = asyncio.create_task(large(QUIET_BYTES + 1, _count, 0.2))
+    second = asyncio.create_task(large(QUIET_BYTES + 1, ran.append, 1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(first, second, return_exceptions=True)
     assert not ran
 
 

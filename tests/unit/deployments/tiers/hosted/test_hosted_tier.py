@@ -32,7 +32,7 @@ def test_a_good_answer_with_reasoning_and_usage(upstream: Upstream) -> None:
     assert (events[-1].reason, events[-1].model) == (FinishReason.STOP, "up/stream")
 
 
-def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -> None:
+async def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -> None:
     """Law: unset fields are not sent; unknown ones are passed on, but never over ours."""
     extra = {
         "top_k": 5,
@@ -46,24 +46,20 @@ def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -> None
         "n": 4,
     }
     upstream.plays("m", plays.good())
-
-    async def run() -> None:
-        tier = hosted_tier(upstream, headers={"X-Title": "Tried"})
-        await answer(tier, ask("a", max_tokens=9))
-        full: dict[str, Any] = {
-            "tools": (WEATHER_TOOL,),
-            "tool_choice": "required",
-            "parallel_tool_calls": False,
-            "response_format": {"type": "json_object"},
-            "stop": ("\n",),
-            "seed": 0,
-            "temperature": 0.0,
-            "top_p": 0.5,
-        }
-        await answer(tier, ask("hi", extra=extra, max_tokens=9, **full))
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream, headers={"X-Title": "Tried"})
+    await answer(tier, ask("a", max_tokens=9))
+    full: dict[str, Any] = {
+        "tools": (WEATHER_TOOL,),
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_object"},
+        "stop": ("\n",),
+        "seed": 0,
+        "temperature": 0.0,
+        "top_p": 0.5,
+    }
+    await answer(tier, ask("hi", extra=extra, max_tokens=9, **full))
+    await tier.close()
     bare, full = upstream.log[-2:]
     ours = {"model": "m", "max_tokens": 9, "stream": True, "stream_options": {"include_usage": True}}
     assert bare.body == ours | {"messages": [{"role": "user", "content": "a"}]}
@@ -184,15 +180,11 @@ def test_json_that_is_no_answer(upstream: Upstream) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "no address", "ftp://127.0.0.1/", "http://", "http://[::1", "http://[]@/v1"])
-def test_an_address_that_is_none_makes_the_tier_unavailable(url: str) -> None:
+async def test_an_address_that_is_none_makes_the_tier_unavailable(url: str) -> None:
     """Law: a base_url that can't be used is a reason in the status, not an exception."""
-
-    async def run() -> None:
-        tier = HostedTier(name="premium", base_url=url, model="m")
-        assert (await tier.status()).state is TierState.UNAVAILABLE
-        assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
-
-    asyncio.run(run())
+    tier = HostedTier(name="premium", base_url=url, model="m")
+    assert (await tier.status()).state is TierState.UNAVAILABLE
+    assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
 
 
 def test_retry_after_is_read_in_all_its_forms(upstream: Upstream) -> None:

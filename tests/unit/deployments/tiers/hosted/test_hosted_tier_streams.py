@@ -42,23 +42,19 @@ def test_each_phase_has_its_clock(upstream: Upstream) -> None:
     assert failed(asyncio.run(run())).fault is Fault.DEADLINE
 
 
-def test_one_read_is_one_list(upstream: Upstream) -> None:
+async def test_one_read_is_one_list(upstream: Upstream) -> None:
     """Law: what arrives in one read leaves as one list, with neighbours of one kind joined."""
     together = b"".join(send.data for send in plays.good("a b c d e f")[1:] if isinstance(send, Send))
     upstream.plays("m", (Head(headers=plays.SSE), Send(together)))
-
-    async def run() -> None:
-        tier = hosted_tier(upstream)
-        lists = await batches(tier, ask())
-        assert [len(events) for events in lists] == [1, 2]
-        assert lists[1][0] == Text("a b c d e f")
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream)
+    lists = await batches(tier, ask())
+    assert [len(events) for events in lists] == [1, 2]
+    assert lists[1][0] == Text("a b c d e f")
+    await tier.close()
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_only_who_reads_along_gets_the_first_words_at_once(
+async def test_only_who_reads_along_gets_the_first_words_at_once(
     upstream: Upstream, streamed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law: an answer that is wanted whole, and comes within the window, is one list behind `Started`; where its client
@@ -66,81 +62,59 @@ def test_only_who_reads_along_gets_the_first_words_at_once(
     monkeypatch.setattr(hosted, "WINDOW_S", 60.0)
     head, comment, first, *rest = plays.good("a b c d e f")
     upstream.plays("m", (head, comment, first, plays.Wait(0.2), *rest))
-
-    async def run() -> None:
-        tier = hosted_tier(upstream)
-        lists = await batches(tier, ask(streamed=streamed))
-        assert [len([e for e in events if isinstance(e, Text)]) for events in lists] == (
-            [0, 1, 1] if streamed else [0, 1]
-        )
-        assert text_of([event for events in lists for event in events]) == "a b c d e f"
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream)
+    lists = await batches(tier, ask(streamed=streamed))
+    assert [len([e for e in events if isinstance(e, Text)]) for events in lists] == ([0, 1, 1] if streamed else [0, 1])
+    assert text_of([event for events in lists for event in events]) == "a b c d e f"
+    await tier.close()
 
 
-def test_a_connection_is_used_again(upstream: Upstream) -> None:
+async def test_a_connection_is_used_again(upstream: Upstream) -> None:
     """Law: good answers, one after another, need one connection; so does an error that was read to its end."""
     upstream.plays("m", plays.good(), plays.tools(("f", {})), plays.status(429), plays.plain_json(), plays.good())
-
-    async def run() -> None:
-        tier = hosted_tier(upstream)
-        for _ in range(6):
-            await answer(tier, ask())
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream)
+    for _ in range(6):
+        await answer(tier, ask())
+    await tier.close()
     assert len({seen.client for seen in upstream.log[-6:]}) == 1
 
 
-def test_a_closed_tier_lets_streams_end(upstream: Upstream) -> None:
+async def test_a_closed_tier_lets_streams_end(upstream: Upstream) -> None:
     """Law: a tier that is closed lets running streams end, takes no new ones, and keeps no connection."""
     upstream.plays("m", plays.slow(0.05))
-
-    async def run() -> None:
-        tier = hosted_tier(upstream)
-        stream: Any = tier.stream(ask())
-        assert await anext(stream) == [Started()]
-        await tier.close()
-        assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
-        assert (await tier.status()).reason == "it is closed"
-        rest = [event async for events in stream for event in events]
-        assert isinstance(rest[-1], Finish)
-        assert tier.active == 0
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream)
+    stream: Any = tier.stream(ask())
+    assert await anext(stream) == [Started()]
+    await tier.close()
+    assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
+    assert (await tier.status()).reason == "it is closed"
+    rest = [event async for events in stream for event in events]
+    assert isinstance(rest[-1], Finish)
+    assert tier.active == 0
 
 
-def test_leaving_before_the_headers_closes_the_connection(upstream: Upstream) -> None:
+async def test_leaving_before_the_headers_closes_the_connection(upstream: Upstream) -> None:
     """Law: a reader that is cancelled while the upstream says nothing yet takes the connection with it."""
     upstream.plays("hanging", plays.hang())
-
-    async def run() -> None:
-        tier = hosted_tier(upstream, "hanging")
-        task = asyncio.create_task(answer(tier, ask()))
-        await eventually(lambda: any(seen.model == "hanging" for seen in upstream.log), 5.0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await eventually(lambda: all(seen.left for seen in upstream.log if seen.model == "hanging"))
-        assert tier.active == 0
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream, "hanging")
+    task = asyncio.create_task(answer(tier, ask()))
+    await eventually(lambda: any(seen.model == "hanging" for seen in upstream.log), 5.0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await eventually(lambda: all(seen.left for seen in upstream.log if seen.model == "hanging"))
+    assert tier.active == 0
+    await tier.close()
 
 
-def test_an_endless_error_body_is_cut(upstream: Upstream) -> None:
+async def test_an_endless_error_body_is_cut(upstream: Upstream) -> None:
     """Law: of an error's body no more is read than its bound, and the connection is given up."""
     endless: plays.Play = (Head(400, {"Content-Type": "text/plain"}), *[Send(b"no " * 9000)] * 8, plays.Hang())
     upstream.plays("endless", endless)
-
-    async def run() -> None:
-        tier = hosted_tier(upstream, "endless")
-        assert failed(await answer(tier, ask())).fault is Fault.BAD_REQUEST
-        await eventually(lambda: [seen.left for seen in upstream.log if seen.model == "endless"] == [True])
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream, "endless")
+    assert failed(await answer(tier, ask())).fault is Fault.BAD_REQUEST
+    await eventually(lambda: [seen.left for seen in upstream.log if seen.model == "endless"] == [True])
+    await tier.close()
 
 
 def test_a_slow_reader_loses_nothing(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,21 +142,17 @@ KEY = "sk-or-v1-0123456789abcdef"
 KEY_ENV = "TRIED_API_KEY"
 
 
-def test_without_a_key_the_tier_says_so(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_key_the_tier_says_so(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a key that is needed and missing makes the tier unavailable, with the variable's name."""
     monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
-
-    async def run() -> None:
-        tier = hosted_tier(upstream, api_key_env="OPENROUTER_API_KEY")
-        status = await tier.status()
-        assert (status.state, status.reason) == (TierState.UNAVAILABLE, "OPENROUTER_API_KEY is not set")
-        before = len(upstream.log)
-        events = await answer(tier, ask())
-        assert [failed(events).fault] == [Fault.UNAVAILABLE]
-        assert "OPENROUTER_API_KEY is not set" in failed(events).message
-        assert len(upstream.log) == before
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream, api_key_env="OPENROUTER_API_KEY")
+    status = await tier.status()
+    assert (status.state, status.reason) == (TierState.UNAVAILABLE, "OPENROUTER_API_KEY is not set")
+    before = len(upstream.log)
+    events = await answer(tier, ask())
+    assert [failed(events).fault] == [Fault.UNAVAILABLE]
+    assert "OPENROUTER_API_KEY is not set" in failed(events).message
+    assert len(upstream.log) == before
 
 
 def test_the_key_is_read_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,18 +223,16 @@ def test_a_key_that_no_header_can_carry(upstream: Upstream, monkeypatch: pytest.
         ("//", "?version=2026&api-key=hunter%2B22", "the api-key hunter+22 is unknown in version 2026"),
     ],
 )
-def test_an_address_s_secrets_are_hidden_in_each_form(upstream: Upstream, address: str, query: str, echo: str) -> None:
+async def test_an_address_s_secrets_are_hidden_in_each_form(
+    upstream: Upstream, address: str, query: str, echo: str
+) -> None:
     """Law: what of a base_url opens the upstream is redacted as it is sent, as it is written and as it is meant; the
     rest of the address is no secret."""
     upstream.plays("m", plays.status(400, echo))
-
-    async def run() -> None:
-        tier = HostedTier(name="premium", base_url=upstream.base_url.replace("//", address) + query, model="m")
-        seen = repr(await answer(tier, ask())) + repr(tier) + str(await tier.status())
-        assert not any(secret in seen for secret in ("am9l", "hunter", "22"))
-        assert upstream.log[-1].headers.get("authorization") == ("Basic am9lOmh1bnRlcjIy" if "@" in address else None)
-        assert REDACTED in seen
-        assert ("2026" in echo) == ("2026" in seen)
-        await tier.close()
-
-    asyncio.run(run())
+    tier = HostedTier(name="premium", base_url=upstream.base_url.replace("//", address) + query, model="m")
+    seen = repr(await answer(tier, ask())) + repr(tier) + str(await tier.status())
+    assert not any(secret in seen for secret in ("am9l", "hunter", "22"))
+    assert upstream.log[-1].headers.get("authorization") == ("Basic am9lOmh1bnRlcjIy" if "@" in address else None)
+    assert REDACTED in seen
+    assert ("2026" in echo) == ("2026" in seen)
+    await tier.close()

@@ -56,20 +56,16 @@ def reason_of(script: Any) -> str:
     ("key", "state", "fault"),
     [("unavailable", TierState.UNAVAILABLE, Fault.UNAVAILABLE), ("loading", TierState.LOADING, Fault.LOADING)],
 )
-def test_a_script_can_set_the_state_of_the_tier(tmp_path: Path, key: str, state: TierState, fault: Fault) -> None:
+async def test_a_script_can_set_the_state_of_the_tier(tmp_path: Path, key: str, state: TierState, fault: Fault) -> None:
     """Law: a tier that its script calls unavailable or loading says so, and refuses every request alike."""
     path = tmp_path / "s.yaml"
     path.write_text(f"{key}: on its way\nrules: [{{answer: x}}]")
-
-    async def run() -> None:
-        tier = ScriptedTier(name="fast", script=path)
-        status = await tier.status()
-        assert (status.state, status.reason) == (state, "on its way")
-        (event,) = await answer(tier, ask())
-        assert isinstance(event, Failed)
-        assert event.fault is fault
-
-    asyncio.run(run())
+    tier = ScriptedTier(name="fast", script=path)
+    status = await tier.status()
+    assert (status.state, status.reason) == (state, "on its way")
+    (event,) = await answer(tier, ask())
+    assert isinstance(event, Failed)
+    assert event.fault is fault
 
 
 def test_what_stands_in_a_file_may_stand_in_its_place(tmp_path: Path) -> None:
@@ -86,18 +82,14 @@ def test_what_stands_in_a_file_may_stand_in_its_place(tmp_path: Path) -> None:
     assert set(asyncio.run(said(script))) == {"one", "two"}
 
 
-def test_jsonl_holds_a_rule_per_line(tmp_path: Path) -> None:
+async def test_jsonl_holds_a_rule_per_line(tmp_path: Path) -> None:
     """Law: a JSONL file is a list of rules; blank lines don't count, and line ends inside texts don't cut."""
     path = tmp_path / "s.jsonl"
     path.write_text('{"times": 1, "answer": "a\u2028b"}\n\n{"answer": {"status": 500}}\n', encoding="utf-8")
-
-    async def run() -> None:
-        tier = ScriptedTier(name="fast", script=path)
-        assert text_of(await answer(tier, ask())) == "a\u2028b"
-        assert isinstance((await answer(tier, ask()))[0], Failed)
-        assert (await tier.status()).source == "s.jsonl"
-
-    asyncio.run(run())
+    tier = ScriptedTier(name="fast", script=path)
+    assert text_of(await answer(tier, ask())) == "a\u2028b"
+    assert isinstance((await answer(tier, ask()))[0], Failed)
+    assert (await tier.status()).source == "s.jsonl"
 
 
 @pytest.mark.parametrize(

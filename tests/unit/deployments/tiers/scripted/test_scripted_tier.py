@@ -56,25 +56,21 @@ def talk(*messages: tuple[str, str], **fields: Any) -> ChatRequest:
     )
 
 
-def test_the_example_of_the_manual_works(tmp_path: Path) -> None:
+async def test_the_example_of_the_manual_works(tmp_path: Path) -> None:
     """Law: the script in docs/scripted.md is one, and does what its comments say."""
     path = tmp_path / "example.yaml"
     path.write_text((ROOT / "docs/scripted.md").read_text(encoding="utf-8").split("```")[1].removeprefix("text"))
-
-    async def run() -> None:
-        tier = ScriptedTier(name="fast", script=path)
-        assert (await tier.status()).state is TierState.READY
-        weather = await answer(tier, ask("the weather?", tools=(WEATHER_TOOL,)))
-        assert [call[1:] for call in calls_of(weather)] == [("get_weather", '{"city": "Paris"}')]
-        result = talk(("user", "the weather?"), ("assistant", ""), ("tool", "21 C"))
-        assert text_of(await answer(tier, result)) == "It is 21 C."
-        for _ in range(2):
-            (limited,) = await answer(tier, ask())
-            assert isinstance(limited, Failed)
-            assert (limited.fault, limited.retry_after_s) == (Fault.OVERLOADED, 3.0)
-        assert isinstance((await answer(tier, ask()))[0], Started)
-
-    asyncio.run(run())
+    tier = ScriptedTier(name="fast", script=path)
+    assert (await tier.status()).state is TierState.READY
+    weather = await answer(tier, ask("the weather?", tools=(WEATHER_TOOL,)))
+    assert [call[1:] for call in calls_of(weather)] == [("get_weather", '{"city": "Paris"}')]
+    result = talk(("user", "the weather?"), ("assistant", ""), ("tool", "21 C"))
+    assert text_of(await answer(tier, result)) == "It is 21 C."
+    for _ in range(2):
+        (limited,) = await answer(tier, ask())
+        assert isinstance(limited, Failed)
+        assert (limited.fault, limited.retry_after_s) == (Fault.OVERLOADED, 3.0)
+    assert isinstance((await answer(tier, ask()))[0], Started)
 
 
 def test_without_a_fitting_rule_the_tier_echoes() -> None:
@@ -272,27 +268,23 @@ def test_ids_of_calls_are_the_same_for_the_same_content() -> None:
     assert len({*ids[0], *ids[2]}) == 4
 
 
-def test_silence_lasts_until_the_reader_leaves() -> None:
+async def test_silence_lasts_until_the_reader_leaves() -> None:
     """Law: a silent stream sends nothing more and counts as active until it is closed or cancelled."""
-
-    async def run() -> None:
-        tier = tier_of([{"answer": [{"text": "so"}, {"silence": True}]}])
-        stream: Any = tier.stream(ask())
-        async with aclosing(stream):
-            assert await anext(stream) == [Started()]
-            assert await anext(stream) == [Text("so")]
-            assert tier.active == 1
-            task = asyncio.create_task(anext(stream))
-            other = asyncio.create_task(answer(tier, ask()))
-            await eventually(lambda: tier.active == 2)
-            assert not task.done()
-            assert not other.done()
-            task.cancel()
-            other.cancel()
-            await asyncio.wait({task, other})
-        assert tier.active == 0
-
-    asyncio.run(run())
+    tier = tier_of([{"answer": [{"text": "so"}, {"silence": True}]}])
+    stream: Any = tier.stream(ask())
+    async with aclosing(stream):
+        assert await anext(stream) == [Started()]
+        assert await anext(stream) == [Text("so")]
+        assert tier.active == 1
+        task = asyncio.create_task(anext(stream))
+        other = asyncio.create_task(answer(tier, ask()))
+        await eventually(lambda: tier.active == 2)
+        assert not task.done()
+        assert not other.done()
+        task.cancel()
+        other.cancel()
+        await asyncio.wait({task, other})
+    assert tier.active == 0
 
 
 def test_a_prompt_over_the_context_is_refused() -> None:
