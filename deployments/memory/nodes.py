@@ -53,11 +53,8 @@ def _make_actor_class() -> Any:
 
 def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
     """Find the handles of the application's monitors by their names: those with these settings, or all. One that is
-    just going may be missing.
-
-    Raises:
-        ConnectionError: this process is in no Ray. Ray's own calls would start one here.
-    """
+    just going may be missing. Raises ConnectionError: this process is in no Ray. Ray's own calls would start one
+    here."""
     if not ray.is_initialized():
         raise ConnectionError("this process is connected to no Ray")
     prefix = name_prefix(app) + (f"{settings.digest}-" if settings else "")

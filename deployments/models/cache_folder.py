@@ -38,11 +38,8 @@ def default_cache_dir() -> Path:
 
 
 def make_once(parent: Path, name: str, build: Callable[[Path], None], *, say: Say = quiet) -> Path:
-    """Return the folder `parent/name`, built by `build(empty folder)` if it isn't there yet.
-
-    Raises:
-        OSError: it can't be made, or another user could have made or changed it.
-    """
+    """Return the folder `parent/name`, built by `build(empty folder)` if it isn't there yet. Raises OSError: it can't
+    be made, or another user could have made or changed it."""
     final = parent / name
     refuse_strangers(final)
     if final.is_dir():

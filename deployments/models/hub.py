@@ -214,12 +214,8 @@ class HubFile:
 
 
 def fetch_files(files: Iterable[HubFile], blobs: Path, headers: Mapping[str, str]) -> None:
-    """Fetch what isn't in `blobs` yet. `headers`: those of the hub's client, with its key.
-
-    Raises:
-        BrokenOff: a file could not be had, or its content isn't what the hub says.
-        OSError: it can't be written.
-    """
+    """Fetch what isn't in `blobs` yet. `headers`: those of the hub's client, with its key. Raises BrokenOff: a file
+    could not be had, or its content isn't what the hub says; OSError: it can't be written."""
     blobs.mkdir(parents=True, exist_ok=True)
     for file in files:
         if not (blobs / file.sha256).exists():

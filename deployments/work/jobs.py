@@ -74,11 +74,8 @@ def _types_of(function: Callable[..., Any]) -> _Types:
 
 
 def write_job(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, bytes]:
-    """Write a call; return the function itself, without its partial arguments, and the message.
-
-    Raises:
-        TypeError, ValueError: an argument isn't of the type that the function declares.
-    """
+    """Write a call; return the function itself, without its partial arguments, and the message. Raises TypeError,
+    ValueError: an argument isn't of the type that the function declares."""
     inner: Any = function
     while isinstance(inner, partial):
         inner, args, named = inner.func, (*inner.args, *args), {**inner.keywords, **named}
@@ -112,12 +109,8 @@ def _write_error(error: Exception) -> bytes:
 
 
 def read_outcome(function: Callable[..., Any], message: bytes) -> Any:
-    """Return what the function returned, or raise what it raised.
-
-    Raises:
-        ValueError: the message is no outcome of this function.
-        RuntimeError: it raised an error of a class that isn't this program's.
-    """
+    """Return what the function returned, or raise what it raised. Raises ValueError: the message is no outcome of this
+    function; RuntimeError: it raised an error of a class that isn't this program's."""
     outcome = OUTCOME.decode(message)
     if isinstance(outcome, Done):
         return _types_of(function).result.decode(outcome.result)

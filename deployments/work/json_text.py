@@ -31,12 +31,8 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 def read_json(raw: bytes, *, nan: bool = False, halves: bool = False, notes: list[str] | None = None) -> Any:
     """Read a JSON text. `notes` takes what was changed in it. `halves`: half characters stay as they are, since their
-    other halves may follow; `nan`: NaN and infinity are read too.
-
-    Raises:
-        ValueError: it is no JSON, or holds a number that can't be read.
-        RecursionError: it is nested too deeply.
-    """
+    other halves may follow; `nan`: NaN and infinity are read too. Raises ValueError: it is no JSON, or holds a number
+    that can't be read; RecursionError: it is nested too deeply."""
     long = _LONG in raw.translate(_DIGITS) and _INTEGER.search(raw) is not None
     try:
         value = orjson.loads(raw)
@@ -59,12 +55,8 @@ def read_json(raw: bytes, *, nan: bool = False, halves: bool = False, notes: lis
 
 def write_json(value: Any, *, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
     """Write a value as JSON, with integers of any length. Half a character is U+FFFD. `default` and `option` are
-    `orjson`'s; of the options only sorted keys count where `orjson` can't write the value.
-
-    Raises:
-        TypeError: something in it has no JSON.
-        ValueError: something in it has no JSON, or two keys are the same but for half characters.
-    """
+    `orjson`'s; of the options only sorted keys count where `orjson` can't write the value. Raises TypeError: something
+    in it has no JSON; ValueError: something in it has no JSON, or two keys are the same but for half characters."""
     try:
         return orjson.dumps(value, default=default, option=option)
     except TypeError:

@@ -43,11 +43,7 @@ class Codec(typing.Generic[T]):
         self._decoder = msgspec.msgpack.Decoder(self._shape.kind, dec_hook=_build)
 
     def encode(self, value: T) -> bytes:
-        """Return the bytes.
-
-        Raises:
-            TypeError, ValueError: the value isn't one of this type.
-        """
+        """Return the bytes. Raises TypeError, ValueError: the value isn't one of this type."""
         packed = value if self._shape.pack is None else self._shape.pack(value)
         try:
             return PACKED + _ENCODER.encode(packed)
@@ -57,11 +53,7 @@ class Codec(typing.Generic[T]):
             raise ValueError(f"this {self._shape.name} is nested too deeply") from None
 
     def decode(self, data: bytes) -> T:
-        """Return the value.
-
-        Raises:
-            ValueError: these bytes are no value of this type.
-        """
+        """Return the value. Raises ValueError: these bytes are no value of this type."""
         try:
             if data[:1] == PACKED:
                 packed = self._decoder.decode(memoryview(data)[1:])
@@ -87,11 +79,8 @@ def name_of(thing: Any) -> str:
 
 
 def find_class(name: str, parent: type[T]) -> type[T]:
-    """Find a class of this program that has been imported already, by its `module:name`.
-
-    Raises:
-        ValueError: there is none, or it is no `parent`.
-    """
+    """Find a class of this program that has been imported already, by its `module:name`. Raises ValueError: there is
+    none, or it is no `parent`."""
     module, _, path = name.partition(":")
     found = getattr(sys.modules.get(module), path, None)
     if module.partition(".")[0] not in PACKAGES or not (isinstance(found, type) and issubclass(found, parent)):

@@ -69,11 +69,8 @@ class Workers:
         self._closed = False
 
     async def run(self, function: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """Have a worker call `function(*args, **named)`; return what it returns, or raise what it raises.
-
-        Raises:
-            Undone: it was not done, or not to its end.
-        """
+        """Have a worker call `function(*args, **named)`; return what it returns, or raise what it raises. Raises
+        Undone: it was not done, or not to its end."""
         await self._take_turn()
         try:
             called, message = write_job(function, args, named)
@@ -172,12 +169,8 @@ class _Worker:
         return worker
 
     async def run_job(self, message: bytes, job_s: float) -> bytes:
-        """Send a message, and return the answer to it.
-
-        Raises:
-            TimeoutError: the worker took longer than `job_s` seconds, and is gone.
-            OSError, IncompleteReadError: the worker is gone.
-        """
+        """Send a message, and return the answer to it. Raises TimeoutError: the worker took longer than `job_s`
+        seconds, and is gone; OSError, IncompleteReadError: the worker is gone."""
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         try:
