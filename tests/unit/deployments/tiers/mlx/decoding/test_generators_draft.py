@@ -66,7 +66,7 @@ def loaded(folder: Path, request: pytest.FixtureRequest) -> Loaded:
     assert made.step is None  # its heads are too small
     if request.param == "later":
         return made
-    model = build_model("biases", made.vocabulary)
+    model = build_model("biases", made.answers.vocabulary)
     return dataclasses.replace(made, model=model, step=build_step(model))
 
 
