@@ -76,7 +76,7 @@ from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal, also where the tests run behind one
 from deployments.models import hub
 from deployments.models.presence import look
-from deployments.models.catalog import Choice
+from deployments.models.catalog import ModelChoice as Choice
 source = parse_source(SOURCE)
 choice = Choice(source.text, '', 'background')
 print(look('standard', choice, cache_dir=Path(CACHE)).state)
