@@ -18,8 +18,8 @@ from deployments.request.accounting import Accounting, compute_bytes_max, count_
 from deployments.request.delivery import Delivery, open_delivery
 from deployments.request.scanning import AnswerScan
 from deployments.request.timeouts import NS_PER_S, next_batch
-from deployments.work.judging import Elsewhere, make_judgement
 from deployments.work.large_work import Large, at_once
+from deployments.work.worker_pool import Elsewhere, make_judgement
 from reliability.answer import gate as gates
 from reliability.answer.gate import Gate, Hold, Stopped
 from reliability.answer.judgement import Expected, Judged, judge

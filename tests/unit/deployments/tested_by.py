@@ -26,9 +26,7 @@ TESTED_BY: dict[str, str] = {
     "deployments/graph/replica_counts.py": "tests/contract/test_sleeping.py",
     "deployments/listener/listening.py": "tests/e2e/test_open_door.py",
     "deployments/memory/lease.py": "tests/unit/deployments/memory/test_view.py",
-    "deployments/memory/prefill_scores.py": "tests/mac/test_prefill.py",
     "deployments/memory/room.py": "tests/mac/test_memory.py",
-    "deployments/memory/sensors/working_set.py": "tests/mac/test_memory.py",
     "deployments/running/driver.py": "tests/e2e/test_stops.py",
     "deployments/running/session_leader.py": "tests/e2e/test_stops.py",
     "deployments/running/supervisor.py": "tests/e2e/test_stops.py",
@@ -38,7 +36,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/ui/now_page.py": "tests/contract/test_control_room.py",
     "deployments/ui/rendering.py": "tests/unit/deployments/ui/test_control_room.py",
     "deployments/ui/sign_in_page.py": "tests/unit/deployments/ui/test_visits.py",
-    "deployments/tiers/hosted/endpoint.py": "tests/unit/deployments/tiers/hosted/test_hosted_tier.py",
     "deployments/tiers/mlx/job_builder.py": "tests/unit/deployments/tiers/mlx/test_mlx_tier.py",
     "deployments/tiers/mlx/warm_up.py": "tests/unit/deployments/tiers/mlx/test_scheduler.py",
 }
