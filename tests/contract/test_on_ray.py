@@ -14,7 +14,7 @@ import pytest
 import ray
 
 from tests.support import plays, scripts
-from tests.support.client_load import kill_state
+from tests.support.client_load import PATIENT, kill_state
 from tests.support.dialects import DIALECTS, ask_in
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.serving import Deploy, Server, until
@@ -40,8 +40,12 @@ def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
     hosted = {"kind": "hosted", "base_url": upstream.base_url, "model": "some/model"}
     args = scripts.args(
         tiers={"fast": {"kind": "scripted", "script": [GOOD, {"answer": "from fast"}]}, "late": hosted},
-        reliability={"escalation": {"chain": ["fast", "late"]}, **scripts.UNBOUNDED},
-        server={"timeouts": scripts.QUICK},
+        reliability={
+            "escalation": {"chain": ["fast", "late"]},
+            "token_budget": {"enabled": False},
+            **scripts.UNBOUNDED,
+        },
+        server={"timeouts": PATIENT},
     )
     return deploy_on_ray(args, APP)
 
