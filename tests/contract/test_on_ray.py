@@ -73,20 +73,11 @@ def test_a_large_request_goes_by_reference(server, upstream, stream):
     assert upstream.log[-1].body["messages"][-1]["content"] == text
 
 
-def test_a_client_that_leaves_closes_the_upstream(server, upstream):
-    """Over the proxy and the handle: its connection is closed."""
-    upstream.plays("some/model", plays.hang(2))
-    with httpx.Client(timeout=30.0) as client:
-        body = {"model": "late", "messages": user("hi"), "stream": True}
-        request = client.build_request("POST", f"{server.url}/v1/chat/completions", json=body)
-        next(client.send(request, stream=True).iter_bytes())
-    until(lambda: upstream.log[-1].left, "the upstream's connection is closed")
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_good_answer_is_no_error_of_its_deployment(server, upstream, stream):
     """An upstream that holds its connection after the last word keeps a replica busy with tidying up, and that isn't
-    cut off: Serve would count each such answer as an error, on every dashboard."""
+    cut off: Serve would count each such answer as an error, on every dashboard. (Before the client that leaves, which is
+    one.)"""
     upstream.plays("some/model", (*plays.good("Hello, at last."), plays.Wait(10)))
     before, errors = counted("request"), counted("error")
     for _ in range(5):
@@ -102,6 +93,16 @@ def counted(what: str) -> float:
     text = httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=30).text
     sample = rf'^ray_serve_deployment_{what}_counter(?:_total)?\{{([^}}]*deployment="late"[^}}]*)\}} (\S+)$'
     return sum(float(value) for labels, value in re.findall(sample, text, re.MULTILINE) if f'"{APP}"' in labels)
+
+
+def test_a_client_that_leaves_closes_the_upstream(server, upstream):
+    """Over the proxy and the handle: its connection is closed."""
+    upstream.plays("some/model", plays.hang(2))
+    with httpx.Client(timeout=30.0) as client:
+        body = {"model": "late", "messages": user("hi"), "stream": True}
+        request = client.build_request("POST", f"{server.url}/v1/chat/completions", json=body)
+        next(client.send(request, stream=True).iter_bytes())
+    until(lambda: upstream.log[-1].left, "the upstream's connection is closed")
 
 
 def test_the_metrics_page_has_what_the_nodes_count(server):
