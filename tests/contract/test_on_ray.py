@@ -76,8 +76,8 @@ def test_a_large_request_goes_by_reference(server, upstream, stream):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_good_answer_is_no_error_of_its_deployment(server, upstream, stream):
     """An upstream that holds its connection after the last word keeps a replica busy with tidying up, and that isn't
-    cut off: Serve would count each such answer as an error, on every dashboard. (Before the client that leaves, which is
-    one.)"""
+    cut off: Serve would count each such answer as an error, on every dashboard. (Stands before the client that leaves,
+    which is one.)"""
     upstream.plays("some/model", (*plays.good("Hello, at last."), plays.Wait(10)))
     before, errors = counted("request"), counted("error")
     for _ in range(5):
