@@ -25,6 +25,7 @@ TESTED_BY: dict[str, str] = {
     "deployments/evaluate/tasks/task_run.py": "tests/unit/deployments/evaluate/tasks/test_rules_strategy.py",
     "deployments/graph/replica_counts.py": "tests/contract/test_sleeping.py",
     "deployments/listener/listening.py": "tests/e2e/test_open_door.py",
+    "deployments/memory/plan.py": "tests/unit/deployments/memory/test_nodes.py",
     "deployments/memory/lease.py": "tests/unit/deployments/memory/test_view.py",
     "deployments/memory/room.py": "tests/mac/test_memory.py",
     "deployments/running/driver.py": "tests/e2e/test_stops.py",
@@ -36,6 +37,7 @@ TESTED_BY: dict[str, str] = {
     "deployments/ui/now_page.py": "tests/contract/test_control_room.py",
     "deployments/ui/rendering.py": "tests/unit/deployments/ui/test_control_room.py",
     "deployments/ui/sign_in_page.py": "tests/unit/deployments/ui/test_visits.py",
+    "deployments/tiers/scripted/player.py": "tests/unit/deployments/tiers/scripted/test_script.py",
     "deployments/tiers/mlx/job_builder.py": "tests/unit/deployments/tiers/mlx/test_mlx_tier.py",
     "deployments/tiers/mlx/warm_up.py": "tests/unit/deployments/tiers/mlx/test_scheduler.py",
 }
