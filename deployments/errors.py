@@ -164,6 +164,11 @@ class ApiError(Exception):
         return out
 
 
+def refuse(path: str, words: str, code: str = "invalid_request") -> ApiError:
+    """Make the error of one field of the client's body; its text begins with the path."""
+    return ApiError(code, f"{path}: {words}", param=path)
+
+
 def from_refusal(refusal: Refuse) -> ApiError:
     """Make the client's view of a refusal."""
     code = OF_REFUSAL[refusal.code]

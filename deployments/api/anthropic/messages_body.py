@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 from pydantic import Field, ValidationError
 
-from deployments.api.anthropic.messages_history import refuse, translate_history
+from deployments.api.anthropic.messages_history import translate_history
 from deployments.api.anthropic.messages_settings import (
     read_format,
     read_thinking,
@@ -28,6 +28,7 @@ from deployments.api.openai_chat import (
     STOPS_MAX,
     TOOLS_MAX,
     ChatCall,
+    ParseTerms,
     Strict,
     Text,
     TokenCount,
@@ -35,8 +36,7 @@ from deployments.api.openai_chat import (
     make_field_error,
     parse_object,
 )
-from deployments.errors import ApiError
-from reliability.steps import Steps
+from deployments.errors import ApiError, refuse
 
 TOP_K_MAX = 1_000_000
 
@@ -87,7 +87,7 @@ NAMES: Sequence[tuple[re.Pattern[str], str]] = tuple(
 )
 
 
-def parse_messages(raw: bytes, headers: Mapping[str, str], *, steps: Steps | None = None, **named: Any) -> ChatCall:
+def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
     """Parse one body; `named` is what `deployments.api.openai_chat.parse_chat` takes. Raises ApiError: `invalid_json`,
     `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`. OutOfSteps: its schemas take more
     than `steps` to compile; never where they are final."""
@@ -107,8 +107,7 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], *, steps: Steps | Non
             names=fields,
             wanted=wanted,
             notes=notes,
-            steps=steps,
-            **named,
+            **terms,
         )
     except ApiError as error:
         raise rename(error) from None

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from deployments.errors import ApiError
+from deployments.errors import ApiError, refuse
 from deployments.work.json_text import write_json
 
 Block = Mapping[str, Any]
@@ -24,11 +24,6 @@ BILLING_LINE = re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)", re.I
 BREAK = "\n\n"
 ROLES = ("user", "assistant", "system")
 KIND_CHARS_MAX = 60
-
-
-def refuse(path: str, words: str, code: str = "invalid_request") -> ApiError:
-    """Make the error that names a place in the client's own body."""
-    return ApiError(code, f"{path}: {words}", param=path)
 
 
 def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any]) -> list[Message]:

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.api.anthropic.messages_history import KIND_CHARS_MAX, refuse
+from deployments.api.anthropic.messages_history import KIND_CHARS_MAX
+from deployments.errors import refuse
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 NOTES_MAX = 16

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployments.api.openai_chat import MESSAGES_MAX
-from deployments.api.openai_responses.field_paths import refuse
 from deployments.api.openai_responses.item_ids import find_response, is_response_id
 from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.api.openai_responses.stored_record import NeedsRecall, Recalled, open_record
-from deployments.errors import ApiError
+from deployments.errors import ApiError, refuse
 
 REFERENCES_MAX = 256
 

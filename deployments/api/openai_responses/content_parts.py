@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from deployments.api.openai_responses.field_paths import refuse
+from deployments.errors import refuse
 
 TEXTS = ("input_text", "output_text", "text")
 TEXT_MEDIA = ("text/", "application/json", "application/xml", "application/x-yaml", "application/yaml")

@@ -21,11 +21,6 @@ RENAMED = {
 }
 
 
-def refuse(path: str, words: str, code: str = "invalid_request") -> ApiError:
-    """Make the error of one field; its text begins with the path."""
-    return ApiError(code, f"{path}: {words}", param=path)
-
-
 def translate_error(error: ApiError, places: Sequence[int] | None = None) -> ApiError:
     """Translate an error. `places`: where each tool that was passed on stands in the client's `tools`."""
     if error.param is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import orjson
 from pydantic import Field, ValidationError
@@ -20,6 +20,7 @@ from deployments.api.openai_chat import (
     MODEL_CHARS_MAX,
     TOOLS_MAX,
     ChatCall,
+    ParseTerms,
     Strict,
     TokenCount,
     build_call,
@@ -27,14 +28,13 @@ from deployments.api.openai_chat import (
     parse_object,
 )
 from deployments.api.openai_responses.chained_input import add_chain, check_recalled, resolve_items
-from deployments.api.openai_responses.field_paths import refuse, translate_error
+from deployments.api.openai_responses.field_paths import translate_error
 from deployments.api.openai_responses.item_ids import make_tag
 from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.api.openai_responses.response_tools import ToolsRead, read_tools
 from deployments.api.openai_responses.stored_record import RECORD_BYTES_MAX, Recalled, complete_items
-from deployments.errors import ApiError
+from deployments.errors import ApiError, refuse
 from deployments.work.json_text import write_json
-from reliability.steps import Steps
 
 METADATA_MAX = 16
 Short = Annotated[str, Field(max_length=1024)]
@@ -150,11 +150,8 @@ def parse_response(
     raw: bytes,
     headers: Mapping[str, str],
     *,
-    request_id: str,
-    tokens_max: int,
-    timeout_s: float,
-    steps: Steps | None = None,
     recalled: Recalled | None = None,
+    **terms: Unpack[ParseTerms],
 ) -> ChatCall:
     """Parse one body. It takes and raises what `parse_chat` does; `recalled` is what it refers to. Raises
     `NeedsRecall`: it refers to stored responses, and `recalled` is None."""
@@ -174,16 +171,13 @@ def parse_response(
         return build_call(
             chat,
             headers,
-            request_id=request_id,
-            tokens_max=tokens_max,
-            timeout_s=timeout_s,
-            steps=steps,
             thinking=False if body.reasoning is not None and body.reasoning.effort == "none" else None,
             body_bytes=len(raw) + recalled.size,
             names=fields if recalled.session is None else {"conversation": recalled.session},
             keep=may_keep(headers, fields),
             wanted=wanted,
             notes=(*notes, *tools.notes, *history.notes),
+            **terms,
         )
     except ApiError as error:
         raise translate_error(error, tools.places) from None

@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 
 from deployments.api.openai_responses.content_parts import read_answer, read_content, read_output
-from deployments.api.openai_responses.field_paths import refuse
 from deployments.api.openai_responses.item_ids import open_seal, tag_of
+from deployments.errors import refuse
 
 FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
 CALL_ID_CHARS_MAX = 256

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.api.openai_responses.field_paths import refuse
+from deployments.errors import refuse
 from reliability.tools.schema.toolbox import FREE_TEXT
 
 # Codex declares these in every request.

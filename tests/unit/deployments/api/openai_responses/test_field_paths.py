@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.api.openai_responses.field_paths import refuse, translate_error, translate_path
-from deployments.errors import ApiError
+from deployments.api.openai_responses.field_paths import translate_error, translate_path
+from deployments.errors import ApiError, refuse
 
 
 @pytest.mark.parametrize(
