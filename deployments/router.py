@@ -24,35 +24,33 @@ from starlette.routing import Route
 
 from deployments.api.access import Caller
 from deployments.api.admin import HistoryRoutes
-from deployments.api.anthropic.count_tokens import count_prompt
 from deployments.api.body import parse_body
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.metrics_route import MetricsRoute, find_endpoints
 from deployments.api.middleware import MiddlewareApp, find_ending
-from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
+from deployments.api.models import count_prompt, filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.stored_record import NeedsRecall
 from deployments.api.openai_responses.stored_responses import StoredRoutes
-from deployments.api.openapi.docs_routes import DocsRoutes
+from deployments.api.openapi.openapi_document import DocsRoutes
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.config.app_config import AppConfig
-from deployments.dialects import COUNTED, DIALECTS
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
 from deployments.graph.stopping import Stoppable
 from deployments.interfaces import Ports
-from deployments.listener.replica_port import bind_to_node
+from deployments.listener.listening import bind_to_node
 from deployments.reports.account import Account
-from deployments.reports.memory_notes import note_memory
+from deployments.reports.incidents import note_memory
 from deployments.request.drive import drive
 from deployments.request.idempotency import KeptRequest, find_kept
 from deployments.request.judge import advise
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of
 from deployments.request.run_record import Run
-from deployments.router_parts import LiveConfig, build_services, collect_facts
+from deployments.router_parts import COUNTED, DIALECTS, LiveConfig, build_services, collect_facts
 from deployments.telemetry import MonotonicClock
 from deployments.ui.control_room import ControlRoom, wants_page
 from deployments.work.gc_tuning import collect_less

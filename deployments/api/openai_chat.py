@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from deployments.api.headers import may_keep
-from deployments.api.session import name_beginning, read_session
+from deployments.api.headers import may_keep, name_beginning, read_session
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
 from deployments.work.past_calls import name_past_calls

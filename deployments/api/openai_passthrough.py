@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Unpack
 from pydantic import Field, ValidationError
 
 from deployments.api.dialect import Dialect
+from deployments.api.headers import name_beginning, read_session
 from deployments.api.openai_chat import (
     MODEL_CHARS_MAX,
     STOPS_MAX,
@@ -26,7 +27,6 @@ from deployments.api.openai_chat import (
     parse_object,
 )
 from deployments.api.openai_render import DONE, KEEP_ALIVE, sse
-from deployments.api.session import name_beginning, read_session
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import read_json
 from reliability.tools import ToolBox

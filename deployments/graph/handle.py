@@ -10,16 +10,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
-from deployments.graph.replica_counts import replicas_seen
 from deployments.telemetry import log_error
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, TierState, TierStatus
+
+# By app and deployment.
+_SEEN: dict[tuple[str, str], int] = {}
+
+
+def note_replicas(app: str, deployment: str, count: int) -> None:
+    """Note how many run now."""
+    _SEEN[app, deployment] = count
+
+
+def replicas_seen(app: str, deployment: str) -> int:
+    """Return how many replicas take requests, as the newest message has it; 0 before the first one.
+    Only for deployments that are routed by `session_routing.session_routing`."""
+    return _SEEN.get((app, deployment), 0)
+
 
 # For how long a call that starts a replica waits; the next request tries again.
 COLD_START_MAX_S = 900.0
@@ -163,3 +177,27 @@ def _stop(response: Any) -> None:
         assigned = response._replica_result_future
         if response._replica_result is None and assigned.done() and not assigned.cancelled():
             assigned.result().cancel()
+
+
+RETRY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class UnavailableTier:
+    """A `deployments.interfaces.Tier` with a fixed status: unavailable, or loading. It starts no replica."""
+
+    known: TierStatus
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        """Refuse immediately, so that the chain continues."""
+        coming = self.known.state is TierState.LOADING
+        message = f"tier {self.known.name} is {self.known.state.value}: {self.known.reason}"
+        fault = Fault.LOADING if coming else Fault.UNAVAILABLE
+        yield [Failed(fault=fault, message=message, retry_after_s=RETRY_S if coming else None)]
+
+    async def status(self) -> TierStatus:
+        """Return the status."""
+        return self.known
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to free."""

@@ -15,9 +15,8 @@ from typing import Literal, Protocol
 
 from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
-from deployments.graph.handle import NO_REPLICA
+from deployments.graph.handle import NO_REPLICA, RETRY_S, UnavailableTier
 from deployments.graph.replica import make_hosted
-from deployments.graph.unavailable import RETRY_S, UnavailableTier
 from deployments.interfaces import Tier
 from deployments.models.catalog import ModelChoice, choose_here
 from deployments.models.presence import look

@@ -15,8 +15,7 @@ from typing import Any
 from deployments.config.tier_config import Timeouts
 from deployments.interfaces import Clock, Tier
 from deployments.request.accounting import Accounting, compute_bytes_max, count_chars, cut_event
-from deployments.request.delivery import Delivery, open_delivery
-from deployments.request.scanning import AnswerScan
+from deployments.request.delivery import AnswerScan, Delivery, open_delivery
 from deployments.request.timeouts import NS_PER_S, next_batch
 from deployments.work.judging import Elsewhere, make_judgement
 from deployments.work.large_work import Large, at_once

@@ -19,8 +19,7 @@ import orjson
 from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, render_tokens
-from deployments.api.openai_responses.field_paths import translate_error
-from deployments.api.openai_responses.response_body import Wanted, parse_response
+from deployments.api.openai_responses.response_body import Wanted, parse_response, translate_error
 from deployments.api.openai_responses.response_object import TEXT, Output, Saying, build_response
 from deployments.errors import ApiError
 from reliability.types import Event, Finish, FinishReason

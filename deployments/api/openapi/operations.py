@@ -17,7 +17,7 @@ from deployments.api.anthropic.messages_body import MessagesBody
 from deployments.api.openai_chat import ChatBody
 from deployments.api.openai_passthrough import CompletionBody, EmbeddingBody
 from deployments.api.openai_responses.response_body import ResponseBody
-from deployments.dialects import COUNTED, DIALECTS
+from deployments.api.openai_responses.response_events import STATUSES
 from deployments.errors import TABLE
 
 NONE: frozenset[str] = frozenset()
@@ -41,7 +41,7 @@ PREVIOUS = frozenset({"previous_response_not_found"})
 class Operation:
     """One method of one path. `answer` names a schema of the document; `errors`: codes of the table. `example` is a
     body that works as it stands. `stream`: the answer may be a stream of events. `query`: its parameters, in words.
-    `access`: who may ask, where the server has API keys."""
+    `access`: who may ask, where the server has API keys. `statuses`: of errors, where a dialect's differ."""
 
     method: str
     path: str
@@ -55,6 +55,7 @@ class Operation:
     access: Literal["anybody", "key", "admin"] = "key"
     media: str = "application/json"
     tag: str = ""
+    statuses: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def codes(self) -> frozenset[str]:
@@ -62,9 +63,8 @@ class Operation:
         return self.errors | ANYWHERE | (NONE if self.access == "anybody" else KEYED)
 
     def find_status(self, code: str) -> int:
-        """Find the status of an error of this operation: a dialect may have another one than the table."""
-        spoken = DIALECTS.get(self.path) or COUNTED.get(self.path)
-        return (spoken.statuses if spoken else {}).get(code, TABLE[code].status)
+        """Find the status of an error of this operation."""
+        return self.statuses.get(code, TABLE[code].status)
 
 
 _get, _post = partial(Operation, "get"), partial(Operation, "post")
@@ -103,6 +103,7 @@ ANSWERING = (
         ResponseBody,
         RESPONSE,
         True,
+        statuses=STATUSES,
     ),
     _post(
         "/v1/responses/input_tokens",
@@ -111,6 +112,7 @@ ANSWERING = (
         COUNTS | STATE | PREVIOUS,
         ResponseBody,
         {"model": "auto", "input": QUESTION},
+        statuses=STATUSES,
     ),
     _get(STORED, "Response", "Read a stored response", FOUND | {"unsupported"}, query=STREAM),
     Operation("delete", STORED, "Deleted", "Forget a stored response", FOUND),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from deployments.config.app_config import AppConfig, ServerConfig, load
 from deployments.config.tier_config import ScriptedTierConfig, Timeouts
 from deployments.graph import scale_to_zero
+from deployments.graph.handle import UnavailableTier
 from deployments.graph.scale_to_zero import (
     bypass_cold,
     find_cold,
@@ -20,7 +21,6 @@ from deployments.graph.scale_to_zero import (
     make_cold_status,
     select_scalable,
 )
-from deployments.graph.unavailable import UnavailableTier
 from deployments.models.catalog import ModelChoice, choose
 from deployments.models.presence import Presence
 from reliability.types import Failed, Fault, TierState, TierStatus

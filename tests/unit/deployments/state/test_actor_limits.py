@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
 
 from deployments.state.actor import SessionState
-from deployments.state.records import Reply, StateStep, TurnItem
+from deployments.state.journal import JournalBounds
+from deployments.state.records import Query, Reply, StateStep, TurnItem
 from reliability.admission.admit import Grant
 from reliability.admission.events import Charge
 from reliability.loops import LoopConfig, Turn
 from tests.sim.clock import VirtualClock, run
-from tests.support.incarnations import LIMITS, Driver, HandClock, ask, life, limits, settled, state_of, tight
+from tests.support.incarnations import (
+    CONFIG,
+    LIMITS,
+    Driver,
+    HandClock,
+    S,
+    ask,
+    done,
+    life,
+    limits,
+    settled,
+    state_of,
+    tight,
+)
 from tests.support.near_actor import NearActor
 
 SHORT = limits(loops=LoopConfig(window_size=4))
@@ -115,3 +130,63 @@ def test_a_beat_changes_no_limits_but_the_next_step_does(tmp_path: Path) -> None
 
     assert driver.granted(ask()) == []
     assert driver.actor.budget("k", "s")["windows"]["session"]["tokens_max"] == 150
+
+
+def test_a_night_of_sleep_is_time(tmp_path, monkeypatch):
+    """While a laptop sleeps its monotonic clock stands still: the actor goes on at the wall clock's time, so that what
+    was spent yesterday is over, and an incident is dated when it was. A wall clock that is set back moves nothing."""
+    at_ns = [1_800_000_000 * S]
+    monkeypatch.setattr("deployments.state.actor.time.time_ns", lambda: at_ns[0])
+    actor = SessionState(folder=str(tmp_path), bounds=JournalBounds(), windows_max=10, idle_exit_s=None)
+    before_ns = actor._now_ns()
+    at_ns[0] += 8 * 3600 * S
+    after_ns = actor._now_ns()
+    at_ns[0] -= 9 * 3600 * S
+
+    assert abs(after_ns - before_ns - 8 * 3600 * S) < 60 * S
+    assert actor._now_ns() >= after_ns
+
+
+def test_a_clock_that_was_set_back_moves_no_book_back(tmp_path, monkeypatch):
+    """A life that begins while the wall clock is behind goes on at the journal's last moment."""
+    driver = Driver(life(tmp_path))
+    (grant,) = driver.granted(ask())
+    monkeypatch.setattr("deployments.state.actor.time.time_ns", lambda: 5)
+    actor = life(tmp_path)
+
+    assert actor._now_ns() >= grant.expires_ns - CONFIG.budget.reservation_ns
+    assert grant.expires_ns > 31 * S
+
+
+def test_reports_and_sessions_are_found_by_their_key(tmp_path):
+    """A report and a session's totals are shown under their own key, or to whoever may see all keys."""
+    driver = Driver(life(tmp_path))
+    driver.put(done("r", key="a", tokens=5), done("r", key="b", tokens=7), done("q", key="a", tokens=1))
+
+    assert driver.actor.report("a", "r")["attempts"][0]["usage"]["prompt_tokens"] == 5
+    assert driver.actor.report("c", "r") is None
+    assert driver.actor.report(None, "r")["attempts"][0]["usage"]["prompt_tokens"] == 7
+    totals = driver.actor.session("a", "s")
+    assert (totals["requests"], totals["prompt_tokens"], totals["completion_tokens"]) == (2, 6, 2)
+    assert totals["last_request_id"] == "q"
+    assert driver.actor.session("c", "s") is None
+
+
+def test_incidents_are_filtered_and_paged(tmp_path):
+    """Every field of a query must match; pages go on from an id, the newest first."""
+    driver = Driver(life(tmp_path))
+    for n in range(10):
+        one = done(f"r{n}", session=f"s{n % 2}", incidents=1)
+        at = ({**one.incidents[0], "at": 100.0 + n, "tier": f"t{n % 5}"},)
+        driver.put(replace(one, incidents=at))
+
+    def found(**more):
+        return [one["request_id"] for one in driver.actor.incidents(Query(**more))]
+
+    assert found(session="s1") == ["r9", "r7", "r5", "r3", "r1"]
+    assert found(session="s1", tier="t2") == ["r7"]
+    assert found(since_s=103.0, until_s=105.0) == ["r4", "r3"]
+    assert found(kind="other") == found(key="x") == []
+    page = driver.actor.incidents(Query(limit=3))
+    assert [one["request_id"] for one in page] == ["r9", "r8", "r7"]
+    assert found(limit=3, before=page[-1]["id"]) == ["r6", "r5", "r4"]
