@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.api.access import Caller
-from deployments.api.admin import HistoryRoutes
+from deployments.api.admin import Insight
 from deployments.api.body import parse_body
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
@@ -77,7 +77,7 @@ class Router(Stoppable):
         self._stopping, self._state = self._services.stopping, self._services.state
         self._watch = self._services.watch
         overview = self._services.overview
-        self._room = ControlRoom(access=lambda: self._live.access, overview=overview, chat=self._chat_from_page)
+        self._room = ControlRoom(access=lambda: self._live.access, overview=overview, chat=partial(self._answer, CHAT))
         self._clock = MonotonicClock()
         self._jitter = random.Random()
         self._started_s = int(time.time())
@@ -85,7 +85,6 @@ class Router(Stoppable):
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
         """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.graph.reconfigure`."""
         self._live.apply(user_config)
-        self._services.insight.access = self._live.access
         self._state.limit(self._live.state_limits())
 
     @contextlib.asynccontextmanager
@@ -120,11 +119,10 @@ class Router(Stoppable):
             *(Route(path, partial(self._count_tokens, spoken), methods=["POST"]) for path, spoken in COUNTED.items()),
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
-            *(Route(path, partial(self._chat, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
+            *(Route(path, partial(self._answer, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
             *DocsRoutes(lambda: self._live.access).routes(),
             *StoredRoutes(self._services.stored, self._identify_caller).routes(),
-            *self._services.insight.routes(),
-            *HistoryRoutes(self._services.overview, lambda: self._live.access).routes(),
+            *Insight(self._services.overview, lambda: self._live.access).routes(),
             *MetricsRoute(self._services.overview, lambda: self._live.access, find_endpoints).routes(),
             self._room.mount(),
         ]
@@ -176,13 +174,9 @@ class Router(Stoppable):
             known[wanted] = known[starts_at] | {"id": wanted, "display_name": wanted, "starts_at": starts_at}
         return json_response(known[wanted])
 
-    async def _chat_from_page(self, request: Request, caller: Caller) -> Response:
-        return await self._answer(CHAT, request, caller)
-
-    async def _chat(self, spoken: Dialect, request: Request) -> Response:
-        return await self._answer(spoken, request, self._identify_caller(request))
-
-    async def _answer(self, spoken: Dialect, request: Request, caller: Caller) -> Response:
+    async def _answer(self, spoken: Dialect, request: Request, caller: Caller | None = None) -> Response:
+        """Answer one request of a dialect, streamed or not; `caller`: of a page of the control room."""
+        caller = caller or self._identify_caller(request)
         started_ns = self._clock.now_ns()
         raw = await self._read_body(request)
         call = await self._read_call(spoken, request, raw, caller)

@@ -12,7 +12,6 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from deployments.api.access import access_for
-from deployments.api.admin import Insight
 from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.body import Bodies
 from deployments.api.dialect import Dialect
@@ -124,7 +123,6 @@ class RouterServices:
     memory: MemoryView | None
     state: State
     stored: StoredResponses
-    insight: Insight
     overview: Overview
     workers: Workers
     metrics: RequestMetrics
@@ -145,7 +143,6 @@ def build_services(config: AppConfig, facts: TierFacts, live: LiveConfig) -> Rou
         memory=memory,
         state=state,
         stored=StoredResponses(state, lambda: watch.context_tokens_max),
-        insight=Insight(state, watch, names, live.access),
         overview=Overview(
             state=state,
             watch=watch,

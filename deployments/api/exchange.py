@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from starlette.background import BackgroundTask
@@ -120,15 +120,11 @@ class EventStream(StreamingResponse):
             await self._frames.aclose()
 
 
-Report = Callable[[], dict[str, Any]]
-CloseAccount = Callable[[], None]
-KeepAnswer = Callable[[Collector | StreamWriter], None]
-
 REPLAYED = {"Idempotent-Replayed": "true"}
 SEAM = b": continued by tier %s at character %d\n\n"  # a comment: clients pass over it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Exchange:
     """One chat between a client and this server, in the client's dialect. `events` drives the run; `report` tells of it
     once its outcome is known; `close` ends its account, and does nothing the second time. After `keepalive_s` seconds
@@ -139,11 +135,12 @@ class Exchange:
     call: ChatCall
     run: Run
     events: AsyncGenerator[list[Event], None]
-    report: Report
-    close: CloseAccount
+    report: Callable[[], dict[str, Any]]
+    close: Callable[[], None]
     keepalive_s: float
-    keep: KeepAnswer = lambda _: None
+    keep: Callable[[Collector | StreamWriter], None] = lambda _: None
     kept: KeptRequest | None = None
+    silent: bool = field(init=False, default=False)  # the first frame of the stream was a silence
 
     async def respond(self) -> Response:
         """Answer in one body, or as a stream, as the client asked."""
@@ -166,8 +163,7 @@ class Exchange:
         return Response(body, media_type="application/json", headers=headers, background=sent)
 
     async def _stream(self) -> Response:
-        slot = _FirstFrame()
-        frames = self._frames(self.dialect.writer(self.call, self.run), slot)
+        frames = self._frames(self.dialect.writer(self.call, self.run))
         # The first frame waits for the first event, or for the first silence; a refusal yields no frame at all.
         try:
             first = await anext(frames, None)
@@ -177,19 +173,19 @@ class Exchange:
         if first is None:
             return self._refuse()
         # Headers that leave before any tier has answered can't say which one will: the end of the stream does.
-        headers = session_header(self.run) if slot.silent else report_headers(self.run)
+        headers = session_header(self.run) if self.silent else report_headers(self.run)
         return EventStream(
             _prepend(first, frames), headers={**headers, **self._own_headers(), "cache-control": "no-store"}
         )
 
-    async def _frames(self, writer: StreamWriter, slot: _FirstFrame) -> AsyncGenerator[bytes, None]:
+    async def _frames(self, writer: StreamWriter) -> AsyncGenerator[bytes, None]:
         """Yield the frames of one stream; none where the request is refused before anything was sent."""
         run, begun, seam = self.run, False, -1
         try:
             async with contextlib.aclosing(insert_silences(self.events, self.keepalive_s)) as batches:
                 async for batch in batches:
                     if not begun:
-                        slot.silent, begun = batch is None, True
+                        self.silent, begun = batch is None, True
                     plan = None if batch is None or run.current is None else run.current.plan
                     if plan is not None and plan.seam is not None and plan.number != seam:
                         seam = plan.number
@@ -224,13 +220,6 @@ class Exchange:
     def _own_headers(self) -> dict[str, str]:
         replayed = REPLAYED if self.kept is not None and self.kept.replays else {}
         return {**self.dialect.id_headers(self.run.request.request_id), **replayed}
-
-
-@dataclass(slots=True)
-class _FirstFrame:
-    """Whether the first frame of a stream was a silence."""
-
-    silent: bool = False
 
 
 async def _prepend(first: bytes, frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

@@ -49,9 +49,13 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
             read.append((place, _read_custom(tool, path, notes)))
             custom.add(tool["name"])
         elif is_kept_out(kind):
-            kept_out.append(_describe(tool))
+            name = tool.get("name")
+            kept_out.append(f"{kind} {name[:64]}" if isinstance(name, str) and name else str(kind)[:64])
         else:
-            raise _refuse_kind(kind, path)
+            if not isinstance(kind, str):
+                raise refuse(f"{path}.type", "the kind of the tool is needed: function or custom", "invalid_tools")
+            words = f"this server has no tool of type {kind[:64]!r}; function and custom are supported"
+            raise refuse(f"{path}.type", words, "unsupported")
     if kept_out:
         notes.append(f"tools that this server doesn't have were kept from the model: {', '.join(kept_out)}")
     translated = [tool for _, tool in read]
@@ -68,18 +72,6 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
 def is_kept_out(kind: object) -> bool:
     """Tell whether a tool of this kind is left out with a note; `web_search` has versions in its name."""
     return isinstance(kind, str) and (kind in KEPT_OUT or kind.startswith("web_search_"))
-
-
-def _describe(tool: Mapping[str, Any]) -> str:
-    name = tool.get("name")
-    return f"{tool['type']} {name[:64]}" if isinstance(name, str) and name else str(tool["type"])[:64]
-
-
-def _refuse_kind(kind: object, path: str) -> Exception:
-    if not isinstance(kind, str):
-        return refuse(f"{path}.type", "the kind of the tool is needed: function or custom", "invalid_tools")
-    words = f"this server has no tool of type {kind[:64]!r}; function and custom are supported"
-    return refuse(f"{path}.type", words, "unsupported")
 
 
 def _read_name(tool: Mapping[str, Any], path: str) -> str:

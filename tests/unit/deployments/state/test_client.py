@@ -172,7 +172,7 @@ def test_a_breaker_is_every_sessions(tmp_path):
         assert rejection.rejected_by is RejectedBy.OPEN
         assert state.health["fast"].degraded
         await asyncio.sleep(1)
-        (incident,) = await state.incidents(Query(kind="breaker"))
+        (incident,) = await state.browse(Query(kind="breaker"))
         assert (incident["request_id"], incident["session"], incident["key"]) == ("r4", S0, "k")
 
     playing(tmp_path, play)
