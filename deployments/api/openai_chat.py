@@ -180,19 +180,21 @@ def build_call(
     )
     # Where no keys are checked their bearers are kept apart.
     trail = None if session else read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
-    if wanted is None:
-        usage = bool(body.stream_options and body.stream_options.include_usage)
-        wanted = ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
     return ChatCall(
         model=body.model,
         stream=bool(body.stream),
         request=request,
         toolbox=toolbox,
         trail=trail,
-        wanted=wanted,
+        wanted=wanted or _read_wanted(body),
         notes=tuple(dict.fromkeys((*notes, *changed))),
         form=_read_form(body.response_format, steps),
     )
+
+
+def _read_wanted(body: ChatBody) -> ChatWanted:
+    usage = bool(body.stream_options and body.stream_options.include_usage)
+    return ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
 
 
 def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:

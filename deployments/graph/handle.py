@@ -78,24 +78,24 @@ class HandleTier:
             yield [self._explain_failure(error, request)]
         finally:
             if response is not None and complete:
-                self._see_off(response)
+                # A call that has sent everything comes to its end by itself.
+                ending = asyncio.get_running_loop().create_task(_read_to_end(response))
+                self._ending.add(ending)  # the loop holds its tasks weakly
+                ending.add_done_callback(self._ending.discard)
             elif response is not None:
                 _stop(response)
-
-    def _see_off(self, response: Any) -> None:
-        ending = asyncio.get_running_loop().create_task(_read_to_end(response))
-        self._ending.add(ending)  # the loop holds its tasks weakly
-        ending.add_done_callback(self._ending.discard)
 
     async def status(self) -> TierStatus:
         """Ask for the status as the protocol says, but it waits for a replica: give it a timeout.
         Raises what the handle raises. It starts no replica."""
         if self._known is None or self._cold_status is None:
-            return await self._ask_replica()
+            return await self._status.remote()  # type: ignore[no-any-return]
         if not self.warm:
-            self._known = await self._look_up(self._known, self._cold_status)
+            cold = await asyncio.to_thread(self._cold_status)
+            # What the last replica reported of its model stays.
+            self._known = replace(self._known, state=cold.state, reason=cold.reason)
         elif self._known.state is not TierState.READY:
-            self._known = await self._ask_replica()
+            self._known = await self._status.remote()
         return self._known
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
@@ -118,11 +118,6 @@ class HandleTier:
         known = self._known
         return known if known and not self.warm and known.state in (TierState.LOADING, TierState.UNAVAILABLE) else None
 
-    async def _look_up(self, known: TierStatus, cold_status: Callable[[], TierStatus]) -> TierStatus:
-        """Return the status while there is no replica; what the last one reported of its model stays."""
-        cold = await asyncio.to_thread(cold_status)
-        return replace(known, state=cold.state, reason=cold.reason)
-
     def start_replica(self) -> None:
         """Make Serve start a replica. Returns at once; must run on an event loop."""
         if self._cold_start is None or self._cold_start.done():
@@ -138,10 +133,6 @@ class HandleTier:
             log_error("tier_does_not_wake", error, tier=self.name)
         finally:
             _stop(response)
-
-    async def _ask_replica(self) -> TierStatus:
-        status: TierStatus = await self._status.remote()
-        return status
 
     async def close(self) -> None:
         """Do nothing: Serve owns the replicas."""

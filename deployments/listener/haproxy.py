@@ -113,7 +113,9 @@ def rewrite(text: str, limits: ProxyLimits) -> str:
             lines += [] if section in PAGES else [line, *_add_first_lines(section, limits)]
         elif section not in PAGES:
             lines += _change_line(line, section, routed)
-    return "\n".join([*lines, *_make_sources_table()]) + "\n"
+    # Who has how many connections.
+    table = f"    stick-table type ipv6 size {SOURCES_MAX} expire {SOURCE_FORGOTTEN_S}s store conn_cur"
+    return "\n".join([*lines, f"backend {TABLE}", table]) + "\n"
 
 
 def _add_first_lines(section: tuple[str, ...], limits: ProxyLimits) -> Iterator[str]:
@@ -148,13 +150,6 @@ def _change_line(line: str, section: tuple[str, ...], routed: bool) -> list[str]
         error = NO_ROUTE if routed else STARTING_ERROR
         return [f"    http-request return status {error.status} {error.words()}"]
     return [line]
-
-
-def _make_sources_table() -> list[str]:
-    return [
-        f"backend {TABLE}",
-        f"    stick-table type ipv6 size {SOURCES_MAX} expire {SOURCE_FORGOTTEN_S}s store conn_cur",
-    ]
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Protocol
 
@@ -92,7 +93,7 @@ async def find_kept(
     if run.request.top_logprobs is not None:
         run.notes += (NOT_KEPT,) if name else ()
         return None
-    digest = await large(len(raw), _digest, raw)
+    digest = (await large(len(raw), partial(hashlib.blake2b, raw, digest_size=16))).hexdigest()
     question = KeptQuestion(
         name=KeptName(run.key, route, f"name {name}" if name else f"body {digest}"),
         digest=digest,
@@ -109,10 +110,6 @@ async def find_kept(
     if found.found is RepeatKind.OTHER_BODY:
         raise ApiError("idempotency_key_reused", OTHER_BODY, param=HEADER)
     return KeptRequest(store=store, question=question, once=not name, found=found)
-
-
-def _digest(raw: bytes) -> str:
-    return hashlib.blake2b(raw, digest_size=16).hexdigest()
 
 
 async def _ask(store: AnswerStore, question: KeptQuestion) -> KeptReply:
