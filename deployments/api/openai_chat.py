@@ -167,13 +167,7 @@ def build_call(
         response_format=_check_response_format(body),
         thinking=thinking,
         keep=may_keep(headers, fields) if keep is None else keep,
-        # A legacy answer has room for one call.
-        parallel_tool_calls=body.parallel_tool_calls if body.functions is None else False,
-        stop=(body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
-        seed=body.seed,
-        temperature=body.temperature,
-        top_p=body.top_p,
-        top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        **_read_sampling(body),
         body_bytes=body_bytes,
         streamed=bool(body.stream),
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
@@ -190,6 +184,18 @@ def build_call(
         notes=tuple(dict.fromkeys((*notes, *changed))),
         form=_read_form(body.response_format, steps),
     )
+
+
+def _read_sampling(body: ChatBody) -> dict[str, Any]:
+    return {
+        # A legacy answer has room for one call.
+        "parallel_tool_calls": body.parallel_tool_calls if body.functions is None else False,
+        "stop": (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
+        "seed": body.seed,
+        "temperature": body.temperature,
+        "top_p": body.top_p,
+        "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
+    }
 
 
 def _read_wanted(body: ChatBody) -> ChatWanted:
