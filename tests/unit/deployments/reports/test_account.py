@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.reports import request_metrics
+from deployments.reports import account
 from deployments.reports.account import Account
 from deployments.reports.report import report_of
 from reliability.tool_calls import RepairKind
@@ -91,9 +91,9 @@ def counting(patch: pytest.MonkeyPatch) -> Count:
         made.append(Recorded(name, **keys))
         return made[-1]
 
-    patch.setattr(request_metrics.metrics, "Counter", make)
-    patch.setattr(request_metrics.metrics, "Histogram", make)
-    one = request_metrics.RequestMetrics(("fast", "standard"))
+    patch.setattr(account.metrics, "Counter", make)
+    patch.setattr(account.metrics, "Histogram", make)
+    one = account.RequestMetrics(("fast", "standard"))
 
     def count(*reports: Any) -> dict[str, list[Any]]:
         for metric in made:

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.state import sign_outs
+from deployments.state import journal
 from deployments.state.journal import SIGN_OUT_SCHEMA, Journal, JournalBounds, SignOuts
 from deployments.state.records import Query
 from deployments.state.recovery import open_journal
@@ -138,7 +138,7 @@ def test_what_was_ended_stays_so_until_it_would_have_expired(times, rows_max):
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.executescript(SIGN_OUT_SCHEMA)
     ended, shelf = {}, SignOuts(db)
-    before, sign_outs.ROWS_MAX = sign_outs.ROWS_MAX, rows_max
+    before, journal.ROWS_MAX = journal.ROWS_MAX, rows_max
     try:
         for number, now_s in enumerate(times):
             ended[f"n{number}"] = now_s + WEEK_S - number % 3
@@ -148,7 +148,7 @@ def test_what_was_ended_stays_so_until_it_would_have_expired(times, rows_max):
             assert db.execute("SELECT count(*) FROM signed_out").fetchone()[0] <= rows_max + 1
             assert not shelf.has("another", now_s + WEEK_S + 1)
     finally:
-        sign_outs.ROWS_MAX = before
+        journal.ROWS_MAX = before
 
 
 PAGE_BYTES = 4096

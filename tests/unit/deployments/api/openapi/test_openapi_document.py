@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from deployments.api.access import Access
 from deployments.api.api_keys import ApiKey
 from deployments.api.openai_responses.response_events import RESPONSES
-from deployments.api.openapi import docs_routes
+from deployments.api.openapi import openapi_document
 from deployments.api.openapi.openapi_document import ASSETS, SCHEMAS, DocsRoutes, build_document, write_document
 from deployments.api.openapi.operations import OPERATIONS
 from deployments.api.responses import build_error_handlers
@@ -154,10 +154,10 @@ def test_no_other_file_is_there(name):
 
 def test_without_the_package_the_rest_works(monkeypatch):
     """The description is there all the same, and the page's files say what is missing."""
-    monkeypatch.setattr(docs_routes, "PACKAGE", "no_such_package")
-    docs_routes._read_file.cache_clear()
+    monkeypatch.setattr(openapi_document, "PACKAGE", "no_such_package")
+    openapi_document._read_file.cache_clear()
     answer = client().get("/docs/swagger-ui.css")
-    docs_routes._read_file.cache_clear()
+    openapi_document._read_file.cache_clear()
 
     assert answer.status_code == 404
     assert "no_such_package isn't installed" in answer.json()["error"]["message"]
