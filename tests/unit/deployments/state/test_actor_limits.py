@@ -181,12 +181,12 @@ def test_incidents_are_filtered_and_paged(tmp_path):
         driver.put(replace(one, incidents=at))
 
     def found(**more):
-        return [one["request_id"] for one in driver.actor.incidents(Query(**more))]
+        return [one["request_id"] for one in driver.actor.browse(Query(**more))]
 
     assert found(session="s1") == ["r9", "r7", "r5", "r3", "r1"]
     assert found(session="s1", tier="t2") == ["r7"]
     assert found(since_s=103.0, until_s=105.0) == ["r4", "r3"]
     assert found(kind="other") == found(key="x") == []
-    page = driver.actor.incidents(Query(limit=3))
+    page = driver.actor.browse(Query(limit=3))
     assert [one["request_id"] for one in page] == ["r9", "r8", "r7"]
     assert found(limit=3, before=page[-1]["id"]) == ["r6", "r5", "r4"]

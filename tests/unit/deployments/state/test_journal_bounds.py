@@ -174,7 +174,7 @@ def test_a_damaged_page_stops_nothing(number, dice):
 
         driver = Driver(life(path.parent))
         aside = [file.name for file in path.parent.glob("*.unreadable-1")]
-        told = driver.actor.incidents(Query(kind="journal"))
+        told = driver.actor.browse(Query(kind="journal"))
         assert [incident["evidence"]["put_aside"] for incident in told] == aside
         (grant,) = driver.granted(ask())
         driver.put(settled(grant), done("last", "s1", incidents=1))
