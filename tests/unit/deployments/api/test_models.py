@@ -150,6 +150,7 @@ def count(counted: Any) -> dict[str, Any]:
 def test_what_the_tier_counts_is_exact():
     """Its figure, as it is."""
     assert count(123) == {"input_tokens": 123, "mlx_stack": {"tier": "fast", "exact": True}}
+    anthropic.types.MessageTokensCount.model_validate(count(123), strict=True)
 
 
 @pytest.mark.parametrize("counted", [None, RuntimeError("gone"), TimeoutError()])

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from deployments.api.anthropic.messages_render import MessageCollector, MessageWriter, message_error
 from deployments.errors import TABLE, ApiError
-from reliability.types import CallDelta, Finish, FinishReason, Reasoning, Text, Usage
+from reliability.types import CallDelta, Finish, FinishReason, Reasoning, Refusal, Text, Usage
 from tests.support.anthropic_values import answers, finishes
 from tests.support.run_values import request_of, run_of
 
@@ -103,6 +103,8 @@ def test_a_stream_says_what_the_whole_answer_says(batches, finish, thinking):
         for one in (streamed, message):
             one[kind] = "".join(block[name] for block in one["content"] if block["type"] == kind)
         assert streamed[kind] == message[kind]
+    # AI SDK 6 reads no `citations: null`: what the SDK leaves out isn't sent as null.
+    assert all(None not in block.values() for block in message["content"])
     calls = [[block for block in one["content"] if block["type"] == "tool_use"] for one in (streamed, message)]
     assert calls[0] == calls[1]
     assert thinking or not message["thinking"]
@@ -161,6 +163,18 @@ def test_the_stop_sequence_is_named_where_it_is_the_clients():
         ("end_turn", None),
         ("end_turn", None),
     ]
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_a_refusal_is_told_as_text(thinking):
+    """Its words are a block of text, as the API has no other place for them, and the stop reason says what it is."""
+    whole = collector(thinking)
+    whole.take([Refusal("No.")])
+    told = json.loads(whole.body("fast", Finish(reason=FinishReason.STOP)))
+    end = stream([[Refusal("No.")]], Finish(reason=FinishReason.STOP), thinking=thinking)[-2]
+
+    assert told["content"] == [{"type": "text", "text": "No."}]
+    assert told["stop_reason"] == end["delta"]["stop_reason"] == "refusal"
 
 
 def test_calls_side_by_side_are_blocks_of_their_own():
