@@ -93,3 +93,49 @@ def test_the_commands_that_take_such_a_name_take_the_key_too():
 
     assert by_name == {"why", "sessions"}
     assert all("key" in [one.name for one in cli.commands[name].params] for name in by_name)
+
+
+def get(client: Any, path: str, key: str = BOSS, **params: Any) -> Any:
+    return client.get(f"/v1/reliability/{path}", params=params, headers={"authorization": f"Bearer {key}"})
+
+
+@pytest.mark.parametrize(("path", "name"), [("requests", "request_id"), ("sessions", "session")])
+def test_everybody_lists_their_own_and_an_admin_all(rig, path, name):
+    """Whoever names somebody else's key is shown their own all the same."""
+    with browse(rig) as client:
+        own = get(client, path, AGENT, key="other").json()["data"]
+        everything = get(client, path).json()["data"]
+        theirs = get(client, path, key="other").json()["data"]
+
+    assert sorted((one[name], one["key"]) for one in own) == [("alone", "agent"), (SAME, "agent")]
+    assert sorted((one[name], one["key"]) for one in everything) == [
+        ("alone", "agent"),
+        (SAME, "agent"),
+        (SAME, "other"),
+    ]
+    assert [(one[name], one["key"]) for one in theirs] == [(SAME, "other")]
+
+
+def test_pages_go_on_and_filters_hold(rig):
+    """`next` leads on; a session's own are its own; an unknown filter is named."""
+    for number in range(2):
+        rig.finish(f"r{number}", key="agent", session="pages")
+    with browse(rig) as client:
+        page = get(client, "requests", session="pages", limit=1).json()
+        rest = get(client, "requests", session="pages", limit=1, before=page["next"]).json()
+        again = get(client, "requests", session="pages", after=rest["data"][0]["id"]).json()
+        wrong = get(client, "requests", sesion="x").json()
+
+    assert [one["data"][0]["request_id"] for one in (page, rest)] == ["r1", "r0"]
+    assert again["data"] == page["data"]
+    assert wrong["error"]["param"] == "sesion"
+
+
+def test_the_moment_is_an_admin_s(rig):
+    """With what has just finished in it."""
+    with browse(rig) as client:
+        now = get(client, "live").json()
+        assert get(client, "live", AGENT).status_code == 403
+
+    assert "alone" in [one["request_id"] for one in now["finished"]]
+    assert now["day"]["requests"] == 3
