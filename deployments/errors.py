@@ -138,12 +138,7 @@ class ApiError(Exception):
 
     def body(self) -> dict[str, Any]:
         """Build the JSON object that the client gets. A loop's `retry_after` stands in it too: agents read bodies."""
-        error: dict[str, Any] = {
-            "message": self.message,
-            "type": self.row.type,
-            "param": self.param,
-            "code": self.code,
-        }
+        error: dict[str, Any] = {"message": self.message, "type": self.row.type, "param": self.param, "code": self.code}
         if self.code == "loop_detected" and self.retry_after_s is not None:
             error["retry_after"] = math.ceil(self.retry_after_s)
         return {"error": error}

@@ -66,12 +66,7 @@ class Traces:
             self._thread.start()
 
     def add(
-        self,
-        report: Mapping[str, Any],
-        *,
-        statuses: Mapping[str, TierStatus],
-        checked: bool,
-        traceparent: str | None,
+        self, report: Mapping[str, Any], *, statuses: Mapping[str, TierStatus], checked: bool, traceparent: str | None
     ) -> None:
         """Take a request that is over. Never waits: where the thread can't keep up, it is dropped, and the log says so
         once."""
@@ -212,13 +207,7 @@ def _list_request(report: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
 
 
 def _find_attempt(
-    attempt: Mapping[str, Any],
-    request_ns: int,
-    ended_ns: int,
-    status: TierStatus | None,
-    *,
-    judge: bool,
-    checked: bool,
+    attempt: Mapping[str, Any], request_ns: int, ended_ns: int, status: TierStatus | None, *, judge: bool, checked: bool
 ) -> _Span:
     start_ns = min(request_ns + attempt["at_ms"] * NS_PER_MS, ended_ns)
     end_ns = min(start_ns + attempt["elapsed_ms"] * NS_PER_MS, ended_ns)

@@ -293,13 +293,7 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
 
 
 def record_end(
-    tier: str,
-    end: Finish | Failed | None,
-    spending: Accounting,
-    *,
-    ttft_ns: int | None,
-    detail: str = "",
-    **more: Any,
+    tier: str, end: Finish | Failed | None, spending: Accounting, *, ttft_ns: int | None, detail: str = "", **more: Any
 ) -> Attempt:
     """Write the record of an attempt that ended so: whether its tier ran, what it cost, and why it failed."""
     failed = end if isinstance(end, Failed) else None

@@ -153,11 +153,7 @@ class Wanted:
 
 
 def parse_response(
-    raw: bytes,
-    headers: Mapping[str, str],
-    *,
-    recalled: Recalled | None = None,
-    **terms: Unpack[ParseTerms],
+    raw: bytes, headers: Mapping[str, str], *, recalled: Recalled | None = None, **terms: Unpack[ParseTerms]
 ) -> ChatCall:
     """Parse one body. It takes and raises what `parse_chat` does; `recalled` is what it refers to. Raises
     `NeedsRecall`: it refers to stored responses, and `recalled` is None."""

@@ -179,10 +179,7 @@ def build_document(root: str = "") -> dict[str, Any]:
         "servers": [{"url": root or "/"}],
         "tags": [{"name": tag} for tag in dict.fromkeys(operation.tag for operation in OPERATIONS)],
         "paths": paths,
-        "components": {
-            "schemas": bodies["$defs"] | SCHEMAS,
-            "securitySchemes": {"bearer": bearer, "header": header},
-        },
+        "components": {"schemas": bodies["$defs"] | SCHEMAS, "securitySchemes": {"bearer": bearer, "header": header}},
     }
 
 

@@ -46,11 +46,7 @@ def test_a_request_is_handed_over_once(times, broken):
     the request doesn't hear of it."""
     attempt = Attempt(tier="fast", ran=True, elapsed_ns=0)
     run = run_of(
-        request_of("hi"),
-        attempts=[attempt],
-        judgements=[None],
-        tier="fast",
-        finish=Finish(reason=FinishReason.STOP),
+        request_of("hi"), attempts=[attempt], judgements=[None], tier="fast", finish=Finish(reason=FinishReason.STOP)
     )
     taking: Any = Taking(broken=broken)
     account = Account(run=run, state=taking, started_ns=0, traceparent="00-a-b-01")

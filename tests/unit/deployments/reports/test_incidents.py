@@ -22,25 +22,8 @@ from deployments.state.incident_record import RECORD_BYTES_MAX, IncidentKind
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.budget import BudgetWindow, Load
-from reliability.types import (
-    Attempt,
-    ChatRequest,
-    Fault,
-    Flaw,
-    TierState,
-    TierStatus,
-)
-from tests.support.run_values import (
-    FIELDS,
-    SECRET,
-    SECRET_CHARS,
-    SLOW,
-    kinds,
-    records_of,
-    request_of,
-    run_of,
-    runs,
-)
+from reliability.types import Attempt, ChatRequest, Fault, Flaw, TierState, TierStatus
+from tests.support.run_values import FIELDS, SECRET, SECRET_CHARS, SLOW, kinds, records_of, request_of, run_of, runs
 
 
 @SLOW

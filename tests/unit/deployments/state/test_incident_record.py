@@ -16,14 +16,7 @@ from deployments.state.incident_record import (
     record,
     to_plain_json,
 )
-from tests.support.run_values import (
-    AT_S,
-    FIELDS,
-    SLOW,
-    long,
-    values,
-    words,
-)
+from tests.support.run_values import AT_S, FIELDS, SLOW, long, values, words
 
 
 @SLOW

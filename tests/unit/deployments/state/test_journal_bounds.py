@@ -15,18 +15,7 @@ from deployments.state import journal
 from deployments.state.journal import SIGN_OUT_SCHEMA, Journal, JournalBounds, SignOuts
 from deployments.state.records import Query
 from deployments.state.recovery import open_journal
-from tests.support.incarnations import (
-    CONFIG,
-    ROOM,
-    Driver,
-    S,
-    ask,
-    done,
-    life,
-    limits,
-    settled,
-    state_of,
-)
+from tests.support.incarnations import CONFIG, ROOM, Driver, S, ask, done, life, limits, settled, state_of
 
 OTHER = limits(replace(CONFIG, budget=replace(CONFIG.budget, reservation_ns=7 * S)), name="other limits")
 

@@ -48,10 +48,7 @@ def drop_by_search(items: list[Item]) -> Item:
     raise AssertionError("nothing waits")
 
 
-@given(
-    st.integers(0, 6),
-    st.lists(st.one_of(st.sampled_from(KINDS), st.integers(0, 8))),
-)
+@given(st.integers(0, 6), st.lists(st.one_of(st.sampled_from(KINDS), st.integers(0, 8))))
 def test_it_is_a_list_that_drops_what_is_missed_least(most, moves):
     """Whatever is put and taken: what comes out, and what gives way, is what a search through a list would find."""
     waiting, plain = WaitingItems(most), []

@@ -27,22 +27,7 @@ from tests.support.anthropic_values import MARKER, TOOL, bodies
 
 PARAMS: TypeAdapter[Any] = TypeAdapter(message_create_params.MessageCreateParamsNonStreaming)
 FORM = {"type": "json_schema", "schema": {"type": 5}}
-STRANGE = [
-    None,
-    5,
-    -1,
-    "",
-    "x",
-    [],
-    {},
-    True,
-    [1],
-    {"type": "no"},
-    {"type": 7},
-    [[]],
-    {"a": {"b": []}},
-    1e300,
-]
+STRANGE = [None, 5, -1, "", "x", [], {}, True, [1], {"type": "no"}, {"type": 7}, [[]], {"a": {"b": []}}, 1e300]
 
 
 def parse(fields: Any, headers: dict[str, str] | None = None) -> ChatCall:
