@@ -19,6 +19,10 @@ from reliability.admission.breaker import Phase
 from reliability.answer.estimate import prompt_bytes, tokens_about
 from reliability.types import ChatRequest, TierState, TierStatus
 
+OF_STATUS = (
+    *("model", "source", "revision", "sha256", "quantization", "adapter"),
+    *("batched_as_alone", "warning", "mlx_peak_bytes"),
+)
 ADMINS_ONLY = ("memory", "refused_user_config")
 
 
@@ -123,16 +127,8 @@ def _make_entry(model_id: str, status: TierStatus, created_s: int, health: Healt
         "state": known["state"],
         "reason": known["reason"],
         "context_length": status.context_tokens,
-        "model": status.model,
-        "source": status.source,
-        "revision": status.revision,
-        "sha256": status.sha256,
-        "quantization": status.quantization,
-        "adapter": status.adapter,
         "versions": dict(status.versions) or None,
-        "batched_as_alone": status.batched_as_alone,
-        "warning": status.warning,
-        "mlx_peak_bytes": status.mlx_peak_bytes,
+        **{name: getattr(status, name) for name in OF_STATUS},
     }
 
 

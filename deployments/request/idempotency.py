@@ -341,5 +341,4 @@ def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
             continue
         text = "".join(piece.text for piece in group if isinstance(piece, Text | Reasoning | Refusal))
         for start in range(0, len(text), PIECE_CHARS):
-            part = text[start : start + PIECE_CHARS]
-            yield Text(part) if kind is Text else Reasoning(part) if kind is Reasoning else Refusal(part)
+            yield kind(text[start : start + PIECE_CHARS])

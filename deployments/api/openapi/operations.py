@@ -81,61 +81,25 @@ COUNT = "Count the tokens of a prompt, by the tier's own tokenizer where it has 
 PAGES = {"after": "the item that the page begins behind", "limit": "how many, 1 to 100", "order": "asc or desc"}
 STREAM = {"stream": "refused: a stored response isn't streamed again"}
 STORED = "/v1/responses/{response_id}"
+CHATTED, RESPONDED = f"{ANSWER} (OpenAI's chat completions)", f"{ANSWER} (OpenAI's Responses)"
+SAID = f"{ANSWER} (Anthropic's Messages)"
+COMPLETED, EMBEDDED = "Complete a text, streamed or not; hosted tiers only", "Make vectors of texts; hosted tiers only"
+INPUT = {"model": "auto", "input": QUESTION}
+_post_response = partial(Operation, "post", body=ResponseBody, statuses=STATUSES)
 ANSWERING = (
-    _post(
-        "/v1/chat/completions",
-        "ChatCompletion",
-        f"{ANSWER} (OpenAI's chat completions)",
-        CHAT_ANSWERS,
-        ChatBody,
-        CHAT,
-        True,
-    ),
-    _post(
-        "/v1/messages", "AnthropicMessage", f"{ANSWER} (Anthropic's Messages)", CHAT_ANSWERS, MessagesBody, CHAT, True
-    ),
+    _post("/v1/chat/completions", "ChatCompletion", CHATTED, CHAT_ANSWERS, ChatBody, CHAT, True),
+    _post("/v1/messages", "AnthropicMessage", SAID, CHAT_ANSWERS, MessagesBody, CHAT, True),
     _post("/v1/messages/count_tokens", "TokenCount", COUNT, COUNTS, MessagesBody, {"model": "auto", "messages": ASKED}),
-    _post(
-        "/v1/responses",
-        "Response",
-        f"{ANSWER} (OpenAI's Responses)",
-        CHAT_ANSWERS | PREVIOUS,
-        ResponseBody,
-        RESPONSE,
-        True,
-        statuses=STATUSES,
-    ),
-    _post(
-        "/v1/responses/input_tokens",
-        "TokenCount",
-        COUNT,
-        COUNTS | STATE | PREVIOUS,
-        ResponseBody,
-        {"model": "auto", "input": QUESTION},
-        statuses=STATUSES,
-    ),
+    _post_response("/v1/responses", "Response", RESPONDED, CHAT_ANSWERS | PREVIOUS, example=RESPONSE, stream=True),
+    _post_response("/v1/responses/input_tokens", "TokenCount", COUNT, COUNTS | STATE | PREVIOUS, example=INPUT),
     _get(STORED, "Response", "Read a stored response", FOUND | {"unsupported"}, query=STREAM),
     Operation("delete", STORED, "Deleted", "Forget a stored response", FOUND),
     _get(f"{STORED}/input_items", "List", "List the input of a stored response, in pages", NAMED, query=PAGES),
 )
+ONCE = {"model": "auto", "input": "Once upon a time"}
 PASSED_ON = (
-    _post(
-        "/v1/completions",
-        "Completion",
-        "Complete a text, streamed or not; hosted tiers only",
-        ANSWERS,
-        CompletionBody,
-        TEXT,
-        True,
-    ),
-    _post(
-        "/v1/embeddings",
-        "Embeddings",
-        "Make vectors of texts; hosted tiers only",
-        ANSWERS,
-        EmbeddingBody,
-        {"model": "auto", "input": "Once upon a time"},
-    ),
+    _post("/v1/completions", "Completion", COMPLETED, ANSWERS, CompletionBody, TEXT, True),
+    _post("/v1/embeddings", "Embeddings", EMBEDDED, ANSWERS, EmbeddingBody, ONCE),
 )
 ROOT = "Tell that somebody is here, and where the rest is; `/` is the control room in a browser"
 MODELS = "List tiers, aliases and `auto`, with what stands behind each"
