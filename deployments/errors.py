@@ -19,7 +19,7 @@ INVALID, SERVER = "invalid_request_error", "server_error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorRow:
+class _ErrorRow:
     """One kind of error. `retry`: it passes, after `retry_after_s` where no other time is reported. `refusal`: the
     core's code for it, where the core refuses."""
 
@@ -31,17 +31,17 @@ class ErrorRow:
     refusal: RefuseCode | None = None
 
 
-def _stays(status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = INVALID) -> ErrorRow:
-    return ErrorRow(status=status, type=type, meaning=meaning, refusal=refusal)
+def _stays(status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = INVALID) -> _ErrorRow:
+    return _ErrorRow(status=status, type=type, meaning=meaning, refusal=refusal)
 
 
 def _passes(
     status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = SERVER, after_s: float = BACK_S
-) -> ErrorRow:
-    return ErrorRow(status=status, type=type, meaning=meaning, retry=True, retry_after_s=after_s, refusal=refusal)
+) -> _ErrorRow:
+    return _ErrorRow(status=status, type=type, meaning=meaning, retry=True, retry_after_s=after_s, refusal=refusal)
 
 
-TABLE: dict[str, ErrorRow] = {
+TABLE: dict[str, _ErrorRow] = {
     "invalid_json": _stays(400, "the body is not JSON"),
     "invalid_request": _stays(400, "a field is wrong or missing; `param` names it"),
     "invalid_tools": _stays(400, "a tool or its schema can't be used; `param` names it"),

@@ -70,7 +70,7 @@ class EmbeddingBody(Strict):
     dimensions: int | None = Field(default=None, ge=1)
 
 
-def parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
+def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
     """Parse the body of a completion. `tokens_max` caps the output. Raises `ApiError`: `invalid_json`,
     `invalid_request` or `unsupported`, with the field in `param`."""
     fields = parse_object(raw)
@@ -84,7 +84,7 @@ def parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Par
     return _build_call("/completions", body.model, fields | {"prompt": prompt}, headers, prompt, most, len(raw), terms)
 
 
-def parse_embedding(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
+def _parse_embedding(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
     """Parse the body of an embedding. Raises `ApiError`: `invalid_json` or `invalid_request`, with the field in
     `param`."""
     fields = parse_object(raw)
@@ -148,7 +148,7 @@ def _build_call(
 
 
 @dataclass(slots=True)
-class PassedAnswer:
+class _PassedAnswer:
     """Collects the pieces of one JSON body."""
 
     pieces: list[bytes] = field(default_factory=list)
@@ -163,7 +163,7 @@ class PassedAnswer:
 
 
 @dataclass(slots=True)
-class PassedWriter:
+class _PassedWriter:
     """Writes the frames of a stream as they came. From the finish reason on they are held, so that the report can stand
     in the last one."""
 
@@ -203,9 +203,9 @@ def _frame(data: bytes) -> bytes:
 
 COMPLETIONS = Dialect(
     name="completions",
-    parse=parse_completion,
-    collector=lambda _, __: PassedAnswer(),
-    writer=lambda _, __: PassedWriter(),
+    parse=_parse_completion,
+    collector=lambda _, __: _PassedAnswer(),
+    writer=lambda _, __: _PassedWriter(),
     error_body=lambda error, _: error.body(),
 )
-EMBEDDINGS = replace(COMPLETIONS, name="embeddings", parse=parse_embedding)
+EMBEDDINGS = replace(COMPLETIONS, name="embeddings", parse=_parse_embedding)

@@ -29,7 +29,7 @@ ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", 
 
 
 @dataclass(slots=True, kw_only=True)
-class ResponseCollector:
+class _ResponseCollector:
     """Collects an answer that isn't streamed. `written`: the response object, once it is complete."""
 
     wanted: Wanted
@@ -50,7 +50,7 @@ class ResponseCollector:
 
 
 @dataclass(slots=True, kw_only=True)
-class EventWriter:
+class _EventWriter:
     """Writes the events of one stream. `written`: the response object, once it is complete."""
 
     wanted: Wanted
@@ -196,8 +196,8 @@ def _begin_answer(call: ChatCall) -> dict[str, Any]:
 RESPONSES = Dialect(
     name="responses",
     parse=parse_response,
-    collector=lambda call, _: ResponseCollector(**_begin_answer(call)),
-    writer=lambda call, _: EventWriter(**_begin_answer(call), asked=call.model),
+    collector=lambda call, _: _ResponseCollector(**_begin_answer(call)),
+    writer=lambda call, _: _EventWriter(**_begin_answer(call), asked=call.model),
     error_body=lambda error, _: translate_error(error).body(),
     statuses=STATUSES,
     counted={"object": "response.input_tokens"},

@@ -48,7 +48,7 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
         elif kind == "custom":
             read.append((place, _read_custom(tool, path, notes)))
             custom.add(tool["name"])
-        elif is_kept_out(kind):
+        elif _is_kept_out(kind):
             name = tool.get("name")
             kept_out.append(f"{kind} {name[:64]}" if isinstance(name, str) and name else str(kind)[:64])
         else:
@@ -69,7 +69,7 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
     )
 
 
-def is_kept_out(kind: object) -> bool:
+def _is_kept_out(kind: object) -> bool:
     """Tell whether a tool of this kind is left out with a note; `web_search` has versions in its name."""
     return isinstance(kind, str) and (kind in KEPT_OUT or kind.startswith("web_search_"))
 
@@ -143,7 +143,7 @@ def _read_choice(
         return _read_named(choice, names, "tool_choice")
     if kind == "allowed_tools":
         return _read_allowed(choice, names, notes)
-    if is_kept_out(kind):
+    if _is_kept_out(kind):
         raise refuse(
             "tool_choice.type", f"the tool {str(kind)[:64]!r} isn't had here, and can't be forced", "unsupported"
         )
@@ -172,7 +172,7 @@ def _read_allowed(choice: Mapping[str, Any], names: Mapping[str, Any], notes: li
             raise refuse(f"{path}.{place}", "an object is needed")
         if tool.get("type") in ("function", "custom"):
             allowed.append(_read_named(tool, names, f"{path}.{place}"))
-        elif not is_kept_out(tool.get("type")):
+        elif not _is_kept_out(tool.get("type")):
             raise refuse(f"{path}.{place}.type", "function or custom is needed")
     if len(allowed) < len(listed):
         notes.append("tool_choice: tools that were kept from the model are allowed in vain")
