@@ -202,11 +202,13 @@ class _Writer:
         return described
 
     def _show_texts(self, attempt: Attempt, judged: Judged | None) -> dict[str, Any]:
+        messages = reversed(self.run.request.messages)
+        asked = (text_of(message.get("content")) for message in messages if message.get("role") == "user")
         return {
             "detail": self.shown.text(attempt.detail, _DETAIL_BYTES_MAX),
             "param": self.shown.text(attempt.param or "", _MESSAGE_BYTES_MAX),
             "answer": self.shown.text(judged.written) if judged is not None else None,
-            "prompt": self.shown.text(_find_last_user_text(self.run.request)),
+            "prompt": self.shown.text(next(asked, "")),
         }
 
 
@@ -245,6 +247,9 @@ def _describe_model(status: TierStatus | None) -> dict[str, Any] | None:
 
 
 def _describe_generation(request: ChatRequest) -> dict[str, Any]:
+    choice = request.tool_choice
+    kind = choice.get("type") if isinstance(choice, Mapping) else choice
+    named = None if kind is None else next((known for known in _TOOL_CHOICES if known == kind), "other")
     return {
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -252,18 +257,8 @@ def _describe_generation(request: ChatRequest) -> dict[str, Any]:
         "max_tokens": request.max_tokens,
         "stops": len(request.stop),
         "tools": len(request.tools),
-        "tool_choice": _name_tool_choice(request.tool_choice),
+        "tool_choice": named,
     }
-
-
-def _name_tool_choice(choice: object) -> str | None:
-    kind = choice.get("type") if isinstance(choice, Mapping) else choice
-    return None if kind is None else next((known for known in _TOOL_CHOICES if known == kind), "other")
-
-
-def _find_last_user_text(request: ChatRequest) -> str:
-    texts = (text_of(m.get("content")) for m in reversed(request.messages) if m.get("role") == "user")
-    return next(texts, "")
 
 
 _NOTE_EVERY_S = 1.0
