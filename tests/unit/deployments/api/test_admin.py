@@ -139,3 +139,41 @@ def test_the_moment_is_an_admin_s(rig):
 
     assert "alone" in [one["request_id"] for one in now["finished"]]
     assert now["day"]["requests"] == 3
+
+
+@pytest.mark.parametrize("path", ["requests/theirs", "sessions/theirs", "sessions/theirs?key=other"])
+def test_what_is_another_keys_is_not_there(rig, path):
+    """A 404, also where the other key is named; the admin sees it."""
+    rig.finish("theirs", key="other", session="theirs")
+    with browse(rig) as client:
+        assert get(client, path, AGENT).status_code == 404
+        assert get(client, path).json()["key"] == "other"
+
+
+def test_incidents_are_listed_in_pages_and_filtered(rig):
+    """Pages join to the whole, the newest first; each filter of the query is one of the state's."""
+    common = {"key": "agent", "request_id": "r", "session": "s"}
+    kinds = [{"at": 100.0 + n, "kind": ("fault", "loop")[n % 2], "tier": f"t{n % 3}"} | common for n in range(6)]
+    rig.finish("r", key="agent", session="s", incidents=tuple(kinds))
+    with browse(rig) as client:
+        whole = get(client, "incidents").json()["data"]
+        first = get(client, "incidents", limit=4).json()
+        rest = get(client, "incidents", limit=4, before=first["next"]).json()
+        counts = [
+            len(get(client, "incidents", **asked).json()["data"])
+            for asked in (common, {"kind": "loop"}, {"tier": "t0"}, {"since": 102, "until": 104}, {"session": "x"})
+        ]
+
+    assert [one["at"] for one in whole] == [105.0, 104.0, 103.0, 102.0, 101.0, 100.0]
+    assert first["data"] + rest["data"] == whole
+    assert rest["next"] is None
+    assert counts == [6, 3, 2, 2, 0]
+
+
+@pytest.mark.parametrize("asked", [{"limit": "many"}, {"since": "-1"}, {"before": "nan"}, {"kidn": "fault"}])
+def test_a_wrong_filter_is_refused_by_name(rig, asked):
+    """A filter that would be ignored shows more than was asked for."""
+    with browse(rig) as client:
+        refused = get(client, "incidents", **asked)
+
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, next(iter(asked)))
