@@ -196,9 +196,7 @@ NAMES: Sequence[tuple[re.Pattern[str], str]] = tuple(
 
 
 def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
-    """Parse one body; `named` is what `deployments.api.openai_chat.parse_chat` takes. Raises ApiError: `invalid_json`,
-    `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`. OutOfSteps: its schemas take more
-    than `steps` to compile; never where they are final."""
+    """Parse one body; raises what `deployments.api.openai_chat.parse_chat` does."""
     changed: list[str] = []
     fields = parse_object(raw, changed)
     body = _validate(fields)
