@@ -95,8 +95,8 @@ def test_the_commands_that_take_such_a_name_take_the_key_too():
     assert all("key" in [one.name for one in cli.commands[name].params] for name in by_name)
 
 
-def get(client: Any, path: str, key: str = BOSS, **params: Any) -> Any:
-    return client.get(f"/v1/reliability/{path}", params=params, headers={"authorization": f"Bearer {key}"})
+def get(client: Any, path: str, who: str = BOSS, **params: Any) -> Any:
+    return client.get(f"/v1/reliability/{path}", params=params, headers={"authorization": f"Bearer {who}"})
 
 
 @pytest.mark.parametrize(("path", "name"), [("requests", "request_id"), ("sessions", "session")])
