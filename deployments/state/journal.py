@@ -29,11 +29,13 @@ from reliability.admission.admit import AdmissionConfig, AdmissionState
 SIGN_OUT_SCHEMA = """
 CREATE TABLE IF NOT EXISTS signed_out (nonce TEXT PRIMARY KEY, expires_s INTEGER NOT NULL) WITHOUT ROWID;
 """
-ROWS_MAX = 1_000
+SIGN_OUTS_MAX = 1_000
 
 
 class SignOuts:
-    """The rows in the journal's file. `add` runs inside of a step of the journal."""
+    """Cookies of the control room that were ended before their time: they are sealed, so only a list can end them.
+    Over `SIGN_OUTS_MAX` the rows that expire first go early; the row without a nonce then ends every cookie that
+    expires no later. `add` runs inside of a step of the journal."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -45,7 +47,7 @@ class SignOuts:
         early = self._db.execute(
             "DELETE FROM signed_out WHERE nonce IN (SELECT nonce FROM signed_out WHERE nonce != ''"
             " ORDER BY expires_s DESC LIMIT -1 OFFSET ?) RETURNING expires_s",
-            (ROWS_MAX,),
+            (SIGN_OUTS_MAX,),
         ).fetchall()
         if early:
             self._db.execute(

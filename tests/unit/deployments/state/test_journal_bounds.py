@@ -127,7 +127,7 @@ def test_what_was_ended_stays_so_until_it_would_have_expired(times, rows_max):
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.executescript(SIGN_OUT_SCHEMA)
     ended, shelf = {}, SignOuts(db)
-    before, journal.ROWS_MAX = journal.ROWS_MAX, rows_max
+    before, journal.SIGN_OUTS_MAX = journal.SIGN_OUTS_MAX, rows_max
     try:
         for number, now_s in enumerate(times):
             ended[f"n{number}"] = now_s + WEEK_S - number % 3
@@ -137,7 +137,7 @@ def test_what_was_ended_stays_so_until_it_would_have_expired(times, rows_max):
             assert db.execute("SELECT count(*) FROM signed_out").fetchone()[0] <= rows_max + 1
             assert not shelf.has("another", now_s + WEEK_S + 1)
     finally:
-        journal.ROWS_MAX = before
+        journal.SIGN_OUTS_MAX = before
 
 
 PAGE_BYTES = 4096
