@@ -16,8 +16,6 @@ from tests.support import scripts
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, incidents_of, user
 from tests.support.serving import Deploy, Server
 
-pytestmark = pytest.mark.ray
-
 SENTINEL = "zebra-4711"
 CITY = {"city": SENTINEL}
 GOOD = {"tool_call": {"name": "get_weather", "arguments": CITY}}

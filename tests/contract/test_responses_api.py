@@ -7,14 +7,10 @@ from typing import Any
 
 import openai
 import pytest
-import ray
 from pydantic import BaseModel
 
-from deployments.state.client import NAMESPACE, actor_name
 from tests.support import scripts
-from tests.support.serving import Deploy, Server, until
-
-pytestmark = pytest.mark.ray
+from tests.support.serving import Deploy, Server
 
 WEATHER: Any = {
     "type": "function",
@@ -113,31 +109,6 @@ def test_an_answer_is_parsed(server):
         parsed = client.responses.parse(model="auto", input="as json", text_format=City)
 
     assert parsed.output_parsed == City(name="Paris", people=2)
-
-
-def test_a_killed_state_actor_forgets_nothing(server):
-    """What it has confirmed is in the journal: its next incarnation finds the response, and a request goes on from
-    it."""
-    with server.client() as client:
-        made = client.responses.create(model="auto", input="weather", tools=[WEATHER])
-        actor = ray.get_actor(actor_name(server.name), namespace=NAMESPACE)
-        until(lambda: ray.get(actor.recall_responses.remote("", made.id)), "the response is kept")
-        ray.kill(actor, no_restart=False)
-        read = until(lambda: find(client, made.id), "the actor is back")
-        (call,) = [item for item in made.output if item.type == "function_call"]
-        given: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}]
-        went_on = client.responses.create(model="auto", input=given, previous_response_id=made.id)
-
-    assert read == made
-    assert went_on.output_text == "sunny, turn 2"
-
-
-def find(client: openai.OpenAI, response_id: str) -> Any:
-    """Read a stored response; None while the state doesn't answer."""
-    try:
-        return client.responses.retrieve(response_id)
-    except openai.InternalServerError:
-        return None
 
 
 @pytest.mark.parametrize(
