@@ -31,12 +31,14 @@ def run(program: str) -> str:
 
 
 @pytest.mark.ray
+@pytest.mark.nightly
 def test_two_nodes():
     """Pressure on one of two nodes is felt by its tiers only; killing that node leaves the other known, at once."""
     assert "nobody starts its monitor elsewhere" in run("two_nodes")
 
 
 @pytest.mark.ray
+@pytest.mark.nightly
 def test_three_nodes():
     """The whole graph over three nodes: pressure on one moves work to another, and a node that dies with its monitor
     stops nobody."""
