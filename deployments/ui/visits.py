@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote
 
@@ -116,7 +117,7 @@ class Visits:
         Raises:
             ApiError: it is too large or too slow, or no form.
         """
-        raw = await self._bodies.read(request, bytes_max=FORM_BYTES_MAX, first_s=FORM_S)
+        raw = await self._bodies.read(request, bytes_max=FORM_BYTES_MAX, first_s=FORM_S, ending=ExitStack())
         try:
             return dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
         except ValueError:
