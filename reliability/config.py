@@ -11,28 +11,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reliability.admission.admit import MemoryRules
 from reliability.admission.budget import Policy
+from reliability.admission.memory_rules import MemoryRules
 from reliability.answer.gate import Hold
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.rolling import SECOND_NS
 from reliability.tools import PLACEHOLDERS, CheckConfig
 from reliability.types import Reason
-
-__all__ = [
-    "CloudFallback",
-    "EscalationConfig",
-    "IncidentsConfig",
-    "MemoryPressureConfig",
-    "ReliabilityConfig",
-    "RetryBudgetConfig",
-    "Section",
-    "StartRule",
-    "StreamingConfig",
-    "TierHealthConfig",
-    "TokenBudgetConfig",
-    "ToolValidationConfig",
-]
 
 
 class Section(BaseModel):

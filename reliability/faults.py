@@ -28,8 +28,6 @@ from enum import StrEnum
 from reliability.admission.admit import RejectedBy
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
 
-__all__ = ["NEITHER", "TRAITS", "Again", "OtherTier", "Ran", "Traits", "traits_of"]
-
 
 class Again(StrEnum):
     """Whether the same tier may be asked once more, and how."""

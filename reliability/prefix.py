@@ -17,8 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["LostPrefix", "PrefixChange", "PromptShape", "begins_anew", "explain"]
-
 NAMES_MAX = 8
 NAME_CHARS_MAX = 64
 _ANSWER = "assistant"

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EMPTY", "SECOND_NS", "Rolling", "Span", "add_amount", "drop_expired", "frees_in_ns", "inner_total"]
-
 SECOND_NS = 1_000_000_000
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["Halves", "join_all", "join_surrogates", "may_hold_halves"]
-
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 

@@ -21,18 +21,6 @@ from typing import Any
 from reliability.surrogates import join_surrogates
 from reliability.types import ToolCall
 
-__all__ = [
-    "Checked",
-    "Extraction",
-    "Flaws",
-    "Malformed",
-    "RawCall",
-    "Repair",
-    "RepairKind",
-    "Violation",
-    "join",
-]
-
 
 class RepairKind(StrEnum):
     """What was changed. The value stands in reports and metrics."""

@@ -24,12 +24,6 @@ from typing import Any
 
 from reliability.prefix import LostPrefix
 
-__all__ = [
-    "Attempt", "CallDelta", "ChatRequest", "Counted", "Event", "Failed", "Fault", "Finish", "FinishReason", "Flaw",
-    "Logprobs", "Passed", "Reason", "Reasoning", "Refusal", "RefuseCode", "Started", "Text", "TierState",
-    "TierStatus", "TokenLogprob", "ToolCall", "Usage", "Verdict",
-]  # fmt: skip
-
 
 class Fault(StrEnum):
     """Why a tier could not answer. The value stands in reports and metrics."""

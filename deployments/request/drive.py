@@ -34,7 +34,8 @@ from deployments.request.accounting import Accounting
 from deployments.request.attempt import AttemptPlan, AttemptState, open_attempt, read, record_attempt
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S
-from reliability.admission.admit import AdmissionRequest, Grant, Rejection
+from reliability.admission.admit import Grant, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.gate import Hold
 from reliability.answer.repeating import repeats_already, window_repeats_already

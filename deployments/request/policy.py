@@ -14,7 +14,8 @@ from deployments.request.timeouts import NS_PER_S
 from deployments.state.records import StateLimits
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.breaker import BreakerConfig
-from reliability.admission.budget import Bounds, BudgetConfig, Limit
+from reliability.admission.budget import BudgetConfig, Limit
+from reliability.admission.ledger import Bounds
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.gate import Hold

@@ -31,39 +31,14 @@ from reliability.admission import breaker as breakers
 from reliability.admission import budget as budgets
 from reliability.admission import retry_budget as retries
 from reliability.admission.breaker import Breaker, BreakerConfig, Change, Permit, Phase
-from reliability.admission.budget import Budget, BudgetConfig, BudgetGrant, ClosedReservation, Load, Policy
-from reliability.admission.ledger import PROGRESS_TOKENS
+from reliability.admission.budget import BudgetConfig, BudgetGrant, ClosedReservation, Load, Policy
+from reliability.admission.ledger import Budget
 from reliability.admission.memory_rules import MemoryRules, memory_rule
 from reliability.admission.request import AdmissionRequest
 from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits
 from reliability.admission.shards import Shards
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
-
-__all__ = [
-    "PROGRESS_TOKENS",
-    "AdmissionConfig",
-    "AdmissionRequest",
-    "AdmissionState",
-    "ClosedGrant",
-    "Grant",
-    "MemoryRules",
-    "RejectedBy",
-    "Rejection",
-    "admit",
-    "charge",
-    "close",
-    "expire",
-    "isolate",
-    "memory_rule",
-    "phase_of",
-    "progress",
-    "reset_session",
-    "restore",
-    "settle",
-    "sweep",
-    "with_epoch",
-]
 
 TIERS_MAX = 64  # tiers come from the configuration; this only bounds a mistake
 

@@ -41,22 +41,6 @@ from enum import StrEnum
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount
 from reliability.types import Verdict
 
-__all__ = [
-    "Breaker",
-    "BreakerConfig",
-    "BreakerRejection",
-    "Cause",
-    "Change",
-    "Permit",
-    "Phase",
-    "admit",
-    "close",
-    "isolate",
-    "phase_at",
-    "restore",
-    "settle",
-]
-
 OPENINGS_MAX = 32  # doublings remembered; beyond it open_max_ns has long been reached
 PERMITS_MAX = 1024  # outstanding permits remembered; beyond it the oldest is forgotten, as if ignored
 RATE_BUCKETS = 10  # the failure window is this fine

@@ -58,29 +58,6 @@ from reliability.admission.ledger import (
 from reliability.admission.request import AdmissionRequest
 from reliability.rolling import SECOND_NS, drop_expired, frees_in_ns
 
-__all__ = [
-    "Bounds",
-    "Budget",
-    "BudgetConfig",
-    "BudgetGrant",
-    "BudgetRejection",
-    "BudgetWindow",
-    "ClosedReservation",
-    "Limit",
-    "Load",
-    "Policy",
-    "Shortage",
-    "charge",
-    "expire",
-    "loads",
-    "output_cap",
-    "progress",
-    "reserve",
-    "reset_session",
-    "settle",
-    "sweep",
-]
-
 IN_FLIGHT_RETRY_S = 5  # where open reservations stand in the way: they end sooner than the hour
 
 

@@ -24,30 +24,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from reliability.admission import admit as admission
-from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, ClosedGrant, Grant, Rejection
+from reliability.admission.admit import AdmissionConfig, AdmissionState, ClosedGrant, Grant, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.types import Usage, Verdict
-
-__all__ = [
-    "VERSION",
-    "Admit",
-    "Begin",
-    "Charge",
-    "Close",
-    "Event",
-    "Expire",
-    "Isolate",
-    "Progress",
-    "Reset",
-    "Restore",
-    "Settlement",
-    "Sweep",
-    "event_from_plain",
-    "event_to_plain",
-    "from_plain",
-    "reduce",
-    "replay",
-    "to_plain",
-]
 
 VERSION = 1  # of the shape of the state; a snapshot of another version is refused
 

@@ -25,32 +25,6 @@ from dataclasses import dataclass, field, replace
 from reliability.admission.shards import SHARDS, Shards
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount, drop_expired
 
-__all__ = [
-    "EXPIRED_MAX",
-    "HOUR",
-    "PROGRESS_TOKENS",
-    "Bounds",
-    "Budget",
-    "Hour",
-    "Reservation",
-    "Session",
-    "charge_unreserved",
-    "close_reservation",
-    "count_hour_tokens",
-    "count_running_tokens",
-    "estimate_charge",
-    "forget_expired",
-    "hour_of",
-    "make_room",
-    "note_progress",
-    "open_reservation",
-    "owners_of",
-    "remember_expired",
-    "session_name",
-    "session_of",
-    "sweep_sessions",
-]
-
 HOUR = Span(3600 * SECOND_NS, 60 * SECOND_NS)
 PROGRESS_TOKENS = 32  # a running call reports what it has used each time that it has written so many more
 EXPIRED_MAX = 512  # closed reservations that a late settle may still add to

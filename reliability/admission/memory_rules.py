@@ -13,8 +13,6 @@ from reliability.admission.request import AdmissionRequest
 from reliability.memory.pressure import Level
 from reliability.rolling import SECOND_NS
 
-__all__ = ["MemoryRules", "memory_rule"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRules:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from reliability.memory.pressure import Level
 
-__all__ = ["AdmissionRequest"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionRequest:

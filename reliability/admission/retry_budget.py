@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount, drop_expired, frees_in_ns, inner_total
 
-__all__ = ["Allowed", "RetryBudget", "RetryBudgetLimits", "RetryRejection", "take"]
-
 BUCKETS = 12  # five seconds each in a minute
 
 

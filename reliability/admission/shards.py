@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from zlib import crc32
 
-__all__ = ["SHARDS", "Shards"]
-
 # 10,000 keys make shards of about 80: copying one, and the tuple of all, costs about a microsecond each.
 SHARDS = 128
 

@@ -30,8 +30,6 @@ from reliability.loops.cycles.long_cycles import PERIOD_MAX, STRIDE, LongTail, e
 from reliability.loops.in_answer import WHITE_CHARS
 from reliability.loops.written import REPEATS
 
-__all__ = ["CallScan", "step_calls"]
-
 TAIL_CHARS = 2 * PERIOD_MAX + 2 * STRIDE
 DEPTH_MAX = 128
 OPEN_MAX, COUNTED_MAX = 16, 64

@@ -38,19 +38,6 @@ from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG, INNE
 from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
 from reliability.tools.turns import ENDS, list_fences
 
-__all__ = [
-    "PARTIAL",
-    "CallStart",
-    "DeclaredNames",
-    "Mark",
-    "count_fences",
-    "find_call_start",
-    "fold_text",
-    "is_plain",
-    "place_behind",
-    "prepare_names",
-]
-
 SAID_CHARS = 16  # behind a mark, to tell whether a sentence says something of it
 SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 

@@ -23,8 +23,6 @@ from reliability.loops.written import cut_before_repeats
 from reliability.tools import Extraction, RawCall, ToolBox, extract_calls
 from reliability.types import ToolCall
 
-__all__ = ["collapse_calls", "drop_equal", "read_stopped"]
-
 PAIR = 2
 CUTS_MAX = 24  # places of one unit of a cycle that are tried
 _BOUNDARY = re.compile(r"\n|(?<=[>\])}])|(?=[<\[{])")

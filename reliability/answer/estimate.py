@@ -22,17 +22,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "IMAGE_TOKENS",
-    "prompt_bytes",
-    "prompt_tokens_most",
-    "text_bytes",
-    "tokens_about",
-    "tokens_max",
-    "tokens_min",
-    "tokens_near",
-]
-
 IMAGE_TOKENS = 1_600
 MESSAGE_BYTES = 16  # role and markers of a chat template, about four tokens
 BYTES_PER_TOKEN_LEAST = 2

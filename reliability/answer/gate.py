@@ -70,8 +70,6 @@ from reliability.types import (
     Text,
 )
 
-__all__ = ["BEFORE_CHARS", "HOLD_CHARS", "Gate", "Hold", "Stopped", "TextKind", "finish", "open_gate", "step"]
-
 HOLD_CHARS = 65_536  # of one undecided candidate
 AGAIN_CHARS = 256  # at the end of a candidate that was prose, which are looked through for another one
 BEFORE_CHARS = 160  # of what has left, to tell what a candidate stands behind

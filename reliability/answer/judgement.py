@@ -63,8 +63,6 @@ from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
-__all__ = ["Expected", "Judged", "expect", "judge", "settle_text"]
-
 WORDS_CHARS_MAX = 200_000
 PROSE_BEHIND = "\n\nAnd so on."
 

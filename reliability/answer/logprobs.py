@@ -17,8 +17,6 @@ from dataclasses import dataclass
 
 from reliability.types import Event, Logprobs, Text, TokenLogprob
 
-__all__ = ["WaitingLogprobs"]
-
 
 @dataclass(slots=True)
 class _Head:

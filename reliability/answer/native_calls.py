@@ -13,10 +13,9 @@ from dataclasses import replace
 
 from reliability.loops import SeenCall as LoopCall
 from reliability.tools import Extraction, RawCall, Repair, RepairKind, ToolBox
-from reliability.tools.formats import HERMES, has_only_delimiters
+from reliability.tools.format_envelopes import HERMES
+from reliability.tools.formats import has_only_delimiters
 from reliability.types import CallDelta, Event
-
-__all__ = ["as_loop_call", "drop_leaks", "identify_call", "read_native_calls", "write_native_calls"]
 
 
 def read_native_calls(held: Sequence[Event]) -> list[RawCall]:

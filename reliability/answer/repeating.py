@@ -21,8 +21,6 @@ from reliability.loops.history import find_loop
 from reliability.loops.session import Fingerprint, Window
 from reliability.loops.thresholds import LoopConfig
 
-__all__ = ["repeats_already", "window_repeats_already"]
-
 THRESHOLDS = ("duplicate_threshold", "break_threshold", "poller_duplicate_threshold", "poller_break_threshold")
 PERIOD_MAX = 4
 

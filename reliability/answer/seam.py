@@ -32,8 +32,6 @@ from reliability.answer.wrapping import Wrapping, read_wrapping
 from reliability.tools.format_reasoning import REASONING_OPEN
 from reliability.tools.turns import MARK, opens_turn
 
-__all__ = ["ANCHOR_CHARS", "Seam", "find_anchor"]
-
 ANCHOR_CHARS = 24
 ANCHOR_CHARS_MAX = 200
 ECHO_CHARS = 24

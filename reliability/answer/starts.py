@@ -8,8 +8,6 @@ from typing import Final, Literal
 
 from reliability.tools.formats import beginnings
 
-__all__ = ["DELIMITER_MAX", "PARTIAL", "Partial", "Starts"]
-
 DELIMITER_MAX = 400  # characters that are looked at to tell whether something begins
 PARTIAL: Final = "partial"
 Partial = Literal["partial"]

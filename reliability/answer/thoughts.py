@@ -33,8 +33,6 @@ from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought, end
 from reliability.tools.formats import INDENT_MAX, QUOTES
 from reliability.types import CallDelta, Event, Reasoning, Refusal, Text
 
-__all__ = ["Thoughts", "close", "pass_on"]
-
 Passed = tuple[Event, Gate, tuple[Event, ...]]
 """A part of an event, the gate behind it, and what may leave."""
 

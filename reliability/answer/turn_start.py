@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from reliability.tools.turns import MARKS
 from reliability.types import Event, Text
 
-__all__ = ["Head", "drop_turn_start", "may_be_turn_start", "strip_turn_start"]
-
 _MARK = rf"(?:{'|'.join((*MARKS, r'<[|]end_header_id[|]>'))})"
 _ROLE = "assistant"
 _ROLE_BEGUN = "|".join(_ROLE[:length] for length in range(1, len(_ROLE) + 1))

@@ -26,8 +26,6 @@ from dataclasses import dataclass
 from reliability.answer.estimate import tokens_max, tokens_near
 from reliability.types import CallDelta, Event, Passed, Reasoning, Refusal, Text, Usage
 
-__all__ = ["HIDDEN_TOKENS_MAX", "REASONING_TOKENS_MAX", "Possible", "estimate_written_tokens", "verify_usage"]
-
 # What an upstream reads beside the request: the instructions for tools are some hundred tokens at the known providers,
 # hidden system prompts and pages of a search some thousand.
 HIDDEN_TOKENS_MAX = 8_192

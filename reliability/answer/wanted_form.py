@@ -30,8 +30,6 @@ from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import Finish, FinishReason
 
-__all__ = ["FormJudged", "WantedForm", "form_message", "judge_form", "read_wanted_form"]
-
 SCHEMA_CHARS_MAX = 4_000
 ERRORS_CHARS_MAX = 2_000
 

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Wrapping", "read_wrapping"]
-
 _CLOSINGS = {'"': '"', "“": "”", "«": "»", "'": "'", "‘": "’", "`": "`"}
 _OPENING = re.compile(r"\s*(?:`{3,8}[\w+-]{0,20}[ \t]*\r?\n)?[ \t\r\n\"'`“”«»‘….]*")
 _APOSTROPHES = ("'", "’")

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from reliability.escalation.retry_strategy import Reask, RetryStep
 from reliability.types import Attempt, Reason, RefuseCode
 
-__all__ = ["Accept", "Call", "Decision", "Limits", "Refuse", "Situation"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

@@ -6,13 +6,12 @@ answer that isn't good enough came from a tier that is well, and a client that l
 
 from __future__ import annotations
 
-from reliability.admission.admit import AdmissionRequest, RejectedBy, Rejection
+from reliability.admission.admit import RejectedBy, Rejection
 from reliability.admission.budget import Policy
+from reliability.admission.request import AdmissionRequest
 from reliability.escalation.wording import describe_rejection
 from reliability.faults import TRAITS, traits_of
 from reliability.types import Attempt, Fault, Verdict
-
-__all__ = ["record_rejection", "verdict_of"]
 
 
 def verdict_of(attempt: Attempt) -> Verdict:

@@ -57,8 +57,6 @@ from reliability.escalation.retry_strategy import RETRY_STRATEGY, RetryStep, nex
 from reliability.faults import Again, OtherTier, traits_of
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
-__all__ = ["POLICIES", "decide", "reason_of"]
-
 BACKOFF_FIRST_NS = 100_000_000
 BACKOFF_MAX_NS = 2_000_000_000
 # A tier may ask for patience with Retry-After; more than this and another tier is the better answer.

@@ -19,8 +19,6 @@ from reliability.loops import Loop, nudge, trim_repetition
 from reliability.tools import Flaws, ToolBox, Violation, corrective_message, extract_calls
 from reliability.types import ChatRequest
 
-__all__ = ["RESAMPLE_TEMPERATURE", "request_for", "resume_for"]
-
 # At 0 a model would say the same again; at 0.7 SmolLM2-135M went from 3 valid calls of 10 to 8 in four tries.
 RESAMPLE_TEMPERATURE = 0.7
 FAILED_CHARS_MAX = 4_000

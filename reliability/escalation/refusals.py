@@ -19,16 +19,6 @@ from __future__ import annotations
 from reliability.faults import traits_of
 from reliability.types import Attempt, Fault, RefuseCode
 
-__all__ = [
-    "PASSING",
-    "code_of",
-    "describe_attempts",
-    "find_last_attempts",
-    "passes",
-    "rank_attempt",
-    "retry_after_s",
-]
-
 # What a client can act on comes first: what passes, then what it must change, then what only the
 # server's owner can repair.
 PASSING_FIRST = (

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["RETRY_STRATEGY", "Reask", "RetryStep", "next_reask"]
-
 CONSTRAINED_FROM = 1
 
 

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import re
 
-from reliability.admission.admit import AdmissionRequest, RejectedBy, Rejection
+from reliability.admission.admit import RejectedBy, Rejection
 from reliability.admission.budget import BudgetWindow, Load, Policy
-
-__all__ = ["LIKE_A_STATUS", "describe_rejection", "duration", "figure"]
+from reliability.admission.request import AdmissionRequest
 
 LIKE_A_STATUS = re.compile(r"429|50[0234]|524")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

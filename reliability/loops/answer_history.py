@@ -29,17 +29,6 @@ from reliability.loops.history import find_loop
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
 
-__all__ = [
-    "Kept",
-    "ShownHistory",
-    "count_kept_chars",
-    "find_kept_loop",
-    "is_summary",
-    "join_turns",
-    "keep_answer",
-    "read_shown",
-]
-
 KEPT_MAX = 40
 RETRIES_MAX = 4
 CHARS_MAX = 24_000

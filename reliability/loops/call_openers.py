@@ -12,8 +12,6 @@ from collections.abc import Iterator
 
 from reliability.tools.formats import CALL_FORMATS
 
-__all__ = ["ROWS", "find_opener", "row_of"]
-
 #: The rows whose calls are compared within an answer.
 ROWS = [row for row in CALL_FORMATS if row.compared]
 NAME_CHARS = 49

@@ -14,19 +14,6 @@ from typing import Any
 from reliability.loops.comparison.canonical import digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
 
-__all__ = [
-    "NOTICE",
-    "Message",
-    "Who",
-    "blocks_of",
-    "classify_speaker",
-    "list_other_parts",
-    "read_answer_text",
-    "read_spoken_text",
-    "text_of",
-    "type_of",
-]
-
 Message = dict[str, Any]
 
 SAMPLE_CHARS = 8_192

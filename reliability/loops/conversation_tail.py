@@ -27,8 +27,6 @@ from reliability.loops.content import (
 )
 from reliability.loops.text_calls import read_text_calls
 
-__all__ = ["MESSAGES_MAX", "ConversationTail"]
-
 MESSAGES_MAX = 256
 #: How far back the user's last request is looked for.
 REQUEST_MESSAGES_MAX = 2_048

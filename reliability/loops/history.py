@@ -41,8 +41,6 @@ from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_sequence import TurnSequence
 
-__all__ = ["find_loop", "stage_of"]
-
 #: A result that changed once and no more is news.
 CHANGES_MIN = 2
 PUSHED_LAPS = 2

@@ -26,8 +26,6 @@ from reliability.loops.cycles.argument_limits import HEAD_CHARS, begins_call, is
 from reliability.loops.cycles.long_cycles import STRIDE, VARIED_TAIL_CHARS, LongTail, extend, find_varied
 from reliability.loops.written import Written, drop_repeats, feed
 
-__all__ = ["BLOCK", "WHITE_CHARS", "Scan", "finish", "open_scan", "step", "trim_repetition", "truncate"]
-
 BLOCK = 32
 #: A cut may bring the end of one copy to light: then it is cut once more.
 PASSES_MAX = 16

@@ -21,8 +21,6 @@ from reliability.loops.comparison.findings import Loop, Turn
 from reliability.loops.content import NOTICE, text_of
 from reliability.loops.thresholds import JudgeConfig
 
-__all__ = ["JudgeRequest", "StuckCase", "Trouble", "find_case", "injection", "judge_request", "read_suggestion"]
-
 SHOWN = 8
 ARGUMENTS_CHARS = 300
 RESULT_CHARS = 500

@@ -17,18 +17,6 @@ from reliability.loops.comparison.errors import has_failed
 from reliability.loops.comparison.findings import Result, SeenCall
 from reliability.loops.comparison.volatile_fields import MARKED, word_set, words_of
 
-__all__ = [
-    "ACTION_KEYS",
-    "COMMAND_KEYS",
-    "acknowledges",
-    "acts",
-    "find_entities",
-    "is_done",
-    "is_generic_tool",
-    "leads_on",
-    "read_texts",
-]
-
 _GENERIC = word_set(
     "bash shell sh terminal exec execute run command cmd console powershell python ipython jupyter code repl "
     "browser computer"

@@ -8,8 +8,6 @@ from __future__ import annotations
 from reliability.loops.comparison.findings import Kind, Loop
 from reliability.loops.content import NOTICE
 
-__all__ = ["nudge"]
-
 
 def nudge(loop: Loop) -> str:
     """Write the message to put before the model."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["NUMBER_MAX", "orders_endless", "read_number", "read_times"]
-
 NUMBER_MAX, REQUEST_CHARS = 200, 2_000
 _NUMBER = re.compile(r"(?<![\w.,:/#$€£-])\d{1,3}(?![\w%°]|[.,:/-]\d)")
 _NUMBERS = """

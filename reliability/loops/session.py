@@ -24,8 +24,6 @@ from reliability.loops.polling import is_poll
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
 
-__all__ = ["Fingerprint", "LoopDetector", "LoopStatus", "Window", "observe"]
-
 TEXT_CHARS = 1_000
 PERIOD_MAX = 4
 

@@ -26,8 +26,6 @@ from reliability.loops.leading_steps import is_generic_tool
 from reliability.loops.polling import is_thought
 from reliability.loops.turn_sequence import TurnSequence
 
-__all__ = ["PERIOD_MAX", "count_same_errors", "count_same_texts", "count_thoughts"]
-
 ERROR_CHARS = 2_000
 #: An error shorter than this ("error") says too little to be the same error.
 ERROR_CHARS_MIN = 8

@@ -18,8 +18,6 @@ from reliability.loops.comparison.canonical import dumps, parse
 from reliability.loops.comparison.findings import SeenCall
 from reliability.loops.written import find_bodies
 
-__all__ = ["read_text_calls"]
-
 TEXT_CHARS = 32_000
 CALLS_MAX = 16
 _MAY_HOLD = re.compile(r"```|<[a-zA-Z|｜]|\bAction\b|^\s*[\[{]|Calling tools|\[TOOL|⏺|✿", re.MULTILINE)

@@ -10,8 +10,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["JudgeConfig", "LoopConfig"]
-
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 Threshold = Annotated[int, Field(le=64)]
 

@@ -28,10 +28,8 @@ from reliability.loops.content import (
     text_of,
     type_of,
 )
-from reliability.loops.conversation_tail import MESSAGES_MAX, ConversationTail
+from reliability.loops.conversation_tail import ConversationTail
 from reliability.loops.orders import orders_endless, read_number, read_times
-
-__all__ = ["MESSAGES_MAX", "TURNS_MAX", "answer_turn", "calls_turn", "carries_history", "read_turns"]
 
 TURNS_MAX = 64
 _CLEARED = re.compile(

@@ -33,8 +33,6 @@ from reliability.loops.leading_steps import acknowledges, acts, find_entities, l
 from reliability.loops.polling import is_poll, is_thought, takes_notes
 from reliability.loops.thresholds import LoopConfig
 
-__all__ = ["Key", "TurnSequence"]
-
 Key = frozenset[str]
 Pairwise = Callable[[int, int], bool]
 SAME, NEAR = "same", "near"

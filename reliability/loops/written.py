@@ -20,8 +20,6 @@ from reliability.loops.comparison.canonical import call_key, canonical, digest, 
 from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage
 from reliability.tools.format_row import Format
 
-__all__ = ["REPEATS", "Written", "cut_before_repeats", "drop_repeats", "feed", "find_bodies", "find_repeated_calls"]
-
 REPEATS = 3
 KEPT = REPEATS - 1
 CALL_CHARS = 32_768

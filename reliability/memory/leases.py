@@ -26,8 +26,6 @@ from dataclasses import dataclass, field, replace
 
 from reliability.memory.pressure import Level
 
-__all__ = ["HOLDERS_MAX", "Lease", "LeaseAnswer", "Leases", "acquire", "expire", "release", "renew", "sum_leased_bytes"]
-
 HOLDERS_MAX = 1024  # holders, and waiting ones; more is a mistake somewhere
 
 

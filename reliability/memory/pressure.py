@@ -26,21 +26,6 @@ from enum import StrEnum
 
 from reliability.rolling import SECOND_NS
 
-__all__ = [
-    "LINUX_PSI",
-    "MACOS_LEVEL",
-    "USED_SHARE",
-    "Level",
-    "LevelChange",
-    "Pressure",
-    "PressureConfig",
-    "Reading",
-    "Thresholds",
-    "level_at",
-    "measure_sustained_ns",
-    "observe",
-]
-
 SOURCES_MAX = 32  # readings of further sources are not looked at
 
 

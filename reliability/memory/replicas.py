@@ -18,8 +18,6 @@ from dataclasses import dataclass
 
 from reliability.memory.pressure import Level
 
-__all__ = ["REPLICAS_MAX", "Demand", "Fit", "replicas_that_fit"]
-
 REPLICAS_MAX = 1024  # of one tier; more is a mistake in the configuration
 
 

@@ -38,8 +38,6 @@ from enum import IntEnum
 
 from reliability.sessions.trail import Answered, Seen, Trail, digest_parts
 
-__all__ = ["Conversations"]
-
 NODES_MAX = 8
 OPEN_MAX = 16
 TWINS_MAX = 256

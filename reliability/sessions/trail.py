@@ -26,8 +26,6 @@ from reliability.loops.comparison.findings import SeenCall, Turn
 from reliability.loops.content import text_of
 from reliability.loops.transcript import answer_turn
 
-__all__ = ["Answered", "Seen", "Trail", "describe_answer", "name_request", "read_trail"]
-
 Message = Mapping[str, Any]
 
 ANSWERS_MAX = 6

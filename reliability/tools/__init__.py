@@ -15,7 +15,7 @@ from reliability.tool_calls import Checked, Extraction, Flaws, Malformed, RawCal
 from reliability.tools.check.calls import CheckConfig, check_calls, id_source, ids_in
 from reliability.tools.check.choice import Choice, parse_choice
 from reliability.tools.check.complaints import corrective_message
-from reliability.tools.check.placeholders import PLACEHOLDERS
+from reliability.tools.check.placeholder_forms import PLACEHOLDERS
 from reliability.tools.extract.scanner import extract_calls
 from reliability.tools.schema.compiled import Compiled, compile_schema, keep
 from reliability.tools.schema.dialects import BadSchema

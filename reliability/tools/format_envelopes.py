@@ -22,8 +22,6 @@ from reliability.tools.format_row import (
     Start,
 )
 
-__all__ = ["ENVELOPES", "HERMES"]
-
 
 def _tags(*names: str) -> tuple[str, ...]:
     """Return opening tags of these names, with any namespace: `<name>`, `<|name|>`, `<minimax:name>`, `<dots_name>`,

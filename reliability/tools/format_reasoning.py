@@ -29,24 +29,6 @@ from typing import NamedTuple
 from reliability.tools.formats import INDENT_MAX, begins_sentence, compile_any, is_quoted
 from reliability.tools.turns import stands_in_code
 
-__all__ = [
-    "ANSWER_MARKS",
-    "MESSAGES",
-    "REASONING",
-    "REASONING_CLOSE",
-    "REASONING_CLOSES",
-    "REASONING_OPEN",
-    "REASONING_OPENS",
-    "Thought",
-    "compile_ends",
-    "ends_reasoning",
-    "find_row",
-    "is_said_of",
-    "is_unsettled",
-    "is_used",
-    "opens_reasoning",
-]
-
 _SPACES = ("", r"\w{1,16}[:_|]")
 _ENDS = ("", r":\w{1,10}")
 _NAMES = ("think", "thinking", "thought", "thoughts", "reasoning")

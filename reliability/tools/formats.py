@@ -32,34 +32,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from reliability.tools.format_envelopes import ENVELOPES, HERMES
+from reliability.tools.format_envelopes import ENVELOPES
 from reliability.tools.format_notations import NOTATIONS
 from reliability.tools.format_row import DSML, Format, Place, Reader, Until
-
-__all__ = [
-    "BLANK",
-    "CALL_FORMATS",
-    "CLOSER",
-    "ENDLESS",
-    "FENCE",
-    "FRAME_FENCE",
-    "FRAME_TAG",
-    "HERMES",
-    "INDENT_MAX",
-    "INNER_CLOSERS",
-    "INNER_CLOSES",
-    "OPENER",
-    "QUOTES",
-    "SENTENCE_ENDS",
-    "SPEECH_END",
-    "START_MARKER",
-    "beginnings",
-    "begins_sentence",
-    "compile_any",
-    "compile_closers",
-    "has_only_delimiters",
-    "is_quoted",
-]
 
 CALL_FORMATS: tuple[Format, ...] = (*ENVELOPES, *NOTATIONS)
 

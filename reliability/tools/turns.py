@@ -23,22 +23,6 @@ from typing import NamedTuple
 
 from reliability.tools.formats import QUOTES, beginnings, begins_sentence, compile_any, is_quoted
 
-__all__ = [
-    "ENDS",
-    "GIVEN_LINE",
-    "MARK",
-    "MARKS",
-    "RESULT_LINE",
-    "TURNS",
-    "ends_answer",
-    "is_in_code_block",
-    "list_fences",
-    "may_give_result",
-    "opens_turn",
-    "skip_ends",
-    "stands_in_code",
-]
-
 RESULT_CHARS = 24  # more than the beginning of a line that gives a result
 LINE_CHARS = 100  # of the line before a mark, looked through for inline code: fewer than the gate keeps
 ROLE_WORDS = "user|human|system|developer|tool|function|observation|ipython|assistant|model"

@@ -27,18 +27,6 @@ from reliability.loops.comparison.errors import has_failed
 from reliability.loops.comparison.findings import Result, SeenCall
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, is_volatile, word_set, words_of
 
-__all__ = [
-    "BOUND",
-    "HOLE",
-    "PLACE",
-    "blur_call",
-    "mask_echoes",
-    "names_place",
-    "names_range",
-    "says_done",
-    "says_enough",
-]
-
 HOLE = "\ufffc"
 PLACE, BOUND = f"{HOLE}p", f"{HOLE}b"
 #: A longer command is its own spelling.

@@ -14,8 +14,6 @@ from typing import Any
 
 from reliability.loops.comparison.findings import SeenCall
 
-__all__ = ["call_key", "canonical", "digest", "dumps", "parse", "spell", "summary"]
-
 NO_ARGUMENTS = frozenset({"", "{}", "null"})
 SUMMARY_CHARS = 240
 PARSED_CHARS_MAX = 500_000

@@ -13,8 +13,6 @@ from typing import Any
 from reliability.loops.comparison.canonical import dumps, parse
 from reliability.loops.comparison.findings import Result
 
-__all__ = ["error_text", "has_failed"]
-
 EDGE_CHARS = 400
 _EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
 _FLAGS = ("is_error", "isError")

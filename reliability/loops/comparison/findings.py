@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Kind", "Loop", "Result", "SeenCall", "Stage", "Turn"]
-
 
 class Stage(StrEnum):
     """How far a loop has gone: WARN asks for a nudge, BREAK breaks the circuit."""

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 from reliability.loops.comparison.canonical import parse
 
-__all__ = ["COUNTED_CHARS_MAX", "MASKED_CHARS_MAX", "Memo"]
-
 T = TypeVar("T")
 
 COUNTED_CHARS_MAX = 200_000

@@ -26,8 +26,6 @@ from reliability.loops.comparison.near import clip, find_figures
 from reliability.loops.comparison.same_result import count_shared_ends
 from reliability.loops.comparison.volatile_fields import word_set, words_of
 
-__all__ = ["LAPS_MAX", "Movement", "follow_figures"]
-
 LAPS_MAX = 8
 LABEL_BEFORE, LABEL_BEHIND = 32, 20
 FIGURES_MAX = 400

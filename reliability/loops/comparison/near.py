@@ -19,8 +19,6 @@ from reliability.loops.comparison.canonical import dumps
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.comparison.same_result import count_shared_ends, is_same_result
 
-__all__ = ["clip", "find_difference", "find_figures", "is_near_result", "mask_figures"]
-
 CHARS = 2_000
 LINES_MAX = 2_000
 #: A line shorter than this can't tell where one text goes on in the other.

@@ -30,8 +30,6 @@ from reliability.loops.comparison.volatile_fields import (
     words_of,
 )
 
-__all__ = ["count_shared_ends", "is_ongoing", "is_same_result"]
-
 MASKED_CHARS = 16_000
 LINES_MAX = 50_000
 VALUES_MAX = 50_000

@@ -23,8 +23,6 @@ from reliability.loops.cycles.long_cycles import LongTail
 from reliability.tools.format_row import Reader
 from reliability.tools.formats import CALL_FORMATS
 
-__all__ = ["HEAD_CHARS", "begins_call", "is_runaway_argument", "update_place"]
-
 WORDS_REPETITIONS, WORDS_SPAN = 32, 1_200
 LONG_REPETITIONS, LONG_SPAN = 12, 6_000
 OPENED_REPETITIONS = 512

@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 from rapidfuzz import fuzz
 
-__all__ = ["PERIOD_MAX", "STRIDE", "VARIED_TAIL_CHARS", "LongTail", "Varied", "extend", "find_varied"]
-
 STRIDE = 512
 PERIOD_MAX = 4_000
 PROBE, TRIES = 48, 12

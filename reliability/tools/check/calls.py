@@ -26,7 +26,8 @@ from reliability.surrogates import join_all, join_surrogates, may_hold_halves
 from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
 from reliability.tools.check.choice import find_breaches, parse_choice
 from reliability.tools.check.complaints import describe, report_unknown_tool
-from reliability.tools.check.placeholders import PLACEHOLDERS, find_implausible
+from reliability.tools.check.placeholder_forms import PLACEHOLDERS
+from reliability.tools.check.placeholders import find_implausible
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import Unreadable, dump, read
 from reliability.tools.extract.text import read_arguments
@@ -34,8 +35,6 @@ from reliability.tools.schema.tool_names import clean_name
 from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox
 from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import ToolCall
-
-__all__ = ["CheckConfig", "assign", "check_calls", "id_source", "ids_in"]
 
 ENCODINGS_MAX = 3
 _QUOTED = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*', re.DOTALL)

@@ -14,8 +14,6 @@ from typing import Any
 from reliability.tool_calls import Flaws, Violation, join
 from reliability.tools.schema.toolbox import BadTools, ToolBox
 
-__all__ = ["Choice", "find_breaches", "parse_choice"]
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:

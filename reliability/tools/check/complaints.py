@@ -21,8 +21,6 @@ from reliability.tools.schema.complaint import KEYS_MAX, Complaint
 from reliability.tools.schema.tool_names import fold, prepare_tool_names
 from reliability.tools.schema.toolbox import Tool, ToolBox
 
-__all__ = ["corrective_message", "describe", "report_unknown_tool"]
-
 MESSAGE_CHARS_MAX = 200
 SUGGESTIONS_MAX = 3
 SUGGESTION_SCORE_MIN = 60.0

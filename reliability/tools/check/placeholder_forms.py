@@ -20,8 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["PLACEHOLDERS", "Argument", "Matcher", "Standin", "build_matcher", "may_be_description", "split_words"]
-
 PLACEHOLDERS: tuple[str, ...] = (
     "<your *>",
     "<insert *>",

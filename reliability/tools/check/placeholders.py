@@ -33,7 +33,6 @@ from typing import Any
 from reliability.steps import Steps
 from reliability.tool_calls import Flaws
 from reliability.tools.check.placeholder_forms import (
-    PLACEHOLDERS,
     Argument,
     Matcher,
     Standin,
@@ -43,8 +42,6 @@ from reliability.tools.check.placeholder_forms import (
 )
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
-
-__all__ = ["PLACEHOLDERS", "find_implausible"]
 
 PLACEHOLDER_CHARS_MAX = 400
 STEPS_A_WORD = 8

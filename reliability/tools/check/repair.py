@@ -30,8 +30,6 @@ from reliability.tools.schema.references import find_allowed_types
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.validator import UNBOUNDED
 
-__all__ = ["repair_arguments"]
-
 REPAIRS_MAX = 64
 ITEMS_A_STEP = 50
 WORDS_A_STEP = 4

@@ -20,8 +20,6 @@ from reliability.tools.format_row import NAME, Format, Place, Reader
 from reliability.tools.formats import CALL_FORMATS, CLOSER, begins_sentence
 from reliability.tools.turns import MARKS
 
-__all__ = ["SPOT", "Delimiter", "find_delimiter_at", "find_delimiter_in_line"]
-
 _NAME_CHARS = 136
 _WHOLE_WORD = r"(?<![\w.:/-])"
 _READ = [row for row in CALL_FORMATS if row.opens and row.reader not in (None, Reader.MESSAGES)]

@@ -57,22 +57,6 @@ from reliability.tools.formats import (
 )
 from reliability.tools.schema.toolbox import ToolBox
 
-__all__ = [
-    "FENCE_LINE",
-    "OPEN_READERS",
-    "Nothing",
-    "find_empty_end",
-    "find_region_end",
-    "is_closer_lost",
-    "is_closer_meant",
-    "is_closer_next",
-    "is_opener_meant",
-    "is_tag_meant",
-    "may_open",
-    "read_envelope",
-    "skip_closers",
-]
-
 TAIL_CHARS = 64
 INLINE_CHARS_MAX = 120  # of prose between an opener in the middle of a line and its call
 

@@ -18,17 +18,6 @@ from dataclasses import dataclass
 from reliability.tools.formats import OPENER, begins_sentence
 from reliability.tools.turns import is_in_code_block, stands_in_code
 
-__all__ = [
-    "HEADER_MARKS",
-    "Message",
-    "begins_message",
-    "has_header",
-    "is_harmony",
-    "is_header",
-    "skip_header_mark",
-    "split",
-]
-
 HEADER_MARKS = r"<\|(?:channel|constrain|message)\|>"
 """The marks of a header that don't open a turn: without the rest of it they are no part of the answer."""
 

@@ -30,8 +30,6 @@ from typing import Any, NoReturn
 
 from reliability.tool_calls import RepairKind
 
-__all__ = ["DEPTH_MAX", "Unreadable", "Value", "dump", "read"]
-
 DEPTH_MAX = 64
 VALUES_MAX = 100_000
 WINDOW_CHARS = 65_536

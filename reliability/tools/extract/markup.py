@@ -33,15 +33,6 @@ from reliability.tools.formats import CLOSER, compile_closers
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
-__all__ = [
-    "may_have_children",
-    "read_attributes",
-    "read_children",
-    "read_elements",
-    "read_name_and_arguments",
-    "read_pairs",
-]
-
 DEPTH_MAX = 32
 
 M3 = re.compile(M3_TOKEN)

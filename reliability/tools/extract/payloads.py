@@ -34,17 +34,6 @@ from reliability.tools.formats import BLANK, CLOSER, FENCE, SPEECH_END, has_only
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
-__all__ = [
-    "Found",
-    "build_found",
-    "read_announced",
-    "read_braces",
-    "read_fenced",
-    "read_json",
-    "read_named",
-    "read_object",
-]
-
 _ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
 
 _NAMED = re.compile(

@@ -20,8 +20,6 @@ from reliability.tools.format_row import NAME
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import may_give_result
 
-__all__ = ["CallRun", "ends_here", "goes_on"]
-
 _BETWEEN = re.compile(
     r"(?:[\s,;\\]|\b(?:and|then|also)\b(?=[ \t,:]*(?:\n|\Z))|(?:#|//)[^\n]{0,200}(?:\n|\Z))*+"
     r"(?:`{3,8}[\w+.#-]{0,32}\s*+){0,2}",

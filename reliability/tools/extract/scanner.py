@@ -55,8 +55,6 @@ from reliability.tools.turns import (
     skip_ends,
 )
 
-__all__ = ["extract_calls", "is_prose"]
-
 FUEL_FACTOR = 4
 FUEL_SPARE = 100_000
 ATTEMPT_CHARS = 256

@@ -29,8 +29,6 @@ from reliability.tools.extract.typing_text import Arguments
 from reliability.tools.format_row import K3_CALL, NAME
 from reliability.tools.formats import CLOSER
 
-__all__ = ["read_flowers", "read_sections"]
-
 _ATTRIBUTES = r"(?:\s+[\w-]{1,32}=\"[^\"<>]{0,128}\")*+\s*"
 _CALL = re.compile(
     rf"(?:<\|open\|>[a-z<>|/ \n]{{0,24}}?)?call(?=[^<>]*?\stool=\"(?P<name>[^\"<>]{{1,160}})\"){_ATTRIBUTES}<\|sep\|>"

@@ -33,8 +33,6 @@ from reliability.tools.formats import (
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import is_in_code_block
 
-__all__ = ["FENCE_CHARS_MAX", "MALFORMED_MAX", "Findings"]
-
 _FRAME_BEFORE = re.compile(rf"(?:{FRAME_FENCE}|(?P<tag>{FRAME_TAG}))\s*\Z")
 _FENCE = re.compile(r"`{3,}")
 _FENCE_AFTER = re.compile(r"\s*`{3,}")

@@ -25,19 +25,6 @@ from reliability.tools.formats import OPENER
 from reliability.tools.schema.tool_names import fold
 from reliability.tools.schema.toolbox import Tool, ToolBox
 
-__all__ = [
-    "ARGUMENT_KEYS",
-    "CALLS_MAX",
-    "WRAPPERS",
-    "HalfCall",
-    "Setting",
-    "find_calls",
-    "looks_like_a_call",
-    "means_call",
-    "names_a_tool",
-    "split_said",
-]
-
 CALLS_MAX = 128
 NAME_CHARS_MAX = 128
 NEARLY = 80  # percent of two names that must be alike for one to be meant by the other

@@ -17,8 +17,6 @@ from dataclasses import replace
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, Value, read
 
-__all__ = ["find_object_end", "is_harmless_after", "is_harmless_before", "read_arguments"]
-
 TEXT_CHARS_MAX = 4_000
 
 _SPACE = " \t\r\n"

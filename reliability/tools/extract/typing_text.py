@@ -14,8 +14,6 @@ from reliability.tools.extract.literal import Unreadable, read
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
-__all__ = ["Arguments", "read_framed", "type_text"]
-
 LINE_CHARS_MAX = 1024  # of a parameter's opening tag with its indentation
 _BREAK = re.compile(r"\r?\n")
 

@@ -25,8 +25,6 @@ from reliability.tools.schema.dialects import BadSchema, Normaliser
 from reliability.tools.schema.references import check_references
 from reliability.tools.schema.validator import Validator
 
-__all__ = ["CHARS_KEPT_MAX", "SCHEMAS_KEPT_MAX", "SCHEMA_CACHE", "Compiled", "compile_schema", "keep"]
-
 SCHEMA_CHARS_MAX = 1_000_000
 SCHEMAS_KEPT_MAX = 1_024
 CHARS_KEPT_MAX = 8_000_000  # as Python's objects, about twelve times as many bytes

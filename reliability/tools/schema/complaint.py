@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 from reliability.steps import Steps
 
-__all__ = ["ERRORS_MAX", "KEYS_MAX", "Complaint", "Judge", "Rule", "SchemaRun", "prefix_paths"]
-
 ERRORS_MAX = 200
 KEYS_MAX = 1_000  # that one complaint names
 

@@ -27,8 +27,6 @@ from reliability.steps import Steps
 from reliability.tool_calls import join
 from reliability.tools.schema.patterns import BrokenPattern, Unasserted, estimate_compile_steps, translate
 
-__all__ = ["DATA", "MAPS", "BadSchema", "Normaliser"]
-
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 

@@ -22,8 +22,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["NotLinear", "match_single_repeat", "to_re2"]
-
 COUNT_MAX = 1_000  # of one repeat in RE2
 COUNTS_MAX = 10_000  # of one repeat here, as several
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from reliability.steps import Steps
 
-__all__ = ["write_canonical"]
-
 CHARS_A_STEP = 500
 
 

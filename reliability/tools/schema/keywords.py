@@ -19,8 +19,6 @@ from reliability.tools.schema.complaint import ERRORS_MAX, KEYS_MAX, Complaint, 
 from reliability.tools.schema.equality import write_canonical
 from reliability.tools.schema.patterns import FORMATS, translate
 
-__all__ = ["RULES", "prepare"]
-
 CHARS_A_STEP = 20  # of a text whose format is checked
 Wrong = Sequence[Complaint]
 Node = Mapping[str, Any]

@@ -31,8 +31,6 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from reliability.tools.schema.ecma import NotLinear, match_single_repeat, to_re2
 
-__all__ = ["FORMATS", "BrokenPattern", "Unasserted", "estimate_compile_steps", "translate"]
-
 PATTERN_CHARS_MAX = 1_000
 PATTERNS_CACHED_MAX = 512
 COUNTED_MAX = 2_500  # what is counted beyond doesn't fit into the memory

@@ -19,8 +19,6 @@ from typing import Any
 from reliability.tool_calls import join
 from reliability.tools.schema.dialects import DATA, MAPS, BadSchema
 
-__all__ = ["anchors_of", "check_references", "find_allowed_types", "property_schema", "resolve"]
-
 HEIGHT_MAX = 64
 WEIGHT_MAX = 10_000
 

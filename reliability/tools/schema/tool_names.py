@@ -26,8 +26,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["Lookup", "ToolNames", "clean_name", "fold", "prepare_tool_names"]
-
 NAME_CHARS_MAX = 256
 INDEXES_KEPT_MAX = 32
 

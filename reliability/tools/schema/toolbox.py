@@ -23,8 +23,6 @@ from reliability.tools.schema.dialects import BadSchema
 from reliability.tools.schema.tool_names import prepare_tool_names
 from reliability.tools.schema.validator import UNBOUNDED, Validator
 
-__all__ = ["FREE_TEXT", "BadTools", "Tool", "ToolBox", "build_toolbox"]
-
 TOOLS_MAX = 1_024
 FREE_TEXT = "the input of the tool, as it is"
 """Describes the one parameter of a tool of free text."""

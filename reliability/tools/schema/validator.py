@@ -21,8 +21,6 @@ from reliability.tools.schema.complaint import ERRORS_MAX, Complaint, Rule, Sche
 from reliability.tools.schema.keywords import RULES, prepare
 from reliability.tools.schema.references import anchors_of, resolve
 
-__all__ = ["UNBOUNDED", "Validator"]
-
 UNBOUNDED = 1 << 62
 
 

@@ -25,13 +25,14 @@ from deployments.tiers.mlx.grammar.schema_relaxation import WHITE_MAX
 from deployments.tiers.prompt import refuse
 from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from reliability.steps import Steps
-from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, formats, parse_choice
+from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, parse_choice
+from reliability.tools.format_envelopes import HERMES as HERMES_FORMAT
 from reliability.types import ChatRequest
 
 __all__ = ["CALLS_MAX", "HERMES", "GrammarDemand", "ThinkTags", "demand_of", "lark"]
 
 CALLS_MAX = 8
-HERMES = CallFormat(*formats.HERMES.writes, strict_json_call)
+HERMES = CallFormat(*HERMES_FORMAT.writes, strict_json_call)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deployments.request.attempt import record_attempt
-from reliability.admission.admit import PROGRESS_TOKENS
+from reliability.admission.ledger import PROGRESS_TOKENS
 from reliability.answer.estimate import tokens_max, tokens_min, tokens_near
 from reliability.types import Counted, Failed, Fault, Finish, FinishReason, Reasoning, Text, Usage
 from tests.support.readings import reading

@@ -15,7 +15,8 @@ from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.admission.admit import AdmissionRequest, Grant, Rejection
+from reliability.admission.admit import Grant, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, tokens_max, tokens_min
 from reliability.types import ChatRequest, Event, Fault, Flaw, Usage, Verdict
 from tests.sim.world import SimAdmission

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from reliability.admission.admit import AdmissionRequest, RejectedBy, Rejection
+from reliability.admission.admit import RejectedBy, Rejection
 from reliability.admission.budget import BudgetWindow, Load, Policy
+from reliability.admission.request import AdmissionRequest
 from reliability.escalation.health import record_rejection, verdict_of
 from reliability.types import Attempt, Fault, Flaw, Verdict
 

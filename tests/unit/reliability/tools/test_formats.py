@@ -14,8 +14,9 @@ from reliability.answer.call_starts import CallStart, find_call_start, prepare_n
 from reliability.loops import Scan, finish, step
 from reliability.loops.written import DELIMITER_CHARS
 from reliability.tools import extract_calls
+from reliability.tools.format_envelopes import HERMES
 from reliability.tools.format_row import Place, Reader
-from reliability.tools.formats import CALL_FORMATS, CLOSER, HERMES, OPENER, beginnings
+from reliability.tools.formats import CALL_FORMATS, CLOSER, OPENER, beginnings
 from tests.evals.tool_cases import box_of, records
 from tests.support.call_values import made, nearly_calls
 from tests.support.renderings import tool
