@@ -15,8 +15,6 @@ from deployments.cli.commands import cli
 from deployments.cli.shell_completion import PROGRAM, VARIABLE
 from deployments.config.config_errors import CommandFailed, ConfigError
 
-__all__ = ["main"]
-
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return the exit code."""

@@ -21,8 +21,6 @@ from deployments.memory.plan import MemoryPlan
 from deployments.models.needs import plan_of
 from deployments.router import Router
 
-__all__ = ["blas_threads", "build"]
-
 # Streams that a hosted or scripted tier may have open at once on one replica.
 STREAMS_MAX = 256
 # Room above the engine's own queue, so that it is the engine that says "full", with a Retry-After.

@@ -9,8 +9,6 @@ from deployments.api.openai_passthrough import COMPLETIONS, EMBEDDINGS
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.response_events import RESPONSES
 
-__all__ = ["COUNTED", "DIALECTS", "WORKER_IMPORTS"]
-
 DIALECTS: dict[str, Dialect] = {
     "/v1/chat/completions": CHAT,
     "/v1/messages": MESSAGES,

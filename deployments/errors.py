@@ -16,8 +16,6 @@ from typing import Any
 from reliability.escalation.decisions import Refuse
 from reliability.types import RefuseCode
 
-__all__ = ["TABLE", "ApiError", "ErrorRow", "from_refusal"]
-
 RETRY_AFTER_S_MAX = 86_400.0
 BACK_S = 5.0  # where no time is reported: as long as a breaker that has just opened leaves its tier alone
 INVALID, SERVER = "invalid_request_error", "server_error"

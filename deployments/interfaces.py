@@ -20,8 +20,6 @@ from reliability.loops import Window
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
 
-__all__ = ["Admission", "Clock", "Jitter", "MemoryLevel", "Ports", "Tier"]
-
 Jitter = Callable[[], float]  # returns a number in [0, 1)
 MemoryLevel = Callable[[str], tuple[Level, int]]  # of a tier's nodes, and the nanoseconds for which it has been so
 
@@ -35,15 +33,12 @@ class Tier(Protocol):
         The order of events is that of `reliability.types`. The last event is a `Finish` or a `Failed`; nothing is
         raised for a fault. Closing the generator, or cancelling the task that reads it, stops the generation.
         """
-        ...
 
     async def status(self) -> TierStatus:
         """Say what this tier is and whether it can answer. Cheap, never raises, runs no model."""
-        ...
 
     async def close(self) -> None:
         """Free what the tier holds. Safe to call twice."""
-        ...
 
 
 class Admission(Protocol):
@@ -51,31 +46,25 @@ class Admission(Protocol):
 
     async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
         """Give a grant, or the reason why not. May raise or be late: `drive` bounds the wait and goes on without."""
-        ...
 
     def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
         """Close a grant, once. Never waits, never raises."""
-        ...
 
     def progress(self, grant: Grant, usage: Usage) -> None:
         """Report what a call that still runs has used so far: what its grant is charged if nobody
         settles it. Never waits, never raises."""
-        ...
 
     def charge(self, usage: Usage) -> None:
         """Count a call that ran without a grant. Never waits, never raises."""
-        ...
 
     @property
     def session(self) -> str | None:
         """The session's name: the one that was found, once `admit` has answered, where the request names none; None
         where nobody knows better than the request."""
-        ...
 
     @property
     def window(self) -> Window | None:
         """The session's earlier answers, once a grant has brought them; None where nobody asked for them."""
-        ...
 
 
 class Clock(Protocol):
@@ -83,7 +72,6 @@ class Clock(Protocol):
 
     def now_ns(self) -> int:
         """Return the nanoseconds since some fixed moment of this process."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,8 +65,6 @@ from reliability.answer.estimate import prompt_bytes
 from reliability.memory.pressure import Level
 from reliability.types import Event, TierState
 
-__all__ = ["Router"]
-
 NS_PER_S = 1_000_000_000
 # Where Claude Code looks at its start whether anybody is there.
 ROOTS = ("/", "/api/hello")

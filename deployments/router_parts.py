@@ -34,8 +34,6 @@ from deployments.state.records import StateLimits
 from deployments.work.worker_pool import Workers
 from reliability.escalation.retry_strategy import RetryStep
 
-__all__ = ["LiveConfig", "RouterServices", "TierFacts", "build_services", "collect_facts"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierFacts:

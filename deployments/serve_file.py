@@ -20,10 +20,9 @@ from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicati
 
 from deployments.api.access import Access
 from deployments.api.api_keys import load_keys
-from deployments.config.app_config import ROUTER, AppConfig, ConfigError, RouterConfig, ServerConfig, load
+from deployments.config.app_config import ROUTER, AppConfig, RouterConfig, ServerConfig, load
+from deployments.config.config_errors import ConfigError
 from deployments.graph.reconfigure import patch_router, patch_tier
-
-__all__ = ["ConfigFile", "check_listener", "read_file"]
 
 IMPORT_PATH = "deployments.app:build"
 

@@ -24,17 +24,6 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from deployments.config.config_errors import ConfigError
 
-__all__ = [
-    "MonotonicClock",
-    "flush_logs",
-    "hush",
-    "log_error",
-    "log_info",
-    "log_request",
-    "log_warning",
-    "session_tag",
-]
-
 LOG = logging.getLogger("ray.serve")
 FIELD_CHARS_MAX = 300
 STACK_FRAMES_MAX = 30

@@ -30,13 +30,12 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from deployments.api.api_keys import MAKE_ONE, ApiKey, digest, load_keys
-from deployments.config.app_config import ConfigError, ServerConfig
+from deployments.config.app_config import ServerConfig
+from deployments.config.config_errors import ConfigError
 from deployments.config.loopback import is_loopback, is_own, is_own_page
 from deployments.errors import ApiError
 from deployments.listener.listening import find_serving_host
 from deployments.telemetry import log_warning
-
-__all__ = ["ANYBODY", "Access", "Caller", "access_for"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,8 +29,6 @@ from deployments.state.link import StateUnavailable
 from deployments.state.records import Query
 from deployments.telemetry import log_error, log_info
 
-__all__ = ["HistoryRoutes", "Insight", "await_state", "choose_scope", "find_key", "refuse_silent"]
-
 FILTERS = ("kind", "tier", "session", "key", "request_id", "since", "until", "before", "limit")
 REQUEST_FILTERS = ("session", "tier", "outcome", "mark", "key", "since", "until", "before", "after", "limit")
 SESSION_FILTERS = ("key", "before", "limit")

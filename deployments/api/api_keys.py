@@ -28,10 +28,9 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from deployments.config.app_config import ConfigError, ServerConfig
+from deployments.config.app_config import ServerConfig
+from deployments.config.config_errors import ConfigError
 from reliability.config import Section
-
-__all__ = ["KEYS_MAX", "NAME", "ApiKey", "digest", "entry_line", "load_keys", "new_key", "parse_file"]
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 # What every key of `new_key` begins with: clients expect `sk-`, and what looks for leaked keys knows it.

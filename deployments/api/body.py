@@ -32,8 +32,6 @@ from deployments.work.worker_pool import JobTooLong, Undone, Workers
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import keep
 
-__all__ = ["RATE_BYTES", "Bodies", "parse_body"]
-
 RATE_BYTES = 32_768
 YOUNG_S = 2.0  # a busy event loop may need as long to read what is here already
 

@@ -23,19 +23,15 @@ from deployments.errors import ApiError
 from deployments.request.run_record import Run
 from reliability.types import Event, Finish
 
-__all__ = ["Collector", "Dialect", "StreamWriter"]
-
 
 class Collector(Protocol):
     """Collects the events of an answer that isn't streamed."""
 
     def take(self, events: Iterable[Event]) -> None:
         """Add a batch of events."""
-        ...
 
     def body(self, model: str, finish: Finish) -> bytes:
         """Write the complete answer. `model` is the tier that gave it."""
-        ...
 
 
 class StreamWriter(Protocol):
@@ -43,20 +39,16 @@ class StreamWriter(Protocol):
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
         """Write a batch of events; the first time with what comes before any of them."""
-        ...
 
     def silence(self, model: str) -> bytes:
         """Write what keeps a silent connection open; it may be the first that leaves. Some clients count events only:
         after minutes of comments (qwen-code 240 s, Codex 300 s) they hang up and ask again."""
-        ...
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
         """Write the end of a complete answer, with the report as `mlx_stack`."""
-        ...
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
         """Write the end of an answer that broke off."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

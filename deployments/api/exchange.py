@@ -31,8 +31,6 @@ from deployments.request.run_record import Run
 from deployments.telemetry import log_error
 from reliability.types import Event
 
-__all__ = ["Exchange"]
-
 Report = Callable[[], dict[str, Any]]
 CloseAccount = Callable[[], None]
 KeepAnswer = Callable[[Collector | StreamWriter], None]

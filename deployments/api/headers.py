@@ -21,8 +21,6 @@ from typing import Any
 from deployments.errors import ApiError
 from deployments.listener.request_id import is_request_id
 
-__all__ = ["deadline_of", "is_local_only", "may_keep", "request_id_of"]
-
 DEADLINE = "X-MLX-Stack-Deadline"
 LOCAL_ONLY = "X-MLX-Stack-Local-Only"
 TRUE = frozenset({"true", "1", "yes"})

@@ -30,8 +30,6 @@ from deployments.api.overview import Overview
 from deployments.state.link import StateUnavailable
 from deployments.telemetry import log_error
 
-__all__ = ["MEDIA", "MetricsRoute", "find_endpoints", "merge_families", "write_gauges"]
-
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 ASK_S = 5.0
 BYTES_MAX = 32 * 1024 * 1024

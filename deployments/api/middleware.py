@@ -34,8 +34,6 @@ from deployments.api.access import Access
 from deployments.api.responses import error_response, find_inner_path, find_methods
 from deployments.errors import ApiError
 
-__all__ = ["EXPOSED", "MiddlewareApp", "find_ending"]
-
 # What a page may read of an answer's headers, besides those that every page may.
 EXPOSED = (
     *("X-MLX-Stack-Tier", "X-MLX-Stack-Escalated-From", "X-MLX-Stack-Escalation-Reason", "X-MLX-Stack-Retries"),

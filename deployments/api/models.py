@@ -15,8 +15,6 @@ from deployments.state.records import Health
 from reliability.admission.breaker import Phase
 from reliability.types import TierState, TierStatus
 
-__all__ = ["filter_for", "is_held_off", "make_page", "model_list", "readiness"]
-
 ADMINS_ONLY = ("memory", "refused_user_config")
 
 

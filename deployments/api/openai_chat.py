@@ -25,23 +25,6 @@ from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema, BadTools, ToolBox, build_toolbox, parse_choice
 from reliability.types import ChatRequest
 
-__all__ = [
-    "DEPTH_MAX",
-    "MESSAGES_MAX",
-    "MODEL_CHARS_MAX",
-    "STOPS_MAX",
-    "TOOLS_MAX",
-    "ChatCall",
-    "ChatWanted",
-    "Strict",
-    "Text",
-    "TokenCount",
-    "build_call",
-    "make_field_error",
-    "parse_chat",
-    "parse_object",
-]
-
 MESSAGES_MAX = 10_000
 TOOLS_MAX = 512
 STOPS_MAX = 16

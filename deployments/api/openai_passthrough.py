@@ -35,8 +35,6 @@ from reliability.steps import Steps
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Event, Finish, Passed
 
-__all__ = ["COMPLETIONS", "EMBEDDINGS", "CompletionBody", "EmbeddingBody", "parse_completion", "parse_embedding"]
-
 INPUTS_MAX = 2_048
 BEST_OF_MAX = 20
 TOKENS_DEFAULT = 16  # as OpenAI's

@@ -31,18 +31,6 @@ from reliability.types import (
     Usage,
 )
 
-__all__ = [
-    "CHAT",
-    "COMMENTS_PER_EVENT",
-    "DONE",
-    "KEEP_ALIVE",
-    "AnswerCollector",
-    "ChunkWriter",
-    "add_call",
-    "render_tokens",
-    "sse",
-]
-
 KEEP_ALIVE = b": keep-alive\n\n"
 COMMENTS_PER_EVENT = 6
 DONE = b"data: [DONE]\n\n"

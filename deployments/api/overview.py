@@ -36,8 +36,6 @@ from deployments.state.records import Health
 from reliability.admission.breaker import Phase
 from reliability.types import TierStatus
 
-__all__ = ["Overview", "describe_tier", "sum_up"]
-
 FRESH_S = 0.2
 SHARE_S = 0.5
 RATE_S = 10.0

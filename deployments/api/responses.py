@@ -16,8 +16,6 @@ from deployments.errors import ApiError
 from deployments.telemetry import log_error
 from deployments.work.json_text import write_json
 
-__all__ = ["build_error_handlers", "error_response", "find_inner_path", "find_methods", "json_response"]
-
 # What a client asks for whose base URL has one `/v1` too few.
 BASE_HINTS = dict.fromkeys(
     ("/chat/completions", "/responses", "/completions", "/embeddings", "/messages", "/models"),

@@ -20,8 +20,6 @@ import orjson
 
 from deployments.work.json_text import write_json
 
-__all__ = ["SESSION_CHARS_MAX", "SESSION_HEADERS", "name_beginning", "read_session"]
-
 SESSION_CHARS_MAX = 256
 SESSION_HEADERS = (
     "x-mlx-stack-session",

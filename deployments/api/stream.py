@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["EventStream", "insert_silences"]
-
 T = TypeVar("T")
 
 

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from deployments.cli.agents import KEY
-from deployments.config.app_config import AppConfig, ConfigError, EvaluateConfig
+from deployments.config.app_config import AppConfig, EvaluateConfig
+from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import BUILT_IN, announce_config
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
 from deployments.evaluate.asking.own_server import NoServer, read_config

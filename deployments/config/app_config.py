@@ -17,20 +17,6 @@ from deployments.config.config_errors import ConfigError, first_mistake
 from deployments.config.tier_config import ENV_NAME, TierConfig, Timeouts
 from reliability.config import ReliabilityConfig, Section
 
-__all__ = [
-    "ROUTER",
-    "AppConfig",
-    "ConfigError",
-    "EvaluateConfig",
-    "RouterConfig",
-    "ServerConfig",
-    "StateConfig",
-    "TelemetryConfig",
-    "check_names",
-    "load",
-    "patch",
-]
-
 TIER_NAME = r"^[a-z][a-z0-9_-]{0,31}$"
 # Scheme, host and port in lower case, as browsers send them; no `*` and no `null`, which any page can be.
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]{1,5})?|[a-z][a-z0-9+.-]*://\[[0-9a-f:.]+\](:[0-9]{1,5})?")

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-__all__ = ["CommandFailed", "ConfigError", "first_mistake"]
-
 
 class ConfigError(ValueError):
     """The configuration can't be used. The message is one line that names the key; a command ends with exit code 2."""

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from deployments.config.config_errors import ConfigError
 
-__all__ = ["BUILT_IN", "announce_config", "announce_flags", "find_config", "find_flags", "read_variables"]
-
 BUILT_IN = Path(__file__).parents[1] / "built_in"
 CONFIG = "serve_config.yaml"
 FLAGS = "serve.env"

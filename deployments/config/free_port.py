@@ -12,8 +12,6 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["DASHBOARD_PORT", "find_listener", "find_owners", "free_port"]
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTEN = "0A"

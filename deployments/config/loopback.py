@@ -11,8 +11,6 @@ import functools
 import ipaddress
 from urllib.parse import urlsplit
 
-__all__ = ["is_loopback", "is_own", "is_own_page"]
-
 # By these a container calls the machine that it runs on: Docker and Podman (both know the first), Podman
 # (docs.podman.io, `podman run --add-host`), Lima and Colima (lima-vm.io/docs/config/network/user), OrbStack.
 CONTAINER_HOSTS = frozenset(

@@ -12,17 +12,6 @@ from pydantic import Field, model_validator
 from reliability.config import Section
 from reliability.escalation.retry_strategy import RETRY_STRATEGY, RetryStep
 
-__all__ = [
-    "ENV_NAME",
-    "KINDS",
-    "HostedTierConfig",
-    "MlxTierConfig",
-    "ScriptedTierConfig",
-    "TierBase",
-    "TierConfig",
-    "Timeouts",
-]
-
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 

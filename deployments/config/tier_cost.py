@@ -18,8 +18,6 @@ from deployments.config.tier_config import HostedTierConfig, ScriptedTierConfig,
 from reliability.config import CloudFallback
 from reliability.types import Usage
 
-__all__ = ["Price", "cloud_tiers", "cost_usd", "is_cloud", "price_of"]
-
 TOKENS_PER_MTOK = 1_000_000
 
 

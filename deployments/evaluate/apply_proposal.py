@@ -20,7 +20,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from deployments.config.app_config import ROUTER, ConfigError, patch
+from deployments.config.app_config import ROUTER, patch
+from deployments.config.config_errors import ConfigError
 from deployments.evaluate.asking.own_server import read_config
 from deployments.serve_file import IMPORT_PATH, read_file
 

@@ -22,9 +22,6 @@ from deployments.graph.replica_counts import replicas_seen
 from deployments.telemetry import log_error
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, TierState, TierStatus
 
-__all__ = ["HandleTier"]
-
-
 # For how long a call that starts a replica waits; the next request tries again.
 COLD_START_MAX_S = 900.0
 NO_REPLICA = "no replica runs; a request wakes it"

@@ -25,8 +25,6 @@ import psutil
 
 from deployments.telemetry import log_error, log_info
 
-__all__ = ["Held", "KeepAwake", "When", "hold_off_sleep", "is_on_mains"]
-
 When = Literal["requests", "always", "never"]
 LINGER_S = 300.0
 LOOK_S = 60.0
@@ -39,11 +37,9 @@ class Held(Protocol):
 
     def terminate(self) -> None:
         """Give it up."""
-        ...
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until it is gone."""
-        ...
 
 
 def is_on_mains() -> bool:

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from deployments.config.app_config import ConfigError, RouterConfig, check_names, patch
+from deployments.config.app_config import RouterConfig, check_names, patch
+from deployments.config.config_errors import ConfigError
 from deployments.config.tier_config import TierBase
 from deployments.config.tier_cost import is_cloud
 from deployments.memory.plan import check_live
 from deployments.telemetry import log_error
-
-__all__ = ["apply_change", "patch_router", "patch_tier"]
 
 C = TypeVar("C")
 

@@ -34,8 +34,6 @@ from reliability.types import ChatRequest, Event, Failed, Fault, TierState, Tier
 if TYPE_CHECKING:
     from deployments.tiers.hosted.hosted_tier import HostedTier
 
-__all__ = ["TierReplica", "make_hosted", "make_tier"]
-
 IDLE_NET_S = 3600.0
 
 

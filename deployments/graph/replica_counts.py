@@ -7,8 +7,6 @@ class with its module by value, so that module's variables would be another copy
 
 from __future__ import annotations
 
-__all__ = ["note_replicas", "replicas_seen"]
-
 # By app and deployment.
 _SEEN: dict[tuple[str, str], int] = {}
 

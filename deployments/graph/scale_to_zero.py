@@ -30,18 +30,6 @@ from deployments.models.catalog import ModelChoice, choose_here
 from deployments.models.presence import look
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
-__all__ = [
-    "BypassedTier",
-    "ColdTiers",
-    "ScalableTier",
-    "bypass_cold",
-    "extend_timeouts",
-    "find_cold",
-    "let_auto_sleep",
-    "make_cold_status",
-    "select_scalable",
-]
-
 ColdTiers = Mapping[str, Literal["wait", "next", "absent"]]
 # A core reads some 75 tokens a second for the 0.5B of `auto`, and 24 for the 1.5B: a prompt that needs their context
 # takes minutes until the first word.
@@ -54,16 +42,13 @@ class ScalableTier(Tier, Protocol):
     @property
     def warm(self) -> bool:
         """True while a replica takes requests."""
-        ...
 
     @property
     def absent(self) -> TierStatus | None:
         """Its status where it is cold and its model isn't on this machine, else None."""
-        ...
 
     def start_replica(self) -> None:
         """Start one; returns at once."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,6 @@ from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
 from deployments.graph.replica_counts import note_replicas
 
-__all__ = ["SPREAD", "SessionRouter", "rank_by_load", "session_routing"]
-
 # Moving costs a prefill, waiting costs the others' decoding: half over the mean is where they are about even.
 SPREAD = 1.5
 _REPLICAS_MAX = 64

@@ -13,8 +13,6 @@ from deployments.interfaces import Tier
 from deployments.telemetry import log_error
 from reliability.types import TierState, TierStatus
 
-__all__ = ["TierWatch"]
-
 POLL_S = 5.0
 STATUS_TIMEOUT_S = 2.0
 START_S = 60.0  # Ray starts a process and imports MLX in 5 to 20 s on a busy machine of two cores

@@ -29,8 +29,6 @@ from deployments.telemetry import flush_logs
 from reliability.escalation.decisions import Refuse
 from reliability.types import Event, RefuseCode
 
-__all__ = ["Stoppable", "Stopping"]
-
 # What it takes to start the server again, with a small model: a client that waits so long finds it, or asks again.
 RETRY_S = 15.0
 # For the last bytes of an answer, from the moment that it is complete until they are on the wire.

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
-__all__ = ["RETRY_S", "UnavailableTier"]
-
 RETRY_S = 5.0
 
 

@@ -38,8 +38,6 @@ from deployments.errors import ApiError
 from deployments.listener.haproxy import HEADER_BYTES_MAX, HEADER_S, SLOW, UNREAD_S, UNREADABLE, read_seconds
 from deployments.listener.request_id import is_request_id
 
-__all__ = ["ListenerProtocol", "install"]
-
 # After an error: so long the client may finish sending.
 LINGER_S = 1.0
 REQUEST_ID = b"x-request-id"

@@ -21,18 +21,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "BUFFER_BYTES",
-    "HEADER_BYTES_MAX",
-    "OWN_ERRORS",
-    "WRAPPER",
-    "OwnError",
-    "ProxyLimits",
-    "limits_of",
-    "read_seconds",
-    "rewrite",
-]
-
 WRAPPER = Path(__file__).with_name("haproxy_on_loopback.sh")  # what Ray starts in HAProxy's place
 
 # What a head may have; browsers send cookies of 60 KB. Node and most proxies draw the line at 8 to 32.

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from deployments.config.config_errors import ConfigError
 
-__all__ = ["find_serving_host"]
-
 
 def find_serving_host() -> str | None:
     """Find the host that Serve's proxies listen on; None where no Serve runs yet, so that nothing listens.

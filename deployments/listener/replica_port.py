@@ -14,8 +14,6 @@ import ray
 from ray._common.tls_utils import add_port_to_grpc_server
 from ray.serve._private import replica
 
-__all__ = ["bind_to_node"]
-
 ALL = "[::]:"
 
 

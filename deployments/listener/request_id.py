@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["is_request_id"]
-
 CHARS_MAX = 128
 
 

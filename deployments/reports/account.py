@@ -26,8 +26,6 @@ from reliability.loops import calls_turn
 from reliability.sessions import Answered, describe_answer
 from reliability.types import Refusal, Text, TierStatus
 
-__all__ = ["Account"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Account:

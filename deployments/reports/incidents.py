@@ -32,8 +32,6 @@ from reliability.loops.nudge import nudge
 from reliability.tool_calls import Violation
 from reliability.types import Attempt, ChatRequest, Fault, Flaw, Reason, TierStatus
 
-__all__ = ["RECORDS_MAX", "incidents_of"]
-
 RECORDS_MAX = 48
 VIOLATIONS_MAX = 6
 _PATHS_MAX = 6

@@ -17,8 +17,6 @@ from deployments.memory.plan import Transition
 from deployments.memory.view import MemoryView
 from deployments.state.incident_record import IncidentKind, record
 
-__all__ = ["ReplicaNotes", "note_memory"]
-
 _NOTE_EVERY_S = 1.0
 GONE_S = 20.0
 

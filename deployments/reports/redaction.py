@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-__all__ = ["REDACTED", "Redactor", "secret_headers"]
-
 REDACTED = "[redacted]"
 _SECRET_CHARS_MIN = 4
 _SHAPES = re.compile(r"\bsk-[\w*.-]{6,}|\bBearer\s+[^\s\"',;]+", re.IGNORECASE)

@@ -22,8 +22,6 @@ from reliability.memory.pressure import Level
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import Attempt, Flaw, Reason, Usage
 
-__all__ = ["describe_running", "report_headers", "report_of", "session_header", "usage_json"]
-
 NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
 BYTES_A_TOKEN = 4
 _UNCHECKED_MAX = 8

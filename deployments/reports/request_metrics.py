@@ -16,8 +16,6 @@ from reliability.escalation.policies import reason_of
 from reliability.tool_calls import RepairKind
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
-__all__ = ["RequestMetrics"]
-
 OTHER = "other"
 NONE = "none"
 OUTCOMES = frozenset({"answered", "client_left", *RefuseCode})

@@ -29,7 +29,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from deployments.config.app_config import ConfigError, TelemetryConfig
+from deployments.config.app_config import TelemetryConfig
+from deployments.config.config_errors import ConfigError
 from deployments.telemetry import log_error, log_warning, session_tag
 from reliability.types import TierStatus
 
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
-
-__all__ = ["Traces", "check_packages", "find_spans"]
 
 NS_PER_MS = 1_000_000
 QUEUE_MAX = 2048

@@ -23,8 +23,6 @@ from reliability.answer.usage import Possible, estimate_written_tokens, verify_u
 from reliability.faults import TRAITS, Ran
 from reliability.types import CallDelta, Counted, Event, Failed, Finish, Passed, Reasoning, Refusal, Text, Usage
 
-__all__ = ["Accounting", "compute_bytes_max", "count_chars", "cut_event"]
-
 CALL_BYTES = 64  # a tool call's name and the markers around it
 NOTHING_SPENT = Usage()
 # A prompt that was estimated at so much more or less than is counted now is reported at once, not

@@ -48,8 +48,6 @@ from reliability.types import (
     Started,
 )
 
-__all__ = ["AttemptPlan", "AttemptState", "open_attempt", "read", "record_attempt", "record_end"]
-
 Question = Callable[[], Judged]
 
 # Looking at what a model wrote takes so many times as long as reading what a client sent; where it may have to be

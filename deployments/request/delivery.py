@@ -21,8 +21,6 @@ from reliability.answer.thoughts import Thoughts, close
 from reliability.answer.turn_start import Head, strip_turn_start
 from reliability.types import Event, Text
 
-__all__ = ["Delivery", "open_delivery"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Delivery:

@@ -57,8 +57,6 @@ from reliability.types import (
     Text,
 )
 
-__all__ = ["admit", "bound_request", "build_situation", "drive", "open_accounting", "rule_out", "settle"]
-
 SETTLE_GRACE_NS = 10 * NS_PER_S
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
 SILENT_RETRY_S = 2.0  # a state actor that died is back by then

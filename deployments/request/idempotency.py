@@ -53,8 +53,6 @@ from deployments.state.link import StateUnavailable
 from deployments.work.large_work import large
 from reliability.types import Attempt, CallDelta, Event, Fault, Reasoning, Refusal, Text
 
-__all__ = ["KeptRequest", "find_kept", "read_name"]
-
 HEADER = "Idempotency-Key"
 RETRIES = "x-stainless-retry-count"
 ROUTES = frozenset({"chat", "messages", "responses"})
@@ -81,11 +79,9 @@ class AnswerStore(Protocol):
 
     async def ask_kept(self, question: KeptQuestion) -> KeptReply:
         """Ask what has become of a request. Raises `StateUnavailable`."""
-        ...
 
     def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
         """Hand over what is to be kept; False where the state is away."""
-        ...
 
 
 def read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:

@@ -34,8 +34,6 @@ from reliability.loops import (
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Event, Reasoning, Text
 
-__all__ = ["Advice", "advise"]
-
 ONE_CALL = Limits(retries_max=0, reasks_max=0, attempts_max=1, escalate_on=frozenset())
 
 

@@ -29,8 +29,6 @@ from reliability.escalation.decisions import Accept, Call, Refuse
 from reliability.escalation.policies import decide
 from reliability.types import Attempt, ChatRequest, Counted, Event, Failed, Finish, Passed, Started
 
-__all__ = ["forward", "restrict_to_hosted"]
-
 
 def restrict_to_hosted(run: Run, kinds: Mapping[str, str]) -> Run:
     """Restrict a run to the hosted tiers of its chain. Raises `ApiError`: `unsupported`: there is none."""

@@ -27,8 +27,6 @@ from reliability.escalation.retry_strategy import RetryStep
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Reason
 
-__all__ = ["build_expected", "chain_for", "chain_of", "hold_of", "limits_of", "state_limits"]
-
 # Models that agents ask for by themselves.
 ALWAYS = dict.fromkeys(
     ("claude-*", "anthropic/claude-*", "gpt-*", "openai/gpt-*", "o1*", "o3*", "o4*", "codex-*"), "auto"

@@ -15,8 +15,6 @@ from reliability.loops import Loop
 from reliability.memory.pressure import Level
 from reliability.types import Attempt, ChatRequest, Event, Fault, Finish, Reason, Reasoning, Text, Usage
 
-__all__ = ["Run"]
-
 NOTHING_YET = Usage(exact=False)
 
 

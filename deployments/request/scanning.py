@@ -9,8 +9,6 @@ from reliability.answer.call_scan import CallScan, step_calls
 from reliability.loops import Kind, Loop, Scan
 from reliability.types import CallDelta, Event, Reasoning, Text
 
-__all__ = ["AnswerScan"]
-
 REASONED_CHARS = 4_000  # of the reasoning, as much as two texts of a conversation are compared by
 
 

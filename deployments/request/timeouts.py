@@ -19,8 +19,6 @@ from deployments.interfaces import Clock
 from reliability.faults import TRAITS, Again
 from reliability.types import Event, Failed, Fault
 
-__all__ = ["NS_PER_S", "convert_stall", "next_batch"]
-
 NS_PER_S = 1_000_000_000
 STALLED_SHARE = 0.5  # of a timeout
 STALLED = {"idle_s": Fault.IDLE_TIMEOUT, "first_token_s": Fault.FIRST_TOKEN_TIMEOUT}

@@ -58,8 +58,6 @@ from reliability.admission.ledger import count_running_tokens, session_of
 from reliability.loops import LoopConfig
 from reliability.sessions import Conversations
 
-__all__ = ["SessionState"]
-
 LOG = logging.getLogger("ray.serve")
 NS_PER_S = 1_000_000_000
 _TIDY_EVERY_NS = 10 * NS_PER_S

@@ -19,7 +19,8 @@ from typing import Any, Literal, cast
 import ray
 
 from deployments import __version__
-from deployments.config.app_config import ConfigError, StateConfig
+from deployments.config.app_config import StateConfig
+from deployments.config.config_errors import ConfigError
 from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
 from deployments.state.history import RequestQuery, SessionQuery, TimeSpan
@@ -47,8 +48,6 @@ from reliability.admission.request import AdmissionRequest
 from reliability.loops import Window
 from reliability.sessions import Answered, Trail
 from reliability.types import Usage, Verdict
-
-__all__ = ["NAMESPACE", "RequestState", "State", "actor_name", "bounds_of", "folder_of", "ray_finder", "state_folder"]
 
 NAMESPACE = "mlx-stack-serve"
 NS_PER_S = 1_000_000_000

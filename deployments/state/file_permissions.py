@@ -24,8 +24,6 @@ from pathlib import Path
 
 from deployments.running.own_folder import list_trusted
 
-__all__ = ["ForeignStateError", "make_private_file", "make_private_folder", "refuse_strangers_file"]
-
 LOG = logging.getLogger("ray.serve")
 FOLDER, FILE, OTHERS = 0o700, 0o600, 0o077
 OTHERS_WRITE, ALL_WRITE = 0o022, 0o002

@@ -26,19 +26,6 @@ import orjson
 
 from deployments.state.records import Query
 
-__all__ = [
-    "HISTORY_SCHEMA",
-    "History",
-    "RequestQuery",
-    "SessionQuery",
-    "TimeSpan",
-    "build_facts",
-    "list_marks",
-    "read_incidents",
-    "trim_facts",
-    "write_facts",
-]
-
 _BUCKETS_MAX = 5_000
 BUSY_S = 2.0
 _TOGETHER_MAX = 1_000

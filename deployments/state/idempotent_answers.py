@@ -30,20 +30,6 @@ from typing import NamedTuple
 
 from reliability.types import CallDelta, Finish, Reasoning, Refusal, Text
 
-__all__ = [
-    "ALIVE_S",
-    "KeptAnswers",
-    "KeptEnd",
-    "KeptItem",
-    "KeptName",
-    "KeptQuestion",
-    "KeptReply",
-    "Piece",
-    "RepeatKind",
-    "Standing",
-    "size_of",
-]
-
 NS_PER_S = 1_000_000_000
 KEPT_S = 60.0
 ALIVE_S = 3.0

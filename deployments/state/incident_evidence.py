@@ -22,8 +22,6 @@ import orjson
 from reliability.surrogates import join_surrogates
 from reliability.tools import ToolBox
 
-__all__ = ["EVIDENCE_BYTES_MAX", "Shown", "cut", "fit_evidence", "to_plain_json"]
-
 EVIDENCE_BYTES_MAX = 4096
 _TEXT_BYTES_MAX = 1024
 ITEMS_MAX = 16

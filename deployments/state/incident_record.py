@@ -12,8 +12,6 @@ from typing import Any
 
 from deployments.state.incident_evidence import cut, fit_evidence, to_plain_json
 
-__all__ = ["RECORD_BYTES_MAX", "IncidentKind", "record", "shorten"]
-
 RECORD_BYTES_MAX = 8192
 _ID_BYTES_MAX = 512
 _WORD_BYTES_MAX = 128

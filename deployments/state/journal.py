@@ -40,8 +40,6 @@ from deployments.state.sign_outs import SIGN_OUT_SCHEMA, SignOuts
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, AdmissionState
 
-__all__ = ["UNWRITABLE", "Journal", "JournalBounds", "Restored", "Superseded", "read_journal"]
-
 SCHEMA_VERSION = 1
 BUSY_S = 5.0
 DAY_S = 86_400.0

@@ -47,8 +47,6 @@ from reliability.admission.admit import Grant
 from reliability.admission.events import Progress, Settlement
 from reliability.types import Usage, Verdict
 
-__all__ = ["Actor", "Link", "StateUnavailable", "WaitingItems"]
-
 ITEMS_PER_STEP = 512
 REQUESTS_PER_STEP = 256
 CALL_S = 5.0  # an actor that takes longer is as good as dead; a replay of a full journal takes less

@@ -23,24 +23,6 @@ from reliability.admission.request import AdmissionRequest
 from reliability.loops import LoopConfig, ShownHistory, Turn, Window
 from reliability.sessions import Answered, Trail
 
-__all__ = [
-    "RETRY_AFTER_S_MAX",
-    "AnswerItem",
-    "Health",
-    "IncidentItem",
-    "Item",
-    "KeptResponse",
-    "Query",
-    "Reply",
-    "ReportItem",
-    "SettlementItem",
-    "StateLimits",
-    "StateStep",
-    "StepAnswer",
-    "StepRequest",
-    "TurnItem",
-]
-
 RETRY_AFTER_S_MAX = 86_400  # how long a tier's `Retry-After` counts at most
 
 

@@ -19,8 +19,6 @@ from pathlib import Path
 from deployments.config.config_errors import ConfigError
 from deployments.state.journal import Journal, JournalBounds, Restored
 
-__all__ = ["JOURNAL", "open_journal", "refuse_parts"]
-
 LOG = logging.getLogger("ray.serve")
 JOURNAL = "ledger.sqlite"
 _SUFFIXES = ("", "-wal", "-shm")

@@ -17,8 +17,6 @@ from dataclasses import astuple
 
 from deployments.state.records import KeptResponse
 
-__all__ = ["SHELF_SCHEMA", "ResponseShelf"]
-
 SHELF_SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
     id TEXT NOT NULL, key TEXT NOT NULL, session TEXT NOT NULL, previous TEXT, at_s REAL NOT NULL,

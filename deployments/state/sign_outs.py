@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 
-__all__ = ["ROWS_MAX", "SIGN_OUT_SCHEMA", "SignOuts"]
-
 SIGN_OUT_SCHEMA = """
 CREATE TABLE IF NOT EXISTS signed_out (nonce TEXT PRIMARY KEY, expires_s INTEGER NOT NULL) WITHOUT ROWID;
 """

@@ -37,8 +37,6 @@ from reliability.admission.admit import AdmissionConfig, AdmissionState, ClosedG
 from reliability.admission.events import Admit, Begin, Charge, Event, Progress, Settlement
 from reliability.types import Usage, Verdict
 
-__all__ = ["Transaction"]
-
 LOG = logging.getLogger("ray.serve")
 NS_PER_S = 1_000_000_000
 NOTHING_SPENT = Usage()

@@ -43,8 +43,6 @@ from deployments.state.records import Reply, StateLimits, StateStep
 from deployments.telemetry import log_error
 from deployments.work.wire import codec_of
 
-__all__ = ["Foreigner", "SocketActor", "StepListener", "find_socket_folder", "refuse_foreigner"]
-
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 LENGTH = struct.Struct(">I")
 WAITING_MAX = 64  # Routers that connect at the same moment

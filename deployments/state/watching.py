@@ -23,8 +23,6 @@ from deployments.state.records import Query
 from reliability.admission.admit import AdmissionState
 from reliability.admission.ledger import owners_of
 
-__all__ = ["Watchable", "one_at_a_time"]
-
 LOOK_S = 3.0
 SHARE_S = 3.0
 SHARED_MAX = 256

@@ -10,8 +10,6 @@ from reliability.admission.ledger import session_name
 from reliability.loops import LoopConfig, Window, keep_answer, observe
 from reliability.loops.answer_history import count_kept_chars
 
-__all__ = ["CHARS_MAX", "Windows"]
-
 CHARS_MAX = 32_000_000
 
 

@@ -14,8 +14,6 @@ from deployments.telemetry import log_error
 from reliability.answer.estimate import prompt_bytes, tokens_about
 from reliability.types import ChatRequest
 
-__all__ = ["Counting", "count_prompt"]
-
 COUNT_S = 10.0
 
 
@@ -26,7 +24,6 @@ class Counting(Protocol):
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
         """Count the tokens of the request's prompt; None where it can't."""
-        ...
 
 
 async def count_prompt(tier: Counting, request: ChatRequest) -> dict[str, Any]:

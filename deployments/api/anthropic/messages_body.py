@@ -41,8 +41,6 @@ from deployments.api.openai_chat import (
 from deployments.errors import ApiError
 from reliability.steps import Steps
 
-__all__ = ["MessagesBody", "MessagesWanted", "parse_messages", "rename"]
-
 TOP_K_MAX = 1_000_000
 
 

@@ -27,8 +27,6 @@ from typing import Any
 from deployments.errors import ApiError
 from deployments.work.json_text import write_json
 
-__all__ = ["drop_billing_line", "refuse", "translate_history"]
-
 Block = Mapping[str, Any]
 Message = dict[str, Any]
 

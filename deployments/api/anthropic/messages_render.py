@@ -45,8 +45,6 @@ from reliability.answer.estimate import tokens_about
 from reliability.surrogates import may_hold_halves
 from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Refusal, Text, Usage
 
-__all__ = ["MESSAGES", "MessageCollector", "MessageWriter", "message_error"]
-
 STOP_REASONS = {
     FinishReason.STOP: "end_turn",
     FinishReason.LENGTH: "max_tokens",

@@ -18,8 +18,6 @@ from typing import Any
 
 from deployments.api.anthropic.messages_history import KIND_CHARS_MAX, refuse
 
-__all__ = ["Thinking", "read_format", "read_thinking", "translate_choice", "translate_tools", "write_notes"]
-
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 NOTES_MAX = 16
 NAME_CHARS_MAX = 60

@@ -19,8 +19,6 @@ from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.api.openai_responses.stored_record import NeedsRecall, Recalled, open_record
 from deployments.errors import ApiError
 
-__all__ = ["add_chain", "check_recalled", "resolve_items"]
-
 REFERENCES_MAX = 256
 
 

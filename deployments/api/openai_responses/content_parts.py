@@ -13,8 +13,6 @@ from typing import Any
 
 from deployments.api.openai_responses.field_paths import refuse
 
-__all__ = ["read_answer", "read_content", "read_output"]
-
 TEXTS = ("input_text", "output_text", "text")
 TEXT_MEDIA = ("text/", "application/json", "application/xml", "application/x-yaml", "application/yaml")
 DETAILS = ("auto", "low", "high", "original")

@@ -18,8 +18,6 @@ from collections.abc import Sequence
 
 from deployments.errors import ApiError
 
-__all__ = ["refuse", "translate_error", "translate_path"]
-
 RENAMED = {
     "max_tokens": "max_output_tokens",
     "max_completion_tokens": "max_output_tokens",

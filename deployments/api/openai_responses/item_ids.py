@@ -22,18 +22,6 @@ import re
 import secrets
 import time
 
-__all__ = [
-    "find_response",
-    "has_just_begun",
-    "is_response_id",
-    "make_tag",
-    "name_input",
-    "name_response",
-    "open_seal",
-    "seal",
-    "tag_of",
-]
-
 MARK = "mlxs1."
 
 TAG = r"[0-9a-f]{8}[0-9a-f]{24}"

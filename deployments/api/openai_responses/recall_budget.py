@@ -21,8 +21,6 @@ from contextlib import ExitStack, asynccontextmanager
 
 from deployments.errors import ApiError
 
-__all__ = ["RecallBudget"]
-
 BYTES_MAX = 64 * 1024 * 1024
 KEY_BYTES_MAX = BYTES_MAX // 2
 RECALLS_MAX = 4

@@ -41,8 +41,6 @@ from deployments.errors import ApiError
 from deployments.work.json_text import write_json
 from reliability.steps import Steps
 
-__all__ = ["Wanted", "parse_response"]
-
 METADATA_MAX = 16
 Short = Annotated[str, Field(max_length=1024)]
 

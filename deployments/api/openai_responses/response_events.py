@@ -38,8 +38,6 @@ from deployments.api.openai_responses.response_object import TEXT, Output, Sayin
 from deployments.errors import ApiError
 from reliability.types import Event, Finish, FinishReason
 
-__all__ = ["RESPONSES", "EventWriter", "ResponseCollector", "explain_failure"]
-
 STATUSES = {"loop_detected": 400, "model_not_found": 400, "body_too_large": 400, "idempotency_key_reused": 400}
 ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
 

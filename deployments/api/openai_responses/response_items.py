@@ -27,8 +27,6 @@ from deployments.api.openai_responses.content_parts import read_answer, read_con
 from deployments.api.openai_responses.field_paths import refuse
 from deployments.api.openai_responses.item_ids import open_seal, tag_of
 
-__all__ = ["ItemHistory"]
-
 FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
 CALL_ID_CHARS_MAX = 256
 

@@ -38,8 +38,6 @@ from reliability.types import (
     Usage,
 )
 
-__all__ = ["TEXT", "Output", "Saying", "build_response", "render_usage"]
-
 SAMPLED = ("temperature", "top_p")
 INCOMPLETE = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 

@@ -18,8 +18,6 @@ from typing import Any
 from deployments.api.openai_responses.field_paths import refuse
 from reliability.tools.schema.toolbox import FREE_TEXT
 
-__all__ = ["ToolsRead", "read_tools"]
-
 # Codex declares these in every request.
 KEPT_OUT = ("namespace", "web_search", "image_generation", "tool_search")
 FUNCTION_FIELDS = ("name", "description", "parameters", "strict")

@@ -22,16 +22,6 @@ from typing import Any
 from deployments.api.openai_responses.item_ids import name_input
 from deployments.work.json_text import read_json
 
-__all__ = [
-    "RECORD_BYTES_MAX",
-    "NeedsRecall",
-    "Recalled",
-    "complete_items",
-    "count_used_tokens",
-    "open_record",
-    "write_record",
-]
-
 # Of one response: its own input, its output and what it echoes.
 RECORD_BYTES_MAX = 4 * 1024 * 1024
 ID_CHARS_MAX = 128

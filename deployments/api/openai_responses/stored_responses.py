@@ -54,8 +54,6 @@ from deployments.state.records import KeptResponse
 from deployments.telemetry import log_error
 from deployments.work.large_work import QUIET_BYTES, large
 
-__all__ = ["NOT_OFFERED", "Shelf", "StoredResponses", "StoredRoutes"]
-
 CHAIN_MAX = 1_000
 CHAIN_BYTES_MAX = 16 * 1024 * 1024
 WAITING_BYTES_MAX = 32 * 1024 * 1024
@@ -80,15 +78,12 @@ class Shelf(Protocol):
 
     async def keep_response(self, response: KeptResponse) -> None:
         """Keep one."""
-        ...
 
     async def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
         """Return one and those before it, the newest first, as far as one call may."""
-        ...
 
     async def forget_response(self, key: str, response_id: str) -> bool:
         """Forget one; False where there is none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

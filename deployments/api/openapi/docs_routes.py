@@ -26,8 +26,6 @@ from deployments.api.access import Access
 from deployments.api.openapi.openapi_document import write_document
 from deployments.errors import ApiError
 
-__all__ = ["ASSETS", "DocsRoutes"]
-
 PACKAGE = "fastapi_swagger"
 ASSETS = {
     "swagger-ui.css": "text/css",

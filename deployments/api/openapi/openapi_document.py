@@ -22,8 +22,6 @@ from deployments import __version__
 from deployments.api.openapi.operations import OPERATIONS, Operation
 from deployments.errors import TABLE
 
-__all__ = ["SCHEMAS", "build_document", "write_document"]
-
 REF = "#/components/schemas/{model}"
 INTRO = (
     "An OpenAI- and Anthropic-compatible server that makes weak local models reliable for autonomous agents. "

@@ -20,8 +20,6 @@ from deployments.api.openai_responses.response_body import ResponseBody
 from deployments.dialects import COUNTED, DIALECTS
 from deployments.errors import TABLE
 
-__all__ = ["OPERATIONS", "Operation"]
-
 NONE: frozenset[str] = frozenset()
 # Errors that any route may answer with.
 ANYWHERE = frozenset({"forbidden", "headers_too_large", "internal_error", "server_restarting", "server_starting"})

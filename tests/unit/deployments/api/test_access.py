@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from deployments import __main__
 from deployments.api.access import Access, Caller, access_for
 from deployments.api.api_keys import digest, load_keys
-from deployments.config.app_config import ConfigError, ServerConfig
+from deployments.config.app_config import ServerConfig
+from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
 from deployments.errors import ApiError
 from tests.support.small_config import config_of

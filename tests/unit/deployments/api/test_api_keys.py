@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from deployments.api import api_keys
 from deployments.api.access import Caller, access_for
 from deployments.api.api_keys import ApiKey, digest, entry_line, load_keys, new_key, parse_file
-from deployments.config.app_config import ConfigError, ServerConfig
+from deployments.config.app_config import ServerConfig
+from deployments.config.config_errors import ConfigError
 from deployments.graph.reconfigure import apply_change
 from tests.unit.deployments.api.test_access import AGENT, BOSS, ENV, access
 

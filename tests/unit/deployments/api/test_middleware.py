@@ -16,7 +16,8 @@ from starlette.routing import Mount, Route
 
 from deployments.api.access import Access, access_for
 from deployments.api.middleware import EXPOSED, MiddlewareApp
-from deployments.config.app_config import ConfigError, ServerConfig
+from deployments.config.app_config import ServerConfig
+from deployments.config.config_errors import ConfigError
 from deployments.config.loopback import is_own, is_own_page
 from tests.support.bare_router import build_app, list_all_routes
 from tests.support.repository import ROOT

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.config.app_config import ConfigError, load, patch
+from deployments.config.app_config import load, patch
+from deployments.config.config_errors import ConfigError
 from tests.support.small_config import config_of
 
 

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from deployments.config.app_config import AppConfig, ConfigError, load
+from deployments.config.app_config import AppConfig, load
+from deployments.config.config_errors import ConfigError
 from tests.support.repository import ROOT
 from tests.unit.deployments.config.test_app_config_effects import all_keys
 from tools.docs import SCHEMA

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from deployments.config.app_config import ConfigError, load
+from deployments.config.app_config import load
+from deployments.config.config_errors import ConfigError
 
 GOOD: dict[str, Any] = {
     "tiers": {"fast": {"kind": "scripted", "script": []}},

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.config.app_config import ConfigError, load
+from deployments.config.app_config import load
+from deployments.config.config_errors import ConfigError
 from deployments.config.loopback import is_loopback
 from deployments.config.tier_cost import Price, cloud_tiers, cost_usd, is_cloud, price_of
 from reliability.config import CloudFallback

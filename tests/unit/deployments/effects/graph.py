@@ -14,7 +14,8 @@ from starlette.requests import Request
 from deployments.api.body import Bodies
 from deployments.api.openai_chat import parse_chat
 from deployments.api.stream import insert_silences
-from deployments.config.app_config import AppConfig, ConfigError, load
+from deployments.config.app_config import AppConfig, load
+from deployments.config.config_errors import ConfigError
 from deployments.config.tier_config import HostedTierConfig, Timeouts
 from deployments.config.tier_cost import cloud_tiers, cost_usd, price_of
 from deployments.errors import ApiError

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from deployments.config.app_config import ConfigError, RouterConfig
+from deployments.config.app_config import RouterConfig
+from deployments.config.config_errors import ConfigError
 from deployments.graph.reconfigure import SERVERS_AT_START, TIERS_AT_START, patch_router, patch_tier
 from tests.unit.deployments.config.test_tier_cost import other, preset, tier
 

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from deployments.config.app_config import ConfigError, TelemetryConfig
+from deployments.config.app_config import TelemetryConfig
+from deployments.config.config_errors import ConfigError
 from deployments.reports import traces
 from deployments.reports.traces import Traces, check_packages
 from tests.support.otlp_collector import attributes_of, collecting

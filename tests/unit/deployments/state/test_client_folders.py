@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deployments.config.app_config import ConfigError, StateConfig
+from deployments.config.app_config import StateConfig
+from deployments.config.config_errors import ConfigError
 from deployments.state.client import folder_of
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.config.app_config import ConfigError, StateConfig
+from deployments.config.app_config import StateConfig
+from deployments.config.config_errors import ConfigError
 from deployments.state.client import ray_finder
 from deployments.state.journal import JournalBounds
 from deployments.state.records import Query
