@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reliability.admission.budget import Policy
-from reliability.admission.memory_rules import MemoryRules
+from reliability.admission.request import MemoryRules
 from reliability.answer.gate import Hold
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.rolling import SECOND_NS

@@ -5,8 +5,8 @@
 
 While it runs, `progress` is called before the text leaves this process: if the process dies, that is what its grant is
 charged (`reliability.admission.ledger`). At the end the tier's own count is booked, that of another's server where it
-is possible at all (`reliability.answer.usage`); else what it has counted on the way, else an estimate of what it read
-and wrote. The estimate of an answer goes by its pieces, since nearly every server sends a token in each; that of a
+is possible at all (`reliability.answer.estimate`); else what it has counted on the way, else an estimate of what it
+read and wrote. The estimate of an answer goes by its pieces, since nearly every server sends a token in each; that of a
 prompt is from above. A tier that obeys its cap of tokens stays far below the bounds on an answer; any other is cut.
 
 Invariants: text that left has cost something; no count is booked that no answer can have.
@@ -18,8 +18,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from reliability.admission.ledger import PROGRESS_TOKENS
-from reliability.answer.estimate import text_bytes, tokens_max, tokens_min
-from reliability.answer.usage import Possible, estimate_written_tokens, verify_usage
+from reliability.answer.estimate import (
+    Possible,
+    estimate_written_tokens,
+    text_bytes,
+    tokens_max,
+    tokens_min,
+    verify_usage,
+)
 from reliability.faults import TRAITS, Ran
 from reliability.types import CallDelta, Counted, Event, Failed, Finish, Passed, Reasoning, Refusal, Text, Usage
 

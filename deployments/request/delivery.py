@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from reliability.answer import gate as gates
+from reliability.answer.answer_head import Head, strip_turn_start
 from reliability.answer.gate import Gate, Hold, Stopped
 from reliability.answer.judgement import Expected, Judged, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import Thoughts, close
-from reliability.answer.turn_start import Head, strip_turn_start
 from reliability.types import Event, Text
 
 

@@ -40,10 +40,9 @@ from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens
 from reliability.answer.gate import Hold
 from reliability.answer.repeating import repeats_already, window_repeats_already
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
-from reliability.escalation.health import record_rejection, verdict_of
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
-from reliability.escalation.wording import duration, figure
+from reliability.escalation.refusals import duration, figure, record_rejection, verdict_of
 from reliability.loops import truncate
 from reliability.types import (
     Attempt,

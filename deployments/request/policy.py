@@ -22,8 +22,7 @@ from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
 from reliability.answer.repeating import repeats_already
 from reliability.answer.wanted_form import WantedForm
-from reliability.escalation.decisions import Limits
-from reliability.escalation.retry_strategy import RetryStep
+from reliability.escalation.decisions import Limits, RetryStep
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Reason
 

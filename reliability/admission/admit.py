@@ -33,10 +33,9 @@ from reliability.admission import retry_budget as retries
 from reliability.admission.breaker import Breaker, BreakerConfig, Change, Permit, Phase
 from reliability.admission.budget import BudgetConfig, BudgetGrant, ClosedReservation, Load, Policy
 from reliability.admission.ledger import Budget
-from reliability.admission.memory_rules import MemoryRules, memory_rule
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.persistent_map import Shards
+from reliability.admission.request import AdmissionRequest, MemoryRules, memory_rule
 from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits
-from reliability.admission.shards import Shards
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
 

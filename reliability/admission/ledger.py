@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from reliability.admission.shards import SHARDS, Shards
+from reliability.admission.persistent_map import SHARDS, Shards
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount, drop_expired
 
 HOUR = Span(3600 * SECOND_NS, 60 * SECOND_NS)

@@ -3,7 +3,7 @@
 `step_calls` takes each piece of a call as it comes.
 
     rule         finds
-    CYCLE        arguments that repeat themselves (see `argument_limits`), or open more than `DEPTH_MAX` brackets
+    CYCLE        arguments that repeat themselves (see `is_runaway_argument`), or open more than `DEPTH_MAX` brackets
     WHITESPACE   `WHITE_CHARS` of nothing but white space between the values
     ANSWER_CALLS the same call, to the letter, the third time
 
@@ -23,11 +23,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reliability.loops.comparison.canonical import digest, summary
-from reliability.loops.comparison.findings import Kind, Loop, Stage
-from reliability.loops.cycles.argument_limits import is_runaway_argument
-from reliability.loops.cycles.long_cycles import PERIOD_MAX, STRIDE, LongTail, extend
+from reliability.loops.comparison.findings import Kind, Loop, Stage, digest, summary
 from reliability.loops.in_answer import WHITE_CHARS
+from reliability.loops.long_cycles import PERIOD_MAX, STRIDE, LongTail, extend, is_runaway_argument
 from reliability.loops.written import REPEATS
 
 TAIL_CHARS = 2 * PERIOD_MAX + 2 * STRIDE

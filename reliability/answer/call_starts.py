@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reliability.answer.starts import DELIMITER_MAX, PARTIAL, Partial, Starts
+from reliability.answer.answer_head import DELIMITER_MAX, PARTIAL, Partial, Starts
 from reliability.tools.format_reasoning import (
     ANSWER_MARKS,
     REASONING,
@@ -48,6 +48,28 @@ _BRACKET = re.compile(r"[{\[(]")
 _INDENT = re.compile(r"[ \t\r]*")
 _NAME = re.compile(r"[A-Za-z0-9_.:/\\-]{1,128}")
 _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
+_ALL = [start for row in CALL_FORMATS for start in row.starts]
+_CLOSERS = [Start(closer) for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes]
+_TURN_ENDS = [Start(end) for end in dict.fromkeys(ENDS)]
+_DELIMITERS = [
+    start
+    for start in (*_ALL, *_CLOSERS, *map(Start, INNER_CLOSES), *_TURN_ENDS)
+    if start.place is Place.ANYWHERE and start.tail is None
+]
+_SIGNS = {sign: [start for start in _DELIMITERS if start.head.lstrip("\\")[0] == sign] for sign in "{[]<⏺✿"}
+_AT_SIGN = {sign: Starts(start.head for start in starts) for sign, starts in _SIGNS.items()}
+# Where no tools are declared nothing is a call; only the marks of messages and of turns are no part of the answer.
+_MESSAGES = [start for row in CALL_FORMATS if row.reader is Reader.MESSAGES for start in row.starts]
+_MARKS_AT_SIGN = {
+    sign: Starts(start.head for start in (*_MESSAGES, *_TURN_ENDS) if start.head.lstrip("\\")[0] == sign)
+    for sign in "[<"
+}
+_NAMED = [start for start in _ALL if start.place is Place.ANYWHERE and start.tail is not None and start.head]
+_OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
+_THOUGHTS = Starts(opener for opener, _ in _OPENERS)
+_MARKS = Starts((*REASONING_CLOSES, *ANSWER_MARKS))
+_FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), Starts(["`{3,8}"]))
+_TAGS = Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,27 +173,7 @@ def _list_firsts(head: str) -> str:
     return (inside[1] if inside else head).replace("\\", "")[: None if inside else 1]
 
 
-_ALL = [start for row in CALL_FORMATS for start in row.starts]
-_CLOSERS = [Start(closer) for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes]
-_TURN_ENDS = [Start(end) for end in dict.fromkeys(ENDS)]
-_DELIMITERS = [
-    start
-    for start in (*_ALL, *_CLOSERS, *map(Start, INNER_CLOSES), *_TURN_ENDS)
-    if start.place is Place.ANYWHERE and start.tail is None
-]
-_SIGNS = {sign: [start for start in _DELIMITERS if start.head.lstrip("\\")[0] == sign] for sign in "{[]<⏺✿"}
-_AT_SIGN = {sign: Starts(start.head for start in starts) for sign, starts in _SIGNS.items()}
-# Where no tools are declared nothing is a call; only the marks of messages and of turns are no part of the answer.
-_MESSAGES = [start for row in CALL_FORMATS if row.reader is Reader.MESSAGES for start in row.starts]
-_MARKS_AT_SIGN = {
-    sign: Starts(start.head for start in (*_MESSAGES, *_TURN_ENDS) if start.head.lstrip("\\")[0] == sign)
-    for sign in "[<"
-}
-_NAMED = [start for start in _ALL if start.place is Place.ANYWHERE and start.tail is not None and start.head]
 _NAMED_AT_SIGN = {sign: _Heads(start for start in _NAMED if start.head.lstrip("\\")[0] == sign) for sign in "[<"}
-_OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
-_THOUGHTS = Starts(opener for opener, _ in _OPENERS)
-_MARKS = Starts((*REASONING_CLOSES, *ANSWER_MARKS))
 _AT_PLACE = {
     place: _Heads(start for start in _ALL if start.place in (place, Place.SENTENCE))
     for place in (Place.LINE, Place.SENTENCE)
@@ -186,8 +188,6 @@ _FIRSTS, _HEADER_FIRSTS = (
     }
     for starts in (_ALL, _MESSAGES)
 )
-_FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), Starts(["`{3,8}"]))
-_TAGS = Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
 
 
 def prepare_names(names: Iterable[str]) -> DeclaredNames:

@@ -19,10 +19,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reliability.answer.equal_calls import collapse_calls, drop_equal, read_stopped
+from reliability.answer.answer_calls import (
+    collapse_calls,
+    drop_equal,
+    drop_leaks,
+    read_native_calls,
+    read_stopped,
+    write_native_calls,
+)
+from reliability.answer.answer_head import drop_turn_start
 from reliability.answer.gate import TextKind
-from reliability.answer.native_calls import drop_leaks, read_native_calls, write_native_calls
-from reliability.answer.turn_start import drop_turn_start
 from reliability.answer.wanted_form import WantedForm, judge_form
 from reliability.loops import (
     Loop,

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 from rapidfuzz import fuzz
 
-from reliability.loops.comparison.findings import Turn
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Memo, Turn
 from reliability.loops.history import find_loop
 from reliability.loops.session import Fingerprint, Window
 from reliability.loops.thresholds import LoopConfig

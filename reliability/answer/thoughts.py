@@ -27,8 +27,8 @@ from collections import deque
 from collections.abc import Sequence
 from functools import cache
 
+from reliability.answer.answer_head import PARTIAL, Starts
 from reliability.answer.gate import Gate, Stopped, finish, step
-from reliability.answer.starts import PARTIAL, Starts
 from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought, ends_reasoning, is_said_of, is_unsettled
 from reliability.tools.formats import INDENT_MAX, QUOTES
 from reliability.types import CallDelta, Event, Reasoning, Refusal, Text

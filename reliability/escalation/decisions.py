@@ -4,11 +4,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from reliability.escalation.retry_strategy import Reask, RetryStep
 from reliability.types import Attempt, Reason, RefuseCode
+
+CONSTRAINED_FROM = 1
+
+
+class RetryStep(StrEnum):
+    """One way to ask again."""
+
+    CORRECT = "correct"
+    RESAMPLE = "resample"
+    CONSTRAIN = "constrain"
+
+
+RETRY_STRATEGY: tuple[RetryStep, ...] = (RetryStep.CORRECT, RetryStep.RESAMPLE, RetryStep.CONSTRAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Reask:
+    """How the next re-ask is made. `constrained`: decode under the tools' grammar."""
+
+    step: RetryStep
+    constrained: bool
+
+
+def next_reask(strategy: Sequence[RetryStep], reasks: int, *, can_constrain: bool) -> Reask:
+    """Return the step after `reasks` re-asks were made on this tier."""
+    steps = [step for step in strategy if can_constrain or step is not RetryStep.CONSTRAIN] or [RetryStep.CORRECT]
+    step = steps[min(max(reasks, 0), len(steps) - 1)]
+    grammar = can_constrain and RetryStep.CONSTRAIN in steps
+    return Reask(step, step is RetryStep.CONSTRAIN or (grammar and reasks >= CONSTRAINED_FROM))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from reliability.escalation.decisions import Accept, Call, Decision, Refuse, Situation
+from reliability.escalation.decisions import (
+    RETRY_STRATEGY,
+    Accept,
+    Call,
+    Decision,
+    Refuse,
+    RetryStep,
+    Situation,
+    next_reask,
+)
 from reliability.escalation.refusals import (
     code_of,
     describe_attempts,
@@ -53,7 +62,6 @@ from reliability.escalation.refusals import (
     rank_attempt,
     retry_after_s,
 )
-from reliability.escalation.retry_strategy import RETRY_STRATEGY, RetryStep, next_reask
 from reliability.faults import Again, OtherTier, traits_of
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 

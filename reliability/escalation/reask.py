@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reliability.answer.equal_calls import collapse_calls
+from reliability.answer.answer_calls import collapse_calls
 from reliability.answer.wanted_form import form_message
-from reliability.escalation.decisions import Call
-from reliability.escalation.retry_strategy import RetryStep
+from reliability.escalation.decisions import Call, RetryStep
 from reliability.loops import Loop, nudge, trim_repetition
 from reliability.tools import Flaws, ToolBox, Violation, corrective_message, extract_calls
 from reliability.types import ChatRequest

@@ -15,8 +15,7 @@ Invariants:
 """
 
 from reliability.loops.answer_history import Kept, ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
-from reliability.loops.comparison.findings import Kind, Loop, Result, SeenCall, Stage, Turn
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Kind, Loop, Memo, Result, SeenCall, Stage, Turn
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, trim_repetition, truncate
 from reliability.loops.judge import (

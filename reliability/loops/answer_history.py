@@ -22,8 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reliability.loops.comparison.canonical import call_key, canonical, digest
-from reliability.loops.comparison.findings import Loop, Result, SeenCall, Turn
+from reliability.loops.comparison.findings import Loop, Result, SeenCall, Turn, call_key, canonical, digest
 from reliability.loops.content import Who, classify_speaker, text_of
 from reliability.loops.history import find_loop
 from reliability.loops.thresholds import LoopConfig

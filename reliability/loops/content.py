@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from reliability.loops.comparison.canonical import digest, dumps
+from reliability.loops.comparison.findings import digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
 
 Message = dict[str, Any]

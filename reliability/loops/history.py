@@ -29,10 +29,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from reliability.loops.comparison.canonical import digest, summary
 from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, digest, summary
 from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
 from reliability.loops.comparison.near import find_difference, mask_figures
 from reliability.loops.polling import is_thought, takes_notes

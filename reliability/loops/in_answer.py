@@ -8,7 +8,7 @@
     ANSWER_CALLS the same call written three times (see `written`), where the request declares tools
 
 Code fences, tables, lists, quotes and what is mostly digits repeat by nature: there it takes twenty copies and
-STRUCTURED_SPAN characters. In a call that is written into the text the limits are those of `argument_limits`.
+STRUCTURED_SPAN characters. In a call that is written into the text the limits are those of `is_runaway_argument`.
 
 Invariants: the text is read in blocks of `BLOCK` characters at the same places however it was cut, so the outcome
 depends on the text alone. A loop stands once it is found. `TAIL_CHARS` of text, `LINE_CHARS` of an open line,
@@ -20,10 +20,18 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reliability.loops.comparison.canonical import digest, summary
-from reliability.loops.comparison.findings import Kind, Loop, Stage
-from reliability.loops.cycles.argument_limits import HEAD_CHARS, begins_call, is_runaway_argument, update_place
-from reliability.loops.cycles.long_cycles import STRIDE, VARIED_TAIL_CHARS, LongTail, extend, find_varied
+from reliability.loops.comparison.findings import Kind, Loop, Stage, digest, summary
+from reliability.loops.long_cycles import (
+    HEAD_CHARS,
+    STRIDE,
+    VARIED_TAIL_CHARS,
+    LongTail,
+    begins_call,
+    extend,
+    find_varied,
+    is_runaway_argument,
+    update_place,
+)
 from reliability.loops.written import Written, drop_repeats, feed
 
 BLOCK = 32

@@ -16,8 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability.loops.comparison.canonical import dumps
-from reliability.loops.comparison.findings import Result, SeenCall, Turn
+from reliability.loops.comparison.findings import Result, SeenCall, Turn, dumps
 from reliability.loops.content import (
     Message,
     Who,

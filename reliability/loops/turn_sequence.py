@@ -24,9 +24,7 @@ from reliability.loops.comparison.call_normalization import (
     says_done,
     says_enough,
 )
-from reliability.loops.comparison.canonical import call_key
-from reliability.loops.comparison.findings import Result, SeenCall, Turn
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Memo, Result, SeenCall, Turn, call_key
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.leading_steps import acknowledges, acts, find_entities, leads_on

@@ -21,8 +21,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from reliability.loops.answer_history import is_summary
-from reliability.loops.comparison.canonical import call_key, dumps
-from reliability.loops.comparison.findings import SeenCall, Turn
+from reliability.loops.comparison.findings import SeenCall, Turn, call_key, dumps
 from reliability.loops.content import text_of
 from reliability.loops.transcript import answer_turn
 

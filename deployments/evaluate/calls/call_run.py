@@ -25,7 +25,7 @@ __all__ = ["LAYERS", "TOKENS_MAX", "find_first_layer", "run_case"]
 
 LAYERS = ("raw", "repair", "retries", "grammar")
 TOKENS_MAX = 128
-# The re-ask from which on a tier decodes under the grammar (`reliability.escalation.retry_strategy`): the second.
+# The re-ask from which on a tier decodes under the grammar (`reliability.escalation.decisions`): the second.
 GRAMMAR_FROM = 2
 
 

@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reliability.loops.comparison.canonical import dumps, parse
-from reliability.loops.comparison.findings import Result
+from reliability.loops.comparison.findings import Result, dumps, parse
 
 EDGE_CHARS = 400
 _EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")

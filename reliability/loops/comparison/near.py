@@ -15,8 +15,7 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
-from reliability.loops.comparison.canonical import dumps
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Memo, dumps
 from reliability.loops.comparison.same_result import count_shared_ends, is_same_result
 
 CHARS = 2_000

@@ -15,8 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reliability.loops.comparison.canonical import parse
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Memo, parse
 from reliability.loops.comparison.volatile_fields import (
     DURATIONS,
     ONGOING_NEAR,

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.admission.admit import RejectedBy
-from reliability.escalation.health import verdict_of
 from reliability.escalation.policies import reason_of
-from reliability.escalation.refusals import PASSING, code_of
+from reliability.escalation.refusals import PASSING, code_of, verdict_of
 from reliability.faults import TRAITS, Again, OtherTier, Ran, traits_of
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
 

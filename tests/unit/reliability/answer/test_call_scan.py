@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reliability.answer.call_scan import OPEN_MAX, TAIL_CHARS, CallScan, step_calls
 from reliability.loops import Kind, Loop
-from reliability.loops.cycles.long_cycles import STRIDE
+from reliability.loops.long_cycles import STRIDE
 from tests.support.repeating_texts import HONEST, paragraph
 
 RUNAWAYS = {

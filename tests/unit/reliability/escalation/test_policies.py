@@ -9,9 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reliability.escalation.decisions import Accept, Call, Limits, Refuse, Situation
+from reliability.escalation.decisions import Accept, Call, Limits, Refuse, RetryStep, Situation
 from reliability.escalation.policies import BACKOFF_MAX_NS, RETRY_AFTER_MAX_NS, decide, reason_of
-from reliability.escalation.retry_strategy import RetryStep
 from reliability.faults import TRAITS, Again, OtherTier, traits_of
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 

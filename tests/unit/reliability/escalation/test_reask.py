@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from reliability.escalation.decisions import Call
+from reliability.escalation.decisions import Call, Reask, RetryStep
 from reliability.escalation.reask import RESAMPLE_TEMPERATURE, request_for
-from reliability.escalation.retry_strategy import Reask, RetryStep
 from reliability.types import ChatRequest
 from tests.support.judgements import BOX, GOOD, USER, lapped, native, ruled
 

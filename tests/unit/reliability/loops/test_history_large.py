@@ -8,7 +8,7 @@ import pytest
 
 from reliability.loops import Kind, LoopConfig, Memo, Stage, calls_turn, find_loop, read_turns
 from reliability.loops.comparison import same_result as volatile
-from reliability.loops.comparison.memo import MASKED_CHARS_MAX
+from reliability.loops.comparison.findings import MASKED_CHARS_MAX
 from reliability.loops.transcript import TURNS_MAX
 
 CONFIG = LoopConfig()

@@ -201,7 +201,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=10).map("".join), st.lists(st.integers(1, 12), min_size=1, max_size=4), st.booleans())
 def test_whole_and_streamed_are_the_same(text, sizes, declared):
     """Law: however an answer is cut, the client gets what it gets of the whole one."""
-    box, text = BOX if declared else NONE, f"So: {text}"  # marks alone are no answer (test_turn_start.py)
+    box, text = BOX if declared else NONE, f"So: {text}"  # marks alone are no answer (test_answer_head.py)
 
     assert play(cut_at(text, sizes), box) == whole(text, box)
 

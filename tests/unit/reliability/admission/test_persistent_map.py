@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.admission.shards import Shards
+from reliability.admission.persistent_map import Shards
 
 
 @given(st.lists(st.tuples(st.sampled_from("pd"), st.text(max_size=3), st.integers()), max_size=80))

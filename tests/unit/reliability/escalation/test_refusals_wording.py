@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reliability.admission.admit import AdmissionConfig, AdmissionState, RejectedBy, Rejection, admit, charge
 from reliability.admission.budget import BudgetConfig, Limit, Policy
 from reliability.admission.request import AdmissionRequest
-from reliability.escalation.wording import FIGURE_MAX, LIKE_A_STATUS, describe_rejection, duration, figure
+from reliability.escalation.refusals import FIGURE_MAX, LIKE_A_STATUS, describe_rejection, duration, figure
 
 SIZES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 SPENT = 616_827

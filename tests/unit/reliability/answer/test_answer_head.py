@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.answer.turn_start import Head, drop_turn_start, may_be_turn_start, strip_turn_start
+from reliability.answer.answer_head import PARTIAL, Head, Starts, drop_turn_start, may_be_turn_start, strip_turn_start
 from reliability.types import CallDelta, Text
 
 OPENINGS = ["<|im_start|>", "<|im_start|>assistant\n", "\n<|im_start|>assistant", "<|im_start|><|im_start|>assistant\n"]
@@ -78,3 +80,17 @@ def test_the_head_is_the_same_in_any_pieces(pieces):
 
 def _ends(pieces):
     return [len("".join(pieces[:at])) for at in range(1, len(pieces) + 1)]
+
+
+MARKS = ("<tool>", "<tools>", "<|x|>")
+STARTS = Starts(map(re.escape, MARKS))
+
+
+@given(st.sampled_from(MARKS), st.data())
+def test_every_beginning_is_partial_and_the_whole_is_found(mark, data):
+    """Law: a cut mark may still become one; a complete one is found whatever stands behind it."""
+    cut = data.draw(st.integers(0, len(mark) - 1))
+
+    assert STARTS.find_at(mark[:cut], 0) == PARTIAL
+    assert isinstance(STARTS.find_at(mark + "!", 0), re.Match)
+    assert STARTS.find_at(mark[:cut] + "!", 0) is None

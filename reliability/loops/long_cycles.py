@@ -12,9 +12,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from rapidfuzz import fuzz
+
+from reliability.tools.format_row import Reader
+from reliability.tools.formats import CALL_FORMATS
 
 STRIDE = 512
 PERIOD_MAX = 4_000
@@ -37,6 +41,20 @@ _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d{1,9}")
 _SIGNS = re.compile(r"[(){}\[\]<>=_/\\|@#$%^&*+~`;\"]")
 _SHARE = re.compile(r"\b(\d{1,9})\s?(?:/|of|out of|von|de|sur|из)\s?(\d{1,9})\b")
+WORDS_REPETITIONS, WORDS_SPAN = 32, 1_200
+LONG_REPETITIONS, LONG_SPAN = 12, 6_000
+OPENED_REPETITIONS = 512
+DATA_SPAN = 40_000
+WORDS_MIN = 3
+_TAG = re.compile(r"<[^<>]{1,400}>")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+HEAD_CHARS = 80  # of a line, by which it is told what it is
+_DELIMITER_CHARS = 64  # no delimiter of the table is longer
+_TAGGED = [row for row in CALL_FORMATS if row.reader in (Reader.ENVELOPE, Reader.ELEMENTS, Reader.MESSAGES)]
+_OPENERS = [opener for row in _TAGGED for opener in row.compared or row.opens]
+_CLOSERS = [closer for row in _TAGGED for closer in row.closes]
+_DELIMITER = re.compile(f"(?P<opens>{'|'.join(_OPENERS)})|{'|'.join(_CLOSERS)}", re.IGNORECASE)
+_HEAD = re.compile(r"""[ \t>]*(?:Action(?: Input)?:[ \t]*)?(?:[\[{]|"[\w -]{1,60}"\s*:)""", re.IGNORECASE)
 
 
 class LongTail(NamedTuple):
@@ -215,3 +233,41 @@ def _comes_to_an_end(text: str, places: list[int]) -> bool:
         done != done_before and total == total_before and int(done) <= int(total)
         for (done, total), (done_before, total_before) in zip(newest, before, strict=False)
     )
+
+
+def is_runaway_argument(tail: LongTail) -> bool:
+    """Return whether the streak at the end of a call's arguments has gone on for too long."""
+    count, span = tail.repetitions, tail.span
+    if span >= DATA_SPAN or (count >= OPENED_REPETITIONS and _opens(tail.unit)):
+        return True
+    many = (count >= WORDS_REPETITIONS and span >= WORDS_SPAN) or (count >= LONG_REPETITIONS and span >= LONG_SPAN)
+    return many and _has_words(tail.unit)
+
+
+def _opens(unit: str) -> bool:
+    """Return whether each copy is nested in the one before."""
+    return unit.count("{") + unit.count("[") > unit.count("}") + unit.count("]")
+
+
+def _has_words(unit: str) -> bool:
+    """Return whether the unit says something. It may begin in the middle of a word or of a tag, so it is read three
+    times in a row, and what stands there only once is such a piece."""
+    words = Counter(_WORD.findall(_TAG.sub(" ", unit * 3)))
+    return sum(count > 1 for count in words.values()) >= WORDS_MIN
+
+
+def update_place(inside: bool, tail: str, new: int) -> bool:
+    """Return whether the text that ends in `tail` is inside of a call; the last `new` characters weren't seen yet."""
+    text = tail[-new - _DELIMITER_CHARS :]
+    if "<" not in text and "TOOL" not in text.upper():
+        return inside  # there is no delimiter without one of them
+    begin = len(text) - new
+    for delimiter in _DELIMITER.finditer(text):
+        if delimiter.end() >= begin:  # one may be known by what follows it
+            inside = delimiter["opens"] is not None
+    return inside
+
+
+def begins_call(head: str) -> bool:
+    """Return whether a line that begins so may be a call, or a piece of one."""
+    return _HEAD.match(head) is not None

@@ -1,22 +1,18 @@
-"""What some models write before their answer, or in its place: the marks of their chat template, spelled out.
-
-    <|im_start|>assistant\\nThe file has 3 lines.     the opening of the turn that is open already: dropped
-    <|im_start|>                                     nothing but marks: no answer at all
-
-A model that may not end its turn, or open one, by the token for it spells that token out of others (seen 2026-11-24:
-Qwen2.5-Coder-1.5B behind a tool's result, the last answer of 14 of 29 clients), and small servers send such tokens as
-text. Only the head of an answer is looked at here; where it goes on behind its own turn is told by
-`reliability.tools.turns`, which has the marks.
-"""
+"""Texts that are looked for at one place of a text that may end in the middle of one of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
 
+from reliability.tools.formats import beginnings
 from reliability.tools.turns import MARKS
 from reliability.types import Event, Text
 
+DELIMITER_MAX = 400  # characters that are looked at to tell whether something begins
+PARTIAL: Final = "partial"
+Partial = Literal["partial"]
 _MARK = rf"(?:{'|'.join((*MARKS, r'<[|]end_header_id[|]>'))})"
 _ROLE = "assistant"
 _ROLE_BEGUN = "|".join(_ROLE[:length] for length in range(1, len(_ROLE) + 1))
@@ -27,6 +23,28 @@ _WAITS = re.compile(
     rf"(?:[<\[][|｜]?|[<\[][|｜]?[\w▁]{{1,32}}[|｜]?|(?<=<\|im_start\|>)(?:{_ROLE_BEGUN}))?\Z"
 )
 _MARK_CHARS = 64
+
+
+class Starts:
+    """Texts that are looked for at one place: one of them complete, or the beginning of one with
+    which the text ends."""
+
+    def __init__(self, patterns: Iterable[str], flags: re.RegexFlag = re.IGNORECASE) -> None:
+        patterns = tuple(patterns)
+        self.complete = re.compile("|".join(f"({pattern})" for pattern in patterns), flags)
+        self.partial = re.compile("|".join(map(beginnings, patterns)), flags)
+        self.longer = re.compile("|".join(beginnings(pattern, complete=False) for pattern in patterns), flags)
+
+    def find_at(self, text: str, at: int) -> re.Match[str] | Partial | None:
+        """Find what stands here; the match's `lastindex` counts the patterns from 1."""
+        match = self.complete.match(text, at)
+        if match is not None:
+            return match
+        return PARTIAL if len(text) - at <= DELIMITER_MAX and self.partial.match(text, at) else None
+
+    def may_become_another(self, text: str, at: int) -> bool:
+        """Return whether a text with one of them may still become another one, which begins like it."""
+        return len(text) - at <= DELIMITER_MAX and self.longer.match(text, at) is not None
 
 
 class Head:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from reliability.admission.memory_rules import MemoryRules, memory_rule
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, MemoryRules, memory_rule
 from reliability.memory.pressure import Level
 from reliability.rolling import SECOND_NS
 

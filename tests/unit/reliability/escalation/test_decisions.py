@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reliability.escalation.retry_strategy import RETRY_STRATEGY, RetryStep, next_reask
+from reliability.escalation.decisions import RETRY_STRATEGY, RetryStep, next_reask
 
 
 @pytest.mark.parametrize(
