@@ -1,14 +1,10 @@
 """Why a prompt doesn't begin as the session's last one did.
 
-What a model has computed of a prompt serves the next one as far as both begin alike. An agent sends its whole
-conversation each time, and one word that is another near its beginning makes all of it new: seconds of work, and
-nobody sees why. So each prompt has a shape, a handful of digests of what it was made of, and two shapes say what
-differs between them.
+What a model has computed of a prompt serves the next one as far as both begin alike. Each prompt has a shape, a handful
+of digests of what it was made of, and two shapes say what differs; where no part of the shape does, it was the chat
+template.
 
-Which tokens differ isn't known here: where they do, and no part of the shape does, it was the chat template.
-
-What must never happen: a change that is not found where there is one; a word of a conversation in `detail`. Names of
-tools and of template variables stand there, as the request's own client sent them.
+Invariants: each change is found; no word of a conversation stands in `detail`, only names of tools and variables.
 """
 
 from __future__ import annotations

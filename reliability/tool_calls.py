@@ -1,15 +1,11 @@
 """The nouns of tool calling: what came in, what was changed, what is wrong.
 
-A call travels through three values and never skips one:
-
     RawCall     what a model wrote, native or as text: nothing is promised about it
     Checked     the verdict on all calls of one answer
     ToolCall    (`reliability.types`) a complete and valid call, the only one that may be delivered
 
-`Malformed` is text that is a call by its marker or by the declared name in it, and that can't be read
-without loss. A `Repair` is a change that loses nothing, a `Violation` is a reason to refuse. Both say
-where, as JSON pointers that begin with the index of the call: `/0/arguments/city`. Repairs are counted and
-shown, since valid is not right.
+A `Repair` is a change that loses nothing, a `Violation` a reason to refuse. Both say where, as JSON pointers that begin
+with the index of the call: `/0/arguments/city`.
 """
 
 from __future__ import annotations

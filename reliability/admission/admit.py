@@ -1,24 +1,11 @@
 """May this call run now? Breaker, token budget, retry budget and memory level, in one step.
 
-A *grant* is the permit of the tier's breaker, a reservation of tokens and a counted call together.
-`admit` gives all of it or nothing: each part is a pure step on its own value, and the new values
-are put together only when all have agreed. So a rejection leaves the others untouched, and nothing
-ever has to be rolled back.
+A *grant* is the permit of the tier's breaker, a reservation of tokens and a counted call together: `admit` gives all of
+it or nothing. It is open until `settle` names it or until it expires; then the next call closes it as ignored, and
+charges what `progress` last reported. A late settle changes nothing but adds what was used beyond that.
 
-A grant is open from `admit` until `settle` names it, or until it expires; then it is closed by
-whichever call comes next (`expire` is for the owner's timer): the verdict counts as ignored, and
-charged is what `progress` has last reported that the call has used. A settle for a grant that isn't
-open changes nothing, but that one that has expired is charged what it used beyond. Grant names are
-unique as long as each incarnation of the owner brings its own `epoch`; grants of an older epoch
-stay settleable.
-
-Who owns it: one writer (an actor, the simulator). Every state is an immutable value; an older one stays
-valid, and `admit` copies a few small dicts however many sessions are remembered. Time is the owner's:
-nanoseconds that don't run backwards, also across restarts (wall clock at start plus monotonic clock since); a
-step back stands still.
-
-Must never happen: a grant with only some of its parts, a part without its grant, a state that can't be
-written down.
+Invariants: one writer; states are immutable values, and `admit` copies a few small dicts. Time is nanoseconds, and a
+step back stands still. Grant names are unique as long as each incarnation of the owner brings its own `epoch`.
 """
 
 from __future__ import annotations

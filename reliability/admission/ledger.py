@@ -1,20 +1,10 @@
 """The ledger of the token budget: who has spent what and set what aside. Policies: `budget.py`.
 
-Every open reservation stands three times: in its session, in the hour of the server and in the hour
-of its API key. `open_reservation` and `close_reservation` are its only ways in and out, and each
-moves all three at once, so the three always agree: the `reserved` of the hour is the sum of all
-open reservations, and so are those of all sessions and of all keys.
+Every open reservation stands in its session, in the hour of the server and in the hour of its API key;
+`open_reservation` and `close_reservation` move all three at once. Spent tokens of an hour are kept in minutes, leave 60
+to 61 minutes after they were charged, and are charged when the reservation closes: too much, never too little.
 
-Spent tokens of an hour are kept in minutes and leave 60 to 61 minutes after they were charged. Tokens are
-charged when the reservation closes, which is later than when they were used. Both errors lie on the same
-side: too much, never too little.
-
-While a call runs, its reservation notes what the call has used (`note_progress`). Nothing is
-charged by that; it is what is charged if nobody settles (`estimate_charge`). A settle that comes
-after all, for a reservation that was closed as expired, adds what was used beyond that; for this
-the ledger remembers the last `EXPIRED_MAX` of them.
-
-Must never happen: a session or key that leaves while it has a reservation open; a reservation that is charged twice.
+Invariants: no session or key leaves while it has a reservation open; no reservation is charged twice.
 """
 
 from __future__ import annotations

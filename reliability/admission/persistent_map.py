@@ -1,12 +1,8 @@
 """A persistent mapping: many small dicts instead of one big one.
 
-`put` and `drop` return a new mapping and copy one shard of `SHARDS`, so that a change costs about the same
-with ten keys and with ten thousand, and every older version stays valid. That is what lets the reducers be
-pure: a test can compare the state before with the state after, and a rejected request really gives the old
-state back.
-
-Keys are spread by CRC-32, which is the same in every process (the built-in `hash` isn't), so a replay places
-every key where the first run did. Nobody outside this module touches a shard.
+`put` and `drop` return a new mapping and copy one shard of `SHARDS`, so a change costs about the same with ten keys and
+with ten thousand, and every older version stays valid: that lets the reducers be pure. CRC-32 places the keys, since it
+is the same in every process and a replay places them as the first run did.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
 """How many extra calls the whole server may make, so that second tries don't storm a dying tier.
 
-A *first* call is the first that runs for a request; a later one to a tier that the request has called before,
-be it a retry or a re-ask, is *extra*. Over any window the extra calls are at most `floor` plus `share_percent`
-of the first calls. The floor lets a quiet server recover at all: with three requests a minute a share alone
-would be nothing. An escalation or a fallback to a tier that the request hasn't called yet is neither: if it
-were extra, one dying tier would use up the budget, and requests would be rejected although the next tier is
-well. What bounds those is the chain: a request goes to each tier of it once.
+A later call to a tier that its request has called before is *extra*; over any window the extra calls are at most
+`floor` plus `share_percent` of the first calls. A fallback to another tier is neither: the chain bounds those.
 
-The state is two rolling counts. Extra calls are counted a bucket too long and first calls a bucket
-too short, so that the promise holds at every moment and not only at the bounds of buckets.
-
-Must never happen: a first call that is rejected (this budget bounds amplification, not load).
+Invariants: no first call is rejected. Extra calls count a bucket too long and first calls a bucket too short, so the
+bound holds at every moment.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Equal calls in one answer, and the answer that was stopped in the middle of one of them.
+"""The calls of one answer: native ones put together, and equal ones collapsed.
 
-Within one answer no result can come between two calls, so a call that is written twice says what it says once: the
-first stands for all of them, in the order in which the calls were first written. A pair of equal native calls stays:
-a tool that draws or counts is called twice on purpose; three and more repeat themselves. Two calls are equal when they
-mean the same tool and the same arguments, whatever their ids, their spacing and the order of their keys.
-
-An answer is stopped while it decodes where its calls repeat themselves, mostly in the middle of a copy: it is read up
-to the end of a complete copy, so that what is broken off there spoils none of the calls before it. Where that place is
-doesn't depend on how the text was cut into pieces.
+Native calls come in pieces, apart from the text. An upstream that takes the calls out of the text may leave their tags
+or the whole text there; beside native calls that is no call of its own. Two calls are equal when they mean the same
+tool and the same arguments; the first stands for all, but a pair of equal native calls stays, since a tool that draws
+or counts is called twice on purpose. An answer that was stopped for its repetition is read up to the end of a complete
+copy, wherever the text was cut into pieces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Texts that are looked for at one place of a text that may end in the middle of one of them."""
+"""The head of an answer: texts that are looked for at one place (`Starts`), and the opening of a turn (`Head`).
+
+    <|im_start|>assistant\\nThe file has 3 lines.     the opening of the turn that is open already: dropped
+    <|im_start|>                                     nothing but marks: no answer at all
+
+A model that may not end its turn, or open one, by the token for it spells that token out (seen 2026-11-24:
+Qwen2.5-Coder-1.5B behind a tool's result). Where an answer goes on behind its own turn: `reliability.tools.turns`.
+"""
 
 from __future__ import annotations
 

@@ -1,21 +1,11 @@
 """Repetition in native tool calls, while they decode.
 
-`step_calls` takes each piece of a call as it comes.
-
-    rule         finds
     CYCLE        arguments that repeat themselves (see `is_runaway_argument`), or open more than `DEPTH_MAX` brackets
     WHITESPACE   `WHITE_CHARS` of nothing but white space between the values
-    ANSWER_CALLS the same call, to the letter, the third time
+    ANSWER_CALLS the same call, to the letter, the third time; not where calls come in turns
 
-Arguments are looked at in strides, at the same places however they were cut, so the outcome depends on what was
-written alone. A call is compared when the next one begins, if it is complete; an upstream that sends calls in turns, or
-their names before their arguments, is never convicted by that rule. What differs in its spelling only is seen when the
-answer is judged.
-
-What stands in a string of the arguments is content: white space in it counts as any other repetition.
-
-A loop stands once it is found. Bounds: `OPEN_MAX` calls that may go on, `TAIL_CHARS` characters of each, and the
-digests of `COUNTED_MAX`.
+Invariants: arguments are looked at in strides, at the same places however they were cut. A loop stands once it is
+found. At most `OPEN_MAX` open calls, `TAIL_CHARS` of each, and the digests of `COUNTED_MAX` are kept.
 """
 
 from __future__ import annotations

@@ -1,20 +1,12 @@
 """Where, in the text of an answer, a tool call may begin.
 
-Weak models write their calls as text: bare JSON, in a code fence, behind a tag, or as `name(...)`. The table of call
-formats says what is held (`Format.starts`). This module looks at one place of a text and says one of three things:
-nothing begins here (None), something may begin here but the text ends too early to tell (PARTIAL), or a *candidate*
-begins here (`CallStart`). It doesn't know where a candidate ends (that is `gate.py`) and doesn't parse it (that is the
-extraction of calls). Where reasoning begins or ends in the text, or a mark of the answer stands, it says so (`Mark`):
-what stands behind is read by `thoughts.py`.
+The table of call formats says what is held (`Format.starts`). At one place of a text nothing begins (None), something
+may begin but the text ends too early to tell (PARTIAL), or a *candidate* begins (`CallStart`); `gate.py` finds its end.
+Delimiters count anywhere but in quotes; words and names where a line begins, some behind the end of a sentence
+(`Place`). A fence or a tag right before a candidate belongs to it. Marks of reasoning are `Mark`s (`thoughts.py`).
 
-The answers are final: with more text after it, a place that was None stays None and a CallStart stays that
-CallStart. So it doesn't matter how a text is cut. To keep it cheap, no place is looked at further than the bounds of
-the table reach; every bound errs towards holding, except where a name and its bracket are further apart.
-
-Delimiters count anywhere, unless they stand in quotes. Words and names count where a line begins, and some of them
-behind the end of a sentence (`Place`). A fence or a tag right before a candidate belongs to it. Tags are compared
-without case, and names as they may be spelled (`tool_names.py`); words, and names behind a sentence, where they are
-ordinary words, to the letter.
+Invariants: the answers are final, so it doesn't matter how a text is cut. No place is looked at further than the bounds
+of the table reach; every bound errs towards holding, except where a name and its bracket are further apart.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
-"""How many tokens a text is, where no tokenizer is at hand.
+"""How many tokens a text is where no tokenizer is at hand, and whether a tier's own count is possible at all.
 
-Two uses want opposite errors, so there are two figures. A *reservation* must not be too small: `tokens_max` counts one
-token for two bytes of UTF-8. Measured with SmolLM2's tokenizer (2026-11-22): 4.2 bytes a token in a line of English,
-3.6 in this project's README, 3.4 in its median Python file and 2.2 in its densest one, 2.65 in the recorded agent runs
-of `tests/evals`. Hashes (1.3) and Japanese (1.7) need more than is reserved; what a call used over that is charged all
-the same. A *rejection* (this prompt can't fit that tier) must not come too early: `tokens_min` counts one for five
-bytes; the tier itself knows better.
+A *reservation* must not be too small: `tokens_max` counts one token for two bytes of UTF-8. A *rejection* must not come
+too early: `tokens_min` counts one for five. `tokens_about` (four) is only shown, `tokens_near` is for one piece of an
+answer. Measured with SmolLM2's tokenizer (2026-11-22): 2.2 to 4.2 bytes a token in English and Python, 1.3 in hashes.
 
-What is only shown, before anybody has counted, is `tokens_about`: four bytes a token.
+A count that an upstream reports is believed, to the token, where it is possible (`verify_usage`): a prompt of at most a
+token for each byte and what is hidden beside it, a completion of at most the cap or a token for each byte written, and
+at least one for so many bytes as no tokenizer puts into one. Else our estimate replaces it, and the report says so. No
+count, or 0 for something that is there, is no lie (Ollama says 0 for a cached prompt).
 
-Only what a model reads is counted: an image is `IMAGE_TOKENS`, whatever the size of its base64. What a tier has really
-counted replaces all of this once it is known, where it is possible: `prompt_tokens_most` says what can't be exceeded.
-
-An answer that is cut off before anybody has counted it is estimated by its pieces (`tokens_near`): nearly every server
-sends one token in each, and says so by how short they are.
+Invariant: no report costs a session more than one very long answer.
 """
 
 from __future__ import annotations

@@ -1,39 +1,20 @@
 """What may leave now. Between a tier and the client stands one gate per attempt.
 
-States
-    PASS     text leaves at once.
-    PARTIAL  the text ends in something that may become the beginning of a call (`<tool_c`, two backticks,
-             `{`): that tail waits, a few hundred characters at most (`call_starts.py` has the bounds).
-    BODY     a candidate has begun. It waits until `settle_text` says what it is.
-    HELD     a call has been seen, or everything is to be held: nothing leaves any more.
+    PASS     text leaves at once
+    PARTIAL  the text ends in what may become the beginning of a call: that tail waits (`call_starts.py` bounds it)
+    BODY     a candidate has begun, and waits until `settle_text` says what it is
+    HELD     a call has been seen, or everything is to be held (`Hold.ALL`): nothing leaves any more
 
-Where reasoning begins in the text, or a mark stands that is no part of it, the gate stops (`Stopped`): what stands
-behind is read by `thoughts.py`, and the answer begins anew there.
+Tool-call parts, refusals and all text after them are held; `Reasoning` passes with hold mode `tool_calls`. Where
+reasoning begins in the text the gate stops (`Stopped`), and `thoughts.py` reads on.
 
-Tool-call parts and refusals are always held, and so is all text after one. Text is looked at for calls only where the
-request declares tools, and for the marks of turns and of messages in any. With hold mode `all`, text, reasoning and
-calls are held from the start. `Started`, `Finish`, `Failed` and (with hold mode `tool_calls`) `Reasoning` pass in any
-state; they are no part of the text. (`Logprobs` pass too, but whoever drives the attempt keeps them until their text
-has left: `logprobs.py`.)
+`settle_text` (pure and total) says of a candidate CALL, PROSE or OPEN. It is asked where the candidate's brackets
+close, then at the ends of lines, sentences, tags and brackets, each time only when the candidate has doubled: all
+questions together cost linear time. At `HOLD_CHARS` an undecided candidate of bare brackets that names no declared tool
+leaves; so bare JSON whose name comes later than that can leak its beginning.
 
-The gate doesn't parse calls. It finds the moments at which a candidate may be decided and asks `settle_text`,
-which must be pure and total, with the candidate's text from where the call would begin, and the last `BEFORE_CHARS`
-characters of the text before it:
-    CALL   it is a call, or an attempt at one, whatever follows: it and all the rest stay held
-    PROSE  it is neither: it leaves, and the gate goes on behind it
-    OPEN   more text is needed
-It is asked where the candidate's brackets close, and after that (and for candidates without brackets) at the
-ends of lines, sentences, tags and brackets, each time only when the candidate has doubled, so that all questions
-together cost linear time. Where a delimiter was prose, a call may have begun behind it meanwhile: the end of the
-candidate is looked through for one. At `HOLD_CHARS` it is asked a last time: an undecided candidate that is only bare
-brackets and names no declared tool leaves, any other stays held. So one kind of call can leak its beginning: bare JSON
-whose name comes later than that.
-
-Law: what left as text plus what is held is what came in, in that order, and where the cut between them lies
-doesn't depend on how the text was cut into chunks.
-
-Who owns it: the loop that drives the attempt. Gates are values; only the buffer behind `Pieces` is shared
-between a gate and its successors, and it is only ever appended to.
+Law: what left as text plus what is held is what came in, in that order, and the cut between them doesn't depend on how
+the text was cut into chunks. Gates are values; the buffer behind `Pieces` is only ever appended to.
 """
 
 from __future__ import annotations

@@ -2,13 +2,9 @@
 
     held events of the gate  ->  calls (native, and out of the text)  ->  valid?  ->  a loop?  ->  what may be delivered
 
-The checks stand in this order because each needs the one before: only a complete call can be valid, and only a valid
-answer is worth asking whether it goes round in circles. The first one that fails is the flaw; a flawed answer still
-carries what could be delivered, since a loop that a second tier repeats is delivered, marked.
-
-Calls in the text and native ones (`native_calls`) are judged together and delivered all or none; of equal ones
-the first stands for all, and the report counts the others. Text that an earlier attempt has sent stands: this attempt's
-own text is dropped. A refusal without calls is a complete answer, whatever was asked for.
+The first check that fails is the flaw; a flawed answer still carries what could be delivered, since a loop that a
+second tier repeats is delivered, marked. Calls in the text and native ones are judged together and delivered all or
+none. Text that an earlier attempt has sent stands. A refusal without calls is a complete answer.
 """
 
 from __future__ import annotations

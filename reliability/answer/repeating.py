@@ -1,12 +1,7 @@
-"""Whether a conversation repeats itself already, before its next answer is there.
+"""Whether a conversation repeats itself already, so that its next answer is held until it is judged.
 
-The answer to such a conversation may be the one that is nudged, or the one at which the circuit breaks. So it is held
-until it is judged: text that has left can't be taken back, and an agent whose calls are texts would be sent the same
-text for the third time, and learn of the loop from a frame behind it.
-
-It asks the rules of the history for one repetition less than they act on: an answer can only be the repetition that a
-threshold names where all the others stand in the history. It may say yes where the answer then is another one; that
-costs the client the stream of one answer, and no more.
+The rules of the history are asked for one repetition less than they act on. A yes where the answer is another one costs
+the client the stream of that answer, and no more.
 """
 
 from __future__ import annotations

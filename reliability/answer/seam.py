@@ -1,25 +1,15 @@
 """Join what a model writes to the text that it is to continue: no word twice, no gap, no second beginning.
 
-A model that is shown the beginning of its answer does one of these:
-
     continues            "… the third step" │ " is to close the valve."         where its API promises that: `trusted`
     repeats the end      "… the third step" │ "the third step is to close …"    as it was asked to: the overlap is cut
     repeats all of it    "1. Open. … the third step is to close …"              the overlap is the whole of `begun`
     begins anew, or speaks about it                                             not joined
 
-So its text waits until its kind is known. An *overlap* is an end of `begun` that the new text begins with. It counts
-only where it stands once in `begun`, and where its words aren't likely to be said twice: not where a sentence or a row
-has just ended. In rows that are equal, zeros and refrains a trusted upstream is believed where its text begins with
-the white space that a further row or word needs. Where it begins with the very last word or line, that may be an echo
-or the next one, and the seam tears.
-
-Quotation marks, dots and code fences that the model puts around its text are no part of it: the opening mark and the
-closing mark both go. Where the closing mark may be the text's own, the seam tears (`wrapping.py`).
-
-Pure: text goes in, and text or the verdict comes out.
+An *overlap* is an end of `begun` that the new text begins with. It counts only where it stands once in `begun`, and not
+where a sentence or a row has just ended. Marks that the model puts around its text go (`wrapping.py`).
 
 Invariants:
-- Nothing is joined on a guess.
+- Nothing is joined on a guess: where two readings remain, the seam tears.
 - What has left is a beginning of what is joined: tearing late adds nothing.
 - For one upstream text the outcome doesn't depend on how it was cut into chunks.
 """

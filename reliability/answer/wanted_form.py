@@ -2,11 +2,8 @@
 
     text ──▶ one JSON document (a fence or prose around it goes) ──▶ schema ──▶ as it is, repaired, refused
 
-Judged like the arguments of a call: by the same reader, the same repairs and the same counted validator. A text that is
-valid stays to the letter. Not judged: an answer with calls, a refusal, and one that the token limit has cut.
-
-`strict` is what the client says of its schema. Without it, and for any JSON object, the form is a wish: where every
-tier misses it, the last answer is delivered, as it came.
+Judged like the arguments of a call. Not judged: an answer with calls, a refusal, and one that the token limit has cut.
+Without the client's `strict`, and for any JSON object, the form is a wish: the last answer is delivered as it came.
 """
 
 from __future__ import annotations

@@ -1,42 +1,12 @@
 """Where a request goes next: `decide(situation)`, an ordered list of small policies.
 
-`decide` sees only the attempts so far and what is left of the request's limits, and the first policy that has an
-opinion wins. It keeps nothing between calls: a request has few attempts, so each decision reads them all again. The
-order of `POLICIES` is the specification; what follows from each fault and flaw stands in `reliability.faults`:
+The first policy of `POLICIES` that has an opinion wins; their order is the specification. `decide` keeps no state. What follows from each fault and flaw stands in `reliability.faults`. This is the only place that retries: a
+*retry* follows a fault, a *re-ask* a flaw; an *escalation* is to the next tier because of a flaw, a *fallback* because
+of a fault.
 
-1.  a good answer is accepted;
-2.  an answer whose text has left can't be taken back: where the text itself broke off, it is gone on with, from its
-    very end, as after any fault (9, 10), with at most `continuations_max` seams, else refused (the shell ends the
-    stream in an error frame); where it runs in circles, it is gone on with likewise, from where the first one closed,
-    else delivered, marked; where it only repeats an earlier answer, deliver it, marked, or refuse where the circuit
-    breaks;
-3.  a call that was held because it loops, where text stands before the client: it is delivered,
-    marked, once the nudge has brought no other call, or where no further call may be made. A model
-    that takes the advice answers in words, and those come too late;
-4.  a request that a tier calls wrong in itself is refused, since every tier would say so, and so is one that no
-    budget allows;
-5.  no time or no attempt left: as in 11, or refuse;
-6.  a session whose budget rejects this tier goes on with the cheap one: the only step that may lead
-    back down the chain;
-7.  a loop: first the same tier is asked again with a nudge; if the model repeats itself the next
-    tier is asked; if that one answers the same, it is delivered, marked. A broken circuit asks no
-    tier twice and delivers nothing;
-8.  a flaw is re-asked on the same tier, by the steps of its retry strategy, a bounded number of
-    times; an answer that repeats itself within itself only once, since each such answer is a long
-    one;
-9.  a fault that a second call may cure is retried on the same tier, a bounded number of times; none of 7 to 9 takes
-    the last attempts, of which each tier further up has one;
-10. otherwise the next tier of the chain;
-11. nothing left: a call that was held because it loops, and an answer that repeats itself as far as
-    it is worth it, are delivered, marked, unless the circuit breaks; everything else is refused,
-    with the reason that helps the client most.
-
-This is the only place that retries. Inner clients retry nothing. A *retry* follows a fault, a *re-ask* a flaw; an
-*escalation* is to the next tier because of a flaw, a *fallback* because of a fault.
-
-What must never happen: a tier called twice after it reported that it can't, a call after the call
-commit point, a request that goes back down the chain but for a budget, more attempts than
-`attempts_max`, an invalid call accepted.
+Invariants: no tier is called twice after it reported that it can't; no call after the call commit point; no way back
+down the chain but for a budget; at most `attempts_max` attempts; no invalid call is accepted. Retries, re-asks and
+nudges never take the last attempts, of which each tier further up has one.
 """
 
 from __future__ import annotations

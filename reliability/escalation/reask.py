@@ -1,8 +1,7 @@
 """The request as the next attempt sees it: as it came, corrected, resampled, under a grammar, or with a nudge.
 
-Nothing here changes what the client sent: each attempt's request is made from the original, so a correction never
-piles up on an older one. What is added stands at the end, where models look, and the conversation before it stays
-what a prompt cache holds.
+Each attempt's request is made from the original, so corrections never pile up. What is added stands at the end: the
+conversation before it stays what a prompt cache holds.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
-"""Why a request gets no answer: the codes that pass, and which attempt explains a refusal best.
+"""Why a request gets no answer: the codes that pass, the attempt that explains a refusal best, and its words.
 
-One question comes before all others: may waiting cure it? Agents ask again, often for minutes and
-without a word, where an error looks as if it passed, and give up at once where it doesn't; so the
-codes fall into two kinds, and a refusal has one that passes (`PASSING`) exactly where something
-that was met may pass. A tier that failed, is full, loads or is left alone comes back; an hour's
-tokens do too. A session's spent tokens, an invalid answer after all re-asks, a prompt that is too
-long and a missing key stay as they are, however often they are asked.
+A refusal has a code that passes (`PASSING`) exactly where waiting may cure something that was met: agents ask again
+where an error looks as if it passed. What counts is how each tier was left at last.
 
-What counts is how each tier was left at last. Where that is a second try that was rejected for want
-of a retry budget, what it was for counts as well.
+Each sentence says what was met in the caller's own terms, names the limit by its configuration key, and ends with what
+can be done. Agents read the text by machine as well: opencode 1.18.33 (tried 2026-11-23) asks again where three digits
+look like a passing error's status, so `figure` writes such numbers in another unit.
 
-What must never happen: a code that passes where nothing may pass, or the other way round; a time to
-come back that nobody has reported.
+Invariants: no time to come back that nobody has reported; no session of somebody else in a message; no text without a
+bound; only a fault of the tier itself feeds its breaker.
 """
 
 from __future__ import annotations

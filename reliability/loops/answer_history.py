@@ -1,15 +1,11 @@
 """What a session remembers of its own answers, for clients whose histories shrink.
 
-Such clients send the last few messages only, sum up the rest, or leave results out. Each request shows the newest
-answer once, so the session knows the whole streak:
-
     request ─▶ ShownHistory ─┬▶ join_turns, find_kept_loop: the kept answers, then the shown ones, by `find_loop`
                              └▶ with the answer to it, keep_answer: what is kept from now on
 
-The two are joined where the newest answer that is shown was kept. A shown result goes before a kept one; a result that
-no request has shown is taken for the one that the same call had before. A request that is sent again takes back what it
-was answered before; but an answer that a request itself may show as its newest counts after all once it was given more
-than `RETRIES_MAX` times, since a text agent that keeps two messages sends equal requests.
+The two are joined where the newest answer that is shown was kept. A shown result goes before a kept one; one that no
+request has shown is taken for the one that the same call had before. A request that is sent again takes back what it
+was answered before, unless a text agent's equal requests were answered more than `RETRIES_MAX` times.
 
 Invariants: the user re-arms, and a summary is none of the user's. `KEPT_MAX` answers and `CHARS_MAX` characters are
 kept, a long result as its two ends and a digest of each piece between.

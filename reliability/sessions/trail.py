@@ -3,14 +3,11 @@
     messages ──▶ Trail: the last answers that it shows, each with what stands before it
     answer   ──▶ Answered: the same digests, as the answer left
 
-Who compares the two knows whether a request goes on where an answer of ours has ended. Clients change what they send
-back: they strip it, null the content beside a call, give other ids, write arguments anew, drop the reasoning, the old
-results and the middle, and date the system prompt. So an answer is digested by its calls alone where it has some, else
-by its words; and it is seen at several strengths, from the id that we gave a call, over what stood before it, down to
-the bare words.
+Clients change what they send back (ids, spelling, reasoning, old results, the date), so an answer is seen at several
+strengths, from the id that we gave a call, over what stood before it, down to the bare words.
 
-What is read is bounded: the last `ANSWERS_MAX` answers and `DEEP` messages before each, `TEXT_CHARS` of a text at
-either end. A history of 500 messages costs what one of ten does. Total: what can't be read is digested as nothing.
+Invariants: the last `ANSWERS_MAX` answers, `DEEP` messages before each and `TEXT_CHARS` at either end of a text are
+read. Total: what can't be read is digested as nothing.
 """
 
 from __future__ import annotations

@@ -1,14 +1,7 @@
 """Tool calls: from what a model wrote to calls that may be delivered, or to every reason why not.
 
-    build_toolbox     the request's tools, compiled           ToolBox | BadTools
-    compile_schema    one schema, compiled                     Compiled | BadSchema
-    extract_calls     the calls in a text                      Extraction
-    check_calls       the verdict on all calls of an answer    Checked
-    corrective_message, next_reask                             how to ask again
-
-Everything here is pure and total: the same input gives the same answer, hostile input gives a verdict, and
-nothing is fetched, timed or drawn. An invalid call is never delivered, a valid one is never changed, and
-what is changed is recorded.
+Pure and total: the same input gives the same answer, hostile input gives a verdict, and nothing is fetched or timed. An
+invalid call is never delivered, a valid one is never changed, and what is changed is recorded.
 """
 
 from reliability.tool_calls import Checked, Extraction, Flaws, Malformed, RawCall, Repair, RepairKind, Violation

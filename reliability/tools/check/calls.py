@@ -1,14 +1,11 @@
 """The one judgement on the calls of an answer: may they be delivered?
 
-In this order, for each call: its name is a declared tool, its arguments are JSON of an object, they satisfy
-the schema, they say something. Then, for all of them: the client's `tool_choice` and `parallel_tool_calls`
-are obeyed, and every id is unique in the conversation. A step that fails ends that call's row, but all calls
-are judged, so that the model hears everything at once. Repairs happen on the way, lossless or not at all,
-each recorded.
+For each call: its name is declared, its arguments are JSON of an object, they satisfy the schema, they say something.
+For all: the client's `tool_choice` and `parallel_tool_calls` are obeyed, and every id is unique in the conversation.
+All calls are judged, so that the model hears everything at once.
 
-The verdict is one for all: while one violation stands, nothing is delivered, so that never one call of several
-is dropped. A valid call passes through to the letter: its argument text changes only where a repair is
-recorded. Judging the result again changes nothing and finds nothing.
+Invariants: while one violation stands, nothing is delivered. A valid call passes to the letter; repairs are lossless
+and recorded. Judging the result again changes nothing and finds nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """A schema's complaints, phrased for a model, and the message of a re-ask that carries them.
 
-Each complaint says the place, what is wanted, and what came, in one short sentence cut to `MESSAGE_CHARS_MAX`: a value
-may be as long as an answer. A missing or a surplus field is named in the path, since the path is what a model looks
-for.
-
-The message is one text for all violations, so that one re-ask can repair them all. It is bounded, since it is paid for
-with the prompt: the violations come first, then the signatures of the tools that were meant, then the other tools.
+Each complaint is one sentence of at most `MESSAGE_CHARS_MAX`: the place, what is wanted, what came. The message is one
+bounded text for all violations, then the signatures of the tools that were meant, then the other tools.
 """
 
 from __future__ import annotations

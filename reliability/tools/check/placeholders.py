@@ -1,14 +1,7 @@
-"""Arguments that satisfy the schema and still say nothing: empty ones, and texts that only stand in for a
-value.
+"""Arguments that satisfy the schema and still say nothing: empty ones, and texts that only stand in for a value.
 
-Both checks are made to err on the side of the model, since a false alarm costs a good answer.
-
-Empty: only a call whose required strings are all blank, and that says nothing else. One blank string among
-others is common and right (an edit that deletes its text, a search from the root).
-
-A placeholder is convicted by its schema and its place, never by a word alone: `TODO`, `string` and `example.com` are
-what somebody greps for, the type of a column, a page to fetch. A text stands in for a value where it only says what
-should stand there:
+Both checks err on the side of the model. Empty is only a call whose required strings are all blank. A placeholder is
+convicted by its schema and its place, never by a word alone (`TODO` is what somebody greps for):
 
     <your_city>, [insert city here], YOUR_API_KEY   an instruction to whoever fills it in
     <city>, {{city}}, city, city_name               the argument's own name
@@ -17,10 +10,8 @@ should stand there:
     /path/to/file, ...                              a gap
 
 Instructions and names in brackets count anywhere, the others only in a required free text of a known conversation.
-`placeholder_forms.py` reads the patterns of all these. Honest is nonetheless what the schema names (enum, const,
-default, examples; in brackets, the description), what occurs in the conversation, and what stands where such texts
-belong: in a template, a pattern, a file's content, a command, or in an argument that takes a name of something (a type,
-a column, a tag), or where the conversation is about templates.
+Honest is what the schema names, what occurs in the conversation, and what stands where such texts belong: in a
+template, a pattern, a file's content, a command, or the name of something.
 """
 
 from __future__ import annotations

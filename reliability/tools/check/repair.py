@@ -1,19 +1,13 @@
 """Repairs of arguments that a schema refuses. Each loses nothing, or isn't done.
 
-The schema says where something is wrong; only there, and only if one value is meant, is anything changed:
-
     text of an object or array, where no string is allowed     the object or array (at every depth)
     "true", "false", where no string is allowed                the boolean
     a word that differs from one allowed word in case only     that word
     null on an optional field that takes none                  the field is left out
 
-A number is never touched, a scalar never becomes an array, a string that the schema allows is never
-decoded. A change stays only if the complaint at its place is gone and no new one appears elsewhere above
-it. What still violates the schema afterwards is reported as it stands.
-
-Most repairs don't touch each other: a list of words in capitals is a hundred times the same mistake. So all complaints
-of one judgement are repaired together, and only where that doesn't hold, one by one. Each judgement is paid for with
-the same steps, and judges only what an edit has changed: the rest of the value is the same object as before.
+A number is never touched, a scalar never becomes an array, a string that the schema allows is never decoded. A change
+stays only if the complaint at its place is gone and no new one appears above it. All complaints of one judgement are
+repaired together, and only where that doesn't hold, one by one.
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
 """What stands between an opener and its closer: one call or several, in any notation; and delimiters without a call.
 
-Inside an envelope the model has announced that it calls, so every name is taken and everything must be read: what can't
-be is `Unreadable`, and the whole envelope with it, so that no call of several is lost. What may be missing or too much
-without loss: the closer (a call's JSON ends by itself), a fence, prose before or behind the call.
+Inside an envelope every name is taken and everything must be read: what can't be is `Unreadable`, and so is the whole
+envelope. The closer, a fence, and prose before or behind the call may be missing or too much without loss.
 
-A delimiter without a call is meant or talked of:
-
-    meant       <tool_call> at the end of an answer, or in a line of its own; with the name of a declared tool, or with
-                arguments, behind it; with a closer behind it, where a sentence begins
-    talked of   "A call begins with <tool_call> and ends with </tool_call>.", in all other places
-
-A closer is meant behind something that looks like a call. Where a sentence would begin, or glued to the last word, it
-is lost: it closes nothing, and is dropped.
+A delimiter without a call is meant at the end of an answer or in a line of its own, with a declared name or arguments
+behind it, or with a closer where a sentence begins; else it is talked of. A closer is meant behind something that looks
+like a call; where a sentence would begin, or glued to the last word, it closes nothing and is dropped.
 """
 
 from __future__ import annotations

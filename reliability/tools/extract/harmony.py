@@ -2,12 +2,9 @@
 
     <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>
 
-What a message is follows from its header alone: a recipient makes it a call (wherever the recipient
-stands, in the role or after the channel, and whatever the channel), and so does the end of a call, or `constrain`, on
-`commentary`: a call of nothing, then. `analysis` without one is the model's reasoning, and the rest is text. Where a
-user or a tool speaks, the answer is over. The body of a call must be one object; the end token may be missing, since
-it is a stop token that engines cut off. A header with a recipient and no body is a call that was cut. The beginning
-of the first header may stand in the prompt.
+The header alone says what a message is: a recipient makes it a call, wherever it stands, and so does the end of a call,
+or `constrain`, on `commentary`. `analysis` without one is reasoning, the rest is text; where a user or a tool speaks,
+the answer is over. A call's body must be one object; the end token may be missing, since engines cut it off.
 """
 
 from __future__ import annotations

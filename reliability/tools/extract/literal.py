@@ -1,22 +1,15 @@
-"""Values as models write them: JSON first, then the literals of Python and JavaScript that spell one JSON
-value and no other.
+"""Values as models write them: JSON first, then the literals of Python and JavaScript that spell one JSON value.
 
-`read` takes a text and a place, and gives the value that begins there, where it ends, and what had to be
-repaired. It reads strict JSON with the standard decoder; only where that fails it reads again, by the rules
-below. Each of them has one reading:
+Strict JSON is read with the standard decoder; only where that fails, by these rules, each with one reading:
 
     'single' quotes, (tuples), True/False/None, a comma before the end, 1_000, .5, comments, {bare: keys}
     a raw line break inside a string; a backslash that begins no escape ("\\d"), which stays a backslash
 
-What has two readings is `Unreadable`, never guessed: an unquoted value, a missing comma or quote, an
-expression (5*11), adjacent strings, NaN, a number with a leading zero or beyond a double, a key given twice
-with two values, an ellipsis, and a string that mixes lone backslashes with true escapes ("C:\\dir\\new").
+What has two readings is `Unreadable`, never guessed: an unquoted value, a missing comma or quote, an expression (5*11),
+adjacent strings, NaN, a number with a leading zero or beyond a double, a key given twice with two values, an ellipsis,
+and a string that mixes lone backslashes with true escapes ("C:\\dir\\new").
 
-An outermost object or array may lack its last bracket where the caller says what may follow it (`ends`); the caller
-decides what that is worth.
-
-Depth and the number of values are bounded, so that neither the reader nor anything after it can run out of
-stack.
+Invariant: depth and the number of values are bounded.
 """
 
 from __future__ import annotations

@@ -7,14 +7,9 @@
     <name><key>value</key></name>                                          declared names only: prose has tags too
     <name>search</name><arguments>{json}</arguments>                       inside an envelope
 
-Bare text has no type, so the tool's schema gives it one (`typing_text.py`); DeepSeek says itself which of its values
-are strings. A value in which the next parameter begins means that a closing tag is missing: two readings, so
-`Unreadable`. The end of the text without the closing tag of the call means that more may have been cut off:
-`Unreadable` too, unless a closer of the envelope follows.
-
-A tag of a declared name is a call where every child is one of its parameters and none that it requires is missing, and
-a broken one where only some are; without any it is prose. A child of MiniMax M3 ends at its own closing tag, whose
-token no value has: children in it are the members of an object, equal ones or `item`s the items of an array.
+Bare text gets its type from the tool's schema (`typing_text.py`). `Unreadable` are a value in which the next parameter
+begins, and an end of the text without the call's closing tag, unless a closer of the envelope follows. A tag of a
+declared name is a call where every child is one of its parameters and none that it requires is missing.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""What stands inside an envelope, or on its own: JSON, a name followed by JSON, words that announce JSON, and the brace
-notation of the Gemma family.
+"""What stands inside an envelope, or on its own: JSON, a name and JSON, words and JSON, and Gemma's brace notation.
 
     Action: name                         to=functions.name {json}          Action: ```json
     Action Input: {json}                                                    [{json}]```
 
-Each reader looks at one place and answers in one of three ways: `Found` (calls, and where they end), None (not this
-notation), or `Unreadable` (this notation, but not without loss). Readers never look back and never decide what becomes
-of the text around them.
+Each reader looks at one place and answers `Found` (calls, and where they end), None (not this notation), or
+`Unreadable` (this notation, but not without loss). Readers never look back.
 """
 
 from __future__ import annotations

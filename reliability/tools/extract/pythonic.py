@@ -1,12 +1,9 @@
-"""Calls written as Python: `[f(a=1), g(b="x")]`, and without the brackets inside an envelope or as a whole
-answer.
+"""Calls written as Python: `[f(a=1), g(b="x")]`, and without the brackets inside an envelope or as a whole answer.
 
     f(a=1); g(b="x")      f({"a": 1})      "f"(a=1)      f\\_x(a=1)      print(f(a=1))      ["f(a=1)", "g()"]
 
-Values are literals, read by `literal.read`; nothing is ever evaluated. An argument without a name would
-need a guess at the order of the parameters, so it is `Unreadable`, and so are expressions, calls inside
-calls and `**`; an object whose keys are the parameters is all of them. Where Markdown has escaped the underscores of a
-name or a key, one in a string may be its own or Markdown's: `Unreadable`.
+Values are literals, read by `literal.read`; nothing is ever evaluated. `Unreadable`: an argument without a name,
+expressions, calls inside calls, `**`, and a string with underscores where Markdown has escaped those of a name or key.
 """
 
 from __future__ import annotations

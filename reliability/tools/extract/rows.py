@@ -1,12 +1,9 @@
 """Calls that are calls only where nothing stands behind them, and stand in a row.
 
     {"search": {"query": "x"}}        ["search(query='x')"]        [search]
-    {"search": {"query": "y"}}        ["search(query='y')"]        {"query": "x"}
 
-At the end of an answer such a text is a call, before other text it is data. Before a call it waits (`CallRun`): it is
-one where the next call counts and stands right behind it, so that of a row all are calls or none is.
-
-`goes_on` tells of an answer that still comes whether what stands behind may become the next call of a row.
+At the end of an answer such a text is a call, before other text it is data. Before a call it waits (`CallRun`): of a
+row all are calls or none is. `goes_on` tells of an unfinished answer whether the next call of a row may follow.
 """
 
 from __future__ import annotations

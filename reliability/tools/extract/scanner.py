@@ -1,18 +1,12 @@
 """From the text of an answer to the calls in it, in one walk from left to right.
 
-`delimiter_search.py` finds the places where a call may begin, by the table of call formats; the readers (`payloads`,
-`markup`, `sections`, `pythonic`) say what stands there; everything else is prose. There are two ways to be a call:
+`delimiter_search.py` finds where a call may begin; the readers (`payloads`, `markup`, `sections`, `pythonic`) say what
+stands there; everything else is prose, to the letter. A call has a delimiter (`<tool_call>`), or the name of a declared
+tool (bare JSON, `name{json}`, `[f(a=1)]`, tags). One that can't be read without loss is `Malformed`. What is called in
+reasoning is no call; delimiters in quotes are talked about, not used.
 
-    by its delimiter       an opener (`<tool_call>`, `[TOOL_REQUEST]`) is there, or a closer right behind it
-    by its declared name   bare JSON, `name{json}`, `[f(a=1)]`, tags: if the request has a tool of that name
-
-What has a delimiter, or a declared name with a call's keys, and can't be read without loss is `Malformed`, with its raw
-text up to where it may end. What has neither stays prose, to the letter. Reasoning that was left in the text is taken
-apart, and what is called in it is no call. Delimiters in quotes are talked about, not used.
-
-Time is linear: each reader works forward from its place, and reading goes on behind what it read. Readings in the open
-that fail are paid from `FUEL_FACTOR` times the length of the text; when that is spent, bare JSON is no longer tried,
-and a declared name in the rest is reported as malformed.
+Invariant: time is linear. Readings in the open that fail are paid from `FUEL_FACTOR` times the length of the text; when
+that is spent, a declared name in the rest is reported as malformed.
 """
 
 from __future__ import annotations

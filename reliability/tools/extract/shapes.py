@@ -1,12 +1,8 @@
 """JSON values that are calls: which keys name the tool, which hold the arguments, and what may stand around them.
 
-One object is a call when exactly one of its keys names a tool, at most one holds arguments, and every other key is
-known to carry nothing that a tool needs (`type`, `id`, reasoning). It may sit in wrappers (`function`, `tool_calls`),
-and calls may come in arrays. Inside an envelope (`explicit`) a strange name is passed on, for the check to refuse.
-Outside, an object is a call only if the name is a declared one: `{"name": "Bob", "age": 3}` stays data.
-
-Of JSON that can't be read, words and brackets tell whether a call was meant: a declared name under a key that names
-tools, and a key that holds arguments.
+One object is a call when exactly one of its keys names a tool, at most one holds arguments, and every other key carries
+nothing that a tool needs. Wrappers (`function`, `tool_calls`) and arrays are looked through. Inside an envelope
+(`explicit`) a strange name is passed on, for the check to refuse; outside, only a declared one makes a call.
 """
 
 from __future__ import annotations

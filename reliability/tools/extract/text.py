@@ -1,12 +1,8 @@
 """JSON with text around it: what may be taken off without loss, and what is data and may not.
 
-A model says "Here are the arguments:", puts a fence around them, adds a remark or one brace too many.
-Taking that off is lossless only while it holds no data, and data is known by its looks: brackets, quoted
-keys, an equals sign, or a text that goes on where a member of an object would. When in doubt it is data,
-and the whole is unreadable.
-
-Blank is what JSON calls white space. A no-break space or a form feed around a value is text: a client's reader would
-refuse the whole for it.
+"Here are the arguments:", a fence, a remark, one brace too many: taking that off is lossless only while it holds no
+data, which has brackets, quoted keys or an equals sign. When in doubt the whole is unreadable. Blank is what JSON calls
+white space: a client's reader would refuse the whole for a no-break space.
 """
 
 from __future__ import annotations

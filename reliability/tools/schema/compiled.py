@@ -2,12 +2,8 @@
 
     schema ─▶ its text ─▶ kept? ─▶ walk (`dialects.py`) ─▶ references ─▶ Compiled
 
-Compiling costs a thousand times what a validation costs, and agents send the same tools with every request, so what
-was compiled is kept by its text: `SCHEMAS_KEPT_MAX` of them with `CHARS_KEPT_MAX` characters together, the oldest goes.
-That memory is invisible: the same text compiles to the same thing. What another process compiled can be kept here too
-(`keep`).
-
-It is done in counted steps: a schema that was too large for one caller's steps is none for another's.
+Compiling costs a thousand times what a validation costs, so what was compiled is kept by its text: `SCHEMAS_KEPT_MAX`
+of them with `CHARS_KEPT_MAX` characters together, the oldest goes. It is done in counted steps.
 """
 
 from __future__ import annotations

@@ -1,20 +1,11 @@
 """Regular expressions of JSON Schema (ECMA 262), matched by RE2 in linear time; and the `format` keyword.
 
-    pattern ─▶ ecma.py: the same in RE2's dialect ─▶ RE2 ─▶ allows(text)
-
-Three things can be wrong with a client's `pattern`, and each has one answer:
-
     broken in every dialect (`[`)                     the client's mistake: `BrokenPattern`, a 400
     needs what no linear engine has (`(a)\\1`)         not asserted, and said so (`Unasserted`, `Tool.unchecked`)
     larger than this server compiles (`(a{99}){99}`)   the same
 
-Python's `re` never sees a client's pattern: it can take for ever on bounded repeats (`(a{1,2}){50}b`) and holds the
-whole process while it does. A match costs up to the size of the program times the length of the text, so it is paid for
-with the caller's steps. Look-aheads at the very beginning (`^(?=.*\\d)(?!.*\\s).{8,}$`) are patterns of their own, all
-of which must hold.
-
-jsonschema knows some formats by itself; those that tools really use and that can be judged without guessing are added,
-and every other name means nothing, as the standard says.
+Invariant: Python's `re` never sees a client's pattern. A match costs up to the size of the program times the length of
+the text, and is paid for with the caller's steps.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
-"""Where the references of a schema lead, found out before anything is validated with it; and which types a schema
-allows.
+"""Where the references of a schema lead, found out before anything is validated with it; and which types it allows.
 
-A reference that leads nowhere, one that leads back to itself before any part of the instance was consumed, and
-references that multiply (each level naming the next one twice) would each surface as a crash or a standstill in the
-middle of a request. Here they are the client's mistake. Recursion through `properties` or `items` ends with the
-instance.
-
-A text is read as a number, and a string decoded as an object, only where the schema allows no string there. So the
-types must never leave one out: whatever can't be told is answered with None, anything.
+A reference that leads nowhere or back to itself before any part of the instance was consumed, and references that
+multiply, are the client's mistake. Invariant: types never leave one out; what can't be told is None, anything.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """JSON Schema, draft 2020-12: a value against a schema, in counted steps.
 
-    Validator(schema).complaints(value, steps)  ->  what is wrong, () where nothing is
-
-The schema has been normalised and checked before (`dialects.py`, `references.py`), so one walk is left, keyword by
-keyword, in `keywords.py`. jsonschema itself is right, and tests hold this module against it, but it has no bound: a
-union whose forms repeat a key costs it k^depth, comparing all items of a list n². Here each (schema, value) pair is
-judged once (`Run.known`), items and words are compared by canonical texts, and every visit is a step.
+One walk, keyword by keyword (`keywords.py`), over a schema that was normalised and checked before. jsonschema is right,
+and tests hold this module against it, but it has no bound (docs/decisions/020-json-schema-in-counted-steps.md). Each
+(schema, value) pair is judged once (`Run.known`), and every visit is a step.
 
 Invariants: no verdict depends on how many steps were left, other than `OutOfSteps`; no key or pattern of the client
 reaches Python's `re`.
