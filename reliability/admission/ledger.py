@@ -252,7 +252,6 @@ def _is_idle(session: Session, bounds: Bounds, now_ns: int) -> bool:
 
 
 def _sweep_shard(sessions: Shards[Session], at: int, bounds: Bounds, now_ns: int) -> Shards[Session]:
-    """Drop the idle sessions of one shard."""
     last_ns = now_ns - bounds.session_ttl_ns
     shard = sessions.shards[at]
     return sessions.without([name for name, s in shard.items() if s.used_ns <= last_ns and not s.open])
@@ -269,6 +268,5 @@ def _drop_longest_idle(sessions: Shards[Session], start: int) -> Shards[Session]
 
 
 def _drop_empty_keys(keys: Shards[Hour], bounds: Bounds, now_ns: int) -> Shards[Hour] | None:
-    """Drop the keys whose hour is empty."""
     keys = keys.without([name for name, hour in keys.items() if count_hour_tokens(hour, now_ns) == 0])
     return keys if keys.count < bounds.keys_max else None

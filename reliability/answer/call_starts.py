@@ -128,8 +128,6 @@ class _Heads:
 
 
 class _Tails:
-    """What must stand behind a declared name."""
-
     def __init__(self, starts: Sequence[Start]) -> None:
         self.untils = [start.until for start in starts]
         self.tails = Starts(start.tail or "" for start in starts)
@@ -264,7 +262,6 @@ def place_behind(char: str) -> Place:
 
 
 def _find_at_word(known: DeclaredNames, text: str, at: int, place: Place) -> Found:
-    """Find a word of the table, or a declared name."""
     if fold_text(text[at]) not in known.firsts:
         return None
     if not known.names:
@@ -312,7 +309,6 @@ def _find_mark(text: str, at: int, before: str) -> Found:
 
 
 def _build_quotable(match: re.Match[str], at: int, before: str) -> Found:
-    """Build the candidate of a delimiter, unless it stands in quotes."""
     text = match.string
     if before and before in QUOTES:
         if match.end() == len(text):

@@ -183,7 +183,6 @@ def verify_usage(reported: Usage, possible: Possible) -> tuple[Usage, bool]:
 
 
 def _check_prompt_count(tokens: int, possible: Possible) -> tuple[bool, bool]:
-    """Return whether the count holds, and whether it is a lie."""
     size = possible.prompt_bytes
     if tokens <= 0:
         return size <= 0, False

@@ -231,7 +231,6 @@ def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
 
 
 def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
-    """Go through new text, from state to state, until it is used up."""
     at, out = 0, []
     while at < len(text):
         if gate.mode is Mode.PARTIAL:
@@ -250,7 +249,6 @@ def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
 
 
 def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
-    """Let text pass up to where a call may begin."""
     rules = gate.rules
     start, place, found = find_call_start(rules.names, text, at, gate.place, gate.before, fenced=gate.fenced)
     passed = text[at:start]
@@ -313,7 +311,6 @@ def _let_go(gate: Gate, body: Body, waiting: str) -> tuple[Gate, str]:
 
 
 def _read_to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
-    """Read up to the bracket that closes the candidate."""
     depth, quote, pos = body.depth, body.quote, at + body.escaped
     escaped = at + body.escaped > limit
     spots = _CALL_SPOT if body.round else _JSON_SPOT
@@ -340,7 +337,6 @@ def _read_to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, 
 
 
 def _read_to_settle_spot(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
-    """Read up to a place where it is worth asking again."""
     first = min(max(at, at + body.ask_at - body.chars - 1), limit)
     spot = _SETTLE_SPOT.search(text, first, limit)
     stop = limit if spot is None else spot.end()

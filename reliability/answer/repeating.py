@@ -29,7 +29,6 @@ def repeats_already(turns: Sequence[Turn], config: LoopConfig, memo: Memo | None
 
 
 def _lower_thresholds(config: LoopConfig) -> LoopConfig:
-    """Lower every threshold that is on by one."""
     return config.model_copy(update={name: getattr(config, name) - 1 for name in THRESHOLDS})
 
 

@@ -98,7 +98,6 @@ def _ends_as_it_begins(text: str) -> bool:
 
 
 def _is_boundary(text: str, start: int) -> bool:
-    """Return whether a word, a line or a sentence begins there."""
     before = text[start - 1 : start]
     return not before or before in _BOUNDARIES or (text[start:].isalnum() and not before.isalnum())
 
@@ -111,7 +110,6 @@ def _cut_to_words(text: str, chars: int) -> str:
 
 
 def _begins_unit(text: str, start: int) -> bool:
-    """Return whether a line or a sentence begins there."""
     return start == 0 or text[start - 1] in "\n。！？" or text[:start].rstrip(" ")[-1:] in ".!?"
 
 
@@ -293,7 +291,6 @@ class Seam:
         )
 
     def _may_be_announced(self, said: str) -> bool:
-        """Return whether the first line may still announce the text."""
         line, newline, behind = said.partition("\n")
         return self._begins_apart(line) and (not newline or self._may_begin_anew(read_wrapping(behind)[0]))
 

@@ -148,7 +148,6 @@ class Thoughts:
         return closer.end() == len(text) and before in _BESIDE_MENTIONS
 
     def _ends(self, text: str, closer: re.Match[str]) -> bool:
-        """Return whether a closer is used, by what stands around it."""
         start = max(0, closer.start() - INDENT_MAX)
         lead = ("" if start else self._before) + text[start : closer.start()]
         end = len(lead) + len(closer[0])

@@ -76,7 +76,6 @@ class WantedForm:
 
 
 def _rename(found: Violation) -> Violation:
-    """Say of the answer what is said of a tool's arguments."""
     message = found.message.replace("is no parameter of this tool", "is no member that the schema allows")
     return replace(found, kind=Flaws.FORM, path=found.path.removeprefix("/0/arguments"), message=message, tool=None)
 
@@ -119,7 +118,6 @@ def read_wanted_form(response_format: Mapping[str, Any] | None, steps: Steps) ->
 
 
 def _as_tool(compiled: Compiled) -> Tool:
-    """Return the schema as what the repairs of arguments take."""
     return Tool(name="response_format", description="", strict=True, compiled=compiled)
 
 

@@ -1,8 +1,8 @@
 """Where a request goes next: `decide(situation)`, an ordered list of small policies.
 
-The first policy of `POLICIES` that has an opinion wins; their order is the specification. `decide` keeps no state. What follows from each fault and flaw stands in `reliability.faults`. This is the only place that retries: a
-*retry* follows a fault, a *re-ask* a flaw; an *escalation* is to the next tier because of a flaw, a *fallback* because
-of a fault.
+The first policy of `POLICIES` that has an opinion wins; their order is the specification. `decide` keeps no state. What
+follows from each fault and flaw stands in `reliability.faults`. This is the only place that retries: a *retry* follows
+a fault, a *re-ask* a flaw; an *escalation* is to the next tier because of a flaw, a *fallback* because of a fault.
 
 Invariants: no tier is called twice after it reported that it can't; no call after the call commit point; no way back
 down the chain but for a budget; at most `attempts_max` attempts; no invalid call is accepted. Retries, re-asks and
@@ -85,7 +85,6 @@ def go_on_with_text(situation: Situation) -> Decision | None:
 
 
 def _stands_in_circles(attempts: Sequence[Attempt]) -> bool:
-    """Tell whether what stands before the client ends in circles."""
     last = next((attempt for attempt in reversed(attempts) if attempt.text_out), None)
     return last is not None and last.flaw is Flaw.CYCLE and not last.calls_held
 
@@ -319,7 +318,6 @@ def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | N
 
 
 def _may_leave(situation: Situation, last: Attempt) -> bool:
-    """Return whether another tier may be asked in the place of this one."""
     traits = traits_of(last)
     if traits.other_tier is OtherTier.IF_ON:
         return traits.reason in situation.limits.escalate_on

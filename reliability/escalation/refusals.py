@@ -96,7 +96,6 @@ def _describe_rule(rule: str) -> str:
 
 
 def _describe_window(load: Load, rejection: Rejection, request: AdmissionRequest) -> str:
-    """Describe which tokens are spent, of how many, and what helps."""
     owner, key = {
         BudgetWindow.SESSION: ("this session", "reliability.token_budget.per_session"),
         BudgetWindow.HOUR: ("all sessions together", "reliability.token_budget.per_hour"),
@@ -144,7 +143,6 @@ def _write_in_units(number: int) -> list[str]:
 
 
 def _round_to_two_digits(number: int) -> int:
-    """Round to two digits."""
     power: int = 10 ** max(0, len(str(abs(number))) - 2)
     return round(number / power) * power
 

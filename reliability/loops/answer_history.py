@@ -242,7 +242,6 @@ def _shorten_text(text: str) -> str:
 
 
 def _key_of(turn: Turn, config: LoopConfig) -> str:
-    """Return what equal answers share, here as in a history."""
     if turn.continued:
         return "go on"
     if turn.calls:

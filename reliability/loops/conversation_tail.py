@@ -120,7 +120,6 @@ class ConversationTail:
         return any(_is_same_message(words, self._words_at(near)) for near in self._find_neighbours(index))
 
     def _find_neighbours(self, index: int) -> Iterator[int]:
-        """Find the nearest user messages before and after one."""
         for step in (-1, 1):
             near, looked = index + step, 0
             while self.lowest <= near < len(self.messages) and looked < NEIGHBOURS:
@@ -136,7 +135,6 @@ class ConversationTail:
         return self._words[index]
 
     def _writes_calls(self) -> bool:
-        """Return whether the agent's calls stand in its texts."""
         if self._writes is None:
             latest = range(len(self.messages) - 1, max(self.lowest, len(self.messages) - WRITING_MESSAGES) - 1, -1)
             self._writes = any(self.role_at(index) == "assistant" and self.text_calls(index) for index in latest)

@@ -112,7 +112,6 @@ def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:
 
 
 def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:
-    """Find CALLS for one period, and whether there is a streak at all."""
     config, newest = row.config, range(row.size - period, row.size)
     count = row.count_repetitions(period, row.has_same_results, max(config.duplicate_threshold, config.break_threshold))
     warn, limit = config.duplicate_threshold, config.break_threshold
@@ -147,7 +146,6 @@ def _give_laps(limit: int, turns: Sequence[Turn], size: int) -> int:
 
 
 def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:
-    """Find NEAR for one period, and whether there is a streak at all."""
     warn, limit = _near_thresholds(row.config)
     count = row.count_repetitions(period, row.has_near_results, limit) if limit > 0 else 0
     if stage_of(count, warn, limit) is None:
@@ -230,7 +228,6 @@ def _has_recurred(row: TurnSequence, period: int, count: int) -> bool:
 
 
 def _find_same_text(turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None, period: int) -> Loop | None:
-    """Find TEXTS for one period."""
     spoken = [*turns, candidate] if candidate is not None else list(turns)
     count, text = count_same_texts(spoken, config.similarity_threshold, period)
     warn, limit = config.duplicate_threshold, config.break_threshold

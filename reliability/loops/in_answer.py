@@ -172,7 +172,6 @@ def _scan_block(seen: SeenAnswer, block: str, written: Written | None, final: bo
 
 
 def _read_head(head: str, block: str) -> str:
-    """Return how the line begins that is open behind the block."""
     if "\n" in block:
         return block[block.rindex("\n") + 1 :]
     return head if len(head) >= HEAD_CHARS else head + block
@@ -270,7 +269,6 @@ def _build_streak_cycle(far: LongTail) -> Loop:
 
 
 def _is_structured(unit: str) -> bool:
-    """Return whether most of a long unit is structure."""
     lines = unit.splitlines()
     chars = sum(len(line) for line in lines if _STRUCTURE.match(line))
     return 2 * chars >= len(unit) or 2 * sum(map(str.isalpha, unit)) < len(unit) - sum(map(str.isspace, unit))
@@ -299,7 +297,6 @@ def trim_repetition(text: str) -> str:
 
 
 def _walk_back(text: str, kept: str) -> str:
-    """Go back by whole copies, as long as they are the same."""
     end = text[-END_CHARS:]
     before = text.rfind(end, 0, len(text) - 1)
     period, stop = len(text) - len(end) - before, len(text)

@@ -85,7 +85,6 @@ def _all_failed(turn: Turn) -> bool:
 
 
 def _count_streak(flags: Sequence[bool]) -> int:
-    """Count the flags at the end that are set."""
     return next((i for i, flag in enumerate(reversed(flags)) if not flag), len(flags))
 
 

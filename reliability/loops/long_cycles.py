@@ -123,7 +123,6 @@ def _find_streak(text: str) -> tuple[int, int]:
 
 
 def _count_repeated(text: str, period: int) -> int:
-    """Count how many characters at the end stood a period before, too."""
     least, most = PROBE, len(text) - period
     while least < most:
         middle = (least + most + 1) // 2
@@ -245,7 +244,6 @@ def is_runaway_argument(tail: LongTail) -> bool:
 
 
 def _opens(unit: str) -> bool:
-    """Return whether each copy is nested in the one before."""
     return unit.count("{") + unit.count("[") > unit.count("}") + unit.count("]")
 
 

@@ -56,8 +56,6 @@ class _CallPlaces:
 
 @dataclass(slots=True)
 class _OpenResult:
-    """One result, in its pieces."""
-
     texts: list[str]
     error: bool
 
@@ -117,7 +115,6 @@ def _read_arguments(value: Any) -> str:
 
 
 def _read_calls(message: Message) -> list[tuple[str, SeenCall]]:
-    """Read every call of one answer, with its id."""
     found: list[tuple[str, SeenCall]] = []
     listed = message.get("tool_calls")
     for entry in listed if isinstance(listed, list) else []:
@@ -209,7 +206,6 @@ def _read_answer(message: Message, turns: list[_OpenTurn]) -> None:
 
 
 def _read_reasoning(message: Message) -> str:
-    """Read what an answer thinks that says nothing else."""
     for name in ("reasoning_content", "reasoning"):
         if isinstance(message.get(name), str):
             return str(message[name])

@@ -91,7 +91,6 @@ def _find_at_sign(text: str, at: int) -> re.Match[str] | None:
 
 
 def _find_name(text: str, at: int, end: int) -> re.Match[str] | None:
-    """Find the opener whose name ends here, from its first letter on."""
     name = _NAME_BEHIND.search(text[max(at, end - NAME_CHARS) : end])
     if name is None:
         return None
@@ -220,7 +219,6 @@ def _build_key(body: str) -> str:
 
 
 def _walk_calls(text: str) -> Iterator[_Span]:
-    """Find the calls in a text that has ended, in their order."""
     at = 0
     while isinstance(span := _find_next(text, at, 0, True), _Span):
         if not _UNNAMED.match(span.body):

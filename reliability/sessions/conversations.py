@@ -31,8 +31,6 @@ RETRY_NS = 600 * 10**9
 
 
 class _Way(IntEnum):
-    """How a request goes on from an answer, the likeliest first."""
-
     FIRST = 0  # nobody has yet
     RETRY = 1  # as one did that got no answer
     AGAIN = 2  # as another one did
@@ -172,7 +170,6 @@ class Conversations:
         return None
 
     def _collect(self, digest: bytes, trail: Trail) -> list[tuple[Rank, Found]]:
-        """Collect who holds a digest, each with its rank."""
         holders = [self._known[at] for at in self._index.get(digest, ())]
         begun_ns: dict[bytes, int] = {}
         for each in holders:
@@ -318,7 +315,6 @@ def _digests_seen(scope: bytes, seen: Seen) -> Iterable[bytes]:
 
 
 def _digests_weak(scope: bytes, seen: Seen) -> Iterable[bytes]:
-    """List what proves little of it, the strongest first."""
     if seen.context:
         yield _of(scope, b"before", seen.before, seen.words)
     yield from _digests_front(scope, seen)

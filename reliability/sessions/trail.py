@@ -207,7 +207,6 @@ def _name_message(message: Message) -> Iterator[bytes]:
 
 
 def _shorten(text: str) -> str:
-    """Shorten a long text to its two ends and its length."""
     if len(text) <= 2 * TEXT_CHARS:
         return text
     return f"{text[:TEXT_CHARS]}\x00{len(text)}\x00{text[-TEXT_CHARS:]}"
@@ -290,7 +289,6 @@ def _find_summary(said: Sequence[Message]) -> int | None:
 
 
 def _digest_lines(said: Sequence[Message]) -> tuple[bytes, ...]:
-    """Digest the last lines that are long enough to be known again."""
     lines = [line for message in said for line in _long_lines(text_of(message.get("content"))[:QUOTED_CHARS_MAX])]
     return tuple(_digest_line(line) for line in lines[-QUOTED_LINES_MAX:])
 

@@ -48,7 +48,6 @@ def _envelope(
     endless: bool = False,
     writes: tuple[str, str] = ("", ""),
 ) -> Format:
-    """Build a row of delimiters around calls."""
     return Format(
         family=family,
         examples=examples,
@@ -64,7 +63,6 @@ def _envelope(
 
 
 def _pair(family: str, opener: str, body: str, closer: str) -> Format:
-    """Build a row of one opener and one closer, both to the letter."""
     return _envelope(family, f"{opener}{body}{closer}", opens=(re.escape(opener),), closes=(re.escape(closer),))
 
 

@@ -104,8 +104,6 @@ def blur_call(call: SeenCall, ignored: frozenset[str]) -> str:
 
 
 class _About(Enum):
-    """What an argument is about, by its name."""
-
     RUN = 1  # how long to wait, which attempt
     STAMP = 2
     HANDLE = 3  # an id or a key: of the run, or of what is asked for
@@ -215,7 +213,6 @@ def mask_echoes(call: SeenCall, text: str) -> str:
 
 
 def _list_said(value: Any, depth: int = DEPTH) -> Iterator[str]:
-    """List the texts and numbers among some arguments."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

@@ -103,7 +103,6 @@ def _read_number(text: str) -> float:
 
 
 def _read_label(text: str, place: re.Match[str]) -> tuple[str, str]:
-    """Read what stands on the figure's line before and behind it."""
     start, end = place.span()
     before = text[max(0, start - LABEL_BEFORE) : start].rsplit("\n", 1)[-1]
     return before, text[end : end + LABEL_BEHIND].split("\n", 1)[0]

@@ -102,7 +102,6 @@ def _has_words_enough(text: str, x: str, y: str) -> bool:
 
 
 def _is_shuffled(a: str, b: str) -> bool:
-    """Return whether the two hold the same lines in another order."""
     if not 2 <= a.count("\n") <= LINES_MAX or a.count("\n") != b.count("\n"):
         return False
     return sorted(map(str.strip, a.split("\n"))) == sorted(map(str.strip, b.split("\n")))

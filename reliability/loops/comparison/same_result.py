@@ -219,7 +219,6 @@ def _cut_to_difference(x: str, y: str) -> tuple[str, str]:
 
 
 def _has_content(text: str) -> bool:
-    """Return whether there is anything beside holes and white space."""
     return bool(text.replace(HOLE, "").strip())
 
 
@@ -257,7 +256,6 @@ def _cut(line: str, start: int, end: int) -> str:
 
 
 def _mask(line: str) -> str:
-    """Put a hole in the place of every volatile value of the line."""
     for pattern in VOLATILE_FORMS:
         line = pattern.sub(_make_hole, line)
     for pattern in DURATIONS:

@@ -60,8 +60,6 @@ class CheckConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """One call after all of its checks."""
-
     name: str
     arguments: str
     repairs: tuple[Repair, ...] = ()
@@ -109,7 +107,6 @@ def check_calls(
 def _judge(
     raw: RawCall, i: int, box: ToolBox, config: CheckConfig, conversation: Sequence[str] | None, steps: Steps
 ) -> _Judged:
-    """Run all checks of one call."""
     tool = box.find(raw.name) or box.find(clean_name(raw.name))
     before = tuple(Repair(repair.kind, join(i) + repair.path) for repair in raw.repairs)
     if tool is None and config.validate_tool_names:
@@ -163,8 +160,6 @@ def _check_schema(
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Arguments that are no JSON, or no object."""
-
     kind: Flaws
     message: str
 

@@ -93,7 +93,6 @@ def describe(errors: Iterable[Complaint], i: int, tool: Tool) -> list[Violation]
 
 
 def _phrase(error: Complaint) -> Iterator[tuple[tuple[object, ...], str]]:
-    """Phrase where something is wrong, and what."""
     path, kind, got, wanted = error.path, error.keyword, error.got, error.wanted
     if kind in _OF_MEMBERS:
         beside = repr(next(iter(wanted))) if kind == "dependentRequired" else ""
@@ -114,7 +113,6 @@ def _name_wanted(kind: str, wanted: Any) -> str:
 
 
 def _describe_nearest(error: Complaint) -> str:
-    """Describe what the form that came closest was refused for."""
     inner = max(error.context, key=lambda one: len(one.path), default=None)
     phrase = next(_phrase(inner), None) if inner is not None else None
     return f" ({join(*phrase[0])} {phrase[1]})" if phrase is not None else ""

@@ -127,7 +127,6 @@ def split_words(text: str) -> tuple[str, ...]:
 
 
 def _squash(text: str) -> str:
-    """Return the letters and digits of a text, without case."""
     return _NO_WORD.sub("", text.casefold())
 
 

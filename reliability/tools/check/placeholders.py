@@ -168,7 +168,6 @@ def _find_schema(path: Path, tool: Tool) -> Any:
 
 
 def _find_items(schema: Mapping[str, Any]) -> Any:
-    """Find the items of an array that is one of several alternatives."""
     parts = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     return next((part["items"] for part in parts if isinstance(part, Mapping) and "items" in part), None)
 
@@ -180,7 +179,6 @@ def _describe_argument(path: Path, schema: Any, tool: Tool) -> Argument:
 
 
 def _is_required(path: Path, tool: Tool) -> bool:
-    """Return whether the object that holds this argument requires it."""
     while path and not isinstance(path[-1], str):
         path = path[:-1]
     parent = _find_schema(path[:-1], tool)
@@ -188,7 +186,6 @@ def _is_required(path: Path, tool: Tool) -> bool:
 
 
 def _is_free_text(schema: Any, tool: Tool) -> bool:
-    """Return whether a schema takes any text."""
     if not isinstance(schema, Mapping) or any(key in schema for key in ("enum", "const", "format", "pattern")):
         return False
     kinds = find_allowed_types(schema, tool.parameters)
@@ -210,7 +207,6 @@ def _is_convicted(
 
 
 def _belongs_there(text: str, standin: Standin, path: Path, schema: Any, tool: Tool) -> bool:
-    """Return whether such a text is at home in this argument."""
     argument = _describe_argument(path, schema, tool)
     words = set(split_words(argument.name))
     about = " ".join((argument.description, *argument.tool, *split_words(argument.name)))
@@ -226,7 +222,6 @@ def _belongs_there(text: str, standin: Standin, path: Path, schema: Any, tool: T
 
 
 def _is_named(text: str, standin: Standin, schema: Any) -> bool:
-    """Return whether the schema itself names this text as a value."""
     plain = text.strip().casefold()
     stack, said = [schema], []
     while stack:
@@ -242,7 +237,6 @@ def _is_named(text: str, standin: Standin, schema: Any) -> bool:
 
 
 def _is_said(text: str, standin: Standin, conversation: Sequence[str]) -> bool:
-    """Return whether somebody said this text, or asks for a template."""
     if not standin.instructs_own and any(
         len(message) <= REQUEST_CHARS_MAX and _TEMPLATES.search(message) for message in conversation
     ):

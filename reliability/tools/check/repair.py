@@ -133,7 +133,6 @@ def _repair_first(
 
 
 def _identify(error: Complaint) -> tuple[object, ...]:
-    """Return what makes a complaint the same before and after an edit."""
     return error.path, error.keyword, error.keys, id(error.wanted)
 
 
@@ -178,7 +177,6 @@ def _list_words(error: Complaint, steps: Steps) -> set[str]:
 
 
 def _decode(text: str) -> tuple[Any, tuple[RepairKind, ...]] | None:
-    """Decode the object or array that a text is, and nothing but is."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:

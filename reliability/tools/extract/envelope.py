@@ -178,7 +178,6 @@ def _skip_openers(text: str, at: int) -> tuple[int, bool]:
 
 
 def _read_notation(text: str, at: int, setting: Setting) -> Found | None:
-    """Read whatever notation stands here."""
     for reader in _READERS:
         found = reader(text, at, setting)
         if found is not None:
@@ -276,7 +275,6 @@ def is_tag_meant(text: str, start: int, box: ToolBox) -> bool:
 
 
 def _ends_behind_delimiters(text: str, at: int) -> bool:
-    """Return whether nothing follows here but a few delimiters."""
     return len(text) - at <= NEAR_CHARS and has_only_delimiters(text[at:])
 
 

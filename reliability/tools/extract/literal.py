@@ -183,7 +183,6 @@ class _Reader:
         return self._read_scalar(at)
 
     def _skip_space(self, at: int) -> int:
-        """Return the place after white space and comments."""
         match = _SPACE.match(self.text, at)
         end = match.end() if match else at
         if self.text.startswith("/*", end):
@@ -214,7 +213,6 @@ class _Reader:
         return self.ends is not None and (at == len(self.text) or self.ends.match(self.text, at) is not None)
 
     def _skip_comma(self, at: int, close: str) -> int:
-        """Return the place of the next item, or of the closing bracket."""
         if self.text[at : at + 1] == close:
             return at
         if self.text[at : at + 1] != ",":

@@ -102,7 +102,6 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def _build_empty(tool: Tool, end: int, setting: Setting) -> Found | None:
-    """Build the call of a tool that takes nothing."""
     return build_found(tool.name, {}, setting, end) if tool.takes_nothing else None
 
 
@@ -301,7 +300,6 @@ def read_attributes(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def _match_all(expression: re.Pattern[str], text: str, at: int) -> Iterator[re.Match[str]]:
-    """Yield every match in an unbroken row."""
     while (match := expression.match(text, at)) is not None:
         yield match
         at = match.end()

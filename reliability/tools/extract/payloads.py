@@ -109,7 +109,6 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:
-    """Find the calls that this value would be at the end of an answer."""
     try:
         return tuple(find_calls(value, replace(setting, last=True)) or ())
     except HalfCall:
@@ -140,7 +139,6 @@ def record_repairs(call: RawCall, kinds: list[RepairKind]) -> RawCall:
 
 
 def _holds_object(arguments: Any) -> bool:
-    """Return whether the lost brace might belong inside the arguments."""
     if not isinstance(arguments, dict):
         return not isinstance(arguments, str)
     level = list(arguments.values())
@@ -215,8 +213,6 @@ def _read_braces_value(text: str, at: int, depth: int, kinds: list[RepairKind]) 
 
 
 class _Bare(str):
-    """A value without quotes."""
-
     __slots__ = ()
 
 
@@ -245,7 +241,6 @@ def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool
 
 
 def _types_of(value: Any) -> frozenset[str]:
-    """Return the types of a schema that a literal has."""
     if value is None:
         return frozenset({"null"})
     if isinstance(value, bool):

@@ -60,7 +60,6 @@ def is_one_call(text: str, at: int) -> bool:
 
 
 def _read_texts(text: str, at: int, setting: Setting) -> Found | None:
-    """Read a list of texts that are calls, each by itself."""
     try:
         value = read(text, at)
     except Unreadable:
@@ -75,12 +74,10 @@ def _read_texts(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def _strip_escapes(name: str) -> str:
-    """Return a name without the escapes of Markdown."""
     return name.replace("\\_", "_")
 
 
 def _read_row(text: str, place: int, bracket: bool, setting: Setting) -> Found:
-    """Read all calls of one list, or of one row."""
     calls: list[RawCall] = []
     while True:
         call, end = _read_call(text, place, setting)

@@ -188,7 +188,6 @@ class _Walk(Findings):
         self.prose.add(text[self.kept : self.messages_at], base + self.kept)
 
     def _look_at_line(self) -> None:
-        """Look at the beginning of a line."""
         if not self.box.tools:
             return
         given = RESULT_LINE.match(self.text, self.at) if self.may_end else None
@@ -216,7 +215,6 @@ class _Walk(Findings):
             self.given = line
 
     def _look_at_spot(self, at: int) -> None:
-        """Look at one place."""
         delimiter = find_delimiter_at(self.text, at, self.kept)
         if delimiter is None:
             return
@@ -268,7 +266,6 @@ class _Walk(Findings):
             self.messages_at, self.at = mark.start, len(self.text)
 
     def _is_mentioned(self, delimiter: Delimiter) -> bool:
-        """Return whether a delimiter is only talked about."""
         if delimiter.kind in _IN_CODE:
             return self.text[max(0, delimiter.start - 1) : delimiter.start] == "`"
         return delimiter.kind in _QUOTABLE and is_quoted(self.text, delimiter.start, delimiter.end)
@@ -301,7 +298,6 @@ class _Walk(Findings):
             self.report_malformed(start, find_region_end(self.text, at), bad.reason, format)
 
     def _read_in_the_open(self, delimiter: Delimiter) -> None:
-        """Read what is a call only if it names a declared tool."""
         start = skip_space(self.text, delimiter.start)
         match delimiter.kind:
             case Reader.REACT | Reader.CHANNEL | Reader.ANNOUNCED if self.fuel < 0:
@@ -314,7 +310,6 @@ class _Walk(Findings):
                 self._read_notation(delimiter, start)
 
     def _read_notation(self, delimiter: Delimiter, start: int) -> None:
-        """Read a call in a notation that has a reader of its own."""
         kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.JSON
         explicit = delimiter.row is not None and delimiter.row.explicit
         last = kind is Reader.JSON and self.begins_line(start)

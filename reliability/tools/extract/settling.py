@@ -242,7 +242,6 @@ class Findings:
             self.has_thought, self.begins = True, end
 
     def _find_reasoning_end(self, opener: Delimiter) -> re.Match[str] | None:
-        """Find what closes the reasoning that has begun here."""
         row = find_row(self.text, opener.start)
         if row is None or row.family in self.endless:
             return None

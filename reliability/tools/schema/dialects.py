@@ -109,7 +109,6 @@ def _wrong_keyword(node: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _list_keys(check: Check) -> frozenset[str]:
-    """List the keywords that hold the same."""
     return frozenset(key for key, wanted in CHECKS.items() if wanted is check)
 
 
@@ -158,7 +157,6 @@ class Normaliser:
         return _allow_null(new) if node.get("nullable") is True else new
 
     def _modernise(self, node: Mapping[Any, Any]) -> dict[str, Any]:
-        """Return today's keywords, before anything below is walked."""
         keep = {str(k): v for k, v in node.items() if k not in _DROPPED or (k == "id" and isinstance(v, Mapping))}
         new = {k: v for k, v in keep.items() if v is not None or k in _NULL_IS_DATA or k not in _KNOWN}
         if isinstance(new.get("items"), list):

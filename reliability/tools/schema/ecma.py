@@ -134,7 +134,6 @@ def _has_alternatives(pattern: str) -> bool:
 
 
 def _rewrite(pattern: str) -> str:
-    """Rewrite one pattern in RE2's dialect."""
     out: list[str] = []
     opened: list[int] = []
     last = 0  # where the last atom begins in `out`
@@ -208,7 +207,6 @@ def _read_bounds(count: re.Match[str]) -> tuple[int, int | None]:
 
 
 def _rewrite_group(text: str) -> str:
-    """Rewrite the opening of a group."""
     if text in ("(", "(?:") or (text.endswith(">") and text != "(?>"):
         return "(?:"
     if text[2:3] in ("=", "!") or text[2:4] in ("<=", "<!"):

@@ -153,7 +153,6 @@ def _build_checker() -> FormatChecker:
 
 
 def _skip_other_kinds(check: Callable[[str], bool]) -> Callable[[object], bool]:
-    """Let a format say nothing about values that are no strings."""
     return lambda value: not isinstance(value, str) or check(value)
 
 

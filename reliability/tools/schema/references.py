@@ -68,7 +68,6 @@ def resolve(root: Any, reference: str, anchors: Mapping[str, Any]) -> Any:
 
 
 def _unescape(found: re.Match[str]) -> str:
-    """Read the characters that a reference spells as bytes of UTF-8."""
     return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace")
 
 
@@ -86,7 +85,6 @@ def _list_nodes(root: Any) -> Iterator[tuple[Mapping[str, Any], Path]]:
 
 
 def _list_in_place(node: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the schemas that judge the same instance as this one."""
     for key in ("allOf", "anyOf", "oneOf"):
         if isinstance(node.get(key), list):
             yield from node[key]

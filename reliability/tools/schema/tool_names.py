@@ -49,7 +49,6 @@ def fold(name: str) -> str:
 
 
 def _spell(name: str) -> str:
-    """Spell a name's words in one way."""
     return _BETWEEN.sub("_", name.strip()).casefold()
 
 
@@ -147,7 +146,6 @@ class Lookup:
 
 
 def _group(pairs: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Group the names by their key."""
     found: dict[str, tuple[str, ...]] = {}
     for key, name in pairs:
         found[key] = (*(other for other in found.get(key, ()) if other != name), name)
