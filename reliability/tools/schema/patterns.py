@@ -27,6 +27,10 @@ PATTERNS_CACHED_MAX = 512
 COUNTED_MAX = 2_500  # what is counted beyond doesn't fit into the memory
 MEMORY_BYTES_MAX = 1 << 20  # of one program with its automaton
 BYTES_A_STEP = 100  # instructions times bytes in about a microsecond, where the automaton doesn't fit
+_OPTIONS = re2.Options()
+_OPTIONS.max_mem = MEMORY_BYTES_MAX
+_OPTIONS.log_errors = False
+_OPTIONS.never_capture = True
 _COUNTS = re.compile(r"\{(\d{0,9}),?(\d{0,9})\}")
 _TOO_LARGE = ("repetition size", "too large", "nesting", "out of memory")
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
@@ -95,17 +99,6 @@ def translate(pattern: str) -> _Pattern:
     return _Pattern(tuple(parts), sum(part.programsize for part, _ in parts), low, high)
 
 
-def _build_options() -> Any:
-    options = re2.Options()
-    options.max_mem = MEMORY_BYTES_MAX
-    options.log_errors = False
-    options.never_capture = True
-    return options
-
-
-_OPTIONS = _build_options()
-
-
 def _compile_source(source: str) -> Any:
     try:
         # Bytes: offsets aren't needed, and RE2's own are those of UTF-8.
@@ -113,12 +106,9 @@ def _compile_source(source: str) -> Any:
     except re2.error as error:
         if any(words in str(error) for words in _TOO_LARGE):
             raise Unasserted("is larger than this server asserts") from None
+        if re.search(r"\\[pP]\{", source):
+            raise Unasserted("uses a property of characters that this server doesn't know") from None
         raise BrokenPattern("is no regular expression") from None
-
-
-def _is_date_time(text: str) -> bool:
-    match = _DATE_TIME.fullmatch(text)
-    return match is not None and bool(date.fromisoformat(match[1]))
 
 
 def _is_regex(text: str) -> bool:
@@ -140,7 +130,9 @@ def _build_checker() -> FormatChecker:
     checker = FormatChecker(formats=())
     checker.checkers = dict(Draft202012Validator.FORMAT_CHECKER.checkers)
     ours: dict[str, Callable[[str], bool]] = {
-        "date-time": _is_date_time,
+        "date-time": lambda text: (
+            (match := _DATE_TIME.fullmatch(text)) is not None and bool(date.fromisoformat(match[1]))
+        ),
         "time": _match_by(_TIME),
         "uri": _match_by(_URI),
         "hostname": _match_by(_HOSTNAME),
