@@ -27,8 +27,7 @@ from deployments.state.incident_record import IncidentKind, record, shorten
 from reliability.answer.judgement import Judged
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
-from reliability.loops.content import text_of
-from reliability.loops.nudge import nudge
+from reliability.loops.content import nudge, text_of
 from reliability.tool_calls import Violation
 from reliability.types import Attempt, ChatRequest, Fault, Flaw, Reason, TierStatus
 

@@ -16,6 +16,7 @@ Invariants:
 
 from reliability.loops.answer_history import Kept, ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
 from reliability.loops.comparison.findings import Kind, Loop, Memo, Result, SeenCall, Stage, Turn
+from reliability.loops.content import nudge
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, trim_repetition, truncate
 from reliability.loops.judge import (
@@ -27,7 +28,6 @@ from reliability.loops.judge import (
     judge_request,
     read_suggestion,
 )
-from reliability.loops.nudge import nudge
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns

@@ -29,8 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, digest, summary
+from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, digest, has_failed, summary
 from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
 from reliability.loops.comparison.near import find_difference, mask_figures
 from reliability.loops.polling import is_thought, takes_notes

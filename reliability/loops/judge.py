@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.findings import Loop, Turn, summary
+from reliability.loops.comparison.findings import Loop, Turn, has_failed, summary
 from reliability.loops.content import NOTICE, text_of
 from reliability.loops.thresholds import JudgeConfig
 

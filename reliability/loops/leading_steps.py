@@ -12,8 +12,7 @@ from __future__ import annotations
 import re
 
 from reliability.loops.comparison.call_normalization import names_place
-from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.findings import Result, SeenCall, parse
+from reliability.loops.comparison.findings import Result, SeenCall, has_failed, parse
 from reliability.loops.comparison.volatile_fields import MARKED, word_set, words_of
 
 _GENERIC = word_set(

@@ -18,8 +18,7 @@ from itertools import islice, takewhile
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.call_normalization import mask_echoes
-from reliability.loops.comparison.errors import error_text, has_failed
-from reliability.loops.comparison.findings import Turn, summary
+from reliability.loops.comparison.findings import Turn, error_text, has_failed, summary
 from reliability.loops.comparison.near import mask_figures
 from reliability.loops.leading_steps import is_generic_tool
 from reliability.loops.polling import is_thought

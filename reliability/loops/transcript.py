@@ -23,12 +23,14 @@ from reliability.loops.content import (
     blocks_of,
     classify_speaker,
     list_other_parts,
+    orders_endless,
     read_answer_text,
+    read_number,
+    read_times,
     text_of,
     type_of,
 )
 from reliability.loops.conversation_tail import ConversationTail
-from reliability.loops.orders import orders_endless, read_number, read_times
 
 TURNS_MAX = 64
 _CLEARED = re.compile(

@@ -5,8 +5,7 @@ invalid call is never delivered, a valid one is never changed, and what is chang
 """
 
 from reliability.tool_calls import Checked, Extraction, Flaws, Malformed, RawCall, Repair, RepairKind, Violation
-from reliability.tools.check.calls import CheckConfig, check_calls, id_source, ids_in
-from reliability.tools.check.choice import Choice, parse_choice
+from reliability.tools.check.calls import CheckConfig, Choice, check_calls, id_source, ids_in, parse_choice
 from reliability.tools.check.complaints import corrective_message
 from reliability.tools.check.placeholder_forms import PLACEHOLDERS
 from reliability.tools.extract.scanner import extract_calls

@@ -22,8 +22,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.findings import Result, SeenCall, canonical, parse, spell
+from reliability.loops.comparison.findings import Result, SeenCall, canonical, has_failed, parse, spell
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, is_volatile, word_set, words_of
 
 HOLE = "\ufffc"

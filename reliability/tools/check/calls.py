@@ -21,7 +21,6 @@ from pydantic import BaseModel, ConfigDict
 from reliability.steps import Steps
 from reliability.surrogates import join_all, join_surrogates, may_hold_halves
 from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
-from reliability.tools.check.choice import find_breaches, parse_choice
 from reliability.tools.check.complaints import describe, report_unknown_tool
 from reliability.tools.check.placeholder_forms import PLACEHOLDERS
 from reliability.tools.check.placeholders import find_implausible
@@ -304,3 +303,70 @@ def _find_unused(taken: Collection[str], new_id: Callable[[int], str], n: int) -
     while (id := f"{stem}_{n}") in taken:
         n += 1
     return id, n + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`must`: at least one call. `may`: the tools that may be called; None means all of them, empty none."""
+
+    must: bool = False
+    may: tuple[str, ...] | None = None
+
+
+_WORDS = {"auto": Choice(), "none": Choice(may=()), "required": Choice(must=True), "any": Choice(must=True)}
+
+
+def parse_choice(value: Any, box: ToolBox) -> Choice | BadTools:
+    """Parse the client's choice; without one it is `auto` where tools are declared, and `none` where
+    there are none."""
+    if value is None:
+        return _WORDS["auto" if box.tools else "none"]
+    if isinstance(value, str):
+        if value not in _WORDS:
+            return BadTools("/tool_choice", f"must be one of {', '.join(_WORDS)}, or an object that names a tool")
+        choice = _WORDS[value]
+        return BadTools("/tool_choice", "no tools are declared") if choice.must and not box.tools else choice
+    if not isinstance(value, Mapping):
+        return BadTools("/tool_choice", "must be a word or an object")
+    if value.get("type") == "allowed_tools":
+        inner = value.get("allowed_tools", value)
+        if not isinstance(inner, Mapping):
+            return BadTools("/tool_choice/allowed_tools", "must be an object")
+        tools = inner.get("tools")
+        if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
+            return BadTools("/tool_choice/allowed_tools/tools", "must be an array of tools")
+        return _parse_named(tools, box, must=inner.get("mode") == "required")
+    return _parse_named([value], box, must=True)
+
+
+def _parse_named(tools: Sequence[Mapping[str, Any]], box: ToolBox, *, must: bool) -> Choice | BadTools:
+    names: list[str] = []
+    for tool in tools:
+        function = tool.get("function")
+        name = (function if isinstance(function, Mapping) else tool).get("name")
+        if not isinstance(name, str) or name not in box.by_name:
+            return BadTools(join("tool_choice", "function", "name"), "names no declared tool")
+        names.append(name)
+    return Choice(must=must, may=tuple(names))
+
+
+def find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, unread: int = 0) -> list[Violation]:
+    """Find what the calls of an answer do against the client's choice. `names` are the tools called,
+    `unread` the calls without a name."""
+    found: list[Violation] = []
+    if choice.must and not names and not unread:
+        wanted = f"call {' or '.join(choice.may)}" if choice.may else "call a tool"
+        found.append(
+            Violation(Flaws.TOOL_CHOICE, "/tool_choice", f"the request wants you to {wanted}, and no tool was called")
+        )
+    for i, name in enumerate(names):
+        if choice.may is not None and name not in choice.may:
+            only = f"only {', '.join(choice.may[:8])} may be called" if choice.may else "no tool may be called"
+            found.append(Violation(Flaws.TOOL_CHOICE, join(i, "name"), only, name))
+    if parallel is False and len(names) + unread > 1:
+        found.append(
+            Violation(
+                Flaws.PARALLEL, "/parallel_tool_calls", f"only one call at a time is allowed, not {len(names) + unread}"
+            )
+        )
+    return found

@@ -7,7 +7,7 @@
     <name><key>value</key></name>                                          declared names only: prose has tags too
     <name>search</name><arguments>{json}</arguments>                       inside an envelope
 
-Bare text gets its type from the tool's schema (`typing_text.py`). `Unreadable` are a value in which the next parameter
+Bare text gets its type from the tool's schema (`text.py`). `Unreadable` are a value in which the next parameter
 begins, and an end of the text without the call's closing tag, unless a closer of the envelope follows. A tag of a
 declared name is a call where every child is one of its parameters and none that it requires is missing.
 """
@@ -22,7 +22,7 @@ from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.payloads import Found, build_found, read_object, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
-from reliability.tools.extract.typing_text import Arguments, type_text
+from reliability.tools.extract.text import Arguments, type_text
 from reliability.tools.format_row import DSML, M3_TOKEN, NAME, Reader
 from reliability.tools.formats import CLOSER, compile_closers
 from reliability.tools.schema.references import find_allowed_types, property_schema

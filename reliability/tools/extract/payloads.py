@@ -16,12 +16,12 @@ from typing import Any
 
 from reliability.tool_calls import RawCall, Repair, RepairKind
 from reliability.tools.extract.literal import Unreadable, Value, read
-from reliability.tools.extract.rows import ends_here
 from reliability.tools.extract.shapes import (
     ARGUMENT_KEYS,
     WRAPPERS,
     HalfCall,
     Setting,
+    ends_here,
     find_calls,
     looks_like_a_call,
     means_call,

@@ -30,9 +30,8 @@ from reliability.tools.extract.envelope import (
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
-from reliability.tools.extract.rows import CallRun
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
-from reliability.tools.extract.shapes import HalfCall, Setting, looks_like_a_call, names_a_tool
+from reliability.tools.extract.shapes import CallRun, HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
 from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Reader

@@ -1,7 +1,7 @@
 """What a walk over a text has found so far, and how it settles what it finds.
 
 All before `kept` is settled: prose, calls, calls that can't be read, or marks that hold nothing and are dropped. What
-waits right before a call is a call like it (`rows.py`). Reasoning is taken apart here.
+waits right before a call is a call like it (`shapes.py`). Reasoning is taken apart here.
 
 Prose is kept to the letter. Only what framed a call goes: the white space next to it, the fence or the tag around it,
 and the commas or semicolons between two calls. What has left for the client already is not given back.
@@ -16,8 +16,7 @@ from reliability.tool_calls import Malformed, RawCall
 from reliability.tools.extract.delimiter_search import Delimiter
 from reliability.tools.extract.envelope import FENCE_LINE, is_closer_lost, is_closer_meant, is_closer_next, skip_closers
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
-from reliability.tools.extract.rows import CallRun
-from reliability.tools.extract.shapes import CALLS_MAX
+from reliability.tools.extract.shapes import CALLS_MAX, CallRun
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.format_reasoning import compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
 from reliability.tools.formats import (

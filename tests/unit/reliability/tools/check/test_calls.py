@@ -7,13 +7,24 @@ import json
 import pytest
 
 from reliability.steps import OutOfSteps, Steps
-from reliability.tools import CheckConfig, Flaws, Malformed, RawCall, Repair, RepairKind, check_calls, id_source, ids_in
+from reliability.tools import (
+    BadTools,
+    CheckConfig,
+    Flaws,
+    Malformed,
+    RawCall,
+    Repair,
+    RepairKind,
+    check_calls,
+    id_source,
+    ids_in,
+    parse_choice,
+)
 from reliability.tools.check.calls import IDS_TRIED_MAX, VIOLATIONS_MAX, assign
 from reliability.tools.schema.toolbox import FREE_TEXT
 from tests.support.call_values import IDS, made
 from tests.support.checking import BOX, verdict, with_city
 from tests.support.renderings import tool
-from tests.unit.reliability.tools.check.test_choice import SEARCH
 from tests.unit.reliability.tools.check.test_complaints import BOX as TOOLS
 
 
@@ -227,3 +238,86 @@ def test_ids_of_a_conversation_are_found():
     ]
 
     assert ids_in(messages) == {"a", "b"}
+
+
+SEARCH = RawCall(name="search", arguments='{"query": "x"}')
+CLOCK = RawCall(name="clock", arguments="{}")
+NAMED = {"type": "function", "function": {"name": "search"}}
+ALLOWED = {
+    "type": "allowed_tools",
+    "allowed_tools": {"mode": "required", "tools": [{"type": "function", "name": "clock"}]},
+}
+
+
+def kinds(calls, choice=None, parallel=None, **more):
+    return [violation.kind for violation in check_calls(calls, TOOLS, choice, parallel, new_id=IDS, **more).violations]
+
+
+@pytest.mark.parametrize(
+    ("choice", "calls", "good"),
+    [
+        (None, [], True),
+        ("auto", [], True),
+        ("auto", [SEARCH, CLOCK], True),
+        ("none", [], True),
+        ("none", [CLOCK], False),
+        ("required", [CLOCK], True),
+        ("required", [], False),
+        ("any", [], False),
+        (NAMED, [SEARCH], True),
+        (NAMED, [], False),
+        (NAMED, [CLOCK], False),
+        (NAMED, [SEARCH, CLOCK], False),
+        ({"type": "function", "name": "search"}, [SEARCH], True),
+        (ALLOWED, [CLOCK], True),
+        (ALLOWED, [SEARCH], False),
+        (ALLOWED, [], False),
+        ("nonsense", [CLOCK], True),
+    ],
+)
+def test_tool_choice_is_obeyed(choice, calls, good):
+    """Every form of the client's choice is kept to; a call against it is refused, not dropped."""
+    assert (kinds(calls, choice) == []) is good
+    assert good or set(kinds(calls, choice)) == {Flaws.TOOL_CHOICE}
+
+
+def test_parallel_calls_are_refused_where_one_was_wanted():
+    """Two calls where one was allowed are a violation: none of them is dropped to make it fit."""
+    assert kinds([SEARCH, CLOCK], parallel=False) == [Flaws.PARALLEL]
+    assert kinds([SEARCH], parallel=False) == []
+    assert kinds([SEARCH, CLOCK], parallel=True) == []
+
+
+def test_an_unreadable_call_is_a_call_for_the_choice():
+    """A malformed call answers `required`, and counts against a single one."""
+    bad = [Malformed(raw="x", reason="y", format="z")]
+
+    assert kinds([], "required", malformed=bad) == [Flaws.MALFORMED]
+    assert kinds([SEARCH], None, False, malformed=bad) == [Flaws.MALFORMED, Flaws.PARALLEL]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "sometimes",
+        3,
+        {"type": "function", "function": {"name": "nope"}},
+        {},
+        {"type": "allowed_tools"},
+        {"type": "allowed_tools", "tools": [1]},
+        {"type": "allowed_tools", "allowed_tools": 3},
+        {"type": "function", "function": {"name": ["x"]}},
+    ],
+)
+def test_a_choice_that_cant_be_meant_is_the_clients_mistake(choice):
+    """Unknown words, forms and tools are a 400 with a place."""
+    bad = parse_choice(choice, TOOLS)
+
+    assert isinstance(bad, BadTools)
+    assert bad.path.startswith("/tool_choice")
+
+
+def test_without_tools_there_is_nothing_to_choose():
+    """No tools: no call is allowed, and requiring one is a mistake."""
+    assert parse_choice(None, made([])) == parse_choice("none", TOOLS)
+    assert isinstance(parse_choice("required", made([])), BadTools)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reliability.tools.schema.equality import write_canonical
+from reliability.tools.schema.complaint import write_canonical
 from reliability.tools.schema.validator import Validator
 
 texts = st.sampled_from(["", "a", "aa", 'a"a', 'a"1:a', "a]", "1,", "null", '"'])
