@@ -35,7 +35,6 @@ def test_marks_around_nothing_refuse_no_native_call(leak, after):
     don't, and that is on record."""
     call = native(GOOD)
     judged = ruled([call, Text(leak)] if after else [Text(leak), call], CALLED)
-
     assert judged.flaw is None
     assert judged.events == (call,)
     if leak.strip():
@@ -62,7 +61,6 @@ def test_a_call_is_delivered_once_however_often_it_is_told(in_text, as_calls):
 def test_a_copy_may_name_its_tool_in_another_way():
     """Names that mean one tool make one call."""
     judged = ruled([Text(written("cats").replace("search", "functions.search")), native(GOOD)], CALLED)
-
     assert [call.id for call in judged.calls] == ["c0"]
 
 
@@ -78,7 +76,6 @@ def test_a_copy_may_name_its_tool_in_another_way():
 def test_a_call_with_something_in_it_is_still_a_violation(text):
     """No call of several is dropped: what can't be read refuses the native one too."""
     judged = ruled([Text(text), native(GOOD)], CALLED)
-
     assert judged.flaw is Flaw.TOOL_CALL_INVALID
     assert judged.calls == ()
 
@@ -133,7 +130,6 @@ def test_the_first_of_equal_calls_stands_for_all(calls):
 def test_calls_that_say_something_else_both_stay(one, other):
     """Type, white space inside a value, order of a list, another tool: each makes another call."""
     raw = [RawCall(name=name, arguments=arguments) for name, arguments in (one, other)]
-
     assert collapse_calls(raw, BOX) == (tuple(raw), 0)
 
 
@@ -141,7 +137,6 @@ def test_refused_calls_are_no_copies():
     """Where nothing is delivered, nothing was made equal."""
     raw = tuple(RawCall(name="search", arguments=given, format="bare") for given in ("{}", '{"q": 1}'))
     same = tuple(ToolCall(id=id, name="search", arguments='{"q":"x"}') for id in "ab")
-
     assert drop_equal(raw, ()) == raw
     assert drop_equal(raw, same) == raw[:1]
 
@@ -151,7 +146,6 @@ def test_a_copy_that_was_broken_off_is_left_out(tail):
     """A cycle of calls is read up to a complete copy, and that something was left out is counted."""
     text = "Let me look.\n" + write_line("cats") * 80 + tail
     found, cut_off = read_stopped(text, 0, BOX, stop(text))
-
     assert {call.arguments["q"] for call in found.calls} == {"cats"}
     assert (found.malformed, found.text.strip(), cut_off) == ((), "Let me look.", int(bool(tail)))
 
@@ -160,7 +154,6 @@ def test_a_call_behind_the_copies_that_has_come_is_kept():
     """What arrived complete with the third copy is no less a call than what stands before it."""
     text = "".join(f"<tool_call>{write_line(query)}</tool_call>\n" for query in ("cats", "cats", "cats", "dogs"))
     found, _ = read_stopped(text, 0, BOX, stop(text))
-
     assert [call.arguments["q"] for call in collapse_calls(found.calls, BOX)[0]] == ["cats", "dogs"]
 
 
@@ -168,7 +161,6 @@ def test_what_is_no_row_of_calls_is_read_as_it_stands():
     """A cycle of prose, or inside one call's argument, is cut nowhere: a broken call stays a broken call."""
     prose = write_line("cats") + "And so it goes on and on. " * 40
     broken = write_line("cats") + '{"name": "search", "arguments": {"q": "' + "ha ha " * 7_000
-
     assert [call.arguments["q"] for call in read_stopped(prose, 0, BOX, stop(prose))[0].calls] == ["cats"]
     assert read_stopped(broken, 0, BOX, stop(broken))[0].malformed
     assert stop(prose).kind is stop(broken).kind is Kind.CYCLE
@@ -178,5 +170,4 @@ def test_what_is_no_row_of_calls_is_read_as_it_stands():
 def test_a_pair_of_native_calls_is_meant(count, left):
     """A tool that draws or counts is called twice on purpose; from three on a call repeats itself."""
     raw = [RawCall(name="search", arguments='{"q":"a"}', id=f"c{at}") for at in range(count)]
-
     assert len(collapse_calls(raw, BOX)[0]) == left

@@ -22,7 +22,6 @@ def test_an_opening_is_no_part_of_the_answer(opening, text):
         text = f" {text}"
     if opening.endswith("<|im_start|>") and text.startswith("assistant"):
         return
-
     assert strip_turn_start(opening + text) == text.lstrip()
 
 
@@ -45,7 +44,6 @@ def test_any_other_head_stays(text):
 def test_it_waits_until_it_is_known(opening, data):
     """Law: whatever may still become nothing, or an opening, hasn't left; behind the first word nothing waits."""
     cut = data.draw(st.integers(0, len(opening)))
-
     assert may_be_turn_start(opening[:cut])
     assert not may_be_turn_start(f"{opening} The file")
 
@@ -58,7 +56,6 @@ def test_white_space_alone_stays_what_it_is():
 def test_events_keep_their_order():
     """Law: a call behind an opening is the whole answer; other events aren't touched."""
     call = CallDelta(index=0, id="a", name="f", arguments="{}")
-
     assert list(drop_turn_start([Text("<|im_start|>"), call])) == [call]
     assert list(drop_turn_start([call])) == [call]
     assert list(drop_turn_start([Text("<|im_start|>assistant\nHi"), call])) == [Text("Hi"), call]
@@ -73,7 +70,6 @@ def test_the_head_is_the_same_in_any_pieces(pieces):
     for piece in pieces:
         taken = head.take(piece) if not out else piece
         out += taken or ""
-
     assert bool(out) == any(not may_be_turn_start(text[:at]) for at in _ends(pieces))
     assert (out or head.text()) == text
 
@@ -90,7 +86,6 @@ STARTS = Starts(map(re.escape, MARKS))
 def test_every_beginning_is_partial_and_the_whole_is_found(mark, data):
     """Law: a cut mark may still become one; a complete one is found whatever stands behind it."""
     cut = data.draw(st.integers(0, len(mark) - 1))
-
     assert STARTS.find_at(mark[:cut], 0) == PARTIAL
     assert isinstance(STARTS.find_at(mark + "!", 0), re.Match)
     assert STARTS.find_at(mark[:cut] + "!", 0) is None

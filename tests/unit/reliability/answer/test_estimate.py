@@ -113,7 +113,6 @@ def test_what_is_shown_lies_between_the_bounds(size):
 def test_a_refusal_of_the_history_counts():
     """Law: it is read as any other text is, whether it stands beside the content or in it."""
     plain = prompt_bytes([{"role": "assistant", "content": "No." * 50}])
-
     assert prompt_bytes([{"role": "assistant", "content": None, "refusal": "No." * 50}]) == plain
     assert prompt_bytes([{"role": "assistant", "content": [{"type": "refusal", "refusal": "No." * 50}]}]) == plain
 
@@ -162,7 +161,6 @@ def test_what_a_real_tokenizer_counts_is_believed(texts, data):
     prompt = data.draw(st.integers(-(-size // 16), size + HIDDEN_TOKENS_MAX))
     completion = data.draw(st.integers(-(-written // 16), written))
     told = Usage(prompt_tokens=prompt, completion_tokens=completion)
-
     assert verify_usage(told, possible(size, written, written)) == (told, False)
 
 
@@ -182,7 +180,6 @@ def test_each_count_is_held_for_itself(told, booked, lie):
     """The count that is possible is kept beside the one that isn't; none at all is no lie; reasoning may go beyond the
     cap where the upstream says that it has reasoned."""
     usage, found = verify_usage(told, possible())
-
     assert ((usage.prompt_tokens, usage.completion_tokens), found) == (booked, lie)
     assert usage.exact is (
         (usage.prompt_tokens, usage.completion_tokens) == (told.prompt_tokens, told.completion_tokens)
@@ -192,7 +189,6 @@ def test_each_count_is_held_for_itself(told, booked, lie):
 def test_too_little_is_a_lie_as_well():
     """One token for a long answer, or for a long prompt, is not booked."""
     known = possible(prompt=1_000_000, written=100_000)
-
     assert verify_usage(Usage(prompt_tokens=1, completion_tokens=30_000), known)[0].prompt_tokens == 50
     assert verify_usage(Usage(prompt_tokens=250_000, completion_tokens=1), known)[0].completion_tokens == 30
 

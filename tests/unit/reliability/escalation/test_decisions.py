@@ -26,5 +26,4 @@ def test_the_steps_of_a_retry_strategy(strategy, can, steps):
     """One step per re-ask, the last one repeated; a grammar from the second on, where the tier and its
     strategy have one."""
     found = [next_reask(strategy, n, can_constrain=can) for n in range(len(steps))]
-
     assert [(reask.step.value, reask.constrained) for reask in found] == steps

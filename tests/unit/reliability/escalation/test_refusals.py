@@ -38,7 +38,6 @@ def test_what_is_called_the_same_is_as_telling(one, other):
     """So it doesn't matter which of them speaks first. What has no rank of its own comes last."""
     last = rank_attempt(LOOP)
     ranks = rank_attempt(one), rank_attempt(other)
-
     assert max(ranks) <= last
     if last not in ranks:
         assert (ranks[0] == ranks[1]) == (code_of(one) is code_of(other))
@@ -61,7 +60,6 @@ def test_a_flaw_says_nothing_bad_of_the_tier(flaw):
 def test_a_fault_of_the_tier_is_a_failure(fault):
     """The breaker hears of it; but not where the client had left."""
     attempt = Attempt(tier="fast", ran=True, fault=fault)
-
     assert verdict_of(attempt) is Verdict.FAILURE
     assert verdict_of(replace(attempt, cancelled=True)) is Verdict.IGNORED
 
@@ -75,7 +73,6 @@ def test_what_is_the_request_s_fault_is_not_the_tier_s(fault):
 def test_a_full_tier_that_says_until_when_is_left_alone():
     """429 with Retry-After is a failure with a known end; without it nothing is known."""
     full = Attempt(tier="fast", ran=True, fault=Fault.OVERLOADED)
-
     assert verdict_of(full) is Verdict.IGNORED
     assert verdict_of(replace(full, retry_after_s=3.0)) is Verdict.FAILURE
 

@@ -30,7 +30,6 @@ def value(text: str) -> float:
 def test_a_figure_is_the_number_and_looks_like_no_status(number):
     """Exact, unless it says "about"; and none of its digits make an agent think that the error passes."""
     text = figure(number)
-
     assert not LIKE_A_STATUS.search(text)
     assert value(text) == pytest.approx(number, rel=0.06 if text.startswith("about") else 1e-9)
 
@@ -48,7 +47,6 @@ def test_a_figure_reads_well(number, text):
 def test_a_wait_is_never_told_too_short(seconds):
     """Seconds up to two minutes, then minutes."""
     number, _, unit = duration(seconds).rpartition(" ")
-
     assert value(number) * {"s": 1, "min": 60}[unit] >= seconds * (0.94 if number.startswith("about") else 1)
 
 
@@ -126,7 +124,6 @@ HOUR = "tokens of an hour (reliability.token_budget.per_hour)"
 def test_a_budget_says_what_happened_and_what_helps(what, wait_s, told):
     """The figures are those of the ledger; a time to come back stands there exactly where one helps."""
     rejection, ask = refused(**what)
-
     assert rejection.retry_after_s == wait_s
     assert describe_rejection(rejection, ask) == told
 
@@ -135,7 +132,6 @@ def test_a_budget_says_what_happened_and_what_helps(what, wait_s, told):
 def test_a_session_whose_name_misleads_is_not_named(name):
     """It would not stand in a path as it is, or look like a status; the header has it anyway."""
     told = describe_rejection(*refused(SPENT, 900, named=name, session=600_000))
-
     assert "/v1/reliability/sessions/{id}/reset" in told
     assert name not in told
 

@@ -59,7 +59,6 @@ def test_equal_results_are_not_looked_into(compared):
 
 def test_laps_past_the_verdict_are_counted_only_while_that_is_cheap(compared):
     """Law: a verdict is never lost, and what it costs beyond it has a bound."""
-
     steps = [f"took {n}.5 s\n{BODY * 4}" for n in range(10, 50)]
     loop = find_loop(read_turns(history(steps), CONFIG.turns_needed), CONFIG, READ)
     assert loop is not None

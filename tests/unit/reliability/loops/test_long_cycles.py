@@ -53,7 +53,6 @@ def test_a_streak_is_as_long_as_it_is(period, lead):
     where the first copy began."""
     before, unit = paragraph(lead, 1)[:lead], paragraph(period, 2)[:period]
     tail = read(before + unit * (4 + 3 * STRIDE // period))
-
     assert tail.period % period == 0
     assert abs(tail.start - lead) <= 4
     assert tail.span == tail.length - tail.start
@@ -62,7 +61,6 @@ def test_a_streak_is_as_long_as_it_is(period, lead):
 def test_a_streak_outlives_its_tail():
     """It counts on where its beginning isn't kept any more, and ends with the first other character."""
     tail = read(paragraph(512, 3) + "ab, " * 20_000)
-
     assert len(tail.text) <= TAIL
     assert (tail.period, tail.repetitions >= 19_800) == (4, True)
     assert extend(tail, paragraph(STRIDE, 4), TAIL).period == 0
@@ -73,7 +71,6 @@ def test_a_counter_hides_no_copy(chars):
     """A paragraph with the next number before it is found within eight copies, or three and a half thousand
     characters."""
     found = find(vary(chars, max(12, 6_000 // chars), counter=True, words=False))
-
     assert found is not None
     assert found <= max(8 * (chars + 12), 4_096)
 
@@ -83,7 +80,6 @@ def test_a_counter_hides_no_copy(chars):
 def test_two_other_words_hide_no_copy(chars, counter):
     """Nor do two words that change in each copy: within thirteen."""
     found = find(vary(chars, 20, counter=counter, words=True))
-
     assert found is not None
     assert found <= max(13 * (chars + 12), 4_096)
 

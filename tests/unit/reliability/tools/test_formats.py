@@ -232,7 +232,6 @@ def test_a_tag_around_a_call_goes_with_it(tag, call):
     """Any tag that stands right around a call is a frame of it, streamed as well; around prose it is prose."""
     closing = "|/" + tag[1:] if tag[0] == "|" else "/" + tag
     framed, prose = (f"So:\n<{tag}>\n{inner}\n<{closing}>" for inner in (call, "no call"))
-
     assert play(list(framed), BOX) == play([framed], BOX) == whole(framed, BOX)
     assert whole(framed, BOX).text == ("So:" if "[ARGS]" not in call else "")
     assert play(list(prose), BOX) == whole(prose, BOX) == ([], False, inked(prose))

@@ -60,7 +60,6 @@ def test_a_summary_is_one_short_line() -> None:
 def test_a_memo_changes_no_verdict(before: tuple[Turn, ...], lap: list[Turn], laps: int, others: list[Turn]) -> None:
     """Each tier's answer to one request is judged as it would be alone, whatever was judged before it."""
     turns, memo = (*before, *lap * laps), Memo()
-
     for answer in (asks(lap[0]), *others, None, asks(lap[-1]), asks(lap[0])):
         assert find_loop(turns, CONFIG, answer, memo) == find_loop(turns, CONFIG, answer)
 
@@ -70,7 +69,6 @@ def test_what_is_known_is_not_asked_again() -> None:
     memo, asked = Memo(), []
     for key in ("a", ("a", 1), "a", ("a", 1)):
         assert memo.once(key, lambda: asked.append(1)) is None
-
     assert len(asked) == 2
 
 

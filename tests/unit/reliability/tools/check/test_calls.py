@@ -55,7 +55,6 @@ def test_all_violations_are_listed_with_their_places():
 def test_a_repair_stands_next_to_a_violation_and_the_call_is_still_refused():
     """Repairs of one place don't excuse another."""
     found = with_city(unit="celsius", days="many")
-
     assert found.calls == ()
     assert found.repairs == (Repair(RepairKind.ENUM_CASE, "/0/arguments/unit"),)
     assert [violation.path for violation in found.violations] == ["/0/arguments/days"]
@@ -81,7 +80,6 @@ def test_empty_arguments_are_fine_where_nothing_is_required(arguments):
 def test_the_text_of_the_arguments_is_mended(arguments, kinds):
     """Fences, remarks, literals and encodings around the arguments go, on record."""
     found = verdict(arguments)
-
     assert json.loads(found.calls[0].arguments) == {"city": "Lima"}
     assert {repair.kind for repair in found.repairs} == kinds
 
@@ -91,7 +89,6 @@ def test_arguments_that_are_no_json_object_are_refused(value):
     """A value that came as an object is written as JSON, if it is one."""
     good = check_calls([RawCall(name="get_weather", arguments={"city": "Lima"})], BOX, new_id=IDS)
     bad = check_calls([RawCall(name="get_weather", arguments=value)], BOX, new_id=IDS)
-
     assert good.calls[0].arguments == '{"city": "Lima"}'
     assert good.repairs == (Repair(RepairKind.OBJECT, "/0/arguments"),)
     assert bad.violations[0].path == "/0/arguments"
@@ -101,7 +98,6 @@ def test_names_that_differ_in_spelling_only_are_mended():
     """Case, - and _, and the prefix go, on record; a near name is only suggested."""
     found = verdict({"city": "Lima"}, "functions.Get-Weather")
     near = verdict({"city": "Lima"}, "get_whether")
-
     assert found.calls[0].name == "get_weather"
     assert found.repairs == (Repair(RepairKind.NAME, "/0/name"),)
     assert "did you mean 'get_weather'" in near.violations[0].message
@@ -127,7 +123,6 @@ def test_violations_are_bounded():
     """However much is wrong, the list ends, and says how much more there was."""
     found = verdict({"city": "Lima", **{f"x{i}": 1 for i in range(300)}})
     calls = [RawCall(name=f"no_{i}", arguments="{}") for i in range(300)]
-
     assert len(found.violations) == VIOLATIONS_MAX
     assert found.violations[-1].message == "and 201 more"
     assert len(check_calls(calls, BOX, new_id=IDS).violations) == VIOLATIONS_MAX
@@ -136,9 +131,7 @@ def test_violations_are_bounded():
 def test_repeats_are_kept():
     """A call said twice in one answer stays twice."""
     calls = [RawCall(name="get_time", arguments="{}"), RawCall(name="get_time", arguments="{}")]
-
     found = check_calls(calls, BOX, new_id=IDS)
-
     assert len(found.calls) == 2
 
 
@@ -146,7 +139,6 @@ def test_arguments_that_the_schema_cant_judge_are_refused():
     """A schema that fails while it judges is no consent."""
     box = made([tool("f", {"properties": {"a": {"type": "array", "uniqueItems": True}}})])
     raw = [RawCall(name="f", arguments={"a": list(range(5_000))})]
-
     assert check_calls(raw, box, new_id=IDS, steps=Steps(10_000)).calls
     (said,) = check_calls(raw, box, new_id=IDS, steps=Steps(1_000, final=True)).violations
     assert said.message == "the arguments take longer to check than this server allows"
@@ -207,7 +199,6 @@ def test_a_tool_of_free_text_takes_the_text(given, read):
     """One text under any key, or the bare text, is its input; what may be cut, or is more than one, is refused."""
     box = made([tool("apply_patch", FREE)])
     checked = check_calls([RawCall(name="apply_patch", arguments=given)], box, new_id=IDS)
-
     assert [json.loads(call.arguments) for call in checked.calls] == ([] if read is None else [{"input": read}])
 
 
@@ -215,7 +206,6 @@ def test_ids_come_from_the_source_and_are_the_same_again():
     """A missing id is given from the seed, deterministically; one that was used is replaced, on record."""
     calls = [SEARCH, RawCall(name="clock", arguments="{}", id="call_1")]
     found = check_calls(calls, TOOLS, new_id=id_source("r1"), used_ids={"call_1"})
-
     assert found == check_calls(calls, TOOLS, new_id=id_source("r1"), used_ids={"call_1"})
     assert found.calls[0].id == id_source("r1")(0) != id_source("r2")(0)
     assert [repair.path for repair in found.repairs] == ["/1/id"]
@@ -224,7 +214,6 @@ def test_ids_come_from_the_source_and_are_the_same_again():
 def test_a_source_that_repeats_itself_still_gives_unique_ids():
     """Even a constant source can't make two ids alike."""
     ids = assign([None, None, "same"], {"same_0"}, lambda n: "same")
-
     assert len(set(ids)) == 3
     assert IDS_TRIED_MAX > 1
 
@@ -236,7 +225,6 @@ def test_ids_of_a_conversation_are_found():
         {"role": "tool", "tool_call_id": "b"},
         {"role": "user", "tool_calls": None},
     ]
-
     assert ids_in(messages) == {"a", "b"}
 
 
@@ -291,7 +279,6 @@ def test_parallel_calls_are_refused_where_one_was_wanted():
 def test_an_unreadable_call_is_a_call_for_the_choice():
     """A malformed call answers `required`, and counts against a single one."""
     bad = [Malformed(raw="x", reason="y", format="z")]
-
     assert kinds([], "required", malformed=bad) == [Flaws.MALFORMED]
     assert kinds([SEARCH], None, False, malformed=bad) == [Flaws.MALFORMED, Flaws.PARALLEL]
 
@@ -312,7 +299,6 @@ def test_an_unreadable_call_is_a_call_for_the_choice():
 def test_a_choice_that_cant_be_meant_is_the_clients_mistake(choice):
     """Unknown words, forms and tools are a 400 with a place."""
     bad = parse_choice(choice, TOOLS)
-
     assert isinstance(bad, BadTools)
     assert bad.path.startswith("/tool_choice")
 

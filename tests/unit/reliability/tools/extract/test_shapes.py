@@ -172,7 +172,6 @@ def test_a_row_is_calls_up_to_the_last(form, count, between):
     """Each of a row is a call where it ends the answer, and none where prose stands behind it."""
     row = between.join(form.format(at) for at in range(count))
     found = extract_calls(row, BOX)
-
     assert [call.arguments for call in found.calls] == [{"query": str(at)} for at in range(count)]
     assert not found.text
     assert extract_calls(f"{row}\nThat is how it is done.", BOX).calls == ()
@@ -189,7 +188,6 @@ def test_a_call_of_any_form_may_end_the_row(form):
 def test_fenced_calls_are_a_row():
     """The fence around each goes with it."""
     fenced = "\n".join(f"```json\n{FORMS[0].format(at)}\n```" for at in range(3))
-
     assert len(extract_calls(fenced, BOX).calls) == 3
     assert not extract_calls(fenced, BOX).text
 
@@ -213,7 +211,6 @@ def test_what_is_prose_does_not(text):
 def test_a_joint_between_calls_loses_none(joint, count):
     """All of a row are delivered, never one of several; and none where prose ends it. Whole and streamed."""
     row = joint.join(f"search(query='{at}')" for at in range(count))
-
     for text in (row, f"I look it up:\n{row}"):
         assert whole(text, BOX).calls == [("search", {"query": str(at)}) for at in range(count)]
         assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 2, 5, 9, 1000))

@@ -28,7 +28,6 @@ from tests.support.extracting import BOX
 def test_harmless_text_is_taken_off(text):
     """Fences, prose and brackets too many go; the value stays, and the change is on record."""
     value = read_arguments(text)
-
     assert not isinstance(value, str)
     assert value.value == {"a": 1}
     assert value.repair_kinds
