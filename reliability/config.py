@@ -209,8 +209,7 @@ class TierHealthConfig(Section):
 
 
 class RetryBudgetConfig(Section):
-    """Calls to a tier beyond the first that their request makes to it, over all requests: they don't storm a tier that
-    is dying."""
+    """Calls to a tier beyond the first of their request, over all requests: they don't storm a dying tier."""
 
     share_percent: int = Field(default=20, ge=0, le=1000, description="such calls, as a share of the first calls")
     floor: int = Field(default=10, ge=0, le=100_000, description="and so many in any case")

@@ -66,8 +66,7 @@ class PromptShape:
 
 
 def begins_anew(old: PromptShape, new: PromptShape) -> bool:
-    """Tell whether `new` begins a conversation: nobody has answered in it, and its first words aren't those of
-    `old`."""
+    """Tell whether nobody has answered in `new`, and its first words aren't those of `old`."""
     return _ANSWER not in new.roles and new.history[:1] != old.history[:1]
 
 
@@ -115,8 +114,7 @@ def _compare_tools(old: Sequence[tuple[str, int]], new: Sequence[tuple[str, int]
 
 
 def _compare_history(old: Sequence[int], new: PromptShape) -> str:
-    """Say at which message the history stops being what it was, counted from 0 as chat completions have them; empty
-    where it only went on."""
+    """Say at which message, counted from 0, the history stops being what it was; empty where it went on."""
     now = new.history
     shared = min(len(old), len(now))
     at = next((i for i in range(shared) if old[i] != now[i]), shared)

@@ -134,9 +134,7 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The verdict on all calls of one answer. `calls` is empty while any violation stands: all of them or
-    none.
-    """
+    """The verdict on all calls of one answer. `calls` is empty while any violation stands: all of them or none."""
 
     calls: tuple[ToolCall, ...] = ()
     repairs: tuple[Repair, ...] = ()

@@ -193,8 +193,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A replica took the request and works on it. `lost`: what it can't go on from, where it has rendered the prompt
-    itself."""
+    """A replica took the request and works on it. `lost`: what it can't go on from, where it rendered the prompt."""
 
     lost: LostPrefix | None = None
 

@@ -190,8 +190,7 @@ def settle(
 
 
 def progress(budget: Budget, name: str, tokens: int) -> Budget:
-    """Note what an open reservation's call has used so far, prompt included. It charges nothing;
-    the same ledger where it isn't open."""
+    """Note what an open reservation's call has used so far, prompt included. It charges nothing."""
     return note_progress(budget, name, max(0, tokens))
 
 

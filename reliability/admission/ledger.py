@@ -137,8 +137,7 @@ def count_running_tokens(budget: Budget, key: str, session: str) -> int:
 
 
 def note_progress(budget: Budget, name: str, used: int) -> Budget:
-    """Note what an open reservation's call has used so far. The same ledger where it isn't open, or
-    this is known."""
+    """Note what an open reservation's call has used so far. The same ledger where that is nothing new."""
     held = budget.open.get(name)
     if held is None or held.used == used:
         return budget

@@ -57,8 +57,7 @@ class RetryRejection:
 def take(
     budget: RetryBudget, config: RetryBudgetLimits, extra: bool, now_ns: int, *, counted: bool = True
 ) -> tuple[RetryBudget, Allowed | RetryRejection]:
-    """Count one call. A rejection changes nothing, and so does a call that isn't `counted`: a fallback is neither first
-    nor extra."""
+    """Count one call. A rejection changes nothing, and neither does a fallback, which isn't `counted`."""
     if not counted:
         return budget, Allowed()
     span = config.span

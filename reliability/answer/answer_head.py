@@ -33,8 +33,7 @@ _MARK_CHARS = 64
 
 
 class Starts:
-    """Texts that are looked for at one place: one of them complete, or the beginning of one with
-    which the text ends."""
+    """Texts that are looked for at one place: one of them complete, or its beginning at the end of the text."""
 
     def __init__(self, patterns: Iterable[str], flags: re.RegexFlag = re.IGNORECASE) -> None:
         patterns = tuple(patterns)
@@ -55,8 +54,7 @@ class Starts:
 
 
 class Head:
-    """The head of an answer, of which nothing has left: it waits while it may still be the opening of a turn. Each
-    piece is looked at once."""
+    """The head of an answer: it waits while it may still be the opening of a turn. Each piece is looked at once."""
 
     __slots__ = ("_last", "_parts")
 

@@ -88,8 +88,7 @@ Found = CallStart | Mark | Partial | None
 
 @dataclass(frozen=True, slots=True)
 class DeclaredNames:
-    """The declared names: as they may be spelled, and to the letter. `firsts` are what they and the words of the table
-    begin with."""
+    """The declared names, folded and to the letter. `firsts`: what they and the words of the table begin with."""
 
     names: tuple[str, ...]
     folded: Lookup

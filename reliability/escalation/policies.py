@@ -113,8 +113,7 @@ def stop_after_text(situation: Situation) -> Decision | None:
 
 
 def take_looped_call(situation: Situation) -> Decision | None:
-    """Deliver the looping call where text stands: a nudged model's words can't stand behind it,
-    that call can."""
+    """Deliver the looping call where text stands: a nudged model's words can't stand behind it, that call can."""
     last, looped = _last(situation), _find_looped_call(situation)
     if last is None or looped is None or not any(attempt.text_out for attempt in situation.attempts):
         return None
@@ -142,8 +141,7 @@ def stop_bad_request(situation: Situation) -> Decision | None:
 
 
 def stop_on_budget(situation: Situation) -> Decision | None:
-    """Refuse under `hard_stop`, where no tier may be called; under `escalate` the cheap one may:
-    `go_on_cheaper`."""
+    """Refuse under `hard_stop`, where no tier may be called (under `escalate`: `go_on_cheaper`)."""
     last = _last(situation)
     if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:
         return None
@@ -170,8 +168,7 @@ def stop_when_spent(situation: Situation) -> Decision | None:
 
 
 def leave_loop(situation: Situation) -> Decision | None:
-    """Nudge once, then ask the next tier; what two tiers answer alike is delivered, marked. A
-    broken circuit never is."""
+    """Nudge once, then ask the next tier; what two tiers answer alike is delivered, marked."""
     last = _last(situation)
     if last is None or not traits_of(last).nudge:
         return None
@@ -292,8 +289,7 @@ def _has_loop(situation: Situation) -> bool:
 
 
 def _find_looped_call(situation: Situation) -> int | None:
-    """Find the newest attempt whose calls were held as the next repetition of a loop, where no
-    circuit is broken."""
+    """Find the newest attempt whose calls were held as a loop's next repetition, where no circuit is broken."""
     attempts = situation.attempts
     if any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):
         return None
@@ -333,8 +329,7 @@ def _may_repeat(situation: Situation, last: Attempt) -> bool:
 
 
 def _backoff_ns(retries: int, jitter: float) -> int:
-    """Double the wait, capped in the exponent so that no number of retries overflows, with up to
-    half of it as jitter."""
+    """Double the wait, capped in the exponent, with up to half of it as jitter."""
     full = min(BACKOFF_MAX_NS, BACKOFF_FIRST_NS << min(retries, 10))
     return int(full * (0.5 + 0.5 * jitter))
 

@@ -32,8 +32,7 @@ def request_for(
     toolbox: ToolBox | None = None,
     loop: Loop | None = None,
 ) -> ChatRequest:
-    """Build the request of the next attempt. `attempts`: how many there were; `failed_text`: what
-    the last one wrote."""
+    """Build the next attempt's request. `attempts`: how many there were; `failed_text`: what the last one wrote."""
     request = original
     if call.nudge and loop is not None:
         request = _add(request, {"role": "user", "content": nudge(loop)})
@@ -77,7 +76,6 @@ def _add(request: ChatRequest, *messages: Mapping[str, Any]) -> ChatRequest:
 
 
 def _resample(request: ChatRequest, attempts: int) -> ChatRequest:
-    """Return the clean prompt, with enough chance in it for another answer, and the same chance for
-    the same seed."""
+    """Return the clean prompt, with chance enough for another answer, and the same chance for the same seed."""
     seed = None if request.seed is None else request.seed + attempts
     return replace(request, temperature=max(request.temperature or 0.0, RESAMPLE_TEMPERATURE), seed=seed)

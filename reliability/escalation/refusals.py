@@ -129,15 +129,13 @@ def _find_way_out(load: Load, rejection: Rejection, request: AdmissionRequest) -
 
 
 def _name_in_path(session: str) -> str:
-    """Return the session's name where it can stand in a path as it is and misleads no machine; the
-    header has it anyway."""
+    """Return the session's name where it can stand in a path as it is and looks like no status."""
     plain = PLAIN_NAME.fullmatch(session) and not LIKE_A_STATUS.search(session)
     return session if plain else "{id}"
 
 
 def _write_in_units(number: int) -> list[str]:
-    """Write the number in larger units, exactly: those in which it has no more than two digits
-    before its point."""
+    """Write the number exactly in each unit in which it has at most two digits before its point."""
     fits = [(size, name) for size, name in UNITS if abs(number) < 100 * size and abs(number) * 10 >= size]
     return [f"{number / size:.12f}".rstrip("0").rstrip(".") + f" {name}" for size, name in fits]
 
@@ -153,8 +151,7 @@ def passes(attempt: Attempt) -> bool:
 
 
 def rank_attempt(attempt: Attempt) -> int:
-    """Return how little it helps the client to hear of this one. A loop comes last: a tier's own words say more, and
-    where its circuit breaks it has an error of its own."""
+    """Return how little it helps the client to hear of this one. A loop comes last."""
     code = code_of(attempt)
     if traits_of(attempt).nudge or code not in CODE_RANKING:
         return len(CODE_RANKING)
@@ -170,15 +167,13 @@ def code_of(attempt: Attempt) -> RefuseCode:
 
 
 def describe_attempts(attempts: tuple[Attempt, ...]) -> str:
-    """Describe how each tier was left, in order. Each clause names its tier; what rejects several
-    of them alike stands there once."""
+    """Describe how each tier was left, in order; what rejects several of them alike stands there once."""
     clauses = dict.fromkeys(_describe_attempt(attempt)[:CLAUSE_CHARS_MAX] for attempt in find_last_attempts(attempts))
     return "; ".join(clauses)[:ATTEMPTS_CHARS_MAX]
 
 
 def retry_after_s(attempts: tuple[Attempt, ...]) -> float | None:
-    """Return when the first of the tiers may answer again, in seconds; None where nothing passes,
-    and where one of those that may come back hasn't reported when."""
+    """Return when the first tier may answer again; None where nothing passes, or one didn't report when."""
     passing = [a for a in find_last_attempts(attempts) if passes(a)]
     waits = [a.retry_after_s for a in passing if a.retry_after_s is not None]
     if len(waits) < len(passing):
@@ -187,8 +182,7 @@ def retry_after_s(attempts: tuple[Attempt, ...]) -> float | None:
 
 
 def find_last_attempts(attempts: tuple[Attempt, ...]) -> list[Attempt]:
-    """Find the attempts that say how each tier was left: its last, and the one before it where the
-    last is a second try that was rejected."""
+    """Find each tier's last attempt, and the one before it where the last is a rejected second try."""
     found: list[Attempt] = []
     unexplained = {attempt.tier for attempt in attempts}
     for attempt in reversed(attempts):
@@ -200,16 +194,14 @@ def find_last_attempts(attempts: tuple[Attempt, ...]) -> list[Attempt]:
 
 
 def _describe_attempt(attempt: Attempt) -> str:
-    """Describe what was met, with the tier's name before it where it doesn't stand there. A budget
-    is no tier's."""
+    """Describe what was met, with the tier's name before it where it isn't named. A budget is no tier's."""
     if attempt.fault is Fault.BUDGET or f"tier {attempt.tier}" in attempt.detail:
         return attempt.detail
     return f"tier {attempt.tier}: {attempt.detail}"
 
 
 def verdict_of(attempt: Attempt) -> Verdict:
-    """Return the verdict for the breaker. A full tier that reports until when is left alone
-    until then: a failure."""
+    """Return the verdict for the breaker. A full tier that reports until when is left alone: a failure."""
     traits = traits_of(attempt)
     if attempt.retry_after_s is not None and traits.verdict_with_time is not None:
         return traits.verdict_with_time

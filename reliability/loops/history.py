@@ -188,8 +188,7 @@ def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
 
 
 def _count_changes(texts: Sequence[str], is_equal: Callable[[str, str], bool]) -> int:
-    """Count the laps whose result differs from the one before it. Figures may stand still for a lap; words that are
-    noise don't."""
+    """Count the laps whose result differs from the one before. Figures may stand still for a lap."""
     changed = [find_difference(a.strip(), b.strip()) for a, b in pairwise(texts) if not is_equal(a, b)]
     worded = any(mask_figures(a) != mask_figures(b) for a, b in changed)
     return 0 if worded and len(changed) < len(texts) - 1 else len(changed)

@@ -209,8 +209,7 @@ def _is_prose(copy: str, digits_share: float) -> bool:
 
 
 def _only_counts(text: str, places: list[int]) -> bool:
-    """Return whether so many short copies say nothing but the next number each: what is counted through says something
-    about each number."""
+    """Return whether so many short copies say nothing but the next number each."""
     if len(places) <= COUNTED_REPETITIONS:
         return False
     copies = [text[start:end] for end, start in itertools.pairwise(places)]

@@ -49,8 +49,7 @@ class _CallPlaces:
     done: int = 0
 
     def find_next(self, results: list[_OpenResult | None]) -> int:
-        """Find the first place without a result, else the last one. A result is never taken back, so nothing is looked
-        at twice."""
+        """Find the first place without a result, else the last one. Nothing is looked at twice."""
         while self.done < len(self.places) and results[self.places[self.done]] is not None:
             self.done += 1
         return self.places[min(self.done, len(self.places) - 1)]

@@ -143,8 +143,7 @@ class TurnSequence:
         return all(result is not None and not says_done(result.text) for result in self.results(index).values())
 
     def is_beyond(self, period: int) -> bool:
-        """Return whether the newest repetition asks for other places than the one before, where there is nothing
-        either."""
+        """Return whether the newest repetition asks for other places than the one before, equally empty."""
         return any(
             index >= period
             and not self._asks_the_same(index - period, index)

@@ -118,8 +118,7 @@ def _find_at_word(text: str, at: int, last: int) -> re.Match[str] | None:
 
 
 def _build_end_pattern(row: Format) -> str:
-    """Build the pattern of what ends a call: a closer, or before the next opener of its row; before
-    the line's end where nobody reads it."""
+    """Build the pattern of what ends a call: a closer, or before the next opener or the line's end."""
     closers, openers = "|".join(row.closes), "|".join(row.compared)
     if row.reader is None:
         return f"(?={closers})(?P<next>x)?"

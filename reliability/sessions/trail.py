@@ -153,8 +153,7 @@ class _Digests:
 
 
 def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
-    """Read the trail of a request. Costs about as much for 500 messages as for ten. Two of different owners are never
-    of one conversation."""
+    """Read the trail of a request. Two of different owners are never of one conversation."""
     said = [message for message in messages if message.get("role") not in SYSTEM]
     systems = [message for message in messages[:ENDS] if message.get("role") in SYSTEM]
     digests = _Digests(said)

@@ -51,8 +51,7 @@ class Reader(Enum):
 
 
 class Place(IntEnum):
-    """Where something may begin, from the narrowest: at the start of a line, there or behind the end of a sentence,
-    anywhere."""
+    """Where something may begin: at the start of a line, there or behind the end of a sentence, anywhere."""
 
     LINE = 0
     SENTENCE = 1

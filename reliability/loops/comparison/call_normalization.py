@@ -185,8 +185,7 @@ def _blur_command(text: str) -> str:
 
 
 def says_enough(result: Result) -> bool:
-    """Return whether a result is one that only the same deed would give: not `ok`, not "no such order", no bare
-    error."""
+    """Return whether only the same deed would give this result: not `ok`, "no such order" or a bare error."""
     text = result.text.strip()
     if sum(map(str.isalpha, text[:SAID_CHARS])) < SAID_LETTERS_MIN:
         return False

@@ -72,8 +72,7 @@ def _is_near_text(a: str, b: str, threshold: float) -> bool:
 
 
 def find_difference(a: str, b: str) -> tuple[str, str]:
-    """Find where two texts differ: without the lines that they share at both ends, and without the middle of what is
-    long all the same."""
+    """Find where two texts differ, without the lines that they share at both ends and a long middle."""
     start, end = count_shared_ends(a, b)
     return clip(a[start : len(a) - end]), clip(b[start : len(b) - end])
 

@@ -317,8 +317,7 @@ _WORDS = {"auto": Choice(), "none": Choice(may=()), "required": Choice(must=True
 
 
 def parse_choice(value: Any, box: ToolBox) -> Choice | BadTools:
-    """Parse the client's choice; without one it is `auto` where tools are declared, and `none` where
-    there are none."""
+    """Parse the client's choice; without one it is `auto` where tools are declared, else `none`."""
     if value is None:
         return _WORDS["auto" if box.tools else "none"]
     if isinstance(value, str):
@@ -351,8 +350,7 @@ def _parse_named(tools: Sequence[Mapping[str, Any]], box: ToolBox, *, must: bool
 
 
 def find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, unread: int = 0) -> list[Violation]:
-    """Find what the calls of an answer do against the client's choice. `names` are the tools called,
-    `unread` the calls without a name."""
+    """Find what the calls (of tools `names`, and `unread` ones) do against the client's choice."""
     found: list[Violation] = []
     if choice.must and not names and not unread:
         wanted = f"call {' or '.join(choice.may)}" if choice.may else "call a tool"

@@ -62,8 +62,7 @@ MORE_CHARS = 24
 
 
 def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
-    """Report that there is no such tool; the guess at what was meant goes into the message, never into
-    the call."""
+    """Report that there is no such tool; the guess goes into the message, never into the call."""
     shown = name[:NAME_CHARS_MAX]
     meant = prepare_tool_names(box.names).list_meant(name)
     if meant:
@@ -163,8 +162,7 @@ def _write_line(violation: Violation) -> str:
 
 
 def _join_parts(parts: Sequence[str], separator: str, chars: int) -> str:
-    """Join as many parts as there is room for, and how many more there are. The first one is there in
-    any case, cut if it must be."""
+    """Join as many parts as there is room for, and how many more there are. The first is always there."""
     if not parts:
         return "none"
     limit = chars - MORE_CHARS

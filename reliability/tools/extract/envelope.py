@@ -131,8 +131,7 @@ def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: b
 
 
 def find_region_end(text: str, at: int) -> int:
-    """Find where something unreadable ends: behind the next closer, before the next opener or the end of reasoning, or
-    with the text."""
+    """Find where something unreadable ends: behind a closer, before an opener, or with the text."""
     delimiter = _DELIMITER.search(text, at)
     if delimiter is None:
         return len(text)
@@ -140,8 +139,7 @@ def find_region_end(text: str, at: int) -> int:
 
 
 def find_empty_end(text: str, at: int) -> int | None:
-    """Find the place behind an envelope in which nothing stands, an empty list, or a word for nothing; None where
-    something does."""
+    """Find the place behind an envelope that holds nothing, an empty list, or a word for nothing; else None."""
     inside = _EMPTY.match(text, _skip_openers(text, at)[0])
     if inside is None:
         return None
@@ -156,8 +154,7 @@ def is_closer_next(text: str, at: int) -> bool:
 
 
 def skip_closers(text: str, at: int) -> tuple[int, bool]:
-    """Return the place behind a row of closers, and whether there was one. Only a fence may stand
-    before it."""
+    """Return the place behind a row of closers (a fence may stand before it), and whether there was one."""
     framing = _FRAMING.match(text, at)
     closer = CLOSER.match(text, framing.end() if framing else at)
     if closer is None:
@@ -186,8 +183,7 @@ def _read_notation(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def may_open(text: str) -> bool:
-    """Return whether a text that begins with a start marker (or a name and one) in a line of prose
-    may still become a call."""
+    """Return whether a text that begins with a start marker in a line of prose may still become a call."""
     parts = INNER_CLOSERS.match(text)  # behind them the closer of the call may follow
     closing = parts is not None and (parts.end() == len(text) or text[parts.end()] in "<[]")
     if closing or may_have_children(text):
@@ -265,8 +261,7 @@ def is_closer_lost(text: str, begin: int, start: int, end: int) -> bool:
 
 
 def is_tag_meant(text: str, start: int, box: ToolBox) -> bool:
-    """Return whether a `<function=` that can't be read was meant: with a declared name in it, or cut off by the end of
-    the text."""
+    """Return whether an unreadable `<function=` was meant: with a declared name in it, or cut off."""
     tag = _TAG.match(text, start)
     if tag is None:
         return False

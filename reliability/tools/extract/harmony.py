@@ -124,8 +124,7 @@ def split(text: str) -> list[Message]:
 
 
 def _split_header(text: str) -> tuple[str, str]:
-    """Part what stands before the first delimiter: prose, and the beginning of a header whose first
-    delimiter is missing."""
+    """Part what stands before the first delimiter: prose, and the beginning of a header that lacks its own."""
     header = _HEADER.search(text)
     if header is None or not (begins_sentence(text, header.start()) or text[: header.start()].endswith(("}", "} "))):
         return text, ""

@@ -74,8 +74,7 @@ class Value:
 
 
 def read(text: str, start: int = 0, *, ends: re.Pattern[str] | None = None, python: bool = False) -> Value:
-    """Read the value that begins at `start`, or raise `Unreadable`. `python`: triple-quoted strings
-    are read too."""
+    """Read the value that begins at `start`, or raise `Unreadable`. `python`: triple-quoted strings are read too."""
     place = _BLANK.match(text, start)
     at = place.end() if place else start
     if not python:
@@ -93,15 +92,13 @@ def read(text: str, start: int = 0, *, ends: re.Pattern[str] | None = None, pyth
 
 
 def dump(value: object) -> str:
-    """Write a value as JSON text; readable, unless a lone surrogate must be spelled out to survive the
-    wire."""
+    """Write a value as JSON text; readable, unless a lone surrogate must be spelled out to survive the wire."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return json.dumps(value, allow_nan=False) if _SURROGATE.search(text) else text
 
 
 def _read_strict(text: str, at: int) -> tuple[Any, int]:
-    """Read strict JSON. A window is tried first: the decoder's errors count the lines of all they are
-    given."""
+    """Read strict JSON. A window is tried first: the decoder's errors count the lines of all they are given."""
     part = text[at : at + WINDOW_CHARS]
     cut = len(part) < len(text) - at
     try:
@@ -269,8 +266,7 @@ class _Reader:
         return (self._unescape(body, at) if "\\" in body else body), match.end()
 
     def _unescape(self, body: str, at: int) -> str:
-        """Return the string behind its escapes. Lone backslashes stay, unless other escapes leave their
-        meaning open."""
+        """Return the string behind its escapes. Lone backslashes stay, where that leaves no doubt."""
         escapes = _ESCAPE.findall(body)
         lone = {e for e in escapes if len(e) == 1 and e not in _PLAIN and e not in _SELF and e != "\\"}
         if lone:

@@ -340,8 +340,7 @@ class _Walk(Findings):
             self.at = start + 1
 
     def _read_python_lines(self, start: int) -> None:
-        """Read `f(a=1)` of declared tools, and nothing else up to the end of the answer, or of a fence
-        for tool calls."""
+        """Read `f(a=1)` of declared tools, and nothing else, up to the end of the answer or of a fence."""
         if self.fuel < 0 or _INLINE_CODE.match(self.text, start):
             return
         fenced = _TOOL_CODE.search(self.text, max(0, start - FENCE_CHARS_MAX), start)
@@ -367,8 +366,7 @@ class _Walk(Findings):
                 self.row.add(self.text, start, found.end, found.calls)
 
     def _report_rest(self, start: int) -> None:
-        """Report the rest of the text, in which bare JSON is no longer read, if it names a tool where a
-        call would."""
+        """Report the rest, in which bare JSON is no longer read, if it names a tool where a call would."""
         if not self.rest_is_prose and names_a_tool(self.text, start, self.box):
             self.report_malformed(start, len(self.text), "too much of the text before it can't be read", "bare")
         self.rest_is_prose = True

@@ -75,8 +75,7 @@ class _Prose:
             self._after_call = self._behind_mark = False
 
     def add_call(self, source: str, end: int) -> int:
-        """Take the call that stands next, and ends here; return the place behind the frame that was
-        opened before it."""
+        """Take the call that ends here; return the place behind the frame that was opened before it."""
         at, last = self._pieces.pop() if self._pieces and not self._after_call else (0, "")
         kept = last.rstrip()
         frame = _FRAME_BEFORE.search(last, max(0, len(last) - 64))
@@ -301,8 +300,7 @@ class Findings:
     # --- where a place stands ---------------------------------------------------------------------------------
 
     def is_used_as_closer(self, start: int, at: int) -> bool:
-        """Return whether an opener was written instead of a closer: right behind a call, and the end
-        of all."""
+        """Return whether an opener was written for a closer: right behind a call, and the end of all."""
         return (
             bool(self.calls)
             and skip_space(self.text, self.kept) == start

@@ -85,8 +85,7 @@ class Setting:
 
 
 def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
-    """Find the calls that this value is, or None where it is none. Raises `HalfCall` for a call that
-    can't be taken without loss."""
+    """Find the calls that this value is; None: none. Raises `HalfCall` for one that can't be taken without loss."""
     found = list(_walk(value, setting))
     if len(found) > CALLS_MAX:
         raise HalfCall(f"more than {CALLS_MAX} calls", 0)
@@ -204,8 +203,7 @@ def _fits(given: Mapping[str, Any], tool: Tool) -> bool:
 
 
 def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: list[str], setting: Setting) -> None:
-    """Refuse a declared name next to arguments that aren't kept together: a call, but not one to be
-    guessed at."""
+    """Refuse a declared name next to arguments that aren't kept together: a call, but not one to be guessed at."""
     for key in names:
         tool = setting.box.find(value[key])
         if tool is None or (setting.box.wants_json and not setting.explicit):
@@ -242,8 +240,7 @@ def names_a_tool(text: str, start: int, box: ToolBox) -> bool:
 
 
 def _cut_window(text: str, start: int) -> str:
-    """Return the text behind a bracket: up to where it seems to close, or another call is opened,
-    and not far."""
+    """Return the text behind a bracket: up to where it seems to close, or another call is opened, and not far."""
     window = text[start : start + WINDOW_CHARS_MAX]
     opener = OPENER.search(window)
     window = window[: opener.start()] if opener else window

@@ -58,8 +58,7 @@ def find_object_end(text: str) -> int:
 
 
 def read_arguments(text: str) -> Value | str:
-    """Read the one value in a text, or give the reason why there is none. Nothing that looks like data
-    is left out."""
+    """Read the one value in a text, or say why there is none. Nothing that looks like data is left out."""
     try:
         value = read(text)
         if not text[value.end :].strip(_SPACE):

@@ -248,8 +248,7 @@ def _hoist_required(old: Mapping[str, Any], new: dict[str, Any]) -> None:
 
 
 def _allow_null(node: dict[str, Any]) -> dict[str, Any]:
-    """Allow null by OpenAPI's `nullable`, whatever else is asked for. The shape stays where it can,
-    since references point into it."""
+    """Allow null by OpenAPI's `nullable`. The shape stays where it can, since references point into it."""
     new = dict(node)
     if isinstance(kind := new.get("type"), (str, list)):
         kinds = kind if isinstance(kind, list) else [kind]

@@ -83,8 +83,7 @@ def match_single_repeat(pattern: str) -> tuple[str, int, int | None] | None:
 
 
 def _split_look_ahead(pattern: str) -> tuple[str, bool, str] | None:
-    """Return what the first look-ahead behind `^` holds, whether it is wanted, and the pattern without
-    it."""
+    """Return what the first look-ahead behind `^` holds, whether it is wanted, and the pattern without it."""
     if pattern[:4] not in ("^(?=", "^(?!") or _has_alternatives(pattern):
         return None
     end = _find_group_end(pattern, 1)

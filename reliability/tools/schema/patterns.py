@@ -74,8 +74,7 @@ class _Pattern:
 
 
 def estimate_compile_steps(pattern: str) -> int:
-    """Estimate what compiling may cost, in steps of about a microsecond, as its length and its repeats
-    say."""
+    """Estimate what compiling may cost, in steps of about a microsecond, as its length and its repeats say."""
     if match_single_repeat(pattern) is not None:
         return 100
     counts = sum(int(high or low or 0) for low, high in _COUNTS.findall(pattern))

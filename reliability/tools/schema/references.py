@@ -51,8 +51,7 @@ def check_references(root: Any) -> None:
 
 
 def resolve(root: Any, reference: str, anchors: Mapping[str, Any]) -> Any:
-    """Return the schema that a reference inside the document means. Raises KeyError where it means
-    nothing."""
+    """Return the schema that a reference inside the document means. Raises KeyError where it means nothing."""
     if reference == "#":
         return root
     if not reference.startswith("#/"):
@@ -96,8 +95,7 @@ def _list_in_place(node: Mapping[str, Any]) -> Iterator[Any]:
 def _weigh(
     node: Any, path: Path, root: Any, anchors: Mapping[str, Any], known: dict[int, tuple[int, int]], depth: int = 0
 ) -> tuple[int, int]:
-    """Count how many schemas judge an instance of this one at the same place, and how deep they are
-    nested."""
+    """Count how many schemas judge an instance of this one at the same place, and how deep they are nested."""
     if not isinstance(node, Mapping):
         return 1, 1
     if id(node) in known:

@@ -39,8 +39,7 @@ class BadTools:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """One declared tool. `parameters` is its schema in draft 2020-12; `unchecked` says what of it is not
-    asserted."""
+    """One declared tool. `parameters` is its schema in draft 2020-12; `unchecked` says what of it is not asserted."""
 
     name: str
     description: str
