@@ -141,7 +141,7 @@ class ConversationTail:
         return self._writes
 
     def read_report(self, index: int) -> str:
-        """Return what a user message reports, without what is glued behind it; "" behind another that says the same."""
+        """Return what a user message reports, without what is glued behind what another near it says, too."""
         text = text_of(self.messages[index].get("content"))
         words = self._words_at(index)
         for near in self._find_neighbours(index):
