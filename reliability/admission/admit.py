@@ -18,7 +18,7 @@ from reliability.admission import breaker as breakers
 from reliability.admission import budget as budgets
 from reliability.admission import retry_budget as retries
 from reliability.admission.breaker import Breaker, BreakerConfig, Change, Permit, Phase
-from reliability.admission.budget import BudgetConfig, BudgetGrant, ClosedReservation, Load, Policy
+from reliability.admission.budget import BudgetConfig, ClosedReservation, Load, Policy
 from reliability.admission.ledger import Budget
 from reliability.admission.persistent_map import Shards
 from reliability.admission.request import AdmissionRequest, MemoryRules, memory_rule
@@ -120,23 +120,26 @@ def admit(
     """Give everything that the call needs, or nothing."""
     now_ns = max(now_ns, state.now_ns)
     state, _ = expire(state, config, now_ns)
-    rejection = _reject_at_once(state, config, request)
-    if rejection is not None:
-        return state, rejection
+    rule = memory_rule(config.memory, request)
+    if rule:
+        return state, Rejection(request.tier, RejectedBy.MEMORY_PRESSURE, rule, config.memory.retry_after_s)
+    if not _has_room(state, request.tier):
+        return state, Rejection(request.tier, RejectedBy.FULL, f"more than {TIERS_MAX} tiers", None)
     breaker, permit = breakers.admit(
         state.breakers.get(request.tier, Breaker()), _breaker_config(config, request.tier), now_ns, request.hold_ns
     )
     if isinstance(permit, breakers.BreakerRejection):
-        return state, _reject_by_breaker(request.tier, permit)
+        rejected_by, wait_ns = RejectedBy(permit.cause.value), permit.retry_after_ns
+        wait_s = None if wait_ns is None else wait_ns / SECOND_NS
+        return state, Rejection(request.tier, rejected_by, f"breaker is {rejected_by.value}", wait_s)
     name = f"{state.epoch}:{state.granted}"
     hold_ns = permit.expires_ns - now_ns
     budget, reserved = budgets.reserve(state.budget, config.budget, name, request, now_ns, hold_ns)
     if isinstance(reserved, budgets.BudgetRejection):
         return state, _reject_by_budget(request.tier, reserved)
-    calls, taken = retries.take(state.retries, config.retries, request.extra, now_ns, counted=not request.fallback)
-    if isinstance(taken, retries.RetryRejection):
-        wait_s = taken.retry_after_ns / SECOND_NS
-        return state, Rejection(request.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_s)
+    calls, wait_ns = retries.take(state.retries, config.retries, request.extra, now_ns, counted=not request.fallback)
+    if wait_ns is not None:
+        return state, Rejection(request.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_ns / SECOND_NS)
     after = AdmissionState(
         breakers={**state.breakers, request.tier: breaker},
         budget=budget,
@@ -146,7 +149,16 @@ def admit(
         epoch=state.epoch,
         now_ns=now_ns,
     )
-    return after, _build_grant(request.tier, permit, reserved)
+    return after, Grant(
+        id=name,
+        tier=request.tier,
+        probe=permit.probe,
+        tokens=reserved.tokens,
+        output_cap=reserved.output_cap,
+        capped=reserved.capped,
+        expires_ns=reserved.expires_ns,
+        warnings=reserved.warnings,
+    )
 
 
 def settle(
@@ -241,20 +253,6 @@ def with_epoch(state: AdmissionState, epoch: str) -> AdmissionState:
     return replace(state, epoch=epoch)
 
 
-def _reject_at_once(state: AdmissionState, config: AdmissionConfig, request: AdmissionRequest) -> Rejection | None:
-    rule = memory_rule(config.memory, request)
-    if rule:
-        return Rejection(request.tier, RejectedBy.MEMORY_PRESSURE, rule, config.memory.retry_after_s)
-    if _has_room(state, request.tier):
-        return None
-    return Rejection(request.tier, RejectedBy.FULL, f"more than {TIERS_MAX} tiers", None)
-
-
-def _build_grant(tier: str, permit: Permit, held: BudgetGrant) -> Grant:
-    cap, expires_ns = held.output_cap, held.expires_ns
-    return Grant(held.name, tier, permit.probe, held.tokens, cap, held.capped, expires_ns, held.warnings)
-
-
 def _release_permit(
     state: AdmissionState, config: AdmissionConfig, closed: ClosedReservation, verdict: Verdict, retry_after_ns: int
 ) -> tuple[AdmissionState, ClosedGrant]:
@@ -285,14 +283,6 @@ def _release_permit(
         overrun=closed.overrun,
         warnings=closed.warnings,
         change=change,
-    )
-
-
-def _reject_by_breaker(tier: str, rejection: breakers.BreakerRejection) -> Rejection:
-    wait_ns = rejection.retry_after_ns
-    rejected_by = RejectedBy(rejection.cause.value)
-    return Rejection(
-        tier, rejected_by, f"breaker is {rejected_by.value}", None if wait_ns is None else wait_ns / SECOND_NS
     )
 
 

@@ -42,30 +42,19 @@ class RetryBudget:
     extra: Rolling = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """The call may run and has been counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryRejection:
-    """Too many extra calls. `retry_after_ns`: when one of them leaves the window at the latest."""
-
-    retry_after_ns: int
-
-
 def take(
     budget: RetryBudget, config: RetryBudgetLimits, extra: bool, now_ns: int, *, counted: bool = True
-) -> tuple[RetryBudget, Allowed | RetryRejection]:
-    """Count one call. A rejection changes nothing, and neither does a fallback, which isn't `counted`."""
+) -> tuple[RetryBudget, int | None]:
+    """Count one call, unless it is a fallback, which isn't `counted`. Too many extra calls: return the same budget, and
+    in how many nanoseconds one of them leaves the window at the latest."""
     if not counted:
-        return budget, Allowed()
+        return budget, None
     span = config.span
     if not extra:
-        return replace(budget, first=add_amount(budget.first, span, 1, now_ns)), Allowed()
+        return replace(budget, first=add_amount(budget.first, span, 1, now_ns)), None
     spent = drop_expired(budget.extra, span, now_ns)
     allowed = config.floor + inner_total(budget.first, span, now_ns) * config.share_percent // 100
     if spent.total >= allowed:
         wait_ns = frees_in_ns(spent, span, spent.total - allowed + 1, now_ns)
-        return budget, RetryRejection(config.window_ns if wait_ns is None else wait_ns)
-    return replace(budget, extra=add_amount(spent, span, 1, now_ns)), Allowed()
+        return budget, config.window_ns if wait_ns is None else wait_ns
+    return replace(budget, extra=add_amount(spent, span, 1, now_ns)), None
