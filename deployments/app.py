@@ -39,11 +39,7 @@ NO_CPUS = {"num_cpus": 0}
 
 
 def build(args: dict[str, Any]) -> serve.Application:
-    """Wire the graph.
-
-    Raises:
-        ConfigError: one line that names the key.
-    """
+    """Wire the graph. Raises ConfigError: one line that names the key."""
     config = let_auto_sleep(load(args))
     # Before any model is loaded: keys that can't be used, or a server that others would reach without any.
     access_for(config.server)

@@ -1,10 +1,7 @@
-"""Every error that a client can see: one table, one exception.
+"""Every error that a client can see: one table, one exception, in OpenAI's shape.
 
-    ApiError(code, message, param)  ->  status, OpenAI `type`, `x-should-retry`, from `TABLE`
-
-The shape is OpenAI's: `{"error": {"message", "type", "param", "code"}}`. In a stream that has begun, the same object is
-an SSE frame, and no `[DONE]` follows. An error either passes (a 429 or 5xx with `Retry-After`, which clients should
-retry) or stays (`x-should-retry: false`, a status that agents don't retry). docs/decisions/080 has the measurements.
+In a stream that has begun the same object is an SSE frame, and no `[DONE]` follows. An error either passes (a 429 or
+5xx with `Retry-After`) or stays (`x-should-retry: false`): docs/decisions/080 has the measurements.
 """
 
 from __future__ import annotations

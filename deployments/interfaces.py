@@ -28,11 +28,9 @@ class Tier(Protocol):
     """One place that answers chat requests."""
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Answer `request` as lists of events, one list per chunk that is worth sending on (never an empty one).
-
-        The order of events is that of `reliability.types`. The last event is a `Finish` or a `Failed`; nothing is
-        raised for a fault. Closing the generator, or cancelling the task that reads it, stops the generation.
-        """
+        """Answer `request` as lists of events, one list per chunk that is worth sending on (never an empty one). The
+        order of events is that of `reliability.types`. The last event is a `Finish` or a `Failed`; nothing is raised
+        for a fault. Closing the generator, or cancelling the task that reads it, stops the generation."""
 
     async def status(self) -> TierStatus:
         """Say what this tier is and whether it can answer. Cheap, never raises, runs no model."""
@@ -76,16 +74,12 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The world. Without `admission` every call may run.
-
-    `cloud` names the tiers that leave the machine and cost money. Without an answer from
-    `admission` within `cloud_admit_s` seconds they are not called; a local tier is, after
-    `admit_s`. `foreign` names the tiers that pass on what another server reports of its tokens.
-    `context_tokens` holds what is known of the tiers' contexts. `memory` is the level of the nodes
-    that a tier runs on, and for how long there has been pressure, in nanoseconds; it is asked at
-    each call and must cost nothing. `large` runs what may take long, `elsewhere` a function in
-    another process, or raises `deployments.work.worker_pool.Undone`.
-    """
+    """The world. Without `admission` every call may run. `cloud` names the tiers that leave the machine and cost money.
+    Without an answer from `admission` within `cloud_admit_s` seconds they are not called; a local tier is, after
+    `admit_s`. `foreign` names the tiers that pass on what another server reports of its tokens. `context_tokens` holds
+    what is known of the tiers' contexts. `memory` is the level of the nodes that a tier runs on, and for how long there
+    has been pressure, in nanoseconds; it is asked at each call and must cost nothing. `large` runs what may take long,
+    `elsewhere` a function in another process, or raises `deployments.work.worker_pool.Undone`."""
 
     tiers: Mapping[str, Tier]
     timeouts: Mapping[str, Timeouts]

@@ -1,13 +1,9 @@
-"""The Router: the graph's ingress. It has the routes, and makes of each chat a run; what to do next is decided in
-`reliability`.
+"""The Router: the graph's ingress. It has the routes, and makes of each chat a run; `reliability` decides what to do
+next.
 
-One Router replica holds handles to all tiers and a link to the state actor, and no state of its own that must outlive
-it. Replicas may come and go.
+    body -> Dialect.parse -> Run -> (judge) -> drive -> Exchange -> client; on every way out: `Account.close`, once
 
-    body -> Dialect.parse -> Run -> (judge) -> drive -> Exchange -> client
-                                             `-> on every way out: `Account.close`, once
-
-`user_config` patches `reliability` and `server` live.
+One replica holds handles to all tiers and a link to the state actor, and no state that must outlive it.
 """
 
 from __future__ import annotations
@@ -155,12 +151,9 @@ class Router(Stoppable):
         return json_response({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """Report which tiers can answer; 503 while none of the chain can. Who has no key where keys
-        are needed learns only that; what memory says, and of which nodes, is for admins.
-
-        Raises:
-            ApiError: `invalid_api_key`: a key was sent, and it is wrong.
-        """
+        """Report which tiers can answer; 503 while none of the chain can. Who has no key where keys are needed learns
+        only that; what memory says, and of which nodes, is for admins. Raises ApiError: `invalid_api_key`: a key was
+        sent, and it is wrong."""
         caller = self._live.access.viewer(request.client.host if request.client else None, request.headers)
         statuses = await self._watch.ask()
         chain = self._live.now.reliability.escalation.chain
@@ -186,11 +179,9 @@ class Router(Stoppable):
         return json_response(known[wanted])
 
     async def _chat_from_page(self, request: Request, caller: Caller) -> Response:
-        """Answer a chat completion that a page of the control room asks for."""
         return await self._answer(CHAT, request, caller)
 
     async def _chat(self, spoken: Dialect, request: Request) -> Response:
-        """Answer one request of a dialect, streamed or not."""
         return await self._answer(spoken, request, self._identify_caller(request))
 
     async def _answer(self, spoken: Dialect, request: Request, caller: Caller) -> Response:
@@ -222,7 +213,6 @@ class Router(Stoppable):
         return await exchange.respond()
 
     async def _count_tokens(self, spoken: Dialect, request: Request) -> Response:
-        """Count the tokens of a request's prompt."""
         caller = self._identify_caller(request)
         call = await self._read_call(spoken, request, await self._read_body(request), caller)
         tier = self._facts.tiers[chain_for(self._live.now, self._facts.tiers, call.model)[0]]
@@ -315,7 +305,6 @@ class Router(Stoppable):
             self._close(account)
 
     def _can_stand_in(self, name: str) -> bool:
-        """Tell whether a tier is local, warm and well, as far as is known."""
         status = self._watch.known.get(name)
         well = status is not None and status.state is TierState.READY and not is_held_off(self._state.health.get(name))
         return well and name not in self._facts.cloud and self._facts.tiers[name].warm

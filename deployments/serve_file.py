@@ -62,11 +62,7 @@ class ConfigFile:
 
 
 def read_file(path: Path) -> ConfigFile:
-    """Read and check the file.
-
-    Raises:
-        ConfigError: one line that names the key, or says why the file can't be read.
-    """
+    """Read and check the file. Raises ConfigError: one line that names the key, or says why the file can't be read."""
     document = _read_document(path)
     _check_keys(document)
     ours = [a for a in document["applications"] if a.get("import_path") == IMPORT_PATH]
@@ -85,11 +81,8 @@ def read_file(path: Path) -> ConfigFile:
 
 
 def check_listener(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> bool:
-    """Read the API keys and hold them against the host; return whether everybody is let in on purpose.
-
-    Raises:
-        ConfigError: the keys can't be used, or other machines could reach the server without one.
-    """
+    """Read the API keys and hold them against the host; return whether everybody is let in on purpose. Raises
+    ConfigError: the keys can't be used, or other machines could reach the server without one."""
     access: Access | None = None
     # The args must be good by themselves: the server starts with them and is patched then.
     for server in (file.args.server, file.server):
@@ -129,10 +122,8 @@ def _check_keys(document: Mapping[str, Any]) -> None:
 
 
 def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
-    """Parse the file as Ray Serve will, with its own rules: names and routes that are there twice, wrong types.
-
-    An import path that leads nowhere is found here too: Serve would go on without that application.
-    """
+    """Parse the file as Ray Serve will, with its own rules: names and routes that are there twice, wrong types. An
+    import path that leads nowhere is found here too: Serve would go on without that application."""
     try:
         schema = ServeDeploySchema.model_validate(document)
     except ValidationError as error:

@@ -1,11 +1,8 @@
 """The only place that logs: to Ray Serve's logger, one word for the event, and fields.
 
-Ray (2.60) loses a JSON line with a value that JSON can't say, and raises for a field named like one of `logging`'s, so
-both are ruled out here. Ray's own fields are put in after ours and win.
-
-Invariants: prompts, answers, keys, and words that may quote them are never logged. Of an exception its type, place and
-stack are logged, its words only where its class speaks of machines (`WORDS_ARE_SAFE`). A session is logged by a digest
-(`session_tag`): agents put people's names there.
+Ray (2.60) loses a JSON line with a value that JSON can't say, and raises for a field named like one of `logging`'s:
+both are ruled out here. Invariants: prompts, answers, keys, and words that may quote them are never logged, so of an
+exception its words only where its class speaks of machines; a session is logged by its digest (`session_tag`).
 """
 
 from __future__ import annotations

@@ -1,22 +1,8 @@
-"""Who may ask, and for what: API keys, admin routes, and the listener that stays on loopback while there are no keys.
+"""Who may ask, and for what: API keys, admin routes, and a listener that stays on loopback while there are no keys.
 
-`access_for(server)` reads the configured keys and checks the listener; the result is immutable and stands until the
-next change of the configuration. There are three states:
-
-    keys configured        every request needs one; `Caller` says whose it is and what it may do
-    none, loopback         whoever is on this machine is the admin: `Caller(name="", admin=True, allow_cloud=True)`
-    none, elsewhere        the server refuses to start; with `server.allow_open: true` it starts and says so in the log
-
-The listener is checked twice before anything is served, in the builder (no model is loaded first) and by the Router,
-and by `mlx-stack-serve check`; `guard` is a second line, per request, by the peer's address (see
-`deployments.listener.listening` for the mode in which an address proves nothing). It also keeps web pages out: a
-browser on this machine is a peer on loopback, and any page that it shows may send requests. Those name the page's site
-in `Origin`, or, where the site's name was turned into 127.0.0.1 (DNS rebinding), in `Host`. Agents send no `Origin`.
-The pages that `server.cors_origins` names may ask all the same, and read the answers. `deployments/api/middleware.py`
-asks `guard` and `refuse_page` before any route, so that no route can forget it.
-
-A key is compared by its digest, in constant time, with all entries: the time tells nothing of which one was near.
-
+Without keys whoever is on this machine is the admin, and on another host the server refuses to start unless
+`server.allow_open` is true. Web pages are kept out by `Origin` and, against DNS rebinding, by `Host`. A key is compared
+by its digest, in constant time, with all entries. `middleware.py` asks `guard` and `refuse_page` before any route.
 Invariants: no key stands in a repr, a log or an error; no request is without a caller.
 """
 
@@ -175,12 +161,10 @@ def _read_key(headers: Mapping[str, str]) -> str:
 
 
 def access_for(server: ServerConfig, environ: Mapping[str, str] = os.environ) -> Access:
-    """Read the keys and check the listener of the Serve instance that this code runs under, where there is one.
-
-    Blocks for a file and, the first time in a process, some milliseconds for the Serve controller: for a builder, a
+    """Read the keys and check the listener of the Serve instance that this code runs under, where there is one. Blocks
+    for a file and, the first time in a process, some milliseconds for the Serve controller: for a builder, a
     constructor and `reconfigure`, not for a request. Raises `ConfigError`: one line: the keys can't be used, or the
-    server would be open to other machines unasked.
-    """
+    server would be open to other machines unasked."""
     access = Access(load_keys(server, environ), allow_open=server.allow_open, origins=server.cors_origins)
     if access.keyed:
         return access

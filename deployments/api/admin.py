@@ -1,11 +1,8 @@
-"""The routes under `/v1/reliability/`: what the server knows of requests, sessions, tiers and incidents, and the
-lists of what has been and what is (`/requests`, `/sessions`, `/live`). `live` is the picture that the control room
-shows (`overview.py`), for programs that poll it: looking is what makes the server draw it.
+"""The routes under `/v1/reliability/`: reports, sessions, incidents, tiers, the lists of them, and the live picture.
 
-A caller sees what came with its own key: its requests and its sessions. Incidents, tiers and everything that changes
-something need an admin key. Without configured keys everybody is admin (and only loopback listens). What belongs to
-somebody else is answered as if it weren't there. Ids of requests and names of sessions are the clients': where several
-keys have the same one, an admin must say whose is meant.
+A caller sees what came with its own key; incidents, tiers and every change need an admin key. What belongs to another
+key is answered as if it weren't there. Ids of requests and names of sessions are the clients': where several keys have
+the same one, an admin must say whose is meant.
 """
 
 from __future__ import annotations
@@ -192,7 +189,6 @@ class HistoryRoutes:
 
 
 def _choose_key(caller: Caller, params: Mapping[str, str]) -> str | None:
-    """Choose whose things are listed: an admin may name somebody."""
     return params.get("key") if caller.admin else choose_scope(caller)
 
 
@@ -240,19 +236,16 @@ def _parse_query(params: Mapping[str, str]) -> Query:
 
 
 def _refuse_unknown(params: Mapping[str, str], known: Collection[str]) -> None:
-    """Refuse a filter that isn't one. Raises `ApiError`: `invalid_request`."""
     for name in params:
         if name not in known:
             raise ApiError("invalid_request", f"{name}: unknown; known: {', '.join(sorted(known))}", param=name)
 
 
 def _parse_limit(params: Mapping[str, str]) -> int:
-    """Parse how many rows a page may have. Raises `ApiError`: `invalid_request`."""
     return max(1, min(LIMIT_MAX, int(_parse_number(params, "limit", LIMIT) or LIMIT)))
 
 
 def _parse_number(params: Mapping[str, str], name: str, default: float | None) -> float | None:
-    """Parse a number that isn't negative. Raises `ApiError`: `invalid_request`."""
     text = params.get(name)
     if text is None:
         return default

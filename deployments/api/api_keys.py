@@ -1,16 +1,10 @@
 """API keys: where they are configured, and what the server keeps of them.
 
     server.api_keys_file   a YAML list of {name, sha256, admin: false, allow_cloud: true, tokens_per_hour: null}
-    server.api_keys_env    an environment variable, NAME:KEY[:admin][:local-only] separated by commas; white space
-                           around an entry doesn't count, and blank means unset
+    server.api_keys_env    an environment variable, NAME:KEY[:admin][:local-only] separated by commas
 
-The server keeps digests only. SHA-256 without salt is enough because a key is not a password: it is drawn from 256
-random bits, so there is nothing to guess (a key in the variable must have at least `KEY_CHARS_MIN` characters; a file
-holds digests, whose keys are `mlx-stack-serve key`'s). Both sources together name each caller and each key once.
-
-Invariant: no key, and no piece of a line that may be one, stands in an error. So an error names the source and the
-entry's number and repeats nothing of it. A file that is named and holds no keys is refused: who names one means
-strangers to be kept out.
+The server keeps digests only: a key is drawn from 256 random bits, so SHA-256 needs no salt. Invariant: an error names
+the source and the entry's number, and no piece of a line that may be a key.
 """
 
 from __future__ import annotations
@@ -155,7 +149,6 @@ def _parse_entry(entry: Any, at: str) -> ApiKey:
 
 
 def _describe_mistake(error: ValidationError) -> str:
-    """Describe the first mistake; an unknown field isn't repeated, since it may be a key."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     if first["type"] == "extra_forbidden" or first["loc"][0] not in Entry.model_fields:
         return f"unknown field; allowed here: {', '.join(sorted(Entry.model_fields))}"
@@ -178,7 +171,6 @@ def _parse_words(entry: str, at: str) -> ApiKey:
 
 
 def _refuse_key_as_name(name: str, at: str) -> None:
-    """Refuse a key in a name's place: names are shown and logged."""
     if name.startswith("sk-"):
         raise ConfigError(f"{at}: the name looks like a key; the name stands first")
 

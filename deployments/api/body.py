@@ -1,17 +1,8 @@
-"""The body of a request: read within its bytes and within its time, so that no client holds a place by sending slowly,
-and parsed here, or in a worker process where that takes long.
+"""The body of a request: read within its bytes and within its time, and parsed here or in a worker process.
 
-A place in the Router is taken from the request's head on, and there are `server.max_ongoing_requests`. So a body has:
-
-    rate       `first_s` seconds, and one more for each `RATE_BYTES` that have come: ten mebibytes may take five minutes
-               and more, one byte a second ends after `first_s`
-    silence    no `first_s` without a byte
-    crowd      no more than `readers_max` bodies come at once: whoever is one too many ends the slowest, if that has
-               been coming for `YOUNG_S`. What arrives at once, as agents' bodies do, never waits for what dribbles, and
-               a large one that comes well stays. Two hundred agents that begin in one moment are no dribblers.
-
-All three end in a 408, which closes the connection. Behind HAProxy what fits into its buffer has come before the Router
-hears of it (`deployments/listener/haproxy.py`); these bounds are for what is larger, and for the direct listener.
+A body has `first_s` seconds, and one more for each `RATE_BYTES` that have come; no `first_s` without a byte. Above
+`readers_max` bodies at once the slowest ends, if it has been coming for `YOUNG_S`. All three end in a 408, which closes
+the connection. Behind HAProxy, what fits into its buffer has come before the Router hears of it.
 """
 
 from __future__ import annotations
@@ -63,12 +54,8 @@ class Bodies:
         self._incoming: set[_IncomingBody] = set()
 
     async def read(self, request: Request, *, bytes_max: int, first_s: float) -> bytes:
-        """Read the complete body, of at most `bytes_max` bytes.
-
-        Raises:
-            ApiError: `body_too_large`; `request_timeout`.
-            ClientDisconnect: the client left.
-        """
+        """Read the complete body, of at most `bytes_max` bytes. Raises ApiError: `body_too_large`; `request_timeout`.
+        ClientDisconnect: the client left."""
         try:
             async with asyncio.timeout(first_s) as clock:
                 body = self._enter(clock)

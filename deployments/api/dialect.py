@@ -1,15 +1,10 @@
-"""What an API that clients speak is to this server: one way in, two ways out, and the shape of its errors.
+"""What an API that clients speak is to this server: one way in, two ways out, the shape of its errors.
 
     bytes ─▶ Dialect.parse ─▶ ChatCall ─▶ the one internal request, which every tier takes
-    events ─▶ Collector ─▶ one JSON body          (an answer that isn't streamed)
-          └─▶ StreamWriter ─▶ frames              (one that is)
+    events ─▶ Collector ─▶ one JSON body, or ─▶ StreamWriter ─▶ frames
 
-Nothing behind the HTTP boundary knows which dialect a request came in by: loops, budgets, repairs, escalation and the
-report are the same for all. What only the way out must know of the way in (which fields to echo, whether thoughts are
-wanted) travels in `ChatCall.wanted`.
-
-Invariant: a field that a dialect can't translate is refused by its name, or a note in the report says that it had no
-effect.
+What only the way out must know of the way in travels in `ChatCall.wanted`. Invariant: a field that a dialect can't
+translate is refused by its name, or a note in the report says that it had no effect.
 """
 
 from __future__ import annotations

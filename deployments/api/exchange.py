@@ -1,12 +1,8 @@
 """One chat over HTTP: from the events of a run to a complete answer, or to a stream.
 
-    events ─▶ Collector ─▶ one JSON body
-        └───▶ StreamWriter ─▶ frames, a keep-alive where nothing comes, and at the end a report, an error frame or both
-
 The status code of a stream is decided by its first event: until then, or until a keep-alive is due, the headers wait,
-so a request that no tier can answer gets a real HTTP error.
-
-Invariants: a stream ends with a finish reason or an error frame; `close` is called on every way out.
+so a request that no tier can answer gets a real HTTP error. Invariants: a stream ends with a finish reason or an error
+frame; `close` is called on every way out.
 """
 
 from __future__ import annotations

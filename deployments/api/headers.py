@@ -1,13 +1,8 @@
 """The terms that a client sets: how long it waits, whether its request may leave the machine, its name, and whether
-what is computed for it may be kept on disk, for the next request that begins the same way.
+what is computed for its prompt may be kept on disk, from which the text can be made again.
 
-What is kept are the keys and values of its tokens, and the tokens: of both the text can be made again. A request keeps
-them away from the disk in one of these ways:
-
-    prompt_cache_retention  "in_memory": not on disk; "24h": on disk, whatever the others say
-    store                   false. That it is missing says nothing, though false is the default of chat completions
-    cache_prompt            false: llama.cpp's name for it
-    Cache-Control           a header with `no-store`: HTTP's
+Kept away from the disk by `prompt_cache_retention: in_memory`, `store: false`, `cache_prompt: false` (llama.cpp's), or
+`Cache-Control: no-store`; `prompt_cache_retention: 24h` goes before the others.
 """
 
 from __future__ import annotations

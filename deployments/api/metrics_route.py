@@ -1,16 +1,8 @@
-"""`GET /metrics` on the server's own port, for Prometheus: what was counted on every node, and how things stand now.
+"""`GET /metrics` for Prometheus: what was counted on every node, and gauges of this moment.
 
-    Ray's endpoint of each node   the counters and histograms of every replica there (`reports/request_metrics.py`)
-    Overview                      gauges of this moment: tiers, breakers, requests that run, budgets, memory
-
-Ray keeps an endpoint a node, at a port that changes; Prometheus asks here instead, whichever Router answers, and is
-told of all of them. A counter is on Ray's endpoint some ten seconds after it was counted. A node that doesn't answer
-within `ASK_S` is left out of this answer and counted in `mlx_stack_nodes_silent`: a sum that misses a node says so.
-
-With API keys it needs an admin's, as `Authorization: Bearer` (`authorization` in Prometheus's `scrape_configs`).
-
-Invariants: no label is a name that a client chose; no family stands twice; the route answers where the state actor is
-away: Prometheus must hear of it, so all nodes are asked concurrently, within the time that Prometheus waits.
+Prometheus asks here, whichever Router answers, and is told of Ray's endpoints of all nodes; one that doesn't answer
+within `ASK_S` is counted in `mlx_stack_nodes_silent`. With API keys it needs an admin's. Invariants: no label is a name
+that a client chose; no family stands twice; the route answers where the state actor is away.
 """
 
 from __future__ import annotations

@@ -1,19 +1,9 @@
 """The Router's ASGI app: Starlette's, with what comes before any route.
 
-    Host, Origin     without keys, a request that was meant for another host, or that a page from elsewhere sent, is a
-                     403, also where there is no route; so is a change that a page of another site asks for
-    OPTIONS          answered here, without a key: a preflight of CORS, or the methods of a path in `Allow`
-    Origin           an answer to a page that may read it says so: `Access-Control-Allow-Origin` and what it may see
-    trailing slash   `/v1/chat/completions/` is `/v1/chat/completions`: clients don't follow a redirect of a POST
-    /v1/v1/          is `/v1/`: clients of Anthropic add it to a base URL that has it already, as OpenAI's ends in it
-
-Who may read: pages of this machine (the origins that `deployments/api/access.py` lets in without keys), and those that
-`server.cors_origins` names. To all others a preflight is a 403 and an answer has no CORS header, so the browser keeps
-it from them. No cookies are ever allowed (`Access-Control-Allow-Credentials`): a key is sent by the page itself. What
-the rules are says `deployments/api/access.py`. A WebSocket is closed: there is no route for one.
-
-It wraps `send` and holds nothing back: a stream is a stream. Invariant: `Access-Control-Allow-Origin` is an allowed
-origin, and never `*`.
+Requests and changes that `access.py` refuses are a 403, also where there is no route. OPTIONS is answered without a
+key. A trailing slash and `/v1/v1/` are mended, since clients don't follow a redirect of a POST. No cookie is ever
+allowed across origins. A stream stays a stream: nothing is held back.
+Invariant: `Access-Control-Allow-Origin` is an allowed origin, and never `*`.
 """
 
 from __future__ import annotations
@@ -79,7 +69,6 @@ class MiddlewareApp(Starlette):
             await super().__call__(scope, receive, send)
 
     def _refuse(self, scope: Scope, headers: Headers) -> None:
-        """Refuse what no route may answer. Raises `ApiError`: `forbidden`."""
         access, client = self._access(), scope.get("client")
         access.guard(client[0] if client else None, headers)
         access.refuse_page(scope["method"], headers)
@@ -132,7 +121,6 @@ def find_ending(scope: Scope) -> ExitStack:
 
 
 def _parse_names(asked: str) -> str:
-    """Parse the header names that a page asks for, as far as they are some, and not too many."""
     names = [name.strip() for name in asked[:ASKED_CHARS_MAX].split(",")][:ASKED_MAX]
     return ", ".join(name for name in names if TOKEN.fullmatch(name))
 

@@ -28,13 +28,10 @@ def readiness(
     memory: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Report ready where at least one tier of the chain is; each tier with its state and reason. One that is scaled to
-    zero counts unless one before it is loading (`can_answer`).
-
-    A tier whose breaker is open or that is isolated is `degraded`: it takes no requests now. One whose breaker is half
-    open takes a probe, so it counts as ready: without requests it would never recover. `refused_patch` says why the
-    Router goes on with its older configuration after a wrong `user_config`. `memory` is what the nodes say of theirs,
-    None where it isn't watched.
-    """
+    zero counts unless one before it is loading (`can_answer`). A tier whose breaker is open or that is isolated is
+    `degraded`: it takes no requests now. One whose breaker is half open takes a probe, so it counts as ready: without
+    requests it would never recover. `refused_patch` says why the Router goes on with its older configuration after a
+    wrong `user_config`. `memory` is what the nodes say of theirs, None where it isn't watched."""
     states = {s.name: s.state for s in statuses if not is_held_off(health.get(s.name))}
     return {
         "ready": can_answer(states[name] for name in chain if name in states),
@@ -60,7 +57,6 @@ def is_held_off(health: Health | None) -> bool:
 
 
 def _describe_state(status: TierStatus, health: Health | None) -> dict[str, Any]:
-    """Describe the tier's own status, and what its breaker adds to it."""
     known: dict[str, Any] = {"state": status.state.value, "reason": status.reason or None, "breaker": "closed"}
     if status.warning:
         known["warning"] = status.warning

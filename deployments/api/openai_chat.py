@@ -105,12 +105,9 @@ class ChatWanted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatCall:
     """One parsed call, whatever dialect it came in by: the request for the tiers, and what the HTTP boundary itself
-    needs to answer.
-
-    `trail`: what the request shows of its conversation, where it names no session. `wanted`: what its dialect's way out
-    must know. `notes`: what was asked for and has no effect here, in words for the report. `form`: what the text of its
-    answer must be.
-    """
+    needs to answer. `trail`: what the request shows of its conversation, where it names no session. `wanted`: what its
+    dialect's way out must know. `notes`: what was asked for and has no effect here, in words for the report. `form`:
+    what the text of its answer must be."""
 
     model: str
     stream: bool
@@ -131,12 +128,9 @@ def parse_chat(
     timeout_s: float,
     steps: Steps | None = None,
 ) -> ChatCall:
-    """Parse one body. `tokens_max` caps the output, and is its default.
-
-    Raises:
-        ApiError: `invalid_json`, `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`.
-        OutOfSteps: its schemas take more than `steps` to compile; never where they are final.
-    """
+    """Parse one body. `tokens_max` caps the output, and is its default. Raises ApiError: `invalid_json`,
+    `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`. OutOfSteps: its schemas take more
+    than `steps` to compile; never where they are final."""
     notes: list[str] = []
     fields = parse_object(raw, notes)
     return build_call(
@@ -204,7 +198,6 @@ def build_call(
 
 
 def _read_sampling(body: ChatBody) -> dict[str, Any]:
-    """Read how the answer is drawn, how much of it there may be, and what is told of its tokens."""
     return {
         # A legacy answer has room for one call.
         "parallel_tool_calls": body.parallel_tool_calls if body.functions is None else False,
@@ -274,7 +267,6 @@ def make_field_error(error: ValidationError) -> ApiError:
 
 
 def _check_message_parts(messages: list[dict[str, Any]]) -> None:
-    """Check that tool calls in the history have the form that every chat template and API relies on."""
     for i, message in enumerate(messages):
         for j, call in enumerate(message.get("tool_calls") or ()):
             function = call.get("function")
@@ -327,7 +319,6 @@ def _read_form(response_format: Mapping[str, Any] | None, steps: Steps) -> Wante
 def _read_tools(
     body: ChatBody, steps: Steps
 ) -> tuple[tuple[Mapping[str, Any], ...], str | Mapping[str, Any] | None, ToolBox]:
-    """Read the tools, the choice and the compiled tools, with the legacy fields translated."""
     if body.tools is not None and body.functions is not None:
         raise ApiError("invalid_request", "functions: send tools or functions, not both", param="functions")
     tools: tuple[Mapping[str, Any], ...] = tuple(body.tools or ())

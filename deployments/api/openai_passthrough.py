@@ -1,11 +1,8 @@
-"""`POST /v1/completions` and `POST /v1/embeddings`, for old clients: passed on to hosted tiers, and so is the answer.
+"""`POST /v1/completions` and `POST /v1/embeddings`: passed on to hosted tiers as they came, and so is the answer.
 
-A prompt as a user's message would be another prompt, so neither is translated into a chat: what the fields mean is the
-upstream's business. What this server needs is checked (model, prompt or input, `n`, how many tokens at most); all of it
-goes out as it came, and the answer comes back as it is, with the tier's name as `model`. Only hosted tiers have these
-routes; a chain without one refuses by name (`deployments/request/passthrough.py`).
-
-Invariant: a prompt goes to a tier in the form in which the client wrote it.
+A prompt as a user's message would be another prompt, so neither is translated into a chat. What this server needs is
+checked (model, prompt or input, `n`, how many tokens at most). Invariant: a prompt goes to a tier in the form in which
+the client wrote it.
 """
 
 from __future__ import annotations
@@ -149,7 +146,6 @@ def _read_prompt(prompt: Any) -> str:
 
 
 def _read_input(given: Any) -> str:
-    """Read the input as one text of about its size."""
     if isinstance(given, str):
         return given
     texts: list[str] = []

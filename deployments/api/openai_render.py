@@ -114,7 +114,6 @@ def add_call(calls: dict[int, dict[str, Any]], delta: CallDelta) -> None:
 
 
 def _render_logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any] | None:
-    """Render OpenAI's `logprobs` of a choice; None where there are none."""
     return {"content": render_tokens(tokens), "refusal": None} if tokens else None
 
 
@@ -203,7 +202,6 @@ class ChunkWriter:
 
 
 def _merge_deltas(events: Iterable[Event], *, legacy: bool) -> Iterable[dict[str, Any]]:
-    """Render OpenAI deltas; neighboring texts become one."""
     key, pending = "", ""
     for event in events:
         if isinstance(event, Logprobs):

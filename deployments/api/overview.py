@@ -1,18 +1,8 @@
-"""The server at this moment, as JSON: what the control room shows, `GET /v1/reliability/live` answers, and
-`mlx-stack-serve top` draws.
+"""The server at this moment, as JSON: what the control room shows, `GET /v1/reliability/live` answers, and `top` draws.
 
-    Stopping   what this Router runs            ┐
-    state      what the others run, what ended  ├──▶ take() ──▶ {tiers, running, finished, memory}
-    TierWatch  what each tier says of itself    │
-    memory     who holds what of each machine   ┘
-
-It is made when it is asked for, and for everybody who asks within `FRESH_S` once; `share_on` shows the other Routers
-what this one runs, and only while the state actor says that somebody looks. Nobody looks: nothing is computed.
-
-`tokens_s` is what a tier wrote over the last `RATE_S`, from the counts of running answers and the reports of finished
-ones. `cached_share` is how much of its prompts the prompt cache gave in the last hour.
-
-Invariants: it has no word of a conversation, and each list in it has a bound.
+It is made when it is asked for, once within `FRESH_S` for all; `share_on` shows the other Routers what this one runs
+only while somebody looks. `tokens_s` is what a tier wrote over the last `RATE_S`, `cached_share` how much of its
+prompts the cache gave in the last hour. Invariants: no word of a conversation; each list has a bound.
 """
 
 from __future__ import annotations
@@ -170,7 +160,6 @@ class Overview:
         }
 
     async def _ask_state(self) -> tuple[list[dict[str, Any]], bool]:
-        """Ask the state actor what the others run, and keep what has ended meanwhile."""
         try:
             seen = await self.state.look(self._newest)
             ended = seen["finished"]
@@ -190,7 +179,6 @@ class Overview:
         return seen["running"], True
 
     def _count_rates(self, running: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """Count the tokens that each tier wrote a second."""
         now_s, tokens = time.monotonic(), Counter(self._ended)
         for row in running:
             tokens[row["tier"] or ""] += row["tokens"]
@@ -239,7 +227,6 @@ def _count_written(report: Mapping[str, Any]) -> Counter[str]:
 
 
 def _find_memory(name: str, summary: Mapping[str, Any], view: MemoryView | None) -> dict[str, Any]:
-    """Find what a tier holds of the machines' memory, and what it waits for."""
     held = [] if view is None else [one for one in view.list_holders() if one["tier"] == name and one["held"]]
     budgets = [node["budget_bytes"] or 0 for node in summary["nodes"].values()]
     return {

@@ -92,7 +92,6 @@ def build_error_handlers(dialects: Mapping[str, Dialect]) -> dict[Any, Any]:
 
 
 def _read_http_error(request: Request, error: Exception) -> ApiError:
-    """Read Starlette's own 404 and 405 as errors of the table."""
     status = getattr(error, "status_code", 500)
     if status == 404:
         path = find_inner_path(request.scope)

@@ -1,12 +1,8 @@
 """Which session a request names.
 
-The first name that a request has counts: a header, in the order of `SESSION_HEADERS` (this server's own, then what
-names a thread, then what names a session), else what its body carries. A name that says nothing (empty, or a client's
-`undefined`) is passed over; one that is too long or no printable ASCII is replaced by its hash, since names go back out
-in a header. The same name under another API key is another session: whoever keeps sessions keeps them under their keys.
-
-Where there is none the conversation itself is followed (`reliability.sessions`), by whoever owns the state. Until that
-one has answered, and where it can't be asked, the request is named by how its conversation begins.
+The first name counts: a header, in the order of `SESSION_HEADERS`, else what the body carries. One that says nothing
+(`undefined`) is passed over; one that can't go out in a header is replaced by its hash. Where there is none the
+conversation is followed by whoever owns the state; until then it is named by how it begins.
 """
 
 from __future__ import annotations
@@ -66,7 +62,6 @@ def name_beginning(headers: Mapping[str, str], messages: Sequence[Mapping[str, A
 
 
 def _list_carried(body: Mapping[str, Any]) -> Iterator[Any]:
-    """List what a body may name its session by, the narrowest first."""
     metadata = body.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     conversation = body.get("conversation")

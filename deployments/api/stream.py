@@ -14,10 +14,8 @@ T = TypeVar("T")
 
 
 async def insert_silences(batches: AsyncGenerator[T, None], silence_s: float) -> AsyncGenerator[T | None, None]:
-    """Yield each batch as it comes, and None whenever nothing has come for `silence_s`.
-
-    The batch that is awaited is not disturbed by a silence. Closing this generator closes `batches`.
-    """
+    """Yield each batch as it comes, and None whenever nothing has come for `silence_s`. The batch that is awaited is
+    not disturbed by a silence. Closing this generator closes `batches`."""
     slot = _Slot[T](silence_s)
     filling = asyncio.ensure_future(slot.fill(batches))
     try:
@@ -89,11 +87,9 @@ def _notify(waiting: asyncio.Future[None] | None) -> None:
 
 
 class EventStream(StreamingResponse):
-    """A server-sent event stream that closes its generator however the sending ends.
-
-    Starlette leaves the generator to the garbage collector when the client goes while bytes are being sent; then the
-    tier would work on until the collector comes by.
-    """
+    """A server-sent event stream that closes its generator however the sending ends. Starlette leaves the generator to
+    the garbage collector when the client goes while bytes are being sent; then the tier would work on until the
+    collector comes by."""
 
     def __init__(self, frames: AsyncGenerator[bytes, None], headers: dict[str, str]) -> None:
         super().__init__(frames, media_type="text/event-stream", headers=headers)

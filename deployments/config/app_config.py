@@ -193,22 +193,16 @@ SectionT = TypeVar("SectionT", bound=BaseModel)
 
 
 def load(raw: object) -> AppConfig:
-    """Check the raw `args` and return the typed configuration.
-
-    Raises:
-        ConfigError: one line that names the key, and the allowed ones for an unknown key.
-    """
+    """Check the raw `args` and return the typed configuration. Raises ConfigError: one line that names the key, and the
+    allowed ones for an unknown key."""
     if not isinstance(raw, Mapping):
         raise ConfigError("args: a mapping with the keys tiers, reliability, state, server is needed")
     return _validate(AppConfig, raw)
 
 
 def patch(config: SectionT, change: Mapping[str, Any]) -> SectionT:
-    """Return `config` with `change` merged in (mappings by key, other values replaced), checked anew.
-
-    Raises:
-        ConfigError: as `load`.
-    """
+    """Return `config` with `change` merged in (mappings by key, other values replaced), checked anew. Raises
+    ConfigError: as `load`."""
     merged = _merge(config.model_dump(mode="json", exclude_unset=True), change)
     return _validate(type(config), merged)
 

@@ -43,7 +43,6 @@ def _format_path(loc: tuple[int | str, ...]) -> str:
 
 
 def _find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Find the keys of the section at `loc`."""
     from pydantic import BaseModel
 
     from deployments.config.tier_config import KINDS
@@ -58,7 +57,6 @@ def _find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> li
 
 
 def _find_section(annotation: Any) -> Any:
-    """Find the section class inside an annotation such as `Timeouts | None`."""
     from pydantic import BaseModel
 
     choices = [annotation, *getattr(annotation, "__args__", ())]

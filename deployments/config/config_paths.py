@@ -1,10 +1,7 @@
-"""Which files a command reads that starts or checks a server.
+"""Which files a command reads: the one that is given, else this folder's `serve_config.yaml` (`serve.env`), else the
+built-in one.
 
-    configuration   the path that is given ──▶ `serve_config.yaml` of this folder ──▶ the built-in one
-    Ray's flags     `serve.env` of this folder ──▶ the built-in one
-
-`deployments/built_in/` links to the files at the top of the repository, so each exists once. Invariants: a user's own
-file is never passed over; a file that was not named is announced in one line, since the folder may be anybody's.
+Invariants: a user's own file is never passed over; one that was not named is announced, as the folder may be anybody's.
 """
 
 from __future__ import annotations
@@ -57,12 +54,8 @@ def _own_or_built_in(name: str) -> Path:
 
 
 def read_variables(path: Path) -> dict[str, str]:
-    """Read a file of NAME=VALUE lines; lines that begin with `#` are comments.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ConfigError: one line that names the file and the line's number, but doesn't show it: it may be a key.
-    """
+    """Read a file of NAME=VALUE lines; lines that begin with `#` are comments. Raises FileNotFoundError: there is none.
+    ConfigError: one line that names the file and the line's number, but doesn't show it: it may be a key."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

@@ -58,7 +58,6 @@ def find_owners(host: str, port: int) -> set[int]:
 
 
 def _list_listeners(port: int) -> Iterator[tuple[Address, int]]:
-    """List the addresses of the sockets that listen on this port, and their users."""
     for table in TABLES:
         with contextlib.suppress(OSError):
             for line in table.read_text(encoding="ascii").splitlines()[1:]:
@@ -77,12 +76,8 @@ def _read_address(digits: str) -> Address:
 
 
 def free_port() -> int:
-    """Find a port of loopback that nobody listens on. Not one that the system may give to the next
-    who asks for any: Ray's many processes ask for dozens while they start.
-
-    Raises:
-        OSError: none of them is free.
-    """
+    """Find a port of loopback that nobody listens on. Not one that the system may give to the next who asks for any:
+    Ray's many processes ask for dozens while they start. Raises OSError: none of them is free."""
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))

@@ -20,11 +20,9 @@ CONTAINER_HOSTS = frozenset(
 
 @functools.lru_cache(maxsize=1024)  # asked with each request, mostly of one address
 def is_loopback(host: str | None) -> bool:
-    """Tell whether only this machine can reach, or be, `host`: 127.0.0.0/8, ::1 (also mapped, and
-    in the brackets of a URL), `localhost`.
-
-    None (no address is known) is not, and no other name: what a resolver says may change between the question and the
-    call. `localhost.` is such a name: with the dot it is looked up in the DNS, past /etc/hosts."""
+    """Tell whether only this machine can reach, or be, `host`: 127.0.0.0/8, ::1 (also mapped, and in the brackets of a
+    URL), `localhost`. None (no address is known) is not, and no other name: what a resolver says may change between the
+    question and the call. `localhost.` is such a name: with the dot it is looked up in the DNS, past /etc/hosts."""
     if host is None:
         return False
     try:
@@ -44,11 +42,10 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 @functools.lru_cache(maxsize=1024)
 def is_own(named: str) -> bool:
-    """Tell whether a `Host` or `Origin` header names this machine, or nobody ("").
-
-    So do loopback's addresses and names, and those of `CONTAINER_HOSTS`. Any other name may be another machine's, or
-    become ours by a DNS answer: one under `.internal` too, which companies and clouds give to their machines. Nor does
-    this machine's own hostname count: in a local network anyone may claim it."""
+    """Tell whether a `Host` or `Origin` header names this machine, or nobody (""). So do loopback's addresses and
+    names, and those of `CONTAINER_HOSTS`. Any other name may be another machine's, or become ours by a DNS answer: one
+    under `.internal` too, which companies and clouds give to their machines. Nor does this machine's own hostname
+    count: in a local network anyone may claim it."""
     return not named or _is_local(_parse_host(named)) or _parse_host(named) in CONTAINER_HOSTS
 
 
@@ -63,7 +60,6 @@ def _is_local(host: str) -> bool:
 
 
 def _parse_host(named: str) -> str:
-    """Parse the host of an origin or a `Host` header; "" where there is none."""
     try:
         return urlsplit(named if "//" in named else f"//{named}").hostname or ""
     except ValueError:

@@ -75,7 +75,6 @@ def cloud_tiers(tiers: Mapping[str, TierBase]) -> frozenset[str]:
 
 
 def _parse_host(url: str) -> str:
-    """Parse the host as the tier's own client reads it."""
     try:
         return URL(url).host or ""
     except (ValueError, IndexError):  # yarl's IndexError: empty brackets before an `@`

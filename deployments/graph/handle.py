@@ -1,9 +1,8 @@
-"""A tier as the Router sees it: a Ray Serve handle behind the `Tier` protocol.
+"""A tier as the Router sees it: a Ray Serve handle behind the `Tier` protocol, or what stands in for one.
 
-Every way in which a call over a handle can break becomes a `Failed` event, so that `drive` reads values. Requests go by
-gRPC between the replicas, larger ones by reference. `cancel()` is this file's to call, in `finally`. A question would
-start a replica of a tier that is scaled to zero, or keep its last one awake: such a tier is asked only while it has a
-replica, until it reports that it is ready. The facts of Ray Serve behind this: docs/decisions/082.
+Every way in which a call over a handle can break becomes a `Failed` event. A question would start a replica of a tier
+that is scaled to zero, or keep its last one awake: such a tier is asked only while it has a replica, until it reports
+that it is ready. The facts of Ray Serve behind this: docs/decisions/082.
 """
 
 from __future__ import annotations
@@ -70,7 +69,6 @@ class HandleTier:
                 _stop(response)
 
     def _see_off(self, response: Any) -> None:
-        """Let a call that has sent everything come to its end by itself."""
         ending = asyncio.get_running_loop().create_task(_read_to_end(response))
         self._ending.add(ending)  # the loop holds its tasks weakly
         ending.add_done_callback(self._ending.discard)

@@ -1,13 +1,7 @@
-"""Keep a Mac on mains power from idle sleep while requests run.
+"""Keep a Mac on mains power from idle sleep: while requests run and `LINGER_S` longer, always, or never.
 
-    requests    while a request runs, and `LINGER_S` after the last one: an agent thinks and runs tools meanwhile
-    always      as long as the server runs
-    never       not at all
-
-Apple's `caffeinate -i -w` holds off idle sleep and ends with this process. A closed lid is obeyed. Other systems:
-no-op.
-
-Invariants: no assertion on battery for longer than `LOOK_S`; none outlives this process; no request waits for it.
+Apple's `caffeinate -i -w` holds off idle sleep and ends with this process. Other systems: no-op. Invariants: no
+assertion on battery for longer than `LOOK_S`; none outlives this process; no request waits for it.
 """
 
 from __future__ import annotations
@@ -49,11 +43,7 @@ def is_on_mains() -> bool:
 
 
 def hold_off_sleep() -> Held:
-    """Hold off idle sleep until it is given up, or this process ends.
-
-    Raises:
-        OSError: the program isn't there.
-    """
+    """Hold off idle sleep until it is given up, or this process ends. Raises OSError: the program isn't there."""
     command = [CAFFEINATE, "-i", "-w", str(os.getpid())]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

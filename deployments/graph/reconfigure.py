@@ -30,11 +30,8 @@ SERVERS_AT_START = ("router_replicas", "max_ongoing_requests", "keep_awake")
 def apply_change(
     merge: Callable[[Mapping[str, Any]], C], change: Mapping[str, Any] | None, current: C, *, first: bool, at: str
 ) -> tuple[C, str | None]:
-    """Return the configuration to go on with, and why a change was refused.
-
-    Raises:
-        ConfigError: at the start of a replica (`first`).
-    """
+    """Return the configuration to go on with, and why a change was refused. Raises ConfigError: at the start of a
+    replica (`first`)."""
     try:
         return merge(change or {}), None
     except ValueError as error:
@@ -45,11 +42,8 @@ def apply_change(
 
 
 def patch_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collection[str]) -> RouterConfig:
-    """Return `base` with the Router's `user_config` merged in.
-
-    Raises:
-        ValueError: as `deployments.config.app_config.patch`; a name that doesn't exist; a key that needs a restart.
-    """
+    """Return `base` with the Router's `user_config` merged in. Raises ValueError: as
+    `deployments.config.app_config.patch`; a name that doesn't exist; a key that needs a restart."""
     config = patch(base, change)
     check_names(config, tuple(tiers))
     check_live(base.reliability.memory_pressure, config.reliability.memory_pressure)
@@ -61,13 +55,9 @@ def patch_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collectio
 
 
 def patch_tier(base: TierBase, change: Mapping[str, Any]) -> TierBase:
-    """Return `base` with a tier's `user_config` merged in.
-
-    Raises:
-        ConfigError: as `deployments.config.app_config.patch`; a key that needs a restart; a change that moves the tier
-        on or off
-            this machine.
-    """
+    """Return `base` with a tier's `user_config` merged in. Raises ConfigError: as
+    `deployments.config.app_config.patch`; a key that needs a restart; a change that moves the tier on or off this
+    machine."""
     config = patch(base, change)
     for name in TIERS_AT_START:
         _refuse_difference(name, getattr(base, name, None), getattr(config, name, None))

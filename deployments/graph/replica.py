@@ -1,9 +1,7 @@
 """TierReplica: what a tier's Ray Serve deployment runs. It owns one tier and adds what only a replica needs.
 
 The constructor never raises for a missing package, model or key (Serve would give the deployment up after three): the
-tier's status reports it. Before anything is loaded the replica waits for its lease of memory; a tier that could never
-have its bytes is `unavailable`. A hosted tier takes no lease. A tier that may scale to zero also loads its model in the
-constructor, so that Serve sends requests only once it can answer.
+tier's status reports it. Before anything is loaded the replica waits for its lease of memory.
 """
 
 from __future__ import annotations
@@ -129,7 +127,6 @@ class TierReplica:
             trim()
 
     async def _make(self, config: TierBase) -> Tier:
-        """Make the tier, once its bytes are this replica's."""
         room = None
         if self._lease is not None:
             wanted_bytes = await asyncio.to_thread(replica_bytes, self.name, config)

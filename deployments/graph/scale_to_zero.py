@@ -1,16 +1,9 @@
 """Tiers that scale to zero: what happens to the request that finds one without a replica.
 
-    cold ──a request──▶ cold start ──model loaded──▶ warm ──no request for `idle_s`──▶ cold
-    (state `asleep`)    (up to `wake_s`)
-
-Serve starts a replica for any call that waits. `tiers.NAME.asleep` says what the request does meanwhile:
-
-    next   it goes on along the chain, and the tier starts in the background
-    wait   it waits for the tier, up to `wake_s`; a stream gets its keep-alives
-
-Unset, it is `next` where a local tier that is warm and well follows in the chain, else `wait`: a request never leaves
-the machine, and is never refused, only because a model isn't loaded. No replica is started for a model that isn't on
-this machine. Invariant: a status, a health check or `/ready` never starts a replica nor keeps one awake.
+Serve starts a replica for any call that waits. `tiers.NAME.asleep` says what the request does meanwhile: it waits, up
+to `wake_s`, or goes on along the chain; unset, it goes on where a local tier that is warm and well follows. No replica
+is started for a model that isn't here. Invariant: a status, a health check or `/ready` neither starts one nor keeps it
+up.
 """
 
 from __future__ import annotations

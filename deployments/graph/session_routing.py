@@ -1,10 +1,8 @@
 """Send a session to the replica that holds its prompts, unless that one is busier than its share.
 
-Ray Serve's consistent hash gives each session a row of replicas, the same in every Router. Alone it knows no load, so
-the row is tried with bounded loads: the first replica with less than `SPREAD` times the mean of open requests. A
-session that has to move goes to the same second replica each time. The load is what this process has open, counted by
-Serve's own callbacks; the numbers that replicas report are forgotten after ten seconds. The router also notes how many
-replicas there are (`replica_counts.py`).
+Serve's consistent hash gives each session a row of replicas, the same in every Router; the first with less than
+`SPREAD` times the mean of open requests takes it. The load is what this process has open: the numbers that replicas
+report are forgotten after ten seconds.
 """
 
 from __future__ import annotations

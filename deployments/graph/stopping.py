@@ -1,14 +1,8 @@
 """How a Router replica stops: it takes no new request, lets the running ones end, and cuts the rest in words.
 
-    taking ──stop_taking──▶ stopping: new requests get a 503 with a Retry-After, running ones continue
-                               └─drain(within_s)──▶ the rest is cut: a stream ends in an error frame, a request
-                                                    without a byte yet gets the same as a status code
-
-Serve's own end would cut connections, which a client can't tell from a complete answer. A running request is one whose
-batches go through `Stopping.pass_on`. It is cut by cancelling the task that waits for its next batch, and only there:
-what is open beneath closes as when a client leaves, and the caller sees an ordinary end with `run.refusal` set.
-
-Invariants: no stream just stops, no grant stays open, and a client's cancellation is never taken for a cut.
+A running request is one whose batches go through `Stopping.pass_on`. It is cut by cancelling the task that waits for
+its next batch, and only there, so the caller sees an ordinary end with `run.refusal` set. Invariants: no stream just
+stops, no grant stays open, and a client's cancellation is never taken for a cut.
 """
 
 from __future__ import annotations

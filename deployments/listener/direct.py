@@ -1,20 +1,8 @@
 """The listener without HAProxy: uvicorn's protocol, with bounds on slow clients and errors in JSON.
 
-    client ──TCP──▶ ListenerProtocol (uvicorn's, in Serve's own proxy and in the Router's listener) ──▶ ASGI
-
-uvicorn bounds only the idle time between two requests. This protocol bounds each connection:
-
-    head       `header_s` and `HEADER_BYTES_MAX` to the end of the headers; else a 408 or a 431, and a close
-    unread     if the client takes no byte for `unread_s`, the connection is cut; the app sees a client that left. The
-               kernel's queue is counted too, so a client that reads slowly is not cut
-    crowd      at most `WAITING_MAX` connections wait for a head; above, the longest waiting one is closed
-    unreadable a request that is no HTTP is a 400 in OpenAI's shape
-    strange    Ray reads some headers as UTF-8: other bytes are read as latin-1; an unfit `x-request-id` is dropped
-
-After an error the client may finish sending for a second: closing with bytes unread would reset the connection, and the
-answer would be lost. `install` makes this protocol uvicorn's default; Ray calls it where `serve.env` says so
-(RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH). The body's bound is the Router's (`deployments/api/body.py`).
-
+A head has `header_s` and `HEADER_BYTES_MAX` (408, 431); a client that takes no byte for `unread_s` is cut, the kernel's
+queue counted; at most `WAITING_MAX` connections wait for a head. Ray reads some headers as UTF-8: others are read as
+latin-1. Ray calls `install` where `serve.env` says so. The body's bound is the Router's (`api/body.py`).
 Invariants: an error never stands in the middle of an answer; no timer outlives its connection by more than its time.
 """
 
@@ -59,12 +47,8 @@ def _find_waiting_max() -> int:
 
 
 def install() -> list[Any]:
-    """Make `ListenerProtocol` what uvicorn takes by default, in this process. Returns Serve's list
-    of middlewares: none.
-
-    Raises:
-        ValueError: one line that names the variable of the environment that can't be used.
-    """
+    """Make `ListenerProtocol` what uvicorn takes by default, in this process. Returns Serve's list of middlewares:
+    none. Raises ValueError: one line that names the variable of the environment that can't be used."""
     _read_times()
     uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:ListenerProtocol"
     return []
@@ -105,7 +89,6 @@ class ListenerProtocol(HttpToolsProtocol):
         self._wait()
 
     def _wait(self) -> None:
-        """Be one of those that wait, in the last place."""
         waiting = ListenerProtocol._waiting
         waiting.pop(self, None)
         waiting[self] = None
@@ -232,7 +215,6 @@ class ListenerProtocol(HttpToolsProtocol):
         self._unread_clock = self.loop.call_later(self._unread_s / LOOKS, self._check_unread)
 
     def _unread(self) -> int:
-        """Count the bytes that were written and that the peer hasn't taken."""
         return int(self.transport.get_write_buffer_size()) + _count_queued_bytes(self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:

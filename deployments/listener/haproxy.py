@@ -1,14 +1,7 @@
-"""Change the configuration of HAProxy that Ray Serve writes, before HAProxy reads it.
-
-    Ray: haproxy.cfg ──▶ haproxy_on_loopback.sh ──▶ rewrite(text, limits) ──▶ haproxy.cfg.loopback ──▶ HAProxy
-
-Ray writes the file and starts HAProxy at each change, each time through the script. The changes: no pages without a
-key, an admin socket of this user's alone, no access log, no splicing, bounds on slow clients and on the connections of
-one address, errors as JSON. docs/decisions/081 says why for each.
+"""Change the configuration of HAProxy that Ray Serve writes, before HAProxy reads it: docs/decisions/081 says why.
 
 This file is also the program that the script runs (`python haproxy.py IN > OUT`), so it imports Python's library only.
-
-Invariants: the answers are constants, without a client's text.
+Invariant: the answers are constants, without a client's text.
 """
 
 from __future__ import annotations
@@ -89,11 +82,8 @@ OWN_ERRORS = (
 
 
 def limits_of(environ: Mapping[str, str]) -> ProxyLimits:
-    """Read the limits that the environment asks for (`serve.env`, `deployments/cli/serve_command.py`).
-
-    Raises:
-        ValueError: one line that names the variable.
-    """
+    """Read the limits that the environment asks for (`serve.env`, `deployments/cli/serve_command.py`). Raises
+    ValueError: one line that names the variable."""
     of_one = environ.get("MLX_STACK_CONNECTIONS_OF_ONE", "")
     if of_one and not (of_one.isascii() and of_one.isdigit() and int(of_one) > 0):
         raise ValueError(f"MLX_STACK_CONNECTIONS_OF_ONE: a whole number of connections is needed, not {of_one!r}")
@@ -102,11 +92,8 @@ def limits_of(environ: Mapping[str, str]) -> ProxyLimits:
 
 
 def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float:
-    """Read the seconds that a variable of the environment holds, `default` where it isn't set.
-
-    Raises:
-        ValueError: one line that names the variable.
-    """
+    """Read the seconds that a variable of the environment holds, `default` where it isn't set. Raises ValueError: one
+    line that names the variable."""
     text = environ.get(name, "")
     if not text:
         return default
@@ -130,7 +117,6 @@ def rewrite(text: str, limits: ProxyLimits) -> str:
 
 
 def _add_first_lines(section: tuple[str, ...], limits: ProxyLimits) -> Iterator[str]:
-    """Yield what is added at the beginning of a section."""
     if section[0] == "global":
         yield f"    tune.sndbuf.client {SEND_BUFFER_BYTES}"
     if section[0] == "defaults":
@@ -147,7 +133,6 @@ def _add_first_lines(section: tuple[str, ...], limits: ProxyLimits) -> Iterator[
 
 
 def _change_line(line: str, section: tuple[str, ...], routed: bool) -> list[str]:
-    """Return a line of Ray's: as it is, changed, or none."""
     words = line.split()
     if words[:1] == ["bind"] and not (section[0] == "frontend" and section[-1] in FRONTENDS):
         return [re.sub(r"bind +(\*|0\.0\.0\.0|\[::\]|::)?:", "bind 127.0.0.1:", line, count=1)]
@@ -166,7 +151,6 @@ def _change_line(line: str, section: tuple[str, ...], routed: bool) -> list[str]
 
 
 def _make_sources_table() -> list[str]:
-    """Write the table of who has how many connections."""
     return [
         f"backend {TABLE}",
         f"    stick-table type ipv6 size {SOURCES_MAX} expire {SOURCE_FORGOTTEN_S}s store conn_cur",

@@ -10,11 +10,8 @@ from deployments.config.config_errors import ConfigError
 
 
 def find_serving_host() -> str | None:
-    """Find the host that Serve's proxies listen on; None where no Serve runs yet, so that nothing listens.
-
-    Raises:
-        ConfigError: Serve runs and doesn't say; where nobody knows, nothing may be served.
-    """
+    """Find the host that Serve's proxies listen on; None where no Serve runs yet, so that nothing listens. Raises
+    ConfigError: Serve runs and doesn't say; where nobody knows, nothing may be served."""
     import ray  # not with the module: who only asks about a host needs no Ray
 
     if not ray.is_initialized():

@@ -82,7 +82,6 @@ class Account:
             log_error("account_failed", error, request_id=self.run.request.request_id)
 
     def _record_advice(self) -> list[dict[str, Any]]:
-        """Record that the auxiliary judge was asked, and whether it had an answer."""
         if self.advice is None:
             return []
         case, request = self.advice.case, self.run.request
@@ -109,7 +108,6 @@ class Account:
         return describe_answer(judged.turn or turn, [call.id for call in judged.calls])
 
     def _find_turn(self) -> TurnItem | None:
-        """Find what the session's window should remember."""
         run, expected = self.run, self.run.expected
         if expected.shown is None or run.finish is None or run.judged is None or run.judged.turn is None:
             return None

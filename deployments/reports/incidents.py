@@ -1,17 +1,9 @@
 """Incidents: what went wrong, or was repaired, in a request, as bounded records that can be kept and searched.
 
-    Run (when the request is over)  --incidents_of-->  records  -->  journal, GET /v1/reliability/incidents
-
-One request gives, for each attempt in order: its failure (one record: a `loop`, a `flaw`, a `fault`, or a `budget`
-event), a count of its tokens that can't be (`usage`), its `repair`s (one for each kind), and the `escalation` where
-another tier came next; then a loop that no attempt was refused for, and the warnings of the budget. The form of a
-record stands in `deployments/state/incident_record.py`.
-
-`tier`, `model`, tokens and times are those of the attempt that `attempt` counts (from 0, its place in the report's
-`attempts`); `generation` is what the client asked for. `at` is when the record was made. A record costs 40 µs.
-
-Invariants: without `keep_text` a record has no word of the conversation (`deployments/state/incident_evidence.py`);
-records and their number are bounded; nothing is raised, since half an incident is better than none.
+For each attempt in order: its failure, a count of tokens that can't be, its repairs, the escalation; then a loop that
+no attempt was refused for, and warnings of the budget. `attempt` counts from 0. A record costs 40 µs.
+Invariants: without `keep_text` a record has no word of the conversation; records and their number are bounded; nothing
+is raised, since half an incident is better than none.
 """
 
 from __future__ import annotations
@@ -47,11 +39,9 @@ _TOOL_CHOICES = ("none", "auto", "required", "function", "allowed_tools")
 def incidents_of(
     run: Run, *, at_s: float, key: str, statuses: Mapping[str, TierStatus], keep_text: bool
 ) -> list[dict[str, Any]]:
-    """Write the records of one finished request, at most `RECORDS_MAX` of `RECORD_BYTES_MAX` bytes of JSON each.
-
-    Where there are more, the first ones and the last one are kept, and the last one's evidence says how many were left
-    out. `statuses`: of the tiers, by name, as far as they are known. `key`: the name of the API key.
-    """
+    """Write the records of one finished request, at most `RECORDS_MAX` of `RECORD_BYTES_MAX` bytes of JSON each. Where
+    there are more, the first ones and the last one are kept, and the last one's evidence says how many were left out.
+    `statuses`: of the tiers, by name, as far as they are known. `key`: the name of the API key."""
     writer = _Writer(run, at_s, key, statuses, Shown(run.expected.toolbox, keep_text))
     found = list(writer.write_all())
     if len(found) > RECORDS_MAX:
@@ -119,7 +109,6 @@ class _Writer:
             yield self._record(kind, attempt.flaw.value, number, **evidence)
 
     def _describe_seam(self, number: int) -> dict[str, Any]:
-        """Describe which tier continued the text of this attempt, and where."""
         after = next(iter(self.run.attempts[number + 1 :]), None)
         return {} if after is None or after.seam is None else {"continued_by": after.tier, "at_char": after.seam}
 
@@ -140,7 +129,6 @@ class _Writer:
             yield self._record(IncidentKind.REPAIR, kind.value, number, count=count, delivered=delivered, paths=paths)
 
     def _write_escalation(self, number: int) -> Iterator[dict[str, Any]]:
-        """Write which tier was left after this attempt, and for which one."""
         before, after = self.run.attempts[number], next(iter(self.run.attempts[number + 1 :]), None)
         if after is None or after.tier == before.tier:
             return
@@ -209,7 +197,6 @@ class _Writer:
         return described
 
     def _show_texts(self, attempt: Attempt, judged: Judged | None) -> dict[str, Any]:
-        """Return the texts, where they may be shown."""
         return {
             "detail": self.shown.text(attempt.detail, _DETAIL_BYTES_MAX),
             "param": self.shown.text(attempt.param or "", _MESSAGE_BYTES_MAX),
@@ -243,7 +230,6 @@ def _measure(attempt: Attempt) -> dict[str, Any]:
 
 
 def _describe_model(status: TierStatus | None) -> dict[str, Any] | None:
-    """Describe what generated: the tier's provenance, each part bounded."""
     if status is None:
         return None
     names = ("model", "source", "revision", "sha256", "quantization", "adapter")
@@ -254,7 +240,6 @@ def _describe_model(status: TierStatus | None) -> dict[str, Any] | None:
 
 
 def _describe_generation(request: ChatRequest) -> dict[str, Any]:
-    """Describe the parameters that the client asked for, as numbers and counts."""
     return {
         "temperature": request.temperature,
         "top_p": request.top_p,

@@ -1,9 +1,7 @@
 """What becomes of memory, as incidents: a machine's level has changed, a replica that holds memory has come or gone.
 
-Each Router sees all machines, so each notes all of it. The id in place of a request's names what happened, and the
-journal keeps one record of an id: a transition has an id of its own, a replica begins once and ends once. A replica is
-gone when no monitor has reported it for `GONE_S`: a monitor that was restarted knows of no leases until their holders
-renew them.
+Each Router notes all of it; the id in place of a request's names what happened, and the journal keeps one record of an
+id. A replica is gone when no monitor has reported it for `GONE_S`: one that was restarted knows of no leases at first.
 """
 
 from __future__ import annotations
@@ -56,7 +54,6 @@ class ReplicaNotes:
 
 
 def _write_change(one: Holder, what: str, at_s: float) -> dict[str, Any]:
-    """Write that a replica has begun or ceased to hold memory."""
     return record(
         IncidentKind.SCALING,
         at_s=at_s,
@@ -68,7 +65,6 @@ def _write_change(one: Holder, what: str, at_s: float) -> dict[str, Any]:
 
 
 def _write_transition(transition: Transition, now_s: float) -> dict[str, Any]:
-    """Write that a machine's memory level has changed."""
     return record(
         IncidentKind.MEMORY,
         at_s=now_s - transition.age_s,

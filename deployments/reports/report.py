@@ -62,11 +62,9 @@ def report_headers(run: Run) -> dict[str, str]:
 
 
 def _loop_mark(run: Run) -> str:
-    """Return what was done about a loop: `broken`, `nudged` or `detected`.
-
-    `broken`: the circuit broke, or an answer that repeated itself was stopped. `nudged`: the model was shown a nudge.
-    `detected`: it was too late for either, since the text had left.
-    """
+    """Return what was done about a loop: `broken`, `nudged` or `detected`. `broken`: the circuit broke, or an answer
+    that repeated itself was stopped. `nudged`: the model was shown a nudge. `detected`: it was too late for either,
+    since the text had left."""
     if any(reason_of(a) is Reason.LOOP_DETECTED and a.flaw is not Flaw.LOOP for a in run.attempts):
         return "broken"
     if _is_running(run):
@@ -78,13 +76,11 @@ def _loop_mark(run: Run) -> str:
 
 
 def _repairs_of(run: Run) -> list[str]:
-    """List the kinds of repairs on the delivered calls, each once."""
     delivered = run.judged if run.finish is not None else None
     return sorted({repair.kind.value for repair in delivered.repairs}) if delivered else []
 
 
 def _is_continued(run: Run) -> bool:
-    """Return whether the text of the answer comes from more than one attempt."""
     return any(attempt.seam is not None and attempt.text_out for attempt in run.attempts)
 
 
@@ -106,10 +102,8 @@ def report_of(
     prices: Mapping[str, Price] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Build the whole report, JSON-ready. No prompt and no secret; a detail may quote some words of a bad call.
-
     `started_ns`: when its first byte came; `total_ns`: from there to its end. `overhead_ms` is what this server took
-    next to its attempts on tiers: parsing, admission, waits between attempts.
-    """
+    next to its attempts on tiers: parsing, admission, waits between attempts."""
     left, reason = run.escalation or (None, None)
     attempts = [_describe_attempt(a, prices, started_ns) for a in run.attempts]
     judged = advice.run.attempts if advice and advice.run else []
@@ -180,7 +174,6 @@ def _describe_usage(tier: str, reported: Usage, booked: Usage) -> str:
 
 
 def _describe_judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Describe why the auxiliary judge was asked, and who gave the advice: None is the firm note."""
     case = advice.case
     return {
         "trouble": case.trouble.value,
@@ -242,11 +235,8 @@ def usage_json(usage: Usage) -> dict[str, Any]:
 
 
 def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
-    """Describe one running request; `now_ns` is of its deadline's clock.
-
-    `writing`: the first token is there. `tokens`: the tier's count of its answer so far, or an estimate where it counts
-    at the end.
-    """
+    """Describe one running request; `now_ns` is of its deadline's clock. `writing`: the first token is there. `tokens`:
+    the tier's count of its answer so far, or an estimate where it counts at the end."""
     last = run.attempts[-1] if run.attempts else None
     met = (last.fault or last.flaw) if last is not None else None
     current = run.current

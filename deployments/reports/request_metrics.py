@@ -29,14 +29,11 @@ REQUEST_MS: list[float] = [50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 
 
 
 class RequestMetrics:
-    """The metrics of one Router replica. Made inside a replica, since Ray's metrics belong to a process.
-
-    `tiers` are the configured names: every other one is counted as `other`.
-
-    What is read of a report: `outcome`, `tier`, `loop`, `repairs`, `attempts`, and, where they are there, `total_ms`
-    (from the request's arrival to its end) and `overhead_ms` (the same without the `elapsed_ms` of the attempts). Of an
-    attempt: `tier`, `ran`, `fault`, `flaw`, `elapsed_ms`, `ttft_ms`, `usage`, and `cost_usd` where it is there.
-    """
+    """The metrics of one Router replica. Made inside a replica, since Ray's metrics belong to a process. `tiers` are
+    the configured names: every other one is counted as `other`. What is read of a report: `outcome`, `tier`, `loop`,
+    `repairs`, `attempts`, and, where they are there, `total_ms` (from the request's arrival to its end) and
+    `overhead_ms` (the same without the `elapsed_ms` of the attempts). Of an attempt: `tier`, `ran`, `fault`, `flaw`,
+    `elapsed_ms`, `ttft_ms`, `usage`, and `cost_usd` where it is there."""
 
     def __init__(self, tiers: Collection[str] = ()) -> None:
         self._tiers = frozenset(tiers)
@@ -109,7 +106,6 @@ def _choose_label(value: object, known: frozenset[str]) -> str:
 
 
 def _find_reason(attempt: Mapping[str, Any]) -> str:
-    """Find why the tier was left, by the same rule as the header."""
     fault, flaw = attempt["fault"], attempt["flaw"]
     if (fault or NONE) not in FAULTS or (flaw or NONE) not in FLAWS:
         return OTHER

@@ -1,21 +1,10 @@
 """Traces by OpenTelemetry: the spans of a finished request, from its report, to an OTLP collector. Off by default.
 
-    close of a request ──put──▶ queue ──▶ a thread: spans ──▶ the SDK's batches ──▶ OTLP over HTTP
-                                 bounded                       bounded, dropped where the collector is away
+    chat ─▶ chat MODEL (an attempt, or a call to the judge) ─▶ check_tool_calls
 
-    chat                    the request, from its first byte to its end
-    ├─ chat MODEL           an attempt: one call to one tier
-    │  └─ check_tool_calls  its answer held against the request's tools: no time of its own is known, so it has none
-    └─ chat MODEL           the next one, or a call to the auxiliary judge
-
-The request's own way costs one `put` into a queue. The standard variables (`OTEL_EXPORTER_OTLP_*`, `OTEL_SERVICE_NAME`,
-`OTEL_TRACES_SAMPLER`, `OTEL_BSP_*`) say where spans go, with which headers, and how many are kept; a `traceparent` of
-the client's is continued. Names are those of OpenTelemetry's conventions for generative AI where they have one
-(`gen_ai.*`, written out here, since they are not stable yet), else `mlx_stack.*`. The packages are an extra (`otel`)
-and imported only where traces are on.
-
-Invariants: no request, and no end of this process, waits for a collector. A span has no words of a prompt, of an answer
-or of a tool's arguments; of a session's name, which may be a person's, only the digest, as in the log.
+A request costs one `put` into a bounded queue; a thread makes the spans. The standard `OTEL_*` variables hold; a
+client's `traceparent` is continued. Invariants: no request, and no end of this process, waits for a collector; a span
+has no words of a prompt, an answer or arguments, and of a session's name only the digest.
 """
 
 from __future__ import annotations
@@ -64,11 +53,7 @@ class _FinishedRequest:
 
 
 class Traces:
-    """The traces of one Router replica.
-
-    Raises:
-        ConfigError: they are on, and the packages are not there.
-    """
+    """The traces of one Router replica. Raises ConfigError: they are on, and the packages are not there."""
 
     def __init__(self, config: TelemetryConfig, make: Callable[[], TracerProvider] | None = None) -> None:
         self._queue: queue.Queue[_FinishedRequest | None] = queue.Queue(QUEUE_MAX)

@@ -1,14 +1,8 @@
 """What one attempt has cost, while it runs and when it has ended, and how large its answer may become.
 
-    the tier's events ─▶ Accounting ─▶ progress, each time that `PROGRESS_TOKENS` more are written
-                             └───────▶ what is booked at the end
-
-While it runs, `progress` is called before the text leaves this process: if the process dies, that is what its grant is
-charged (`reliability.admission.ledger`). At the end the tier's own count is booked, that of another's server where it
-is possible at all (`reliability.answer.estimate`); else what it has counted on the way, else an estimate of what it
-read and wrote. The estimate of an answer goes by its pieces, since nearly every server sends a token in each; that of a
-prompt is from above. A tier that obeys its cap of tokens stays far below the bounds on an answer; any other is cut.
-
+`progress` is called before text leaves this process: if it dies, that is what the grant is charged. At the end the
+tier's own count is booked, another server's where it is possible at all, else the count so far, else an estimate: of
+the answer by its pieces, of the prompt from above.
 Invariants: text that left has cost something; no count is booked that no answer can have.
 """
 
@@ -95,12 +89,9 @@ class Accounting:
 
     def count_usage(self, end: Finish | Failed | None) -> tuple[Usage, Usage | None]:
         """Count what it has cost, and what the tier reported in its place where that can't be. `end` None: the reader
-        left.
-
-        An API that refuses with a status has cost nothing. Where the client left before the tier's first token, the
-        call was on its way, and its prompt may have been read. Where the process that worked on it has died, what it
-        had written and not handed over is at most what comes in a few hundredths of a second: it left for nobody.
-        """
+        left. An API that refuses with a status has cost nothing. Where the client left before the tier's first token,
+        the call was on its way, and its prompt may have been read. Where the process that worked on it has died, what
+        it had written and not handed over is at most what comes in a few hundredths of a second: it left for nobody."""
         return self._count_usage(end, accepted=self.accepted)
 
     def _count_usage(self, end: Finish | Failed | None, *, accepted: bool) -> tuple[Usage, Usage | None]:
@@ -147,7 +138,6 @@ class Accounting:
 
 
 def _count_bytes(event: Event) -> int:
-    """Count the bytes that a model has written for this event."""
     match event:
         case Text(text) | Reasoning(text) | Refusal(text):
             return text_bytes(text)

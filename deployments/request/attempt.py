@@ -1,12 +1,7 @@
 """One call to one tier: read its stream under the timeouts, let pass what may pass, and judge what came.
 
-    tier's events -> timeouts -> accounting -> scanning (repetition while it decodes) -> delivery -> client
-                                                                                           `-> judge, at the end
-
-`AttemptState` is the state of one attempt; `read` the generator that moves it on. Whatever happens, `AttemptState.end`
-says how the stream ended (None: the reader left), and `record_attempt` writes down what came of it. The attempt loop
-decides by these records, and settles the grants by them. The tier's stream is closed on every way out, which stops the
-generation.
+`AttemptState` is the state of one attempt; `read` the generator that moves it on. `AttemptState.end` says how the
+stream ended (None: the reader left), `record_attempt` what came of it. The tier's stream is closed on every way out.
 """
 
 from __future__ import annotations
@@ -174,7 +169,6 @@ class AttemptState:
         return released
 
     def _take_part(self, part: Event, gate: Gate, out: tuple[Event, ...]) -> tuple[Event, ...]:
-        """Take a part of an event that the gate has taken; return what of `out` may leave."""
         delivery = self.delivery
         delivery.gate = gate
         if not isinstance(part, CallDelta):

@@ -1,7 +1,4 @@
-"""What of one attempt's answer leaves for the client at once, and what is held until it is judged.
-
-    event -> reasoning apart -> gate -> white space and the opening of a turn wait for a word -> client
-                                  `-> held -> judge, at the end
+"""What of one attempt's answer leaves for the client at once, what is held until it is judged, and the scans for loops.
 
 An attempt that continues an answer reads the text that stands before the client first, as if it had written that
 itself. What the gate would have held of it (`undelivered`) has left already, and doesn't leave again.
@@ -67,7 +64,6 @@ class Delivery:
         return tuple(out)
 
     def _drop_repeated(self, event: Text) -> list[Event]:
-        """Drop what an earlier attempt has delivered already."""
         text, self.undelivered = event.text[self.undelivered :], max(0, self.undelivered - len(event.text))
         self.text_out = self.text_out or bool(text)
         return [Text(text)] if text else []

@@ -2,23 +2,11 @@
 
     while True: match decide(situation): Call -> attempt | Accept -> deliver | Refuse -> done
 
-`drive` asks the core what to do, does it, and writes down what came of it. It imports no Ray, no HTTP and no clock, so
-the simulator runs this very code. The `Run` that it is given is the record of the request: whoever reads the stream may
-look at it at any moment (for the headers, say), and only `drive` writes to it.
-
-Text passes the gate at once, which is the text commit point; calls, and text that may be one, are held until the
-attempt has been judged, and leave only with Accept, which is the call commit point. Before both, an attempt that fails
-leaves no trace and another one answers. After text alone the text stands and the calls are still open: a later
-attempt's calls are taken and its own text is dropped. Reasoning is no part of the answer and commits nothing.
-
-Each call to a tier has one grant, settled once, in `finally`, with what was spent and a verdict. What it has spent so
-far is reported on the way, for the case that this process dies before.
-
-Invariants:
-- No answer has text of two attempts. One exception: the next attempt continues a text that broke off
-  (`AttemptPlan.begun`); it reads what stands as if it had written that itself, and is joined at the very character.
-- No answer has calls of two attempts, or a call that isn't complete and valid.
-- No grant stays open, and no stream when the client goes.
+`drive` imports no Ray, no HTTP and no clock, so the simulator runs this very code; only it writes to its `Run`. Text
+that has passed the gate stands: a later attempt's own text is dropped. Calls leave only with Accept.
+Invariants: no answer has text of two attempts, unless the next one continues a text that broke off
+(`AttemptPlan.begun`) at the very character; no answer has calls of two attempts, or a call that isn't complete and
+valid; each call to a tier has one grant, settled once; no stream stays open when the client goes.
 """
 
 from __future__ import annotations
@@ -62,11 +50,8 @@ SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 
 
 async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
-    """Answer `run.request`: yield what may leave for the client, and leave the outcome in `run`.
-
-    The events are `Text`, `Reasoning`, `Refusal` and `CallDelta`; the `Finish` stands in `run.finish`. Raises nothing
-    for faults.
-    """
+    """Answer `run.request`: yield what may leave for the client, and leave the outcome in `run`. The events are `Text`,
+    `Reasoning`, `Refusal` and `CallDelta`; the `Finish` stands in `run.finish`. Raises nothing for faults."""
     while True:
         match decide(build_situation(run, ports)):
             case Call() as call:
@@ -158,7 +143,6 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
 def _open_attempt(
     run: Run, call: Call, request: ChatRequest, grant: Grant | None, size: int, ports: Ports
 ) -> AttemptState:
-    """Open the state of this attempt."""
     hold, expected = run.hold, run.expected
     if expected.window is not None and expected.loops is not None:
         # What a session was answered before that its request doesn't show is known only by now.
@@ -214,7 +198,6 @@ def settle(attempt: Attempt, grant: Grant | None, ports: Ports) -> None:
 
 
 def _build_request(run: Run, call: Call) -> ChatRequest:
-    """Build what this call is to read: the client's request, and what is added about the last attempt."""
     last = run.judged
     if call.resume:
         told = [attempt for attempt in run.attempts if attempt.text_out]

@@ -1,26 +1,10 @@
 """Repeated requests: which requests may be repeated, what a repeat finds, and what it is given.
 
-    Idempotency-Key: NAME           the same answer under this name, wherever it stands: finished, running, broken off
-    x-stainless-retry-count: N      what the SDKs of OpenAI and Anthropic send with everything (they send no
-                                    Idempotency-Key of their own). 0: run anew, and keep it under the digest of its
-                                    body. 1 and more: continue what the same client was given of the same body, if it
-                                    has left or its Router has died
-
-    drive ──batches──▶ tell ──▶ client            what had been delivered (`KeptReply`) ──▶ tell ──▶ client
-                         └─ Keeper ─▶ state       └ and where it had stopped, `drive` continues from its end
-
-A request with neither header costs nothing. The pieces go to the state every `KEEP_EVERY_S`, as items of the step that
-goes there anyway: no chunk waits for them. The end of an answer goes in the same step as what it cost and its report,
-so a Router that dies has either been paid and has delivered, or neither: then its grant is charged what it last
-reported, and a repeat pays for the rest alone. An answer that had stopped is continued as one whose tier broke off in
-mid-stream (`AttemptPlan.begun`): the attempt that was lost with its Router, or cancelled when its client left, stands
-in the record as one that broke, but cost nothing.
-
-Invariants:
-- No request gets another body's answer, or another key's.
-- No answer is marked as finished that lacks a piece.
-- A repeat isn't charged for what it is given again.
-- Where the state can't be asked, a request runs as it would without.
+A request is named by `Idempotency-Key`, or by `x-stainless-retry-count` (the SDKs': 0 runs anew and keeps the answer
+under the digest of its body, more continue it if the client has left or its Router has died). Pieces go to the state
+every `KEEP_EVERY_S`, the end in the same step as the report. What had stopped is continued like a text that broke off.
+Invariants: no request gets another body's answer, or another key's; no answer is marked as finished that lacks a piece;
+a repeat isn't charged for what it is given again; where the state can't be asked, a request runs as it would without.
 """
 
 from __future__ import annotations
@@ -311,7 +295,6 @@ class KeptRequest:
             return NOTHING_FOUND
 
     def _take_over(self, run: Run, found: KeptReply, known: KeptReply) -> None:
-        """Go on where the other has stopped."""
         delivered = [piece for piece in self._delivered if not isinstance(piece, CallDelta)]
         texts = [piece.text for piece in delivered if isinstance(piece, Text)]
         if found.found is RepeatKind.CONTINUE:

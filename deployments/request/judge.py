@@ -1,11 +1,7 @@
-"""The auxiliary judge, in the graph: a tier that is shown what looks stuck, and asked for another approach.
+"""The auxiliary judge: a tier that is shown what looks stuck, and asked for another approach.
 
-    turns since the user wrote ──find_case──▶ case ──▶ the judge's tier ──▶ suggestion ──▶ end of the next prompt
-                                                          `─ no tier, no grant, no answer, too late ─▶ a firm note
-
-It runs before the attempt loop, and only where `find_case` finds a case, which is once in five calls of one tool. The
-judge's request is driven like every other (grant, breaker, budget), on one tier, once, and no loop rule runs on its
-answer.
+It runs before the attempt loop, where `find_case` finds a case. Its request is driven like every other, on one tier,
+once, and no loop rule runs on its answer. Without an answer a firm note stands in.
 """
 
 from __future__ import annotations

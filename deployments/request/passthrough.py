@@ -1,14 +1,8 @@
 """A request that is no chat, from start to end: it is passed on to a hosted tier's own route, and so is the answer.
 
-    while True: match decide(situation): Call -> attempt | Accept -> deliver | Refuse -> done
-
-The loop is that of `drive`, and so is everything around an attempt: who may be called (breakers, budgets, the cloud),
-what it is charged, when it is asked again and which tier comes next. What is missing is what makes chat reliable:
-nothing looks into the answer, so there are faults and no flaws. An answer that isn't streamed is held until it is
-complete, so that another tier may still give it; the first piece of one that is streamed is its commit point.
-
-Invariants: no answer has pieces of two attempts; no grant stays open, and no stream when the client goes; no request
-reaches a tier that isn't hosted.
+The loop and all around an attempt is `drive`'s; nothing looks into the answer, so there are faults and no flaws. The
+first piece of a streamed answer is its commit point. Invariants: no answer has pieces of two attempts; no grant stays
+open, and no stream when the client goes; no request reaches a tier that isn't hosted.
 """
 
 from __future__ import annotations
@@ -50,10 +44,8 @@ def _describe_missing(route: str, others: Collection[str], kinds: Mapping[str, s
 
 
 async def forward(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
-    """Answer `run.request`: yield what may leave for the client, and leave the outcome in `run`.
-
-    The events are `Passed`; the `Finish` stands in `run.finish`. Raises nothing for faults.
-    """
+    """Answer `run.request`: yield what may leave for the client, and leave the outcome in `run`. The events are
+    `Passed`; the `Finish` stands in `run.finish`. Raises nothing for faults."""
     while True:
         match decide(build_situation(run, ports)):
             case Call() as call:
@@ -121,7 +113,6 @@ class _Passing:
 
 
 async def _call(run: Run, passing: _Passing, ports: Ports) -> AsyncGenerator[list[Event], None]:
-    """Make one admitted call. The attempt is written down and the grant settled whatever happens, once."""
     size = run.prompt_bytes
     # The inputs of embeddings are read one by one: all of them together need fit no context.
     ruled_out = rule_out(run, passing.tier, 0 if run.request.route == "/embeddings" else size, ports)
@@ -161,7 +152,6 @@ async def _call(run: Run, passing: _Passing, ports: Ports) -> AsyncGenerator[lis
 async def _read(
     run: Run, passing: _Passing, spending: Accounting, request: ChatRequest, ports: Ports
 ) -> AsyncGenerator[list[Event], None]:
-    """Read the tier's stream to its last event or a timeout; yield what may leave at once."""
     tier, timeouts, started_ns = passing.tier, ports.timeouts[passing.tier], passing.started_ns
     async with aclosing(ports.tiers[tier].stream(request)) as stream:
         while passing.end is None:

@@ -35,11 +35,9 @@ GRANT_GRACE_S = 30.0
 
 
 def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple[str, ...]:
-    """List the tiers that may answer `model`, in order: from the one it names to the end of the chain.
-
-    A tier outside of the chain answers alone, and so does every tier where `escalation.enabled` is false. Raises
-    `ApiError`: `model_not_found`.
-    """
+    """List the tiers that may answer `model`, in order: from the one it names to the end of the chain. A tier outside
+    of the chain answers alone, and so does every tier where `escalation.enabled` is false. Raises `ApiError`:
+    `model_not_found`."""
     escalation = config.reliability.escalation
     name = _resolve(config.server.aliases, tiers, model)
     if name == "auto":
@@ -133,10 +131,8 @@ def hold_of(config: RouterConfig, expected: Expected, *, stream: bool) -> Hold:
 
 
 def state_limits(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> StateLimits:
-    """Return what the state decides by.
-
-    `key_hours`: the tokens that a key may spend in an hour, for the keys that have a limit of their own.
-    """
+    """Return what the state decides by. `key_hours`: the tokens that a key may spend in an hour, for the keys that have
+    a limit of their own."""
     loops, health = config.reliability.loop_detection, config.reliability.tier_health
     retries = config.reliability.retry_budget
     breaker = BreakerConfig(

@@ -21,11 +21,9 @@ NOTHING_YET = Usage(exact=False)
 @dataclass(slots=True, kw_only=True)
 class Run:
     """The record of one request. `chain` begins with the tier it starts at; `deadline_ns` is a moment of the clock.
-
     `tier` is the tier that is answering, or that was asked last. At the end either `finish` or `refusal` is set; both
     are None where the client left. `judgements` stand beside `attempts`, None where there was no complete answer;
     `judged` is the last one, and at the end that of the answer. `loop` is the loop that the request was found in.
-
     `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
     what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
     here. `counted`: what the tier that answers has counted of its tokens so far; `current`: the attempt that runs, or

@@ -1,11 +1,8 @@
 """How long one attempt waits for its tier's next event, and what it means that the time is over.
 
-A tier that breaks off after a silence of half its timeout has stalled: upstreams and proxies have timeouts of their
-own, and theirs may run out first. To ask it again would cost as much time once more, so it counts as the timeout that
-it nearly was, and another tier is asked.
-
-A deadline is the client's, and short ones would open the breakers of tiers that are well, for all clients. So it says
-something of a tier only where that was silent for `STALLED_SHARE` of its own timeout.
+A tier that breaks off after a silence of `STALLED_SHARE` of its timeout has stalled: it counts as the timeout that it
+nearly was, and another tier is asked. A short deadline of a client says nothing of a tier, unless it was silent so
+long.
 """
 
 from __future__ import annotations
@@ -55,7 +52,6 @@ async def next_batch(
 
 
 def _fail_by_timeout(limit: str, tier: str, timeouts: Timeouts) -> Failed:
-    """Return the failure that it means when the timeout `limit` is over."""
     if limit == "deadline":
         return Failed(fault=Fault.DEADLINE, message="the request's deadline passed")
     fault, words = {

@@ -1,17 +1,9 @@
 """SessionState: the one writer of what the Router replicas share. Budgets, breakers, retry budget, windows, incidents.
 
-Each method is one transition from a complete state to a complete state. Ray calls the actor on one thread, and each
-Router on its node has a thread of its own (`unix_socket.py`); a lock lets in one call at a time. The journal is the
-truth and the actor its cache: a step is committed before it is answered, and a new incarnation begins with a replay.
-
-The actor is detached and ends itself: a Router sends a heartbeat every second, and an actor that has heard nothing for
-`idle_exit_s` leaves. (Why it is detached: docs/decisions/060-detached-state-actor.md.) Its name carries the version,
-since it keeps its old code when an app is deployed anew.
-
-Limits come from the Router, since a `user_config` may change them while the server runs. A step names the digest of its
-limits; an actor that has others answers None, which asks for the same step with its limits. A step that does no work is
-answered under any limits: during a roll-out Routers differ, and every change is written down. A new incarnation has
-none by name, so its first step brings them.
+Each method is one transition from a complete state to a complete state, one at a time. The journal is the truth and the
+actor its cache: a step is committed before it is answered. The actor is detached and ends itself when no Router has
+spoken for `idle_exit_s` (docs/decisions/060-detached-state-actor.md). Limits come from the Routers: a step names the
+digest of its limits, and an actor that has others answers None, which asks for the same step with its limits.
 """
 
 from __future__ import annotations
@@ -112,12 +104,9 @@ class SessionState(Watchable):
 
     @one_at_a_time
     def step(self, step: StateStep, limits: StateLimits | None = None) -> Reply | None:
-        """Do one step; None where its limits aren't known: it should come again with them.
-
-        Raises:
-            Superseded: this actor no longer owns the journal, and will leave when it has been idle.
-            sqlite3.Error: the disk failed; nothing was done.
-        """
+        """Do one step; None where its limits aren't known: it should come again with them. Raises Superseded: this
+        actor no longer owns the journal, and will leave when it has been idle. sqlite3.Error: the disk failed; nothing
+        was done."""
         if step.config != self._digest and (step.works or not self._digest):
             if limits is None or limits.digest != step.config:
                 return None
@@ -187,7 +176,6 @@ class SessionState(Watchable):
                 self._conversations.answer(item.key, session, item.ticket, item.answered, now_ns)
 
     def _complete(self, answer: StepAnswer, request: StepRequest) -> StepAnswer:
-        """Add the window and the session where the request asks for them."""
         asked = request.admission
         window = self._windows.find(asked.key, asked.session, request.complete) if request.window else None
         session = None if request.trail is None else asked.session
@@ -221,10 +209,8 @@ class SessionState(Watchable):
 
     @one_at_a_time
     def budget(self, key: str, session: str) -> dict[str, Any]:
-        """Return what one session has spent and reserved, and how full its windows are.
-
-        What its open calls have reported as used counts as spent, also where their Router has died.
-        """
+        """Return what one session has spent and reserved, and how full its windows are. What its open calls have
+        reported as used counts as spent, also where their Router has died."""
         now_ns, ledger = self._now_ns(), self._state.budget
         known = session_of(ledger, self._config.budget.bounds, key, session, now_ns)
         full = loads(ledger, self._config.budget, key, session, now_ns)

@@ -196,11 +196,9 @@ class State:
 
 
 class RequestState:
-    """The `deployments.interfaces.Admission` of one request.
-
-    `window`: bring the session's loop window with the first grant, with the kept answers only where there are more than
-    the `complete` ones that the request shows itself. `trail`: the session isn't named and is to be found by it.
-    """
+    """The `deployments.interfaces.Admission` of one request. `window`: bring the session's loop window with the first
+    grant, with the kept answers only where there are more than the `complete` ones that the request shows itself.
+    `trail`: the session isn't named and is to be found by it."""
 
     def __init__(
         self,
@@ -306,11 +304,8 @@ def actor_name(app: str) -> str:
 
 
 def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
-    """Return the function that finds or makes the actor, on a thread, since Ray waits for its answer there.
-
-    Raises:
-        ConfigError: the folder can't hold the state.
-    """
+    """Return the function that finds or makes the actor, on a thread, since Ray waits for its answer there. Raises
+    ConfigError: the folder can't hold the state."""
     folder, bounds = folder_of(app, config), bounds_of(config)
     refuse_parts(folder / JOURNAL)
 
@@ -341,11 +336,7 @@ def bounds_of(config: StateConfig) -> JournalBounds:
 
 
 def folder_of(app: str, config: StateConfig) -> Path:
-    """Return where an app's journal is.
-
-    Raises:
-        ConfigError: it would be in a home directory that isn't known.
-    """
+    """Return where an app's journal is. Raises ConfigError: it would be in a home directory that isn't known."""
     try:
         return Path(config.path).expanduser() if config.path else state_folder(app)
     except RuntimeError:  # `~` of nobody on this machine, or a user without a home

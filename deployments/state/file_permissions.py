@@ -1,15 +1,8 @@
-"""The ledger's files are their owner's alone: a journal tells who asked what, when, and how much of it.
+"""The ledger's files are their owner's alone: folders that are made here have mode 0700, files 0600.
 
-A folder that is made here has mode 0700, a file 0600, from its first moment on. What is there already and too open is
-tightened where it is ours: each file by its name, and the folder where it holds nothing else. A folder that somebody
-named in `state.path` may hold other things, as a home directory does: its mode stays, and the log says in one line that
-others can read it.
-
-Invariants:
-    - No other user can put a journal in the place of ours: a folder or a file of another user is refused, and so is a
-      folder into which others may write. (Of a folder of the system's, the group is an administrator's choice.)
-    - Others can read no file of the ledger.
-    - The mode of a folder that holds other things, or that is shared as /tmp is, never changes.
+Invariants: a folder or a file of another user, or into which others may write, is refused, so no journal is put in the
+place of ours; others can read no file of the ledger; the mode of a folder that holds other things, as a home directory
+does, never changes: the log says that others can read it.
 """
 
 from __future__ import annotations
@@ -38,12 +31,9 @@ class ForeignStateError(PermissionError):
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make the folder where there is none, and close it to others where it holds nothing but the ledger.
-
-    Raises:
-        ForeignStateError: it is another user's, or others could write into it. The message says what to do.
-        OSError: it can't be made.
-    """
+    """Make the folder where there is none, and close it to others where it holds nothing but the ledger. Raises
+    ForeignStateError: it is another user's, or others could write into it. The message says what to do. OSError: it
+    can't be made."""
     folder.mkdir(parents=True, exist_ok=True, mode=FOLDER)
     _refuse_stranger(folder)
     if not (before := folder.stat().st_mode) & OTHERS:

@@ -1,16 +1,8 @@
 """What operators look back on: requests, incidents, sessions and sums over time, read beside the one writer.
 
-    RequestQuery ──▶ requests      Query ──▶ incidents      SessionQuery ──▶ sessions      Span ──▶ summary, counts
-
-`History` has a read-only connection of its own to the journal's file. In WAL mode it sees the last commit and holds
-nothing up, so the state actor answers these questions outside of its lock, and SQLite lets go of Python's while it
-reads. `report_facts` has a narrow row beside each report, written in the same transaction, so that a list of a hundred
-thousand can be filtered. A mark in it is one word that says what happened: `escalated`, `mended`, `loop`, and each
-fault, flaw and reason by its name. Rows whose report was replaced or trimmed are skipped by readers, and deleted by
-`trim_facts`. Figures: docs/decisions/061-history-beside-the-writer.md.
-
-Invariants: a question never writes and always has a limit; `report_facts` holds names, numbers and enum values, and no
-word of a conversation.
+`History` has a read-only connection of its own, outside of the actor's lock. `report_facts` has a narrow row beside
+each report, so that a list of a hundred thousand can be filtered: docs/decisions/061-history-beside-the-writer.md.
+Invariants: a question never writes and always has a limit; `report_facts` has no word of a conversation.
 """
 
 from __future__ import annotations
@@ -174,7 +166,6 @@ def read_incidents(db: sqlite3.Connection, query: Query) -> list[dict[str, Any]]
 
 
 def _write_terms(query: RequestQuery | Query, names: Sequence[str], prefix: str = "") -> tuple[list[str], list[Any]]:
-    """Write the conditions that both kinds of lists share."""
     terms, values = ["1"], []
     for name in names:
         if (value := getattr(query, name)) is not None:

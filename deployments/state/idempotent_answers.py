@@ -1,20 +1,8 @@
-"""Answers that a repeated request is given again: kept for a minute, in memory only. None of it goes to disk.
+"""Answers that a repeated request is given again: kept for a minute, in memory only.
 
-    RUNNING ──end──▶ FINISHED         replayed from its start to each repeat of the request
-       │                              ▲
-       ├─its client left, or──▶ INTERRUPTED ──a repeat takes it over, and continues what had left──▶ RUNNING
-       │ its Router is silent
-       └─it failed──▶ dropped: the repeat runs anew
-
-A record is known by its API key, the route, and the name that the client gave its request (`Idempotency-Key`), or the
-digest of its body. The Router that answers it has its `ticket`; a takeover gives another one, and what comes under an
-older one is ignored. `story` names the text: it stays in a takeover and changes where the answer begins anew, so that a
-client which has read half of one answer never gets the other half of another. A Router speaks to the state each second,
-so one that is silent for `ALIVE_S` is dead, and what it ran has stopped.
-
-Bounds: `KEPT_S` after the last change (a running record lives as long as its Router does), `RECORDS_MAX`, `BYTES_MAX`.
-Above a bound, the API key that holds the most loses its oldest record, so no key can push out the records of another.
-
+A record is known by its API key, the route, and the request's name. The Router that answers it has its `ticket`; a
+repeat that takes it over (its client left, or its Router is silent for `ALIVE_S`) gets another one. `story` names the
+text: it changes where the answer begins anew. Above a bound, the API key that holds the most loses its oldest record.
 Invariants: no answer goes to another key or another body; no piece comes twice, and none is missing between two; no
 call of an incomplete answer is delivered.
 """

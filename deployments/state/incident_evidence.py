@@ -128,7 +128,6 @@ class Shown:
 
 
 def _find_parameters(schema: Any, room: Iterator[int]) -> Iterator[str]:
-    """Find the names that a schema declares, at any depth, as long as `room` has another node."""
     nodes = [schema]
     while nodes and next(room, None) is not None:
         node = nodes.pop()

@@ -52,11 +52,8 @@ def record(
     **facts: Any,
 ) -> dict[str, Any]:
     """Build one record, bounded and JSON-ready. `evidence` is cut here; the caller decides whether it may be shown at
-    all.
-
-    `at_s`: seconds since the epoch. `key`: the name of the API key, never the key. `facts`: more of the fields that
-    `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...). Raises TypeError for a fact that no record has.
-    """
+    all. `at_s`: seconds since the epoch. `key`: the name of the API key, never the key. `facts`: more of the fields
+    that `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...). Raises TypeError for a fact that no record has."""
     unknown = facts.keys() - FACTS.keys()
     if unknown:
         raise TypeError(f"a record has no {', '.join(sorted(unknown))}")

@@ -1,22 +1,9 @@
 """The journal: what must survive a killed actor, a killed Router and a restarted server. SQLite in WAL mode.
 
-    events     every event that changed the admission state since the snapshot, in order
-    snapshot   the state and its configuration at one event; older events are gone
-    steps      the number of the last step of each Router replica, and the grants that it gave
-    sessions   what each session has asked for and spent, for display
-    reports    finished requests          report_facts   what they are found by (`history.py`)
-    incidents  what went wrong, and what was done about it
-    responses  what clients may continue from (`response_shelf.py`)
-    signed_out cookies of the control room that were ended (`sign_outs.py`)
-
-One process writes. A step is one transaction, committed before it is answered, so a grant that a Router holds is always
-in the journal. The process that opens the journal writes its own name into it; a former owner that is still alive finds
-another name at its next write, raises `Superseded` and changes nothing. With `synchronous=NORMAL` a commit survives the
-death of the process; a power cut may cost the last moments.
-
-Bounds: events until the next snapshot; sessions by age; reports and incidents by number and age; responses by bytes and
-age; the file by `bytes_max`, for which the oldest of the last three go first. Invariant: half of a step is never
-written.
+A step is one transaction of the one owner, committed before it is answered; a former owner finds another name at its
+next write, raises `Superseded` and changes nothing. With `synchronous=NORMAL` a commit survives the death of the
+process; a power cut may cost the last moments. Over `bytes_max` the oldest incidents, reports and responses go first.
+Invariant: half of a step is never written.
 """
 
 from __future__ import annotations
@@ -107,11 +94,8 @@ class JournalBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What a journal holds: the state, and what it was decided by.
-
-    `events`: how many were replayed on the snapshot. `at_ns`: the latest moment that is written. `put_aside`: the name
-    of an unreadable journal that was in its place.
-    """
+    """What a journal holds: the state, and what it was decided by. `events`: how many were replayed on the snapshot.
+    `at_ns`: the latest moment that is written. `put_aside`: the name of an unreadable journal that was in its place."""
 
     digest: str = ""
     config: AdmissionConfig = field(default_factory=AdmissionConfig)
@@ -153,12 +137,8 @@ class Journal:
         self.shelf = ResponseShelf(self._db, bytes_max=bounds.responses_bytes_max, ttl_s=bounds.responses_ttl_s)
 
     def begin(self) -> Restored:
-        """Become the owner; return what the file holds.
-
-        Raises:
-            sqlite3.OperationalError: the file can't be used now; it may be undamaged.
-            sqlite3.DatabaseError, ValueError: this version didn't write the file.
-        """
+        """Become the owner; return what the file holds. Raises sqlite3.OperationalError: the file can't be used now;
+        it may be undamaged. sqlite3.DatabaseError, ValueError: this version didn't write the file."""
         self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
@@ -222,12 +202,8 @@ class Journal:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[Journal]:
-        """Begin one transaction of the owner: all of it or nothing.
-
-        Raises:
-            Superseded: another process has become the owner.
-            sqlite3.Error: the disk failed; nothing was written.
-        """
+        """Begin one transaction of the owner: all of it or nothing. Raises Superseded: another process has become the
+        owner. sqlite3.Error: the disk failed; nothing was written."""
         with self._transaction():
             if self._meta("owner") != self.owner:
                 raise Superseded(f"{self.path} belongs to another process: two servers need a state.path each")
@@ -254,11 +230,8 @@ class Journal:
         self._db.execute("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?)", row)
 
     def write_report(self, key: str, report: Mapping[str, Any], at_s: float) -> None:
-        """Inside of a step: write a finished request into the reports and its session's totals.
-
-        Raises:
-            One of UNWRITABLE: it isn't a report, or no JSON. The step can go on.
-        """
+        """Inside of a step: write a finished request into the reports and its session's totals. Raises one of
+        UNWRITABLE: it isn't a report, or no JSON. The step can go on."""
         facts = build_facts(key, report, at_s)
         *_, prompt_tokens, completion_tokens, _, known_usd = facts
         session, request_id, cost_usd = report["session"], report["request_id"], known_usd or 0.0

@@ -1,20 +1,8 @@
 """The link from one Router replica to the state actor: everything that the replica says goes through here, in order.
 
-    items (what has happened) ────┐
-    requests (what wants to run) ─┴▶ one step at a time ──▶ actor ──▶ answers
-
-At most one step is on its way; what comes up meanwhile goes with the next one.
-
-UP      steps are answered. A request waits for its step.
-DOWN    the last step failed. Requests of local tiers fail at once (`StateUnavailable`): the call runs without a grant.
-        Those of paid tiers wait for the actor, until their caller gives up. Items wait. The same items are sent again
-        under the same number, every `RETRY_S`, until they are answered (`records.py`).
-CLOSED  what was left has been sent once more; every request fails.
-
-The Router's event loop owns the link. The actor is found by its name and made where it is missing. Where more than
-`ITEMS_MAX` items wait, kept answers go first, then reports and turns, then settlements (a grant that isn't settled
-expires at its last reported use), then charges and incidents; of each kind the oldest.
-
+At most one step is on its way; what comes up meanwhile goes with the next one. While the actor is away, requests of
+local tiers fail at once (`StateUnavailable`), those of paid tiers wait, and the same items are sent again under the
+same number. Where more than `ITEMS_MAX` items wait, what is missed least goes first, of each kind the oldest.
 Invariants: no item is applied twice, overtakes another, or is lost while this process lives, except beyond `ITEMS_MAX`,
 which the log reports; no request of a local tier waits for an actor that is known to be away.
 """
@@ -301,7 +289,6 @@ class Link:
                 self._settle_unused(request, answer)
 
     def _settle_unused(self, request: StepRequest, answer: StepAnswer) -> None:
-        """Settle a grant that will never be used."""
         if isinstance(answer.decision, Grant):
             unused = Settlement(answer.decision.id, Verdict.IGNORED, Usage())
             self.put(SettlementItem(settlement=unused, key=request.admission.key), flush=True)

@@ -1,12 +1,7 @@
-"""What a Router replica and the state actor say to each other.
+"""What a Router replica and the state actor say to each other: a `StateStep`, first its items, then its requests.
 
-Everything goes in one kind of call, a `StateStep`: first the *items*, which report what has happened, then the
-*requests* for admission, which want an answer. A Router has at most one step on its way; what comes up meanwhile goes
-with the next one, so a busy server makes fewer calls a request.
-
-A step has a number. A Router that got no answer sends the same items again under the same number, and the actor, which
-wrote the number down together with what the items did, doesn't do them twice. Each sending counts as an attempt; an
-older attempt that arrives after a newer one does nothing.
+A Router that got no answer sends the same items again under the same number, and the actor, which wrote the number down
+with what they did, doesn't do them twice. An older attempt that arrives after a newer one does nothing.
 """
 
 from __future__ import annotations

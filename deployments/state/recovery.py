@@ -1,11 +1,8 @@
 """The beginning of an incarnation: open the journal, or put it aside where it can't be read.
 
-A journal that is damaged, or that another version wrote, is renamed and never written over: it may still be read by
-hand. Budgets then start empty, which the log reports and is the first incident of the new journal. A full disk or a
-locked file is no damage: that error is raised, and the actor is started again.
-
-A folder in which an older version kept the ledger in several journals is refused before anything is started: this
-journal alone may have forgotten what some of them have spent.
+A journal that is damaged, or that another version wrote, is renamed and never written over; budgets then start empty. A
+full disk or a locked file is no damage: that error is raised. A folder with several journals of an older version is
+refused: this one alone may have forgotten what some of them have spent.
 """
 
 from __future__ import annotations
@@ -44,12 +41,8 @@ def _layout(path: Path) -> str:
 
 
 def open_journal(path: Path, incarnation: str, bounds: JournalBounds) -> tuple[Journal, Restored]:
-    """Open the journal at `path` for `incarnation`, its owner; return it and what it holds.
-
-    Raises:
-        OSError, sqlite3.OperationalError: the file can't be used now.
-        ConfigError: as `refuse_parts`.
-    """
+    """Open the journal at `path` for `incarnation`, its owner; return it and what it holds. Raises OSError,
+    sqlite3.OperationalError: the file can't be used now. ConfigError: as `refuse_parts`."""
     refuse_parts(path)
     journal = Journal(path, incarnation, bounds)
     try:

@@ -1,12 +1,8 @@
 """The shelf of the journal: responses that clients may continue (`previous_response_id`), read again, or delete.
 
-Each row holds its own input and output only, so a conversation of n turns takes n rows and not their sum of sums; all
-of it is read by walking back along `previous`, a bounded piece at a time.
-
-Bounds: `bytes_max` of all rows, `ttl_s` of each. Above `bytes_max`, the API key that holds the most loses its oldest
-rows, in the same transaction. The bytes of each key are known without a look at the rows: a write that reads 64 MiB of
-rows would hold up every request of every key. Invariant: no key sees a row of another, or pushes it out while it holds
-more.
+Each row holds its own input and output only; a conversation is read by walking back along `previous`. Above `bytes_max`
+the API key that holds the most loses its oldest rows; the bytes of each key are known without a look at the rows.
+Invariant: no key sees a row of another, or pushes it out while it holds more.
 """
 
 from __future__ import annotations
@@ -79,7 +75,6 @@ class ResponseShelf:
         return size is not None
 
     def _delete(self, key: str, response_id: str) -> int | None:
-        """Delete a row; return its bytes, or None where there is none."""
         sql = "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)"
         row = self._db.execute(sql, (key, response_id)).fetchone()
         return None if row is None else int(row[0])
@@ -103,7 +98,6 @@ class ResponseShelf:
         return self._held
 
     def _drop_oldest(self, held: Counter[str], bytes_max: int) -> None:
-        """Delete the oldest rows of the API key that holds the most until the rest fits."""
         used = held.total()
         while used > bytes_max:
             key = max(held, key=held.__getitem__)

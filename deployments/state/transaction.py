@@ -1,13 +1,7 @@
 """One step of the state actor: items and requests through the reducer, and into the journal, as one transaction.
 
-    state before ──items──▶ ──requests──▶ state after    (and every event that changed something in the journal)
-
-The transaction holds the state on its way; the actor takes it over only after the commit, so a disk that fails changes
-nothing, on it or in memory.
-
-Three inputs are bounded here, since a step that can't be written would be sent again for ever: a count of tokens that
-no call can have, a wait that no tier can mean, and a report or incident that is no JSON, which is left out and
-logged.
+The actor takes the state over only after the commit. A step that can't be written would be sent again for ever, so a
+count of tokens and a wait that can't be are bounded here, and a report or incident that is no JSON is left out.
 """
 
 from __future__ import annotations

@@ -1,25 +1,10 @@
-"""The Unix socket of the state actor, for Routers on its node.
+"""The Unix socket of the state actor, for the steps of Routers on its node: docs/decisions/062-a-socket-for-steps.md.
 
-    Link ── step ──▶ SocketActor ═ frames ═▶ StepListener, a thread for each Router ─▶ SessionState.step
-      └── questions ──▶ Ray ────────────────────────────────────────────────────────▶ SessionState
-
-Each request waits for a step, and a call through Ray's core costs both processes milliseconds of CPU
-(docs/decisions/062-a-socket-for-steps.md). So a Router on the actor's node sends its steps here, one at a time;
-everything else goes through Ray, and so does a step that can't be encoded or that the other end refuses.
-
-A frame is its length in four bytes, and a `Question` or a `SocketReply` as `deployments/work/wire.py` writes them. An
-actor that dies closes its sockets, which its Routers see at once. A connection whose call was canceled or broken is
-closed, since the next bytes on it would answer another question.
-
-No other user of the machine gets in: the socket has mode 0600 in a folder of mode 0700 (`find_socket_folder`), and each
-end asks the kernel for the other's user before it reads or writes a byte. Linux has SO_PEERCRED (unix(7): `struct
-ucred`, three ints: process, user, group), macOS LOCAL_PEERCRED (unix(4) and <sys/ucred.h>: `struct xucred`, an unsigned
-version, which is 0, and the user first). Both tell who the peer was when it connected or began to listen.
-
-Invariants:
-- Only the dataclasses of a step are built from a frame.
-- A frame has at most `FRAME_BYTES_MAX` bytes, in both directions.
-- No bytes that come through the socket end the actor.
+A frame is its length in four bytes, and a `Question` or a `SocketReply` (`work/wire.py`). A step that can't be encoded
+goes through Ray. The socket has mode 0600 in a folder of mode 0700, and each end asks the kernel for the other's user
+first: SO_PEERCRED (unix(7): `struct ucred`), on macOS LOCAL_PEERCRED (<sys/ucred.h>: `struct xucred`).
+Invariants: only the dataclasses of a step are built from a frame; a frame has at most `FRAME_BYTES_MAX` bytes; no bytes
+that come through the socket end the actor.
 """
 
 from __future__ import annotations
@@ -140,12 +125,8 @@ class SocketActor:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, *args: Any) -> Any:
-        """Call as the protocol says.
-
-        Raises:
-            StateUnavailable: the step failed; the message says by what.
-            OSError, EOFError: the actor is gone, or another user's process is in its place.
-        """
+        """Call as the protocol says. Raises StateUnavailable: the step failed; the message says by what. OSError,
+        EOFError: the actor is gone, or another user's process is in its place."""
         if method != "step":
             return await self._ray_actor.call(method, *args)
         try:

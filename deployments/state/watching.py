@@ -1,12 +1,7 @@
 """What is going on at this moment: the part of the state actor that the journal doesn't hold.
 
-    a page is open on Router A ──look──▶ actor ◀──share_running── Router B        while a page is open, and only then
-                                           │
-                   every step's reply says `watched`, so that B knows
-
-A page counts as open when the last `look` is less than `LOOK_S` ago. Otherwise no Router writes down what it runs, and
-a step costs one comparison of two numbers. It is mixed into the actor (`actor.py`), whose journal it reads outside of
-the lock (`history.py`). Invariant: a Router's rows are forgotten `SHARE_S` after it spoke last.
+A page counts as open when the last `look` is less than `LOOK_S` ago; every step's reply says so (`watched`), and only
+then do Routers share what they run. Invariant: a Router's rows are forgotten `SHARE_S` after it spoke last.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """`POST /v1/messages`, inwards: from bytes to the one internal request, or one `ApiError` that names the field.
 
-Known fields are checked strictly, by Anthropic's names, and translated into those of a chat completion; that one's own
-checks follow (tools, schemas, bounds), and what they find is told by the names that the client knows. Any
-`anthropic-version` and `anthropic-beta` is taken: what a beta adds to the body is accepted or refused by its field.
-
-What changes the answer and can't be honoured is refused. What only asks for speed, a price or a place has no effect,
-and a note in the report says so: agents send such fields with every request.
+Known fields are checked strictly, by Anthropic's names, and translated into those of a chat completion, whose checks
+follow; what they find is told by the client's names. What changes the answer and can't be honoured is refused. What
+only asks for speed, a price or a place has no effect, and a note in the report says so.
 """
 
 from __future__ import annotations
@@ -91,12 +88,9 @@ NAMES: Sequence[tuple[re.Pattern[str], str]] = tuple(
 
 
 def parse_messages(raw: bytes, headers: Mapping[str, str], *, steps: Steps | None = None, **named: Any) -> ChatCall:
-    """Parse one body; `named` is what `deployments.api.openai_chat.parse_chat` takes.
-
-    Raises:
-        ApiError: `invalid_json`, `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`.
-        OutOfSteps: its schemas take more than `steps` to compile; never where they are final.
-    """
+    """Parse one body; `named` is what `deployments.api.openai_chat.parse_chat` takes. Raises ApiError: `invalid_json`,
+    `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`. OutOfSteps: its schemas take more
+    than `steps` to compile; never where they are final."""
     changed: list[str] = []
     fields = parse_object(raw, changed)
     body = _validate(fields)
@@ -145,7 +139,6 @@ def _validate(fields: dict[str, Any]) -> MessagesBody:
 
 
 def _translate(body: MessagesBody) -> dict[str, Any]:
-    """Translate the body into the fields of a chat completion."""
     choice, parallel = translate_choice(body.tool_choice)
     fields: dict[str, Any] = {
         "model": body.model,

@@ -1,21 +1,10 @@
 """A conversation in Anthropic's blocks, as the messages of a chat completion.
 
-    system                          ─▶ a system message in front, without the line that changes with each request
-    user: tool_result, …            ─▶ a tool message for each, then one user message with what stands beside them
-    assistant: text, tool_use, …    ─▶ one assistant message: text, `reasoning_content`, `tool_calls`
-    system (in between)             ─▶ a system message in its place
-
-The same history is the same messages each time, so that what a prompt cache holds of it still fits: markers of
-`cache_control` move from block to block between two requests and change no text. A message of one text block is a
-string; of several it is their parts, set apart by a blank line that stands in the part before, since chat templates
-join parts without one. The markers stay on the parts: OpenRouter hands them to models that honour them.
-
-Claude Code puts a line at the head of its system prompt whose last field changes with each request. It is for a bill
-that nobody sends here, and everything behind it would have to be read anew each time (others measured 74 to 93 s a turn
-at 28,000 tokens): it doesn't get into the prompt.
-
-Invariant: no block is dropped without a word. What can't be read here is refused by type and path. Thoughts that came
-redacted are the one exception: only their maker can read them.
+The same history is the same messages each time, so that a prompt cache still fits: markers of `cache_control` change no
+text, and the line that Claude Code's system prompt changes with each request is dropped. Texts of one message are set
+apart by a blank line, since chat templates join parts without one.
+Invariant: a block that can't be read is refused by type and path, but for redacted thoughts, which only their maker can
+read.
 """
 
 from __future__ import annotations
@@ -66,7 +55,6 @@ def drop_billing_line(text: str) -> str:
 
 
 def _read_content(content: Any, path: str) -> Sequence[Block]:
-    """Read a content as blocks, each with a type."""
     if isinstance(content, str):
         return ({"type": "text", "text": content},)
     if not isinstance(content, list):
@@ -162,7 +150,6 @@ def _make_call(block: Block, path: str) -> dict[str, Any]:
 
 
 def _make_parts(block: Block, path: str) -> list[dict[str, Any]]:
-    """Make the parts of a block of a user's, or of a result."""
     match block["type"]:
         case "text":
             return [_make_text(block, path)]

@@ -1,28 +1,9 @@
-"""`POST /v1/messages`, outwards: events as one message, or as the events of a stream.
+"""`POST /v1/messages`, outwards: events as one message, or as a stream.
 
-    message_start
-      content_block_start ─▶ content_block_delta … ─▶ content_block_stop      once for each block, counted from 0
-    message_delta           why it ended, and the tokens
-    message_stop            with the report as `mlx_stack`
-
-A silence is a `ping`; before `message_start` it is a comment, since some clients take nothing else first. An answer
-that breaks off ends in `error`, and no `message_stop` follows it.
-
-`message_start` has to say how large the prompt is before anybody may have counted it: the tier's count where it is
-known by then, else an estimate. `message_delta` has the true figures, all of them. The tokens that a prompt cache gave
-are `cache_read_input_tokens`, and `input_tokens` are the others, as Anthropic counts.
-
-Thoughts are blocks of their own where the client has asked for thinking, and stay away where it hasn't: many clients
-read the first block as the text. Nobody signs them; the signature says so.
-
-A refusal is a text, as the API has no other place for it, and the stop reason says what it is.
-
-The errors of the table have Anthropic's shape: `{"type": "error", "error": {"type", "message", …}, "request_id"}`.
-Status, `Retry-After` and `x-should-retry` are the table's own. The `type` follows from the status, by Anthropic's list;
-`code` and `param` of the table stand beside it. Claude Code knows by the words that a conversation has grown too long,
-and then condenses it: they are in front of what the tier says. What the server refuses for good (a loop, a spent
-budget, no valid answer) is a `billing_error`: docs/decisions/070-errors-that-agents-heed.md. A request that is wrong,
-or too long, keeps its own type: there to leave a feature out, or to condense, is right.
+`message_start` estimates the prompt's tokens where its tier hasn't counted them yet; `message_delta` has the true
+figures. Thoughts leave only where the client asked for thinking: many clients read the first block as the text. A
+refusal is a text with its own stop reason. What the server refuses for good is a `billing_error`, and a prompt that is
+too long begins with words that Claude Code looks for: docs/decisions/070-errors-that-agents-heed.md.
 """
 
 from __future__ import annotations
@@ -203,7 +184,6 @@ class MessageWriter:
         return _frame({"type": "message_start", "message": _make_message(self.answer_id, model, usage)})
 
     def _write(self, kind: str, pieces: list[str]) -> list[bytes]:
-        """Write a run of pieces of one kind, into its block."""
         text = "".join(pieces)
         if not text:
             return []

@@ -1,13 +1,8 @@
 """What a message's request asks for besides an answer: thoughts, a form, help with a long context; and its tools.
 
-`thinking`       `enabled` and `adaptive` let thoughts be seen, and `disabled` asks the model for none; how much it
-                 thinks is bounded by the tier (`max_reasoning_tokens`), not by `budget_tokens`
-`output_config`  `format` with a JSON schema is the answer's form; `effort` has no effect
-`context_management`  edits that would only shorten the prompt (`clear_tool_uses_…`, `clear_thinking_…`) have none: the
-                 prompt stays as it was sent. One that changes what comes back (`compact_…`) is refused
-`tools`          a tool with a schema of its own is a function. One that has a `type` of Anthropic's (a web search, a
-                 shell, an editor) is run by Anthropic's servers, or is known to its models by heart: neither is so
-                 here, and it is refused by its type
+How much a model thinks is bounded by its tier (`max_reasoning_tokens`), not by `budget_tokens`. Edits of the context
+that would only shorten the prompt have no effect; one that changes what comes back is refused. So is a tool with a
+`type` of Anthropic's: its servers run it, or its models know it by heart.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """What a request refers to: the response that it goes on from, and items of others by their names.
 
-    previous_response_id   input and output of each response of the chain, the oldest first, before the request's own
-    item_reference         the item of that name, in the place of the reference
-
 Invariants: a reference to something that isn't found is an error; no request holds more of a record than all of it,
 since what is recalled is reserved by its size.
 """
@@ -23,12 +20,8 @@ REFERENCES_MAX = 256
 
 
 def check_recalled(previous: str | None, given: str | Sequence[Any] | None, recalled: Recalled | None) -> Recalled:
-    """Return what a request may refer to; nothing, where it refers to nothing.
-
-    Raises:
-        NeedsRecall: it refers to something, and nothing was recalled.
-        ApiError: what it refers to can't be one of this server's.
-    """
+    """Return what a request may refer to; nothing, where it refers to nothing. Raises NeedsRecall: it refers to
+    something, and nothing was recalled. ApiError: what it refers to can't be one of this server's."""
     if recalled is not None:
         return recalled
     names = {} if given is None or isinstance(given, str) else dict(_list_references(given))

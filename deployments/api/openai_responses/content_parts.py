@@ -104,7 +104,6 @@ def _read_file(part: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def _decode_text(data: str, path: str) -> str:
-    """Decode a data URL that holds text; other media are refused."""
     head, comma, body = data.partition(",")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
         raise refuse(path, "a data URL in base64 is needed: data:text/plain;base64,...")

@@ -1,14 +1,7 @@
 """Errors in the client's own words: the path of a chat completion's field becomes the one that the client has sent.
 
-    messages.3.content           input
-    tools.0.function.parameters  tools.2.parameters          (the place among those that the client sent)
-    response_format.json_schema  text.format
-    max_tokens                   max_output_tokens
-
-What the translation itself refuses it names rightly at once; this is for what is found further in: by the checks that
-all dialects share, by a tier, by an API behind one. Where a place in `tools` can't be known it is left out. An error
-may come here twice, from the parser and on its way out: what is translated stays as it is.
-
+This is for what is found further in than the translation itself. A place in `tools` that can't be known is left out; an
+error may come here twice, and what is translated stays as it is.
 Invariant: a `param`, and the path that a text begins with, is one of the client's body.
 """
 

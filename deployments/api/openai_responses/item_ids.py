@@ -1,16 +1,7 @@
-"""The names of responses and of their items, and the opaque form of reasoning.
+"""The names of responses (`resp_TAG`) and of their items (`msg_TAG_N`, `in_TAG_N`), and the opaque form of reasoning.
 
-    resp_TAG      a response: TAG is the second that it began in, in hexadecimal, and 24 random digits
-    msg_TAG_N     one of its items, by its place in `output`; `rs_`, `fc_`, `ctc_` likewise
-    in_TAG_N      an item of its input that came without a name
-
-So an item says which response it belongs to, and a response how old it is, without asking anybody.
-
-`encrypted_content` of a reasoning item is the reasoning itself, in an opaque form. OpenAI seals its reasoning so
-that a client can carry it along without reading it. Here it is no secret: the same item shows it in `content`, and the
-seal is base64 behind a mark. It is for clients that pass `encrypted_content` back and drop the rest (Codex does). A
-seal without our mark is another server's and can't be read.
-
+TAG is the second that the response began in, in hexadecimal, and 24 random digits. The seal of reasoning is base64
+behind a mark, no secret: it is for clients that pass `encrypted_content` back and drop the rest (Codex does).
 Invariants: no two responses have one name; no item names another response than its own.
 """
 

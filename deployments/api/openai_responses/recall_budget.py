@@ -1,15 +1,8 @@
-"""Bound the bytes of stored conversations that requests hold at the same time.
+"""Bound the bytes of stored conversations that requests hold: one of 110 bytes may name a conversation of 16 MiB.
 
-A request of 110 bytes may name a conversation of 16 MiB (`previous_response_id`). The Router holds such a conversation
-from its recall to the last byte of the answer. A request reserves the bytes before the conversation is parsed. It waits
-`WAIT_S` at most for its turn to recall, and `WAIT_S` for the bytes, and is refused then. `MiddlewareApp` ends the
-reservation with the request.
-
-Invariants:
-- The reservations of a Router replica hold at most `BYTES_MAX`, those of one API key at most `KEY_BYTES_MAX`.
-- One API key recalls at most `RECALLS_MAX` conversations at a time: what is recalled and not yet reserved is bounded.
-- No request waits for longer than 2 * `WAIT_S`, however many of its API key wait before it: each holds a place in the
-  Router, and there are `server.max_ongoing_requests` for all keys.
+The bytes are reserved before the conversation is parsed, until the last byte of the answer (`MiddlewareApp`).
+Invariants: a Router replica holds at most `BYTES_MAX`, an API key `KEY_BYTES_MAX` and `RECALLS_MAX` recalls at a time;
+no request waits for longer than 2 * `WAIT_S`, since each holds a place in the Router.
 """
 
 from __future__ import annotations

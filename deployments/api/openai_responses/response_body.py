@@ -1,12 +1,7 @@
 """`POST /v1/responses`, inwards: from bytes to a `ChatCall`, or one `ApiError` that names the client's own field.
 
-    body ─▶ fields checked ─▶ items, tools, format as a chat completion has them ─▶ `build_call`
-                          └─▶ `Wanted`: what the way out echoes and must know
-
-Fields of the API that nothing here can act on are echoed and noted in the report; those that would change what the
-client gets (`background`, `prompt`, `conversation`) are refused by their names. Fields that this API doesn't know stay,
-as in chat completions, and go to hosted tiers (`top_k`, `seed`, `chat_template_kwargs`).
-
+Fields that nothing here can act on are echoed and noted in the report; those that would change what the client gets are
+refused by their names; those that this API doesn't know go to hosted tiers, as in chat completions.
 Invariants: no field is dropped without a word; no error names a field of the translation.
 """
 
@@ -214,7 +209,6 @@ def _validate(fields: dict[str, Any]) -> ResponseBody:
 
 
 def _list_notes(body: ResponseBody) -> list[str]:
-    """List what was asked for and has no effect."""
     include = body.include or ()
     found = [f"include: {name} has no effect here" for name in include if name not in (LOGPROBS, SEALED)]
     if body.top_logprobs and LOGPROBS not in include:

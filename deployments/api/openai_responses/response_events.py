@@ -1,21 +1,8 @@
 """The two ways out of `POST /v1/responses`: one response object, or the events of a stream in OpenAI's order.
 
-    response.created, response.in_progress
-    for each item      output_item.added
-                         content_part.added, (reasoning_text | output_text | refusal).delta*, .done, content_part.done
-                         or reasoning_summary_part.added, reasoning_summary_text.delta*, .done, ..._part.done
-                         or (function_call_arguments | custom_tool_call_input).delta, .done
-                       output_item.done
-    response.completed | response.incomplete | response.failed
-
-Events are numbered without a gap; each names its item and the item's place. A batch is one delta for each run of like
-pieces. What comes before the first item is written with it, or with the end: a stream that was only silent so far is a
-comment.
-
-An answer that breaks off ends in `response.failed`, never in a bare `error`: OpenAI's clients look for a response's
-end. `error.code` has only values that they know, this server's own code stands beside it as `mlx_stack_code`, and what
-stays is a 400 (`STATUSES`), whatever the table says: docs/decisions/070-errors-that-agents-heed.md.
-
+Events are numbered without a gap; each names its item and the item's place. An answer that breaks off ends in
+`response.failed`, with an `error.code` that OpenAI's clients know and this server's own as `mlx_stack_code`; what stays
+is a 400 (`STATUSES`): docs/decisions/070-errors-that-agents-heed.md.
 Invariants: a delta belongs to an item that is open; a stream ends with one of its three ends.
 """
 
@@ -173,7 +160,6 @@ class EventWriter:
         self._add(kind, {"response": orjson.Fragment(response)} | beside)
 
     def _add_of(self, kind: str, saying: Saying, **more: Any) -> None:
-        """Add an event of an item's part."""
         named = {"item_id": saying.item_id, "output_index": saying.place, saying.form.at: 0}
         self._add(kind, named | more)
 

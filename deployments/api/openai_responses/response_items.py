@@ -1,18 +1,9 @@
 """`input`, inwards: items become the messages that a chat client would have sent.
 
-An answer comes back as several items: reasoning, text, one item for each call. They are one assistant message, as they
-were one answer: loops are found, sessions followed and prompts cached by a history that looks like what was answered.
-
-    reasoning* message* function_call*     ─▶  one assistant message: reasoning_content, content, tool_calls
-    function_call_output+                  ─▶  one tool message each; what they show beside text, in a user message
-                                               behind the last of them
-    message of a user, developer, system   ─▶  one message
-
-Where an answer ends and the next begins is seen by what stands between. Two texts of an assistant in a row are two
-messages, unless their names say that they are of one response; what follows a call that nobody has answered yet still
-belongs to it.
-
-Invariant: no item is dropped without a word.
+An answer comes back as several items (reasoning* message* function_call*), which are one assistant message: loops are
+found, sessions followed and prompts cached by a history that looks like what was answered. Two texts in a row are two
+messages, unless their names say that they are of one response. What outputs show beside text goes into a user message
+behind the last of them. Invariant: no item is dropped without a word.
 """
 
 from __future__ import annotations

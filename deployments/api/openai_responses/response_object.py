@@ -1,14 +1,7 @@
 """The response object and its items, outwards: an answer's events become items, in the order in which they came.
 
-    Reasoning ─▶ a reasoning item     Text, Refusal ─▶ a message     a call ─▶ function_call, or custom_tool_call
-
-Reasoning is the content of its item, or its summary where the client asked for one: some clients show nothing else.
-Reasoning and text that alternate become as many items, each complete before the next begins. Calls leave a tier all at
-once at the end, so they stand behind everything else. An answer without anything is a message without text: a client
-that waits for one finds it.
-
-`Output` is the same for an answer in one piece and for a stream, so that both say the same.
-
+Reasoning and text that alternate become as many items; calls stand behind everything else, since they leave a tier at
+the end. An answer without anything is a message without text. `Output` serves an answer in one piece and a stream.
 Invariants: no two items have one name; an item has the same place in the stream as in the complete answer.
 """
 
@@ -142,7 +135,6 @@ class Output:
         return said + [item for _, item in self.call_items()]
 
     def _find(self, form: Form) -> Saying:
-        """Return the item that more of this form goes into."""
         if self.sayings and self.sayings[-1].form is form:
             return self.sayings[-1]
         place = len(self.sayings)
@@ -171,7 +163,6 @@ def _merge_runs(added: list[tuple[Saying, str, list[TokenLogprob]]]) -> list[tup
 
 
 def _read_input(arguments: str) -> str:
-    """Read the free text of a custom tool's call, which is checked before it gets here."""
     try:
         value = read_json(arguments.encode())
     except (ValueError, RecursionError):

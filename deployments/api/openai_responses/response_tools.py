@@ -1,12 +1,7 @@
 """`tools` and `tool_choice`, inwards: each kind of tool is translated, kept out with a note, or refused by its name.
 
-    function            the flat form becomes the nested one of chat completions
-    custom              free text: a function with one string `input`; on the way out its calls are `custom_tool_call`s
-    KEPT_OUT            what agents declare in every request whether they use it or not: a note in the report
-    anything else       a 400: a client that declares it counts on it
-
-Invariants: the calls of each tool that the model is shown can be read back; a choice forces no tool that the model
-isn't shown.
+A `custom` tool (free text) becomes a function with one string `input`. Invariants: the calls of each tool that the
+model is shown can be read back; a choice forces no tool that the model isn't shown.
 """
 
 from __future__ import annotations

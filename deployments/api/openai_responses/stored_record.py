@@ -1,14 +1,7 @@
 """A stored response as bytes: its own input, complete with names, and the response; and what a request needs of others.
 
-    {"input": [its own items], "response": the response object}  ─▶ compressed
-
 `parse_response` can't ask anybody: where a body names responses that it wasn't given it raises `NeedsRecall`, and is
-called again with what was found (`Recalled`).
-
-Of the input, what a client may leave out is filled in (`type`, `id`, `status`, the list around a text), so that
-`input_items` lists what OpenAI's typed models read. What came by `previous_response_id` isn't repeated; items that a
-reference names are stored as if they had been sent, since the response they belong to may be forgotten first.
-
+called again with `Recalled`. What came by `previous_response_id` isn't stored again; items that a reference names are.
 Invariants: no two items of a list have one name; no record takes more room than its bound when it is opened again.
 """
 

@@ -1,20 +1,10 @@
 """Responses that are kept: handed to the state actor behind the answer, found again, and the routes to them.
 
-    complete answer ─▶ keep (a reference, no work) ─▶ packed on the thread for large work ─▶ state actor ─▶ journal
-    previous_response_id, item_reference ─▶ recall: what still waits here, else the state actor, a piece at a time
-
-Handing over delays no answer: packing runs next to the event loop, one response after the other, and an actor that is
-away is asked again for `PATIENCE_S`. What waits is bounded in bytes: above it, the API key that has the most loses its
-oldest, and the log says so. A request that comes before its predecessor has arrived at the actor (another Router
-replica may have it still) is asked for again for a moment. What requests recall has a bound (recall_budget.py).
-
-    GET, DELETE /v1/responses/{id}      GET /v1/responses/{id}/input_items
-
-What OpenAI's API has beside these routes and this server doesn't (`NOT_OFFERED`) is a 404 that says so: its path would
-else be taken for a response's name. Records are opened beside the event loop.
-
-Invariants: no response with `store: false` is kept; no API key finds another's, which is answered as if it weren't
-there.
+Handing over delays no answer: packing runs next to the event loop, and an actor that is away is asked again for
+`PATIENCE_S`. What waits is bounded in bytes: above it, the API key that has the most loses its oldest. A response that
+may still be on its way from another Router is asked for again for a moment. What OpenAI's API has beside these routes
+(`NOT_OFFERED`) is a 404 that says so.
+Invariants: no response with `store: false` is kept; no API key finds another's.
 """
 
 from __future__ import annotations
@@ -195,7 +185,6 @@ class StoredResponses:
         )
 
     async def _recall_chain(self, key: str, response_id: str) -> list[KeptResponse]:
-        """Walk to the beginning of the conversation, the newest first."""
         chain: list[KeptResponse] = []
         name: str | None = response_id
         while name is not None:
@@ -222,7 +211,6 @@ class StoredResponses:
             raise ApiError("context_length_exceeded", words, param="previous_response_id")
 
     async def _walk(self, key: str, response_id: str) -> list[KeptResponse]:
-        """Find one, and perhaps some of those before it."""
         if not is_response_id(response_id):
             return []
         looks = LOOKS if has_just_begun(response_id, YOUNG_S) else 1

@@ -1,12 +1,8 @@
-"""`GET /openapi.json` and `GET /docs`: the description, and the page that shows it (Swagger UI).
+"""`GET /openapi.json` and `GET /docs`: the description, and the page that shows it (Swagger UI), for whom the server
+answers at all.
 
-Both are for everybody whom the server answers at all: without keys this machine, with keys anybody who reaches it. They
-hold nothing but what the package's own code says; to try a route there one needs a key like everybody else.
-
-Swagger UI's files come from the package `fastapi-swagger`, of which nothing is imported; no byte comes from elsewhere.
-The page has no script of its own in it, and its policy lets none in.
-
-Invariants: only the files of `ASSETS` are served; the page loads nothing from another host.
+Swagger UI's files come from the package `fastapi-swagger`, of which nothing is imported. Invariants: only the files of
+`ASSETS` are served; the page loads nothing from another host, and has no script of its own in it.
 """
 
 from __future__ import annotations
@@ -110,7 +106,6 @@ def _find_root(request: Request) -> str:
 
 @functools.cache
 def _read_file(name: str) -> bytes:
-    """Read a file of Swagger UI. Raises `ApiError`: the package isn't there."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise ApiError("not_found", f"the package {PACKAGE} isn't installed, which brings Swagger UI")

@@ -1,8 +1,4 @@
-"""The description of all routes, as an OpenAPI 3.1 document.
-
-    OPERATIONS ──▶ paths       bodies ◀── the pydantic models that check them
-    TABLE      ──▶ the errors of each status
-    SCHEMAS    ──▶ the fields of answers that a client may rely on; others may stand beside them
+"""The description of all routes as an OpenAPI 3.1 document: OPERATIONS, the pydantic models, TABLE and `SCHEMAS`.
 
 Invariant: the document is the same for everybody, since it is shown without a key.
 """
@@ -213,7 +209,6 @@ def _build_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
 
 
 def _build_errors(operation: Operation) -> dict[str, Any]:
-    """Build an answer for each status, with the errors that have it."""
     codes: dict[int, list[str]] = {}
     for code in TABLE:
         if code in operation.codes:
