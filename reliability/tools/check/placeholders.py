@@ -99,43 +99,45 @@ def find_implausible(
         if len(text) > PLACEHOLDER_CHARS_MAX:
             continue
         steps.spend(STEPS_A_WORD)
-        standin, schema = _find_standin(text, path, tool, matcher)
-        if standin is not None:
-            steps.spend(conversation_chars // CHARS_A_STEP)
-        if standin is not None and _is_convicted(text, standin, path, schema, tool, conversation):
+        standin, argument, schema = _find_standin(text, path, tool, matcher)
+        if standin is None:
+            continue
+        steps.spend(conversation_chars // CHARS_A_STEP)
+        if not standin.framed and (
+            conversation is None or not _is_required(path, tool) or not _is_free_text(schema, tool)
+        ):
+            continue
+        honest = _belongs_there(text, standin, argument, tool) or _is_named(text, standin, schema)
+        if not honest and (conversation is None or not _is_said(text, standin, conversation)):
             found.append((Flaws.PLACEHOLDER, path, f"{text!r} only stands in for a value"))
     return found
 
 
-def _find_standin(text: str, path: Path, tool: Tool, matcher: Matcher) -> tuple[Standin | None, Any]:
-    """Find what kind of placeholder a text is, if it is one, and what the schema says of its place."""
+def _find_standin(text: str, path: Path, tool: Tool, matcher: Matcher) -> tuple[Standin | None, Argument, Any]:
+    """Find what kind of placeholder a text is, if it is one, and what its place is by the schema."""
     name = next((part for part in reversed(path) if isinstance(part, str)), "")
     likely = matcher.may_match(text, name)
     if not likely and " " not in text:
-        return None, None
+        return None, Argument(name), None
     schema = _find_schema(path, tool)
     description = schema.get("description") if isinstance(schema, Mapping) else None
     description = description if isinstance(description, str) else ""
+    argument = Argument(name, description, split_words(tool.name))
     if not likely and not may_be_description(text, description):
-        return None, None
-    return matcher.match(text, Argument(name, description, split_words(tool.name))), schema
+        return None, argument, None
+    return matcher.match(text, argument), argument, schema
 
 
 def _find_blank(arguments: Mapping[str, Any], tool: Tool) -> list[str]:
     """Find the required strings, where all of them are blank and nothing else is given."""
-    if not tool.required or any(not _is_blank(value) for value in arguments.values()):
+    if not tool.required:
         return []
+    for value in arguments.values():
+        if value is not None and value not in ([], {}) and not (isinstance(value, str) and not value.strip()):
+            return []
     keys = [key for key in tool.required if isinstance(arguments.get(key), str)]
-    return [
-        key
-        for key in keys
-        if '""' not in json.dumps(_find_schema((key,), tool))
-        and "empty" not in str(_find_schema((key,), tool)).casefold()
-    ]
-
-
-def _is_blank(value: Any) -> bool:
-    return value is None or value in ([], {}) or (isinstance(value, str) and not value.strip())
+    schemas = {key: _find_schema((key,), tool) for key in keys}
+    return [key for key, at in schemas.items() if '""' not in json.dumps(at) and "empty" not in str(at).casefold()]
 
 
 def _list_strings(value: Any) -> Iterator[tuple[Path, str]]:
@@ -172,12 +174,6 @@ def _find_items(schema: Mapping[str, Any]) -> Any:
     return next((part["items"] for part in parts if isinstance(part, Mapping) and "items" in part), None)
 
 
-def _describe_argument(path: Path, schema: Any, tool: Tool) -> Argument:
-    name = next((part for part in reversed(path) if isinstance(part, str)), "")
-    description = schema.get("description") if isinstance(schema, Mapping) else None
-    return Argument(name, description if isinstance(description, str) else "", split_words(tool.name))
-
-
 def _is_required(path: Path, tool: Tool) -> bool:
     while path and not isinstance(path[-1], str):
         path = path[:-1]
@@ -195,19 +191,7 @@ def _is_free_text(schema: Any, tool: Tool) -> bool:
 # --- the verdict --------------------------------------------------------------------------------------------
 
 
-def _is_convicted(
-    text: str, standin: Standin, path: Path, schema: Any, tool: Tool, conversation: Sequence[str] | None
-) -> bool:
-    """Return whether a text only stands in for a value: its place takes it for one, and nobody said it."""
-    if not standin.framed and (conversation is None or not _is_required(path, tool) or not _is_free_text(schema, tool)):
-        return False
-    if _belongs_there(text, standin, path, schema, tool) or _is_named(text, standin, schema):
-        return False
-    return conversation is None or not _is_said(text, standin, conversation)
-
-
-def _belongs_there(text: str, standin: Standin, path: Path, schema: Any, tool: Tool) -> bool:
-    argument = _describe_argument(path, schema, tool)
+def _belongs_there(text: str, standin: Standin, argument: Argument, tool: Tool) -> bool:
     words = set(split_words(argument.name))
     about = " ".join((argument.description, *argument.tool, *split_words(argument.name)))
     if _TEMPLATES.search(f"{about} {tool.description}") and not standin.instructs_own:
