@@ -209,11 +209,8 @@ def judge(
 ) -> Judged:
     """Judge one complete answer, the same however much has left. `held`: what the gate kept back; `sent`: what it let
     pass; `told`: what had left before the answer began anew; `text_committed`: an earlier attempt's text stands before
-    the client; `attempt`: its number, so that ids don't meet; `stopped`: its loop; `reasoned`: its reasoning.
-
-    Raises:
-        OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
-    """
+    the client; `attempt`: its number, so that ids don't meet; `stopped`: its loop; `reasoned`: its reasoning. Raises
+    `OutOfSteps`: judging the calls takes more than `steps` (None: as many as it takes); never where they are final."""
     held = held if told + sent else drop_turn_start(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
     thought = bool(told or reasoned) or any(isinstance(event, Reasoning) for event in held)

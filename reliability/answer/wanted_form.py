@@ -48,11 +48,8 @@ class WantedForm:
     strict: bool
 
     def judge(self, text: str, steps: Steps | None = None) -> FormJudged:
-        """Judge the whole text of an answer.
-
-        Raises:
-            OutOfSteps: it takes more than `steps` (None: as many as it takes); never where they are final.
-        """
+        """Judge the whole text of an answer. Raises `OutOfSteps`: it takes more than `steps` (None: as many as it
+        takes); never where they are final."""
         read = read_arguments(text)
         if isinstance(read, str):
             return FormJudged(text=text, violations=(Violation(Flaws.FORM, "", f"can't be read as JSON: {read}"),))
@@ -100,11 +97,8 @@ def _take_form(found: Extraction, form: FormJudged) -> tuple[Extraction, Checked
 
 
 def read_wanted_form(response_format: Mapping[str, Any] | None, steps: Steps) -> WantedForm | BadSchema | None:
-    """Read the form that a request asks for; None where it asks for none, or for text.
-
-    Raises:
-        OutOfSteps: compiling the schema takes more than `steps`.
-    """
+    """Read the form that a request asks for; None where it asks for none, or for text. Raises `OutOfSteps`: compiling
+    the schema takes more than `steps`."""
     kind = (response_format or {}).get("type", "text")
     if response_format is None or kind not in ("json_object", "json_schema"):
         return None

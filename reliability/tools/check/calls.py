@@ -78,15 +78,10 @@ def check_calls(
     malformed: Sequence[Malformed] = (),
     steps: Steps | None = None,
 ) -> Checked:
-    """Judge all calls of one answer.
-
-    `new_id` gives the n-th spare id (`ids.id_source`), `used_ids` are taken already (`ids.ids_in`).
-    `conversation` holds the texts of the messages, for words that may stand in for a value. `malformed`
-    comes from the extraction: each is a violation.
-
-    Raises:
-        OutOfSteps: it takes more than `steps` (None: as many as it takes); never where they are final.
-    """
+    """Judge all calls of one answer. `new_id` gives the n-th spare id (`ids.id_source`), `used_ids` are taken already
+    (`ids.ids_in`). `conversation` holds the texts of the messages, for words that may stand in for a value. `malformed`
+    comes from the extraction: each is a violation. Raises `OutOfSteps`: it takes more than `steps` (None: as many as it
+    takes); never where they are final."""
     steps = steps or Steps(UNBOUNDED)
     judged = [_judge(raw, i, toolbox, config, conversation, steps) for i, raw in enumerate(raw_calls)]
     ids = assign([raw.id for raw in raw_calls], used_ids, new_id)

@@ -109,11 +109,8 @@ def _split_framing(text: str) -> tuple[str, str | None]:
 
 def read_framed(text: str, at: int, end: int, *, on_lines: bool) -> tuple[str, tuple[RepairKind, ...]]:
     """Read the parameter's text from `at` to `end` without its layout, and what was repaired in it. `on_lines`: the
-    template writes the text on lines of its own, so that one line break at each end is no repair.
-
-    Raises:
-        Unreadable: tags and lines are indented, and the indentation may be the layout's or the text's own.
-    """
+    template writes the text on lines of its own, so that one line break at each end is no repair. Raises `Unreadable`:
+    tags and lines are indented, and the indentation may be the layout's or the text's own."""
     opened = _BREAK.match(text, at, end)
     framed, indent = _split_framing(text[at:end])
     if opened is None:  # a CDATA section, or nothing but the text

@@ -77,12 +77,8 @@ SCHEMA_CACHE = SchemaCache()
 
 
 def compile_schema(given: Mapping[str, Any], steps: Steps, *, arguments: bool) -> Compiled | BadSchema:
-    """Compile a schema to validate with, or return what is wrong with it. `arguments`: of a tool, so
-    always an object.
-
-    Raises:
-        OutOfSteps: it is larger than `steps`. What is known already costs next to nothing.
-    """
+    """Compile a schema to validate with, or return what is wrong with it. `arguments`: of a tool, so always an object.
+    Raises `OutOfSteps`: it is larger than `steps`. What is known already costs next to nothing."""
     try:
         text = json.dumps(given, sort_keys=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):

@@ -134,12 +134,8 @@ class Normaliser:
         self._steps = steps
 
     def normalise(self, node: Any, path: tuple[object, ...] = (), *, known: bool = True) -> Any:
-        """Return the same schema in draft 2020-12. `known` is False below keywords that nobody knows.
-
-        Raises:
-            BadSchema: it can't be used, or is too large.
-            OutOfSteps: it is larger than the steps that were given.
-        """
+        """Return the same schema in draft 2020-12. `known` is False below keywords that nobody knows. Raises
+        `BadSchema`: it can't be used, or is too large. `OutOfSteps`: it is larger than the steps that were given."""
         self._nodes += 1
         self._steps.spend(STEPS_A_NODE)
         if len(path) > SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:

@@ -54,11 +54,8 @@ class NotLinear(ValueError):
 
 
 def to_re2(pattern: str) -> list[tuple[str, bool]]:
-    """Return patterns in RE2's dialect, all of which must be found (True) or not be found (False).
-
-    Raises:
-        NotLinear: it can't be written in RE2's dialect. (What is no pattern at all is for RE2 to refuse.)
-    """
+    """Return patterns in RE2's dialect, all of which must be found (True) or not be found (False). Raises `NotLinear`:
+    it can't be written in RE2's dialect. (What is no pattern at all is for RE2 to refuse.)"""
     found: list[tuple[str, bool]] = []
     rest = pattern
     while (ahead := _split_look_ahead(rest)) is not None:

@@ -107,12 +107,8 @@ class ToolBox:
 
 
 def build_toolbox(tools: object, functions: object = None, steps: Steps | None = None) -> ToolBox | BadTools:
-    """Build the toolbox of a request, from its `tools` and its legacy `functions`; None and [] mean
-    that there are none.
-
-    Raises:
-        OutOfSteps: compiling the schemas takes more than `steps` (None: as many as it takes).
-    """
+    """Build the toolbox of a request, from its `tools` and its legacy `functions`; None and [] mean that there are
+    none. Raises `OutOfSteps`: compiling the schemas takes more than `steps` (None: as many as it takes)."""
     steps = steps or Steps(UNBOUNDED)
     found: list[Tool] = []
     names: set[str] = set()
