@@ -45,13 +45,11 @@ class Ran(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What follows from one fault or flaw. The columns without a default are those of the table's lines.
-
-    `rejected_by`: what of admission is this fault. `upstream_words`: what follows the name of an
-    upstream in the error text, where its own error is this fault. `tool_call`: the answer is an
-    attempt at a tool call, so that a grammar may help. `nudge`: it is a loop of the conversation,
-    and the next call carries a nudge about it. `correct`: the model can be told what was wrong.
-    """
+    """What follows from one fault or flaw. The columns without a default are those of the table's lines. `rejected_by`:
+    what of admission is this fault. `upstream_words`: what follows the name of an upstream in the error text, where its
+    own error is this fault. `tool_call`: the answer is an attempt at a tool call, so that a grammar may help. `nudge`:
+    it is a loop of the conversation, and the next call carries a nudge about it. `correct`: the model can be told what
+    was wrong."""
 
     again: Again
     other_tier: OtherTier

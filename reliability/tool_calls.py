@@ -65,11 +65,9 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One reason to refuse, with its place. `message` is bounded and fit for a model.
-
-    What a model wrote as JSON may hold half a surrogate pair, and its words are quoted here: no half stays, so that a
-    violation can always be shown, in an answer, a re-ask or a report.
-    """
+    """One reason to refuse, with its place. `message` is bounded and fit for a model. What a model wrote as JSON may
+    hold half a surrogate pair, and its words are quoted here: no half stays, so that a violation can always be shown,
+    in an answer, a re-ask or a report."""
 
     kind: Flaws
     path: str
@@ -85,11 +83,8 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawCall:
-    """A call as the model wrote it. `arguments` is JSON text (native calls) or a value already read from the
-    text.
-
-    The paths of `repairs` are relative to the call, since its index isn't known yet: `/arguments`.
-    """
+    """A call as the model wrote it. `arguments` is JSON text (native calls) or a value already read from the text. The
+    paths of `repairs` are relative to the call, since its index isn't known yet: `/arguments`."""
 
     name: str
     arguments: Any
@@ -109,13 +104,11 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """What one answer's text holds. `before` is the prose in front of the first call, `text` is all prose
-    that is left. `behind` counts the calls behind the end of the answer's turn: they are dropped.
-    `dropped`: so were marks that hold nothing. `unended`: a list of calls lacks its end, as the text does.
-
-    Every character of the input is in `text`, in `reasoning`, in a call, in a `Malformed`, is framing of a known
-    format, or stands behind the end of the answer's turn.
-    """
+    """What one answer's text holds. `before` is the prose in front of the first call, `text` is all prose that is left.
+    `behind` counts the calls behind the end of the answer's turn: they are dropped. `dropped`: so were marks that hold
+    nothing. `unended`: a list of calls lacks its end, as the text does. Every character of the input is in `text`, in
+    `reasoning`, in a call, in a `Malformed`, is framing of a known format, or stands behind the end of the answer's
+    turn."""
 
     text: str
     before: str = ""

@@ -213,13 +213,9 @@ def _charge_and_close(
 
 
 def charge(budget: Budget, config: BudgetConfig, key: str, session: str, tokens: int, now_ns: int) -> Budget:
-    """Spend tokens that nobody has reserved: those of a call that ran while the owner of the ledger
-    was away.
-
-    The ledger takes them whatever the limits are: it has happened. At its bounds a session or key
-    for which no idle one can go is left out, as if it had been forgotten; the hour of the server
-    has every token.
-    """
+    """Spend tokens that nobody has reserved: those of a call that ran while the owner of the ledger was away. The
+    ledger takes them whatever the limits are: it has happened. At its bounds a session or key for which no idle one can
+    go is left out, as if it had been forgotten; the hour of the server has every token."""
     budget, _ = expire(budget, config, now_ns)
     return charge_unreserved(budget, config.bounds, key, session, max(0, tokens), now_ns)
 
@@ -296,9 +292,8 @@ def _find_rejection(
 
 
 def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> int | None:
-    """Return the seconds until the request may fit: exact where no reservation is open, else a
-    guess at when one ends. None: never, since it is larger than the limit, or since a session's
-    spent tokens don't come back."""
+    """Return the seconds until the request may fit: exact where no reservation is open, else a guess at when one ends.
+    None: never, since it is larger than the limit, or since a session's spent tokens don't come back."""
     if tokens > load.tokens_max:
         return None
     if load.window is BudgetWindow.SESSION:

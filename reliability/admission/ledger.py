@@ -79,9 +79,8 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The whole ledger. `wake_ns`: a lower bound of the next expiry. `cursor`: the shard to sweep
-    next. `expired`: what the last reservations that nobody settled were charged, by their names,
-    the oldest first."""
+    """The whole ledger. `wake_ns`: a lower bound of the next expiry. `cursor`: the shard to sweep next. `expired`: what
+    the last reservations that nobody settled were charged, by their names, the oldest first."""
 
     sessions: Shards[Session] = field(default_factory=Shards)
     hour: Hour = Hour()

@@ -45,11 +45,8 @@ def read_native_calls(held: Sequence[Event]) -> list[RawCall]:
 
 
 def drop_leaks(found: Extraction, native: Sequence[RawCall], box: ToolBox) -> tuple[Extraction, Sequence[RawCall]]:
-    """Take the native calls' own traces off what was found in the text: delimiters around nothing, and
-    copies of the calls.
-
-    However often the text says a native call, it is that call.
-    """
+    """Take the native calls' own traces off what was found in the text: delimiters around nothing, and copies of the
+    calls. However often the text says a native call, it is that call."""
     if not (native and (found.calls or found.malformed or found.dropped)):
         return found, native
     malformed = tuple(one for one in found.malformed if not has_only_delimiters(one.raw))

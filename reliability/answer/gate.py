@@ -90,10 +90,8 @@ SettleText = Callable[[str, str], TextKind]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """A sequence that grows at its end without copying: a list shared with older versions, and a length.
-
-    Whoever appends to a version that somebody else has already gone on from gets a list of its own.
-    """
+    """A sequence that grows at its end without copying: a list shared with older versions, and a length. Whoever
+    appends to a version that somebody else has already gone on from gets a list of its own."""
 
     items: list[Event] = field(default_factory=list)
     count: int = 0

@@ -71,13 +71,11 @@ PROSE_BEHIND = "\n\nAnd so on."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off.
-
-    `form`: what its text must be, where `response_format` says so. `asked` names the request where it brings no
-    history; then `window`, what its session was answered before, is held against the answer once the owner of
-    the windows has sent it. `shown`: what the request shows of its session, to be joined with what the window has
-    kept. `memo` is what the loop rules have found out about `turns`.
-    """
+    """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off. `form`:
+    what its text must be, where `response_format` says so. `asked` names the request where it brings no history; then
+    `window`, what its session was answered before, is held against the answer once the owner of the windows has sent
+    it. `shown`: what the request shows of its session, to be joined with what the window has kept. `memo` is what the
+    loop rules have found out about `turns`."""
 
     toolbox: ToolBox
     id_seed: str
@@ -117,12 +115,10 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer.
-
-    `native_calls` is how many calls came as calls, and not in the text. `raw_text` is the text as it came, `written`
-    the same with native calls as a model would have written them: what a
-    re-ask may show to the model, and what never leaves for a client.
-    """
+    """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer. `native_calls`
+    is how many calls came as calls, and not in the text. `raw_text` is the text as it came, `written` the same with
+    native calls as a model would have written them: what a re-ask may show to the model, and what never leaves for a
+    client."""
 
     events: tuple[Event, ...]
     finish: Finish

@@ -75,10 +75,7 @@ _BOM = "\ufeff"
 
 def find_anchor(begun: str) -> str:
     """Return the end of a text that a model is to begin with: whole words, and more where they have stood before, or
-    where they begin as they end.
-
-    Empty where they always do: the end of such a text can't be told from its middle.
-    """
+    where they begin as they end. Empty where they always do: the end of such a text can't be told from its middle."""
     text = begun.rstrip()
     for chars in range(ANCHOR_CHARS, ANCHOR_CHARS_MAX, ANCHOR_CHARS):
         anchor = _cut_to_words(text, chars)
@@ -114,10 +111,8 @@ def _begins_unit(text: str, start: int) -> bool:
 
 
 class Seam:
-    """The end of `begun` and the first words behind it. `trusted`: the upstream promises to continue at once.
-
-    `joined`: it is known where the new text begins. `torn`: it doesn't join, or what has joined can't be ended.
-    """
+    """The end of `begun` and the first words behind it. `trusted`: the upstream promises to continue at once. `joined`:
+    it is known where the new text begins. `torn`: it doesn't join, or what has joined can't be ended."""
 
     def __init__(self, begun: str, *, trusted: bool) -> None:
         self._begun, self._trusted = begun, trusted

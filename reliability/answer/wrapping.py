@@ -28,10 +28,8 @@ def read_wrapping(text: str) -> tuple[str, str]:
 
 
 class Wrapping:
-    """What a model has `opened` around the rest of `begun`, and the end of the text that may close it.
-
-    `torn`: a mark may close the wrapping or be the text's own.
-    """
+    """What a model has `opened` around the rest of `begun`, and the end of the text that may close it. `torn`: a mark
+    may close the wrapping or be the text's own."""
 
     def __init__(self, begun: str, opened: str) -> None:
         fence = _FENCE_OPENED.match(opened)

@@ -42,13 +42,10 @@ def next_reask(strategy: Sequence[RetryStep], reasks: int, *, can_constrain: boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What bounds the attempt loop. `escalate_on` holds the reasons that may move a request to
-    another tier.
-
-    `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the
-    tiers that can decode under a grammar. `cheap` is the tier that a session goes on with when its
-    budget rejects the others. `loose_form`: the client wishes for a form of the text and doesn't insist on it.
-    """
+    """What bounds the attempt loop. `escalate_on` holds the reasons that may move a request to another tier.
+    `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the tiers that can decode
+    under a grammar. `cheap` is the tier that a session goes on with when its budget rejects the others. `loose_form`:
+    the client wishes for a form of the text and doesn't insist on it."""
 
     retries_max: int
     attempts_max: int

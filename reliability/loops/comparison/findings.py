@@ -75,12 +75,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer of the model. `results` stand in the order of `calls`; None where no result is known.
-
-    A turn with `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand
-    in its text, and its results came as a user message. `asked`: the largest number that the user's last message names;
-    `times`: how often it says that a thing is to be done; `endless`: it orders repetition without a number.
-    """
+    """One answer of the model. `results` stand in the order of `calls`; None where no result is known. A turn with
+    `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand in its
+    text, and its results came as a user message. `asked`: the largest number that the user's last message names;
+    `times`: how often it says that a thing is to be done; `endless`: it orders repetition without a number."""
 
     calls: tuple[SeenCall, ...] = ()
     results: tuple[Result | None, ...] = ()
@@ -96,11 +94,8 @@ class Turn:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
     """A detected loop. `key` names the streak: it stays the same from repetition to repetition and across processes.
-
-    `strike` is 2 where the same loop had been left before.
-    `keep` counts the characters of an answer that are worth keeping (the first two repetitions); it is None where
-    whole turns repeat.
-    """
+    `strike` is 2 where the same loop had been left before. `keep` counts the characters of an answer that are worth
+    keeping (the first two repetitions); it is None where whole turns repeat."""
 
     kind: Kind
     stage: Stage

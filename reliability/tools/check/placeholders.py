@@ -81,9 +81,8 @@ def find_implausible(
     conversation: Sequence[str] | None,
     steps: Steps,
 ) -> list[tuple[Flaws, Path, str]]:
-    """Find what stands in the arguments without saying anything, at most `FOUND_MAX` things. Raises
-    `OutOfSteps`, unless the steps are final: then what hasn't been looked at passes, since it
-    satisfies the schema."""
+    """Find what stands in the arguments without saying anything, at most `FOUND_MAX` things. Raises `OutOfSteps`,
+    unless the steps are final: then what hasn't been looked at passes, since it satisfies the schema."""
     blanks = _find_blank(arguments, tool)
     found: list[tuple[Flaws, Path, str]] = [
         (Flaws.EMPTY, (key,), "is empty, and nothing else is given") for key in blanks

@@ -109,9 +109,8 @@ class Nothing(Unreadable):
 
 
 def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: bool = False) -> Found:
-    """Read all calls of one envelope, whose opener stands from `start` to `at`, and where it ends.
-    `inline`: other text stands before it on its line, so that it may only be talked about; then
-    prose before a call must be short."""
+    """Read all calls of one envelope, whose opener stands from `start` to `at`, and where it ends. `inline`: other text
+    stands before it on its line, so that it may only be talked about; then prose before a call must be short."""
     at, fenced = _skip_openers(text, at)
     found, before = _read_first(text, at, setting, inline)
     calls, unended = list(found.calls), found.unended
