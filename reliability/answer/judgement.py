@@ -9,7 +9,6 @@ none. Text that an earlier attempt has sent stands. A refusal without calls is a
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -150,6 +149,7 @@ def expect(
     wants_json = tool_choice == "none" or form is not None
     toolbox = replace(toolbox, wants_json=True) if wants_json and toolbox.tools else toolbox
     turns = read_turns(messages, loops.turns_needed) if loops is not None else ()
+    name = "" if loops is None else name_request(messages).hex()
     return Expected(
         toolbox=toolbox,
         id_seed=id_seed,
@@ -159,24 +159,11 @@ def expect(
         form=None if checks is None else form,
         loops=loops,
         turns=turns,
-        asked="" if loops is None or carries_history(messages) else _name_request(messages),
-        shown=None if loops is None else read_shown(messages, turns, name_request(messages).hex(), loops),
+        asked="" if carries_history(messages) else name,
+        shown=None if loops is None else read_shown(messages, turns, name, loops),
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),
     )
-
-
-def _name_request(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Name the same request the same: who asks the same and gets the same isn't going round in circles."""
-    name = hashlib.sha256()
-    for message in messages:
-        text = message.get("content")
-        plain = isinstance(text, str)  # a text need not be spelled as JSON, which takes many times as long
-        rest = {key: value for key, value in message.items() if key != "content"} if plain else message
-        name.update(json.dumps(rest, sort_keys=True, default=str).encode())
-        data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
-        name.update(f"{plain}{len(data)}:".encode() + data)
-    return name.hexdigest()[:24]
 
 
 def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
