@@ -94,7 +94,7 @@ class ClosedGrant:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenGrant:
+class _OpenGrant:
     """What an open grant holds beside its reservation of the same name."""
 
     tier: str
@@ -108,7 +108,7 @@ class AdmissionState:
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
     retries: RetryBudget = field(default_factory=RetryBudget)
-    grants: Shards[OpenGrant] = field(default_factory=Shards)
+    grants: Shards[_OpenGrant] = field(default_factory=Shards)
     granted: int = 0
     epoch: str = ""
     now_ns: int = 0
@@ -144,7 +144,7 @@ def admit(
         breakers={**state.breakers, request.tier: breaker},
         budget=budget,
         retries=calls,
-        grants=state.grants.put(name, OpenGrant(request.tier, permit)),
+        grants=state.grants.put(name, _OpenGrant(request.tier, permit)),
         granted=state.granted + 1,
         epoch=state.epoch,
         now_ns=now_ns,

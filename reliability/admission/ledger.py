@@ -46,7 +46,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Hour:
+class _Hour:
     """The tokens of a rolling hour."""
 
     spent: Rolling = EMPTY
@@ -69,7 +69,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class _Expired:
     """A reservation that was closed unsettled, and what it was charged."""
 
     key: str
@@ -83,12 +83,12 @@ class Budget:
     the last reservations that nobody settled were charged, by their names, the oldest first."""
 
     sessions: Shards[Session] = field(default_factory=Shards)
-    hour: Hour = Hour()
-    keys: Shards[Hour] = field(default_factory=Shards)
+    hour: _Hour = _Hour()
+    keys: Shards[_Hour] = field(default_factory=Shards)
     open: Shards[Reservation] = field(default_factory=Shards)
     wake_ns: int | None = None
     cursor: int = 0
-    expired: Mapping[str, Expired] = field(default_factory=dict)
+    expired: Mapping[str, _Expired] = field(default_factory=dict)
 
 
 def session_name(key: str, session: str) -> str:
@@ -113,12 +113,12 @@ def _key_of(name: str) -> str:
     return rest[: int(size)]
 
 
-def hour_of(budget: Budget, key: str) -> Hour:
+def hour_of(budget: Budget, key: str) -> _Hour:
     """Return the hour of one API key."""
-    return budget.keys.get(key) or Hour()
+    return budget.keys.get(key) or _Hour()
 
 
-def count_hour_tokens(hour: Hour, now_ns: int) -> int:
+def count_hour_tokens(hour: _Hour, now_ns: int) -> int:
     """Count what an hour holds, spent and reserved."""
     return drop_expired(hour.spent, HOUR, now_ns).total + hour.reserved
 
@@ -145,13 +145,13 @@ def note_progress(budget: Budget, name: str, used: int) -> Budget:
 
 def remember_expired(budget: Budget, name: str, held: Reservation, charged: int) -> Budget:
     """Keep in mind what a reservation that nobody settled was charged; the oldest of too many is let go."""
-    expired = {**budget.expired, name: Expired(held.key, held.session, charged)}
+    expired = {**budget.expired, name: _Expired(held.key, held.session, charged)}
     while len(expired) > EXPIRED_MAX:
         del expired[next(iter(expired))]
     return replace(budget, expired=expired)
 
 
-def forget_expired(budget: Budget, name: str) -> tuple[Budget, Expired | None]:
+def forget_expired(budget: Budget, name: str) -> tuple[Budget, _Expired | None]:
     """Forget an expired reservation: who settles it late settles it once."""
     late = budget.expired.get(name)
     if late is None:
@@ -235,14 +235,14 @@ def _make_session_room(sessions: Shards[Session], bounds: Bounds, name: str) -> 
     return _drop_longest_idle(sessions, sessions.place(name))
 
 
-def _make_key_room(keys: Shards[Hour], bounds: Bounds, key: str, now_ns: int) -> Shards[Hour] | None:
+def _make_key_room(keys: Shards[_Hour], bounds: Bounds, key: str, now_ns: int) -> Shards[_Hour] | None:
     if keys.count < bounds.keys_max or keys.get(key) is not None:
         return keys
     return _drop_empty_keys(keys, bounds, now_ns)
 
 
-def _charge_hour(hour: Hour, reserved: int, charged: int, now_ns: int) -> Hour:
-    return Hour(add_amount(hour.spent, HOUR, charged, now_ns), hour.reserved - reserved)
+def _charge_hour(hour: _Hour, reserved: int, charged: int, now_ns: int) -> _Hour:
+    return _Hour(add_amount(hour.spent, HOUR, charged, now_ns), hour.reserved - reserved)
 
 
 def _is_idle(session: Session, bounds: Bounds, now_ns: int) -> bool:
@@ -265,6 +265,6 @@ def _drop_longest_idle(sessions: Shards[Session], start: int) -> Shards[Session]
     return None
 
 
-def _drop_empty_keys(keys: Shards[Hour], bounds: Bounds, now_ns: int) -> Shards[Hour] | None:
+def _drop_empty_keys(keys: Shards[_Hour], bounds: Bounds, now_ns: int) -> Shards[_Hour] | None:
     keys = keys.without([name for name, hour in keys.items() if count_hour_tokens(hour, now_ns) == 0])
     return keys if keys.count < bounds.keys_max else None

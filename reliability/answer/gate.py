@@ -76,7 +76,7 @@ class TextKind(StrEnum):
     OPEN = "open"
 
 
-class Mode(StrEnum):
+class _Mode(StrEnum):
     """The state of a gate."""
 
     PASS = "pass"
@@ -115,7 +115,7 @@ NOTHING = Pieces()  # shared by all gates, since what is added to it goes into a
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class _Rules:
     """What doesn't change while an answer runs."""
 
     hold: Hold
@@ -124,7 +124,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class _Body:
     """A candidate that has begun. `chars` counts from where the call begins, `skip` stands before that."""
 
     until: Until
@@ -144,12 +144,12 @@ class Gate:
     """The state of one attempt's gate. `tail` waits in PARTIAL, `held` in BODY and HELD; `before` is the end of what
     has left, and `place` what kind of place that is; `fenced`: it stands in a code block."""
 
-    rules: Rules
-    mode: Mode = Mode.PASS
+    rules: _Rules
+    mode: _Mode = _Mode.PASS
     place: Place = Place.LINE
     before: str = ""
     tail: str = ""
-    body: Body | None = None
+    body: _Body | None = None
     held: Pieces = NOTHING
     fenced: bool = False
 
@@ -171,19 +171,19 @@ class Stopped(Gate):
 
 def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.TOOL_CALLS) -> Gate:
     """Build the gate of a new attempt; `tools` are the declared names."""
-    mode = Mode.HELD if hold is Hold.ALL else Mode.PASS
-    return Gate(Rules(hold, prepare_names(tools), settle_text), mode)
+    mode = _Mode.HELD if hold is Hold.ALL else _Mode.PASS
+    return Gate(_Rules(hold, prepare_names(tools), settle_text), mode)
 
 
 def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
     """Take one event; return what may leave now."""
     match event:
         case Text(text):
-            if gate.mode is Mode.HELD:
+            if gate.mode is _Mode.HELD:
                 return _hold_event(gate, event), ()
-            if gate.mode is Mode.PASS and gate.place is Place.ANYWHERE and text and is_plain(text):  # nearly always
+            if gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE and text and is_plain(text):  # nearly always
                 before = (gate.before + text)[-BEFORE_CHARS:]
-                return Gate(gate.rules, Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced), (event,)
+                return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced), (event,)
             return _take_text(gate, text)
         case Started() | Counted() | Logprobs() | Passed() | Finish() | Failed():
             return gate, (event,)
@@ -193,7 +193,7 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
             return gate, (event,)
         case CallDelta() | Refusal():
             settled, out = _settle_open_text(gate)
-            return replace(settled, mode=Mode.HELD, held=settled.held.plus(event)), out
+            return replace(settled, mode=_Mode.HELD, held=settled.held.plus(event)), out
 
 
 def _hold_event(gate: Gate, event: Event) -> Gate:
@@ -204,13 +204,13 @@ def _hold_event(gate: Gate, event: Event) -> Gate:
 def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
     """Return a new gate, what may still leave, and what is held for whoever parses it: the answer is over."""
     settled, out = _settle_open_text(gate)
-    new = Gate(gate.rules, Mode.HELD if gate.rules.hold is Hold.ALL else Mode.PASS)
+    new = Gate(gate.rules, _Mode.HELD if gate.rules.hold is Hold.ALL else _Mode.PASS)
     return new, out, _join_texts(settled.held)
 
 
 def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
     """Decide what is still open, since no more text follows it: only prose leaves."""
-    if gate.mode is Mode.PARTIAL:
+    if gate.mode is _Mode.PARTIAL:
         waiting, skip = gate.tail, 0
         at, place, found = find_call_start(
             gate.rules.names, f"{waiting}\n ", 0, gate.place, gate.before, fenced=gate.fenced
@@ -218,25 +218,25 @@ def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
         if isinstance(found, Mark) and at == 0 and (found.row is None or place is Place.LINE):
             rest = waiting[found.end :].lstrip()
             return Stopped(gate.rules, row=found.row), (Text(rest),) if rest else ()
-    elif gate.mode is Mode.BODY and gate.body is not None:
+    elif gate.mode is _Mode.BODY and gate.body is not None:
         waiting, skip = _text_of(gate.held), gate.body.skip
     else:
         return gate, ()
     passed = Gate(gate.rules)
     if gate.rules.settle_text(waiting[skip:], gate.before + waiting[:skip]) is TextKind.PROSE:
         return passed, (Text(waiting),)
-    return replace(passed, mode=Mode.HELD, held=NOTHING.plus(Text(waiting))), ()
+    return replace(passed, mode=_Mode.HELD, held=NOTHING.plus(Text(waiting))), ()
 
 
 def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
     at, out = 0, []
     while at < len(text):
-        if gate.mode is Mode.PARTIAL:
+        if gate.mode is _Mode.PARTIAL:
             text, at = gate.tail + text[at:], 0
-            gate = Gate(gate.rules, Mode.PASS, gate.place, gate.before, fenced=gate.fenced)
-        if gate.mode is Mode.PASS:
+            gate = Gate(gate.rules, _Mode.PASS, gate.place, gate.before, fenced=gate.fenced)
+        if gate.mode is _Mode.PASS:
             gate, end, piece = _pass_text(gate, text, at)
-        elif gate.mode is Mode.BODY and gate.body is not None:
+        elif gate.mode is _Mode.BODY and gate.body is not None:
             gate, end, piece = _follow_candidate(gate, gate.body, text, at)
         else:
             gate, end, piece = replace(gate, held=gate.held.plus(Text(text[at:]))), len(text), ""
@@ -255,7 +255,7 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
     fenced = gate.fenced if "`" not in passed else gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
     before = (gate.before + passed)[-BEFORE_CHARS:]
     if isinstance(found, CallStart):
-        body = Body(
+        body = _Body(
             until=found.until,
             strong=found.strong,
             skip=found.call - start,
@@ -263,13 +263,13 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
             round=text[found.scan : found.scan + 1] == "(",
         )
         held = NOTHING.plus(Text(text[start : found.scan])) if found.scan > start else NOTHING
-        return Gate(rules, Mode.BODY, place, before, "", body, held, fenced), found.scan, passed
+        return Gate(rules, _Mode.BODY, place, before, "", body, held, fenced), found.scan, passed
     if found is None:
-        return Gate(rules, Mode.PASS, place, before, fenced=fenced), len(text), passed
-    return Gate(rules, Mode.PARTIAL, place, before, text[start:], fenced=fenced), len(text), passed
+        return Gate(rules, _Mode.PASS, place, before, fenced=fenced), len(text), passed
+    return Gate(rules, _Mode.PARTIAL, place, before, text[start:], fenced=fenced), len(text), passed
 
 
-def _follow_candidate(gate: Gate, body: Body, text: str, at: int) -> tuple[Gate, int, str]:
+def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate, int, str]:
     """Go on in a candidate up to where it may be decided, and decide it there."""
     limit = min(len(text), at + HOLD_CHARS - body.chars)
     scan = _read_to_settle_spot if body.until is Until.ASKED else _read_to_bracket
@@ -287,10 +287,10 @@ def _follow_candidate(gate: Gate, body: Body, text: str, at: int) -> tuple[Gate,
     if kind is TextKind.PROSE or (kind is TextKind.OPEN and not named):
         gate, passed = _let_go(gate, body, waiting)
         return gate, stop, passed
-    return replace(gate, mode=Mode.HELD, body=None), stop, ""
+    return replace(gate, mode=_Mode.HELD, body=None), stop, ""
 
 
-def _let_go(gate: Gate, body: Body, waiting: str) -> tuple[Gate, str]:
+def _let_go(gate: Gate, body: _Body, waiting: str) -> tuple[Gate, str]:
     """Let a candidate pass that is prose. Where its end was not found by its brackets, another one may have begun in it
     meanwhile; that one has been asked about as far as it goes."""
     end, place, found = len(waiting), place_behind(waiting[-1]), None
@@ -301,14 +301,14 @@ def _let_go(gate: Gate, body: Body, waiting: str) -> tuple[Gate, str]:
     fenced = gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
     before = (gate.before + passed)[-BEFORE_CHARS:]
     if not isinstance(found, CallStart):
-        return Gate(gate.rules, Mode.PARTIAL if rest else Mode.PASS, place, before, rest, fenced=fenced), passed
+        return Gate(gate.rules, _Mode.PARTIAL if rest else _Mode.PASS, place, before, rest, fenced=fenced), passed
     skip = found.call - end
     chars = len(rest) - skip
-    again = Body(until=Until.ASKED, strong=found.strong, skip=skip, chars=chars, ask_at=2 * chars)
-    return Gate(gate.rules, Mode.BODY, place, before, "", again, NOTHING.plus(Text(rest)), fenced), passed
+    again = _Body(until=Until.ASKED, strong=found.strong, skip=skip, chars=chars, ask_at=2 * chars)
+    return Gate(gate.rules, _Mode.BODY, place, before, "", again, NOTHING.plus(Text(rest)), fenced), passed
 
 
-def _read_to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
+def _read_to_bracket(body: _Body, text: str, at: int, limit: int) -> tuple[_Body, int | None]:
     depth, quote, pos = body.depth, body.quote, at + body.escaped
     escaped = at + body.escaped > limit
     spots = _CALL_SPOT if body.round else _JSON_SPOT
@@ -334,7 +334,7 @@ def _read_to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, 
     return replace(body, chars=chars, depth=depth, quote=quote, escaped=escaped, last=last), end
 
 
-def _read_to_settle_spot(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
+def _read_to_settle_spot(body: _Body, text: str, at: int, limit: int) -> tuple[_Body, int | None]:
     first = min(max(at, at + body.ask_at - body.chars - 1), limit)
     spot = _SETTLE_SPOT.search(text, first, limit)
     stop = limit if spot is None else spot.end()

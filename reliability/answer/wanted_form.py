@@ -32,7 +32,7 @@ ERRORS_CHARS_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FormJudged:
+class _FormJudged:
     """The judgement on one text: what may be delivered, and what was changed or is wrong."""
 
     text: str
@@ -47,22 +47,22 @@ class WantedForm:
     schema: Tool
     strict: bool
 
-    def judge(self, text: str, steps: Steps | None = None) -> FormJudged:
+    def judge(self, text: str, steps: Steps | None = None) -> _FormJudged:
         """Judge the whole text of an answer. Raises `OutOfSteps`: it takes more than `steps` (None: as many as it
         takes); never where they are final."""
         read = read_arguments(text)
         if isinstance(read, str):
-            return FormJudged(text=text, violations=(Violation(Flaws.FORM, "", f"can't be read as JSON: {read}"),))
+            return _FormJudged(text=text, violations=(Violation(Flaws.FORM, "", f"can't be read as JSON: {read}"),))
         kinds, value = read.repair_kinds, read.value
         if may_hold_halves(text):
             try:
                 value = join_all(read.value)
             except ValueError as error:
-                return FormJudged(text=text, violations=(Violation(Flaws.FORM, "", str(error)),))
+                return _FormJudged(text=text, violations=(Violation(Flaws.FORM, "", str(error)),))
             kinds = kinds if value is read.value else (*kinds, RepairKind.SURROGATE)
         repaired = repair_arguments(value, self.schema, steps or Steps(UNBOUNDED))
         changed = bool(read.repair_kinds or repaired.repairs) or value is not read.value
-        return FormJudged(
+        return _FormJudged(
             text=dump(repaired.value) if changed else text,
             repairs=(
                 *(Repair(kind, "") for kind in dict.fromkeys(kinds)),
@@ -90,7 +90,7 @@ def judge_form(
     return (found, checked) if judged.violations or forced else _take_form(found, judged)
 
 
-def _take_form(found: Extraction, form: FormJudged) -> tuple[Extraction, Checked]:
+def _take_form(found: Extraction, form: _FormJudged) -> tuple[Extraction, Checked]:
     """Return the text as it may be delivered, and the judgement on it in the place of that on calls."""
     checked = Checked(repairs=form.repairs, violations=form.violations)
     return replace(found, text=form.text, calls=(), malformed=()), checked

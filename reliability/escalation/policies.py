@@ -61,12 +61,12 @@ def reason_of(attempt: Attempt) -> Reason:
     return traits_of(attempt).reason
 
 
-def accept_good(situation: Situation) -> Decision | None:
+def _accept_good(situation: Situation) -> Decision | None:
     """Accept a good attempt: it is the answer."""
     return Accept() if situation.attempts and situation.attempts[-1].good else None
 
 
-def go_on_with_text(situation: Situation) -> Decision | None:
+def _go_on_with_text(situation: Situation) -> Decision | None:
     """Go on with a text that broke off before the client, from its end, on the same tier where a second call may cure
     it, else on the next; and behind one that runs in circles, on the next. Without a next one, on the same. Calls are
     still of one attempt: none had left. Where nobody goes on, a circle is delivered as it stands, marked."""
@@ -96,10 +96,10 @@ def _choose_continuation(situation: Situation) -> Call | None:
     if seams >= limits.continuations_max or not left:
         return None
     again = Call(tier=last.tier) if last.text_out and traits_of(last).other_tier is not OtherTier.NEVER else None
-    return retry_transient(situation) or _climb_from(situation, last, nudge=False) or again
+    return _retry_transient(situation) or _climb_from(situation, last, nudge=False) or again
 
 
-def stop_after_text(situation: Situation) -> Decision | None:
+def _stop_after_text(situation: Situation) -> Decision | None:
     """Stop where text has left: what the client has seen can't be taken back."""
     last = _last(situation)
     if last is None or not last.text_out:
@@ -107,12 +107,12 @@ def stop_after_text(situation: Situation) -> Decision | None:
     if last.calls_held:
         return None
     if last.flaw is Flaw.CIRCUIT_BREAK:
-        return refuse_exhausted(situation)
+        return _refuse_exhausted(situation)
     # Only text that repeats itself: there is no call that could still be corrected.
     return Accept() if reason_of(last) is Reason.LOOP_DETECTED else None
 
 
-def take_looped_call(situation: Situation) -> Decision | None:
+def _take_looped_call(situation: Situation) -> Decision | None:
     """Deliver the looping call where text stands: a nudged model's words can't stand behind it, that call can."""
     last, looped = _last(situation), _find_looped_call(situation)
     if last is None or looped is None or not any(attempt.text_out for attempt in situation.attempts):
@@ -123,7 +123,7 @@ def take_looped_call(situation: Situation) -> Decision | None:
     return Accept(attempt=looped) if wordy or stuck else None
 
 
-def take_loose_form(situation: Situation) -> Decision | None:
+def _take_loose_form(situation: Situation) -> Decision | None:
     """Deliver the text whose form was only a wish, where no other attempt can be made."""
     last, loose = _last(situation), _find_loose_form(situation)
     if last is None or loose is None:
@@ -132,7 +132,7 @@ def take_loose_form(situation: Situation) -> Decision | None:
     return Accept(attempt=loose) if stuck else None
 
 
-def stop_bad_request(situation: Situation) -> Decision | None:
+def _stop_bad_request(situation: Situation) -> Decision | None:
     """Refuse a request that is wrong in itself: it is wrong on every tier."""
     last = _last(situation)
     if last is None or traits_of(last).other_tier is not OtherTier.NEVER:
@@ -140,7 +140,7 @@ def stop_bad_request(situation: Situation) -> Decision | None:
     return Refuse(code=code_of(last), message=last.detail, param=last.param)
 
 
-def stop_on_budget(situation: Situation) -> Decision | None:
+def _stop_on_budget(situation: Situation) -> Decision | None:
     """Refuse under `hard_stop`, where no tier may be called (under `escalate`: `go_on_cheaper`)."""
     last = _last(situation)
     if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:
@@ -148,7 +148,7 @@ def stop_on_budget(situation: Situation) -> Decision | None:
     return Refuse(code=code_of(last), message=last.detail, retry_after_s=last.retry_after_s)
 
 
-def go_on_cheaper(situation: Situation) -> Decision | None:
+def _go_on_cheaper(situation: Situation) -> Decision | None:
     """Call the cheap tier, wherever it stands, where a budget rejects a tier but not the session."""
     last, cheap = _last(situation), situation.limits.cheap
     if last is None or last.fault is not Fault.BUDGET or cheap is None:
@@ -157,24 +157,24 @@ def go_on_cheaper(situation: Situation) -> Decision | None:
     return None if tried else Call(tier=cheap, nudge=_has_loop(situation))
 
 
-def stop_when_spent(situation: Situation) -> Decision | None:
+def _stop_when_spent(situation: Situation) -> Decision | None:
     """Hold the request to its one deadline and its one cap of attempts."""
     if situation.remaining_ns <= 0:
         met = "; ".join(filter(None, (DEADLINE_PASSED, describe_attempts(situation.attempts))))
         return Refuse(code=RefuseCode.DEADLINE, message=met)
     if len(situation.attempts) >= situation.limits.attempts_max:
-        return conclude_exhausted(situation)
+        return _conclude_exhausted(situation)
     return None
 
 
-def leave_loop(situation: Situation) -> Decision | None:
+def _leave_loop(situation: Situation) -> Decision | None:
     """Nudge once, then ask the next tier; what two tiers answer alike is delivered, marked."""
     last = _last(situation)
     if last is None or not traits_of(last).nudge:
         return None
     up = _climb_from(situation, last, nudge=True)
     if last.flaw is Flaw.CIRCUIT_BREAK:
-        return up or refuse_exhausted(situation)
+        return up or _refuse_exhausted(situation)
     looped = [a.tier for a in situation.attempts if a.flaw is Flaw.LOOP]
     if len(looped) == 1 and situation.limits.reasks_max > 0 and _may_repeat(situation, last):
         return Call(tier=last.tier, nudge=True)
@@ -183,7 +183,7 @@ def leave_loop(situation: Situation) -> Decision | None:
     return Accept()
 
 
-def reask_flaw(situation: Situation) -> Decision | None:
+def _reask_flaw(situation: Situation) -> Decision | None:
     """Ask the same tier again after a flaw: same prompt or with feedback, by its strategy."""
     last = _last(situation)
     if last is None or traits_of(last).again is not Again.REASK:
@@ -204,7 +204,7 @@ def reask_flaw(situation: Situation) -> Decision | None:
     return Call(tier=last.tier, reask=next_reask(strategy, reasks, can_constrain=can_constrain))
 
 
-def retry_transient(situation: Situation) -> Call | None:
+def _retry_transient(situation: Situation) -> Call | None:
     """Call the same tier again after a fault that a second call may cure."""
     last = _last(situation)
     if last is None or traits_of(last).again is not Again.RETRY:
@@ -218,7 +218,7 @@ def retry_transient(situation: Situation) -> Call | None:
     return Call(tier=last.tier, wait_ns=wait_ns, nudge=_has_loop(situation))
 
 
-def climb(situation: Situation) -> Decision | None:
+def _climb(situation: Situation) -> Decision | None:
     """Call the first tier of the chain, then the next one after the tier that was tried last."""
     last = _last(situation)
     if last is None:
@@ -226,7 +226,7 @@ def climb(situation: Situation) -> Decision | None:
     return _climb_from(situation, last, nudge=_has_loop(situation))
 
 
-def conclude_exhausted(situation: Situation) -> Decision:
+def _conclude_exhausted(situation: Situation) -> Decision:
     """Conclude where no tier is left. A call that loops is still a call, and a nudge stops nobody.
     A text that ran in circles is still a text: what came before it turned round is worth more than
     an error, unless another attempt's text stands before the client."""
@@ -243,10 +243,10 @@ def conclude_exhausted(situation: Situation) -> Decision:
         return Accept(attempt=told[-1])
     if cycles and not told:
         return Accept(attempt=cycles[-1])
-    return refuse_exhausted(situation)
+    return _refuse_exhausted(situation)
 
 
-def refuse_exhausted(situation: Situation) -> Refuse:
+def _refuse_exhausted(situation: Situation) -> Refuse:
     """Refuse with the reason that helps the client most, and name every tier's."""
     most_helpful = min(find_last_attempts(situation.attempts), key=rank_attempt)
     loop = next((a for a in situation.attempts if a.flaw is Flaw.CIRCUIT_BREAK), None)
@@ -263,20 +263,20 @@ def refuse_exhausted(situation: Situation) -> Refuse:
 
 
 POLICIES: tuple[Policy, ...] = (
-    accept_good,
-    go_on_with_text,
-    stop_after_text,
-    take_looped_call,
-    take_loose_form,
-    stop_bad_request,
-    stop_on_budget,
-    stop_when_spent,
-    go_on_cheaper,
-    leave_loop,
-    reask_flaw,
-    retry_transient,
-    climb,
-    conclude_exhausted,
+    _accept_good,
+    _go_on_with_text,
+    _stop_after_text,
+    _take_looped_call,
+    _take_loose_form,
+    _stop_bad_request,
+    _stop_on_budget,
+    _stop_when_spent,
+    _go_on_cheaper,
+    _leave_loop,
+    _reask_flaw,
+    _retry_transient,
+    _climb,
+    _conclude_exhausted,
 )
 
 

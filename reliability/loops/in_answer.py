@@ -59,7 +59,7 @@ _FENCE = re.compile(r"[ \t>]*(?:```|~~~)")
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+")
 
 
-class SeenAnswer(NamedTuple):
+class _SeenAnswer(NamedTuple):
     """What is known of the blocks so far. `line` is what is still open of a line, `head` how it begins. `called`: the
     text is inside of a call; from `plain_from` on it stands in no call and no fence. `far` has the end of the text up
     to the last stride; `written` is None where calls in the text are not looked for."""
@@ -82,12 +82,12 @@ class Scan(NamedTuple):
     """The state of one answer: what was seen, and the text that waits for its block to fill."""
 
     fill: str = ""
-    seen: SeenAnswer = SeenAnswer()
+    seen: _SeenAnswer = _SeenAnswer()
 
 
 def open_scan(*, calls: bool) -> Scan:
     """Begin the scan of a new answer. `calls`: whether what looks like a call may be one."""
-    return Scan() if calls else Scan(seen=SeenAnswer(written=None))
+    return Scan() if calls else Scan(seen=_SeenAnswer(written=None))
 
 
 def step(scan: Scan, chunk: str) -> tuple[Scan, Loop | None]:
@@ -109,7 +109,7 @@ def step(scan: Scan, chunk: str) -> tuple[Scan, Loop | None]:
     return Scan(text[end:], seen), None
 
 
-def _scan_clean(seen: SeenAnswer, blocks: list[str], text: str) -> SeenAnswer | None:
+def _scan_clean(seen: _SeenAnswer, blocks: list[str], text: str) -> _SeenAnswer | None:
     """Return what is known after these blocks; None where one of them has a loop. Nearly all text
     has none, and then the calls in it can be looked for in all blocks at once."""
     written = _feed_written(seen, text) if text else seen.written
@@ -128,7 +128,7 @@ def finish(scan: Scan) -> tuple[Scan, Loop | None]:
     return Scan("", seen), seen.loop
 
 
-def _feed_written(seen: SeenAnswer, text: str, *, final: bool = False) -> Written | None:
+def _feed_written(seen: _SeenAnswer, text: str, *, final: bool = False) -> Written | None:
     return None if seen.written is None else feed(seen.written, text, final)
 
 
@@ -147,7 +147,7 @@ def _cut(text: str) -> str:
     return text if loop is None or loop.keep is None else text[: loop.keep]
 
 
-def _scan_block(seen: SeenAnswer, block: str, written: Written | None, final: bool = False) -> SeenAnswer:
+def _scan_block(seen: _SeenAnswer, block: str, written: Written | None, final: bool = False) -> _SeenAnswer:
     tail = (seen.tail + block)[-TAIL_CHARS:]
     length = seen.length + len(block)
     white, run = _count_white(seen.white, block)
@@ -168,7 +168,7 @@ def _scan_block(seen: SeenAnswer, block: str, written: Written | None, final: bo
         loop = None if loop is not None and written is not None and begins_call(head) else loop
     if loop is None and far is not seen.far:
         loop = _find_argument_cycle(far) if inside else _find_long_cycle(far, fence, length - plain_from)
-    return SeenAnswer(length, white, tail, line, fenced, units, head, called, plain_from, far, written, loop)
+    return _SeenAnswer(length, white, tail, line, fenced, units, head, called, plain_from, far, written, loop)
 
 
 def _read_head(head: str, block: str) -> str:
@@ -196,7 +196,7 @@ def _is_padding(tail: str, new: int, white: int, run: int) -> bool:
     return run < PADDING_CHARS and before not in STRUCTURAL and "\n" not in tail[max(0, at) : at + run]
 
 
-def _read_lines(seen: SeenAnswer, block: str, final: bool) -> tuple[str, bool, tuple[str, ...]]:
+def _read_lines(seen: _SeenAnswer, block: str, final: bool) -> tuple[str, bool, tuple[str, ...]]:
     """Read complete lines: fences open and close, sentences of prose are remembered."""
     *lines, line = (seen.line + block).split("\n")
     if len(line) > LINE_CHARS or final:

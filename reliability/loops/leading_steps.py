@@ -110,7 +110,7 @@ def leads_on(result: Result | None) -> bool:
 
 def acknowledges(call: SeenCall, result: str) -> bool:
     """Return whether the call goes one step on, and its result says no more than that it was done."""
-    if not is_done(result):
+    if not _is_done(result):
         return False
     texts = read_texts(call)
     if not _STEPS.isdisjoint(_name_actions(call, texts)):
@@ -120,7 +120,7 @@ def acknowledges(call: SeenCall, result: str) -> bool:
     return acts(call) and any(map(_is_deed, words_of(result)))
 
 
-def is_done(result: str) -> bool:
+def _is_done(result: str) -> bool:
     """Return whether a result says no more than that something was done."""
     if len(result) > DONE_CHARS:
         return False

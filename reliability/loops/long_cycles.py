@@ -82,7 +82,7 @@ class LongTail(NamedTuple):
         return self.text[-self.period :] if self.period else ""
 
 
-class Varied(NamedTuple):
+class _Varied(NamedTuple):
     """Copies that differ a little. `keep`: where the second of them ends that still stand in the tail."""
 
     repetitions: int
@@ -133,7 +133,7 @@ def _count_repeated(text: str, period: int) -> int:
     return least
 
 
-def find_varied(tail: LongTail, plain: int) -> Varied | None:
+def find_varied(tail: LongTail, plain: int) -> _Varied | None:
     """Find copies in prose that differ in a counter, or in a few words, among the last `plain` characters."""
     if tail.repetitions >= VARIED_REPETITIONS:
         return None  # that is what the streak is for
@@ -148,7 +148,7 @@ def find_varied(tail: LongTail, plain: int) -> Varied | None:
     if not (_is_prose(unit[:PROSE_CHARS], PROSE_DIGITS) or _only_counts(text, places)):
         return None
     count, begin = len(places) - 1, tail.length - len(text)
-    return Varied(count, (at - places[-1]) // count, unit, begin + places[-3])
+    return _Varied(count, (at - places[-1]) // count, unit, begin + places[-3])
 
 
 def _choose_probe(text: str, end: int) -> tuple[int, str]:

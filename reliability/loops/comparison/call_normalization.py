@@ -141,11 +141,6 @@ def names_place(key: str) -> bool:
     return _classify_argument(key) in (_About.PATH, _About.CODE)
 
 
-def names_range(key: str) -> bool:
-    """Return whether an argument of this name is a place in a text or a list, or a limit of a search."""
-    return _classify_argument(key) in (_About.PLACE, _About.BOUND)
-
-
 def _tells_run(about: _About, key: str, value: Any) -> bool:
     """Return whether the argument is about the run: how long to wait, which attempt, which request it is."""
     if about is _About.RUN:

@@ -42,7 +42,7 @@ class _Repaired:
     errors: tuple[Complaint, ...]
 
 
-def find_complaints(value: Any, tool: Tool, run: SchemaRun | None = None) -> tuple[Complaint, ...]:
+def _find_complaints(value: Any, tool: Tool, run: SchemaRun | None = None) -> tuple[Complaint, ...]:
     """Find what the schema says against a value. A schema that fails while it judges counts as a
     complaint, not as consent. Raises `OutOfSteps`, unless the steps are final: then that is the complaint."""
     run = run or SchemaRun(Steps(UNBOUNDED))
@@ -59,7 +59,7 @@ def find_complaints(value: Any, tool: Tool, run: SchemaRun | None = None) -> tup
 def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> _Repaired:
     """Repair what can be repaired without loss. Raises `OutOfSteps`, unless the steps are final."""
     run = SchemaRun(steps or Steps(UNBOUNDED))
-    errors = find_complaints(value, tool, run)
+    errors = _find_complaints(value, tool, run)
     repairs: list[tuple[RepairKind, Path]] = []
     tried: set[tuple[Path, str]] = set()
     try:
@@ -101,7 +101,7 @@ def _repair_all(value: Any, errors: Sequence[Complaint], tool: Tool, run: Schema
     repaired = {path for _, path in done}
     if len(repaired) < 2:
         return None
-    left, before = find_complaints(after, tool, run), {_identify(error) for error in errors}
+    left, before = _find_complaints(after, tool, run), {_identify(error) for error in errors}
     for error in left:
         inside = any(error.path[:n] in repaired for n in range(1, len(error.path)))
         if error.path in repaired or not (inside or _identify(error) in before):
@@ -122,7 +122,7 @@ def _repair_first(
             after = _edit(value, path, new, run.steps)
             if after is None:
                 continue
-            left = find_complaints(after, tool, run)
+            left = _find_complaints(after, tool, run)
             if error.got is None:
                 good = {_identify(e) for e in left} < {_identify(e) for e in errors}
             else:

@@ -44,7 +44,7 @@ class Compiled:
 Key = tuple[bool, str]
 
 
-class SchemaCache:
+class _SchemaCache:
     """Compiled schemas by their text, within bounds; the one that was asked for longest ago goes first."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class SchemaCache:
             self.chars -= len(text)
 
 
-SCHEMA_CACHE = SchemaCache()
+SCHEMA_CACHE = _SchemaCache()
 
 
 def compile_schema(given: Mapping[str, Any], steps: Steps, *, arguments: bool) -> Compiled | BadSchema:

@@ -16,7 +16,6 @@ from tests.unit.deployments.request.test_attempt_loops import reading
 
 GITHUB = "mcp__github__create_issue"
 WORDS = ["get", "weather", "math", "gcd", "issue", "v2", "http", "list"]
-NAMESPACES = ["", "functions.", "mcp__srv__", "tools."]
 CALLED = ["web.search", "web__search", "functions.web_search", "webSearch", "tools.web.search", "mcp__srv__web_search"]
 SEPARATORS = ["_", "__", ".", "-", ":", "/", "::"]
 words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
