@@ -1,12 +1,12 @@
 """Where a request goes next: `decide(situation)`, an ordered list of small policies.
 
-The first policy of `POLICIES` that has an opinion wins; their order is the specification. `decide` keeps no state. What
-follows from each fault and flaw stands in `reliability.faults`. This is the only place that retries: a *retry* follows
-a fault, a *re-ask* a flaw; an *escalation* is to the next tier because of a flaw, a *fallback* because of a fault.
+The first policy of `POLICIES` that has an opinion wins (their order: docs/decisions/011-order-of-policies.md). `decide`
+keeps no state. What follows from each fault and flaw stands in `reliability.faults`. This is the only place that
+retries: a *retry* follows a fault, a *re-ask* a flaw; an *escalation* is to the next tier because of a flaw, a
+*fallback* because of a fault.
 
 Invariants: no tier is called twice after it reported that it can't; no call after the call commit point; no way back
-down the chain but for a budget; at most `attempts_max` attempts; no invalid call is accepted. Retries, re-asks and
-nudges never take the last attempts, of which each tier further up has one.
+down the chain but for a budget; at most `attempts_max` attempts; no invalid call is accepted.
 """
 
 from __future__ import annotations
