@@ -50,24 +50,12 @@ def test_a_loop_explains_no_refusal_where_anything_else_does(met):
         assert rank_attempt(met) < rank_attempt(LOOP)
 
 
-@pytest.mark.parametrize("flaw", list(Flaw))
-def test_a_flaw_says_nothing_bad_of_the_tier(flaw):
-    """An answer that isn't good enough came from a tier that is well."""
-    assert verdict_of(Attempt(tier="fast", ran=True, flaw=flaw)) is Verdict.SUCCESS
-
-
 @pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.CRASHED, Fault.PROTOCOL, Fault.AUTH, Fault.IDLE_TIMEOUT])
 def test_a_fault_of_the_tier_is_a_failure(fault):
     """The breaker hears of it; but not where the client had left."""
     attempt = Attempt(tier="fast", ran=True, fault=fault)
     assert verdict_of(attempt) is Verdict.FAILURE
     assert verdict_of(replace(attempt, cancelled=True)) is Verdict.IGNORED
-
-
-@pytest.mark.parametrize("fault", [Fault.CONTEXT_LENGTH, Fault.UNSUPPORTED, Fault.BAD_REQUEST, Fault.LOADING])
-def test_what_is_the_request_s_fault_is_not_the_tier_s(fault):
-    """Ignored."""
-    assert verdict_of(Attempt(tier="fast", ran=True, fault=fault)) is Verdict.IGNORED
 
 
 def test_a_full_tier_that_says_until_when_is_left_alone():
