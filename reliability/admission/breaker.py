@@ -226,7 +226,8 @@ def _record_failure(
         openings = max(0, breaker.openings - calm) + (tripped is not None)
         cause = tripped or Cause.RETRY_AFTER
     began_ns = breaker.probed_ns if cause is Cause.PROBE_FAILED else now_ns
-    open_ns = 0 if cause is Cause.RETRY_AFTER else _open_ns(config, openings)
+    doubled_ns = min(config.open_ns << min(max(openings - 1, 0), OPENINGS_MAX), config.open_max_ns)
+    open_ns = 0 if cause is Cause.RETRY_AFTER else doubled_ns
     opened = replace(
         _enter_phase(breaker, Phase.OPEN, now_ns),
         openings=min(openings, OPENINGS_MAX),
@@ -242,10 +243,6 @@ def _find_trip_cause(breaker: Breaker, config: BreakerConfig) -> Cause | None:
     if config.rate_percent is None or calls < config.rate_calls_min:
         return None
     return Cause.RATE if breaker.failures.total * 100 >= config.rate_percent * calls else None
-
-
-def _open_ns(config: BreakerConfig, openings: int) -> int:
-    return min(config.open_ns << min(max(openings - 1, 0), OPENINGS_MAX), config.open_max_ns)
 
 
 def _enter_phase(breaker: Breaker, phase: Phase, now_ns: int) -> Breaker:

@@ -238,7 +238,8 @@ def _make_session_room(sessions: Shards[Session], bounds: Bounds, name: str) -> 
 def _make_key_room(keys: Shards[_Hour], bounds: Bounds, key: str, now_ns: int) -> Shards[_Hour] | None:
     if keys.count < bounds.keys_max or keys.get(key) is not None:
         return keys
-    return _drop_empty_keys(keys, bounds, now_ns)
+    keys = keys.without([name for name, hour in keys.items() if count_hour_tokens(hour, now_ns) == 0])
+    return keys if keys.count < bounds.keys_max else None
 
 
 def _charge_hour(hour: _Hour, reserved: int, charged: int, now_ns: int) -> _Hour:
@@ -263,8 +264,3 @@ def _drop_longest_idle(sessions: Shards[Session], start: int) -> Shards[Session]
         if idle:
             return sessions.drop(min(idle)[1])
     return None
-
-
-def _drop_empty_keys(keys: Shards[_Hour], bounds: Bounds, now_ns: int) -> Shards[_Hour] | None:
-    keys = keys.without([name for name, hour in keys.items() if count_hour_tokens(hour, now_ns) == 0])
-    return keys if keys.count < bounds.keys_max else None

@@ -137,16 +137,13 @@ def _read_copies(text: str, read: Callable[[str], Extraction], box: ToolBox, loo
     best: Extraction | None = None
     for end in _list_cuts(text, loop):
         found = read(text[:end])
-        if _is_run(found, box) and (best is None or len(found.text) < len(best.text)):
+        # A row of calls in which one comes again, and nothing that can't be read.
+        is_run = not found.malformed and collapse_calls(found.calls, box)[1] > 0
+        if is_run and (best is None or len(found.text) < len(best.text)):
             best = found
             if len(found.text.rstrip()) <= len(found.before):
                 break
     return best
-
-
-def _is_run(found: Extraction, box: ToolBox) -> bool:
-    """Return whether this is a row of calls in which one comes again, and nothing that can't be read."""
-    return not found.malformed and collapse_calls(found.calls, box)[1] > 0
 
 
 def _list_cuts(text: str, loop: Loop) -> list[int]:

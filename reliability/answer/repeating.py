@@ -25,11 +25,8 @@ def repeats_already(turns: Sequence[Turn], config: LoopConfig, memo: Memo | None
         return False
     if any(getattr(config, name) == 1 for name in THRESHOLDS):
         return True  # every answer is
-    return find_loop(turns, _lower_thresholds(config), memo=memo) is not None
-
-
-def _lower_thresholds(config: LoopConfig) -> LoopConfig:
-    return config.model_copy(update={name: getattr(config, name) - 1 for name in THRESHOLDS})
+    lowered = config.model_copy(update={name: getattr(config, name) - 1 for name in THRESHOLDS})
+    return find_loop(turns, lowered, memo=memo) is not None
 
 
 def window_repeats_already(window: Window, config: LoopConfig) -> bool:

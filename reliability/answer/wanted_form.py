@@ -21,7 +21,7 @@ from reliability.tools.check.complaints import describe
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import dump
 from reliability.tools.extract.text import read_arguments
-from reliability.tools.schema.compiled import Compiled, compile_schema
+from reliability.tools.schema.compiled import compile_schema
 from reliability.tools.schema.dialects import BadSchema
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.validator import UNBOUNDED
@@ -108,11 +108,8 @@ def read_wanted_form(response_format: Mapping[str, Any] | None, steps: Steps) ->
     compiled = compile_schema(given["schema"], steps, arguments=False)
     if isinstance(compiled, BadSchema):
         return compiled
-    return WantedForm(_as_tool(compiled), strict=given.get("strict") is True)
-
-
-def _as_tool(compiled: Compiled) -> Tool:
-    return Tool(name="response_format", description="", strict=True, compiled=compiled)
+    schema = Tool(name="response_format", description="", strict=True, compiled=compiled)
+    return WantedForm(schema, strict=given.get("strict") is True)
 
 
 def form_message(violations: Sequence[Violation], response_format: Mapping[str, Any] | None) -> str:

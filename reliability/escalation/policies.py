@@ -211,7 +211,7 @@ def _retry_transient(situation: Situation) -> Call | None:
         return None
     retries = sum(1 for a in situation.attempts if a.tier == last.tier and a.fault is not None) - 1
     # The wait grows, so that a tier that is coming back isn't stormed, and `Retry-After` is obeyed.
-    wait_ns = max(_backoff_ns(retries, situation.jitter), _retry_after_ns(last))
+    wait_ns = max(_backoff_ns(retries, situation.jitter), int((last.retry_after_s or 0.0) * 1e9))
     patient = wait_ns <= RETRY_AFTER_MAX_NS and wait_ns < situation.remaining_ns
     if retries >= situation.limits.retries_max or not patient or not _may_repeat(situation, last):
         return None
@@ -332,7 +332,3 @@ def _backoff_ns(retries: int, jitter: float) -> int:
     """Double the wait, capped in the exponent, with up to half of it as jitter."""
     full = min(BACKOFF_MAX_NS, BACKOFF_FIRST_NS << min(retries, 10))
     return int(full * (0.5 + 0.5 * jitter))
-
-
-def _retry_after_ns(attempt: Attempt) -> int:
-    return int((attempt.retry_after_s or 0.0) * 1e9)

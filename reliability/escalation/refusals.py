@@ -85,14 +85,10 @@ def describe_rejection(rejection: Rejection, request: AdmissionRequest) -> str:
     """Describe why this call wasn't let through."""
     if rejection.rejected_by is RejectedBy.BUDGET:
         return "; ".join(_describe_window(load, rejection, request) for load in rejection.windows) or rejection.detail
-    words = WAYS_OUT[rejection.rejected_by].format(
-        tier=rejection.tier, wait=duration(rejection.retry_after_s), rule=_describe_rule(rejection.detail)
-    )
+    rule = re.sub(r"\d+", lambda digits: figure(int(digits[0])), rejection.detail.replace("_", " "))
+    wait = duration(rejection.retry_after_s)
+    words = WAYS_OUT[rejection.rejected_by].format(tier=rejection.tier, wait=wait, rule=rule)
     return f"tier {rejection.tier} {words}"
-
-
-def _describe_rule(rule: str) -> str:
-    return re.sub(r"\d+", lambda digits: figure(int(digits[0])), rule.replace("_", " "))
 
 
 def _describe_window(load: Load, rejection: Rejection, request: AdmissionRequest) -> str:
@@ -213,12 +209,8 @@ def record_rejection(rejection: Rejection, request: AdmissionRequest) -> Attempt
     return Attempt(
         tier=rejection.tier,
         ran=False,
-        fault=_fault_of(rejection.rejected_by),
+        fault=next(fault for fault in Fault if rejection.rejected_by in TRAITS[fault].rejected_by),
         detail=describe_rejection(rejection, request),
         retry_after_s=rejection.retry_after_s,
         hard_stop=rejection.rejected_by is RejectedBy.BUDGET and rejection.policy is Policy.HARD_STOP,
     )
-
-
-def _fault_of(rejected_by: RejectedBy) -> Fault:
-    return next(fault for fault in Fault if rejected_by in TRAITS[fault].rejected_by)

@@ -103,13 +103,15 @@ def keep_answer(kept: tuple[Kept, ...], shown: ShownHistory, answer: Turn, confi
     before = _still_valid(kept, shown)
     if shown.newest:
         newest = [_build_kept(turn, config) for turn in shown.newest]
-        at = _find_last(before, newest[0].key)
+        at = next((index for index in reversed(range(len(before))) if before[index].key == newest[0].key), None)
         if at is None:
             before = tuple(newest)
         else:
             known = replace(before[at], turn=_merge_results(newest[0].turn, before[at].turn))
             before = (*before[:at], known, *newest[1:])
-    made = _build_kept(shorten_turn(_read_as_history(answer), config), config, shown)
+    # As a later request will show it: its text may be a call to its client.
+    answer = answer if answer.calls else answer_turn({"role": "assistant", "content": answer.text})
+    made = _build_kept(shorten_turn(answer, config), config, shown)
     if (twin := _find_twin(kept, shown)) is not None and twin.key == made.key:
         made = replace(made, times=twin.times + 1)
     return _bound((*before, made)[-KEPT_MAX:])
@@ -146,11 +148,6 @@ def find_kept_loop(turns: Sequence[Turn] | None, config: LoopConfig, candidate: 
     return None if turns is None else find_loop(turns, config, shorten_turn(candidate, config))
 
 
-def _read_as_history(answer: Turn) -> Turn:
-    """Read an answer as a later request will show it: its text may be a call to its client."""
-    return answer if answer.calls else answer_turn({"role": "assistant", "content": answer.text})
-
-
 def _still_valid(kept: tuple[Kept, ...], shown: ShownHistory) -> tuple[Kept, ...]:
     """Return what of it came before this request and since the user last spoke."""
     if shown.spoken or not kept:
@@ -165,10 +162,6 @@ def _find_twin(kept: tuple[Kept, ...], shown: ShownHistory) -> Kept | None:
     """Find the newest answer where it was one to this very request: it may be what the request shows as its newest."""
     newest = kept[-1] if kept else None
     return newest if newest is not None and newest.request == shown.request and shown.newest else None
-
-
-def _find_last(kept: tuple[Kept, ...], key: str) -> int | None:
-    return next((index for index in range(len(kept) - 1, -1, -1) if kept[index].key == key), None)
 
 
 def _align(kept: tuple[Kept, ...], keys: Sequence[str]) -> int | None:

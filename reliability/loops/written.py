@@ -189,7 +189,7 @@ def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[
         if opener is None:
             return (len(text) if final else max(at, len(text) - DELIMITER_CHARS + 1)), 0
         start, body_at = opener.span()
-        ending = _find_ending(text, opener, max(body_at, searched - DELIMITER_CHARS))
+        ending = _ENDS[row_of(opener)].search(text, max(body_at, searched - DELIMITER_CHARS))
         body_end, end = ending.span() if ending else (len(text), len(text))
         if body_end - start > CALL_CHARS:
             at, searched = body_at, 0
@@ -199,22 +199,14 @@ def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[
             at, searched, outer = end, 0, start if outer is None else outer
         else:
             inner = text[body_at:body_end]
-            return _Span(start if outer is None else outer, end, _build_key(inner), text[start:end], inner)
-
-
-def _find_ending(text: str, opener: re.Match[str], at: int) -> re.Match[str] | None:
-    """Find the first ending of a call: the body ends where it begins, the call where it ends."""
-    return _ENDS[row_of(opener)].search(text, at)
+            key = digest(" ".join(canonical(inner).split()))
+            return _Span(start if outer is None else outer, end, key, text[start:end], inner)
 
 
 def _is_outer(opener: re.Match[str], ending: re.Match[str]) -> bool:
     """Return whether this is an opener with nothing in it but another one: `<tool_calls><tool_call>`."""
     inner = ending["next"]
     return bool(inner) and inner != opener[0] and not opener.string[opener.end() : ending.start()].strip()
-
-
-def _build_key(body: str) -> str:
-    return digest(" ".join(canonical(body).split()))
 
 
 def _walk_calls(text: str) -> Iterator[_Span]:

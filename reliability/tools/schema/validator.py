@@ -10,7 +10,7 @@ reaches Python's `re`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from reliability.steps import Steps
@@ -52,7 +52,8 @@ class Validator:
             return known[1]
         rules = self._rules.get(id(node))
         if rules is None:
-            rules = self._rules[id(node)] = self._compile_rules(node)
+            rules = [(*RULES[key], prepare(key, wanted)) for key, wanted in node.items() if key in RULES]
+            self._rules[id(node)] = rules
         found: list[Complaint] = []
         for kind, rule, wanted in rules:
             if isinstance(value, kind) and (wrong := rule(self, wanted, value, node, run)):
@@ -67,6 +68,3 @@ class Validator:
         if reference not in self._targets:
             self._targets[reference] = resolve(self.schema, reference, self._anchors)
         return self._targets[reference]
-
-    def _compile_rules(self, node: Mapping[str, Any]) -> list[tuple[Any, Rule, Any]]:
-        return [(*RULES[key], prepare(key, wanted)) for key, wanted in node.items() if key in RULES]
