@@ -4,7 +4,7 @@ Six more in the cart, twelve lines down, eight tickets: each such call is equal 
 repetition by its call, which names a step or anything but reading, checking and editing a file (`acts`), and by its
 result, which is short, no failure and no refusal (`leads_on`) or only says that it was done (`acknowledges`).
 
-How far steps may go is said in `history`, and how many of them a person asks for in `orders`.
+How far steps may go is said in `history`, and how many of them a person asks for in `content`.
 """
 
 from __future__ import annotations
