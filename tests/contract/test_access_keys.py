@@ -17,8 +17,6 @@ from tests.support import scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
 from tests.support.serving import Deploy, Server, until
 
-pytestmark = pytest.mark.ray
-
 KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("boss", "agent", "other", "poor")}
 POOR_TOKENS, SESSION_TOKENS = 1_000, 1_250
 # What each answer to "spend" says that it has cost.

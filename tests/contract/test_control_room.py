@@ -21,7 +21,7 @@ from tests.support.browser import NEEDS_CHROMIUM, Visitor, chromium, find_faults
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, report_of, user
 from tests.support.serving import Deploy, Server, until
 
-pytestmark = [pytest.mark.ray, NEEDS_CHROMIUM]
+pytestmark = NEEDS_CHROMIUM
 
 KEY = "sk-boss-0123456789abcdef0123"
 GOOD = {"tool_call": scripts.WEATHER}
@@ -242,20 +242,6 @@ def test_filtered_incidents_stay_filtered_in_the_chart_and_over_time(visitor, se
     assert page.locator("#found .u-legend tr").count() == 2, "time, and the one kind"
     page.get_by_role("link", name="Without filters").click()
     page.wait_for_selector("#found .u-legend >> text=fault")
-
-
-def test_the_memory_page_says_which_replicas_have_come(server):
-    """Law: each replica that holds memory has one record of its beginning, and the page shows it."""
-
-    def find_started() -> list[str]:
-        found = httpx.get(f"{server.url}/v1/reliability/incidents?kind=scaling").json()["data"]
-        return sorted(one["tier"] for one in found if one["reason"] == "started")
-
-    until(lambda: find_started() == sorted(scripts.TWO), "a record of each replica's beginning")
-    page = httpx.get(f"{server.url}/ui/memory", headers={"accept": "text/html"}).text
-
-    assert "What scaled" in page
-    assert page.count(": a replica started on ") == len(scripts.TWO)
 
 
 def test_a_request_that_is_opened_by_its_id_says_when_it_ended(server):

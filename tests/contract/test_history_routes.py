@@ -12,8 +12,6 @@ from tests.support import scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
 from tests.support.serving import Deploy, Server
 
-pytestmark = pytest.mark.ray
-
 KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("boss", "agent", "other")}
 
 

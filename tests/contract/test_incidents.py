@@ -17,8 +17,6 @@ from tests.support.agent import Agent
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, incidents_of, report_of, user
 from tests.support.serving import Deploy, Server, until
 
-pytestmark = pytest.mark.ray
-
 SENTINEL = "zebra-4711"
 CITY = {"city": SENTINEL}
 GOOD = {"tool_call": {"name": "get_weather", "arguments": CITY}}

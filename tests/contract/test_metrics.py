@@ -56,8 +56,8 @@ Sample = tuple[str, dict[str, str], float]
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
-    return deploy(scripts.args(scripts.TWO), "metrics")
+def server(deploy_on_ray: Deploy) -> Server:
+    return deploy_on_ray(scripts.args(scripts.TWO), "metrics")
 
 
 @pytest.fixture(scope="module")

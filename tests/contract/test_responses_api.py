@@ -8,15 +8,11 @@ from typing import Any
 import httpx
 import openai
 import pytest
-import ray
 from pydantic import BaseModel
 
-from deployments.state.client import NAMESPACE, actor_name
 from tests.support import scripts
 from tests.support.response_wire import check_events, read_frames
-from tests.support.serving import Deploy, Server, until
-
-pytestmark = pytest.mark.ray
+from tests.support.serving import Deploy, Server
 
 WEATHER: Any = {
     "type": "function",
@@ -177,31 +173,6 @@ def test_an_answer_that_breaks_off_says_so(server):
     assert "half an answer" in "".join(event.delta for event in events if event.type == "response.output_text.delta")
     assert (last.type, last.response.error.code) == ("response.failed", "server_error")
     assert last.response.error.mlx_stack_code == "stream_broken"
-
-
-def test_a_killed_state_actor_forgets_nothing(server):
-    """What it has confirmed is in the journal: its next incarnation finds the response, and a request goes on from
-    it."""
-    with server.client() as client:
-        made = client.responses.create(model="auto", input="weather", tools=[WEATHER])
-        actor = ray.get_actor(actor_name(server.name), namespace=NAMESPACE)
-        until(lambda: ray.get(actor.recall_responses.remote("", made.id)), "the response is kept")
-        ray.kill(actor, no_restart=False)
-        read = until(lambda: find(client, made.id), "the actor is back")
-        (call,) = [item for item in made.output if item.type == "function_call"]
-        given: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}]
-        went_on = client.responses.create(model="auto", input=given, previous_response_id=made.id)
-
-    assert read == made
-    assert went_on.output_text == "sunny, turn 2"
-
-
-def find(client: openai.OpenAI, response_id: str) -> Any:
-    """Read a stored response; None while the state doesn't answer."""
-    try:
-        return client.responses.retrieve(response_id)
-    except openai.InternalServerError:
-        return None
 
 
 @pytest.mark.parametrize(

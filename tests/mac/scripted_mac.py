@@ -16,8 +16,6 @@ import pytest
 from deployments.memory.sensors import macos, working_set
 from tests.mac.assumptions import GIB, MIB, PRESSURE, guess_working_set
 
-__all__ = ["ScriptedMac"]
-
 
 @dataclass
 class ScriptedMac:

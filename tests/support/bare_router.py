@@ -15,8 +15,6 @@ from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.router import Router
 from deployments.ui.control_room import ControlRoom
 
-__all__ = ["build_app", "list_all_routes", "list_routes"]
-
 
 def build_app(access: Access) -> Starlette:
     """The app of a Router, whose routes answer nothing."""

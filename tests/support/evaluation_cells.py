@@ -9,8 +9,6 @@ from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings, plan_variants
 from deployments.evaluate.report_data import build_report
 
-__all__ = ["FACTS", "THRESHOLDS", "call_cell", "make_cells", "make_report", "speed_cell", "task_cell"]
-
 THRESHOLDS = {
     "tasks_passed_min": 0.6,
     "calls_right_min": 0.8,

@@ -20,8 +20,6 @@ from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Finish, TokenLogprob
 
-__all__ = ["PLENTY_BYTES", "Asked", "Numbers", "add", "begin", "load", "measure", "run"]
-
 PLENTY_BYTES = 1 << 40
 _TICKETS = itertools.count()
 

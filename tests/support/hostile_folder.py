@@ -6,8 +6,6 @@ from pathlib import Path
 
 import yaml
 
-__all__ = ["fill_folder", "find_run"]
-
 # Python's own modules, those of others and ours: each is imported by some command or some process of the server.
 SINGLE = (
     "json",

@@ -37,8 +37,6 @@ from deployments.listener.haproxy import WRAPPER
 from tests.support.repository import ROOT
 from tests.support.serving import until
 
-__all__ = ["Answer", "Back", "Raw", "behind_haproxy", "behind_uvicorn"]
-
 # Between two bytes of a client that dribbles.
 DRIBBLE_S = 0.05
 

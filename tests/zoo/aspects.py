@@ -22,8 +22,6 @@ from tests.support.tier_asking import ask
 from tests.zoo.families import Family
 from tests.zoo.rig import CHUNK_TOKENS, TOLERANCE, Difference, Stage, compare, make_prompt
 
-__all__ = ["ASPECTS", "Specimen"]
-
 SLACK_TOKENS = 32  # fewer aren't written to disk
 SCHEMA = {"type": "object", "properties": {"n": {"enum": [7, 8, 42]}}, "required": ["n"], "additionalProperties": False}
 JSON = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}

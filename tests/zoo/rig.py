@@ -31,8 +31,6 @@ from reliability.types import Failed
 from tests.support.family_rig import Asked
 from tests.support.random_models import build_family
 
-__all__ = ["TOLERANCE", "Difference", "Stage", "compare", "load_model", "make_prompt", "read"]
-
 # Rounding leaves 1e-5; a changed token of the prompt moves most models by 0.1 or more.
 TOLERANCE = 0.002
 CHUNK_TOKENS = 24  # of a prompt in a step: longer than a window, shorter than the prompts

@@ -16,8 +16,6 @@ from pydantic import TypeAdapter
 
 from tests.support.serving import Server
 
-pytestmark = pytest.mark.ray
-
 EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS = [{"name": "get_weather", "description": "d", "input_schema": SCHEMA}]

@@ -97,7 +97,12 @@ def hold_run(base: Path, url: str) -> int:
     return folder.hold()
 
 
-@pytest.mark.parametrize("command", list_commands())
+# Of each kind one: starts a server, looks at this machine, asks a server, starts an agent, is asked at each Tab.
+EACH_TIME = ("serve", "doctor", "incidents", "launch", "completion")
+COMMANDS = [one if one in EACH_TIME else pytest.param(one, marks=pytest.mark.nightly) for one in list_commands()]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_repository_neither_runs_nor_leads_a_command(tmp_path, trap, command):
     """Whatever is typed inside: no module of the folder is imported, and the server that its configuration names is
     asked nothing by a command that asks a server."""

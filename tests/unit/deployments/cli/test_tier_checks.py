@@ -12,7 +12,8 @@ from deployments.cli import tier_checks
 from deployments.cli.tier_checks import BEGUN, TOKENS, Finding, check_prefill
 from deployments.config.app_config import load
 from tests.support.chain_configs import config
-from tests.support.upstream import Player, Upstream, good, status
+from tests.support.plays import Player, good, status
+from tests.support.upstream import Upstream
 
 
 def test_every_edge_of_a_good_chain_works():

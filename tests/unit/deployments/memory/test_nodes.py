@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.repository import ROOT
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 
 def run(program: str) -> str:

@@ -14,8 +14,9 @@ from deployments.tiers.hosted.continuing import ask_to_go_on
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from reliability.answer.seam import find_anchor
 from reliability.types import CallDelta, Event, Failed, Fault, Finish, Reasoning, Text
+from tests.support.plays import Player, Seen, good, tools
 from tests.support.tier_asking import answer, ask
-from tests.support.upstream import Player, Seen, Upstream, good, tools
+from tests.support.upstream import Upstream
 
 BEGUN = "First you open the valve on the left, and then you wait until the needle stands"
 REST = " at two. At last you close it."

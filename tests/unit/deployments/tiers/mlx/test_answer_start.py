@@ -148,7 +148,9 @@ def speller(tier: MlxTier) -> Speller:
 
 
 @pytest.mark.parametrize("name", ASKED)
-@pytest.mark.parametrize("share", [0.02, 0.21, 0.36, 0.5, 0.67, 0.8, 0.97])
+@pytest.mark.parametrize(
+    "share", [0.21, 0.67, *(pytest.param(share, marks=pytest.mark.nightly) for share in (0.02, 0.36, 0.5, 0.8, 0.97))]
+)
 def test_the_rest_of_a_text_is_what_it_would_have_been(tier: MlxTier, whole: Any, name: str, share: float) -> None:
     """Law: on the same model with the same settings the two pieces are the unbroken text, wherever it was cut: within
     a word, a number, a character's escape, before a stop string. And both together may write as much as one."""
