@@ -20,7 +20,7 @@ from tests.support.serving import deploy, deploy_on_ray, serve_port, state_folde
 # How long a law takes is a benchmark's business; on a busy machine a deadline would only make tests fail. `quick` is
 # what `make test` tries of each law, also where the law asks for more; the mutants and `make nightly` try all.
 settings.register_profile("laws", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=20)
+settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("laws")
 
 # Ray reads these when it is imported, here and in every process that it starts.

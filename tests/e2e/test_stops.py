@@ -44,6 +44,7 @@ def test_a_stop_leaves_nothing(place, way):
     assert outcome.code == CODES.get(way, -9)
 
 
+@pytest.mark.nightly
 def test_what_is_wrong_and_found_late_ends_the_start(place):
     """What only Serve finds (here a policy that isn't there) ends the start too: one line, exit code 2, nothing left,
     in place of a server that answers 404."""
