@@ -48,7 +48,7 @@ class IncidentPages:
         filters = read_filters(params, FILTERS)
         text = params.get("before", "")
         before = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
-        incidents = await self._desk.state.incidents(Query(**filters, before=before, limit=PAGE))
+        incidents = await self._desk.state.browse(Query(**filters, before=before, limit=PAGE))
         older = urlencode({**filters, "before": incidents[-1]["id"]}) if len(incidents) == PAGE else None
         span = params.get("span") if params.get("span") in SPANS else "day"
         return self._desk.show(

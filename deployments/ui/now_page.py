@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from deployments.api.stream import EventStream
+from deployments.api.exchange import EventStream
 from deployments.ui.desk import Desk
 from deployments.ui.live import Live, render_pieces
 from deployments.ui.rendering import GUARDED

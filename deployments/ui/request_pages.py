@@ -87,7 +87,7 @@ class RequestPages:
             raise ApiError("not_found", "There is no report of this request: it is too old, or still running.")
         report = found[0]
         asked = Query(request_id=report["request_id"], key=report["key"], limit=INCIDENTS_MAX)
-        incidents = list(reversed(await self._desk.state.incidents(asked)))
+        incidents = list(reversed(await self._desk.state.browse(asked)))
         keep_text = self._desk.overview.config().reliability.incidents.keep_text
         timeline = tell(report, incidents, keep_text=keep_text)
         url = f"{request.url.scheme}://{request.url.netloc}{find_root(request)}"

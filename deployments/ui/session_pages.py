@@ -54,7 +54,7 @@ class SessionPages:
         if session is None:
             raise ApiError("not_found", "There is no session of this name: it is too old, or was reset.")
         reports = await self._desk.state.browse(RequestQuery(session=name, key=session["key"], limit=REPORTS_MAX))
-        loops = await self._desk.state.incidents(Query(session=name, key=session["key"], kind="loop", limit=LOOPS))
+        loops = await self._desk.state.browse(Query(session=name, key=session["key"], kind="loop", limit=LOOPS))
         return self._desk.show(
             request,
             visit,

@@ -47,8 +47,8 @@ class TierPages:
     async def show(self, request: Request, visit: Visit) -> Response:
         """Show the tiers."""
         now = await self._desk.overview.take()
-        orders = await self._desk.state.incidents(Query(kind="operator", limit=10))
-        changes = await self._desk.state.incidents(Query(kind="breaker", limit=10))
+        orders = await self._desk.state.browse(Query(kind="operator", limit=10))
+        changes = await self._desk.state.browse(Query(kind="breaker", limit=10))
         return self._desk.show(request, visit, "tiers.html", now=now, orders=orders, changes=changes)
 
     async def order(self, request: Request, visit: Visit, _: Mapping[str, str]) -> Response:
@@ -80,8 +80,8 @@ class TierPages:
         """Show the memory."""
         overview = self._desk.overview
         now = await overview.take()
-        changes = await self._desk.state.incidents(Query(kind="memory", limit=20))
-        scaled = await self._desk.state.incidents(Query(kind="scaling", limit=20))
+        changes = await self._desk.state.browse(Query(kind="memory", limit=20))
+        scaled = await self._desk.state.browse(Query(kind="scaling", limit=20))
         holders = [] if overview.memory is None else overview.memory.list_holders()
         return self._desk.show(request, visit, "memory.html", now=now, holders=holders, changes=changes, scaled=scaled)
 
@@ -89,7 +89,7 @@ class TierPages:
         """Answer with the chart's figures: the level of each machine over a week."""
         now_s = time.time()
         query = Query(kind="memory", since_s=now_s - WEEK_S, limit=TRANSITIONS_MAX)
-        changes = list(reversed(await self._desk.state.incidents(query)))
+        changes = list(reversed(await self._desk.state.browse(query)))
         memory = self._desk.overview.memory
         known = {} if memory is None else {n: node["level"] for n, node in memory.summary()["nodes"].items()}
         return json_response(draw_levels(changes, known, now_s), headers=GUARDED)

@@ -6,7 +6,7 @@
 A page is shown to a `Visit`; an order is a POST that brings the token of its cookie, from a page of this very origin.
 The cookie is HttpOnly and SameSite=Strict, and `Secure` where the page came by TLS. Its name has the port in it, since
 browsers give the cookies of one host to all of its ports. Signing out ends the cookie on the server, in the journal
-that all Routers share (`deployments/state/sign_outs.py`): a copy of it opens nothing any more.
+that all Routers share (`deployments/state/journal.py`): a copy of it opens nothing any more.
 
 What must never happen: an order without the token, a page to somebody whom the API would refuse.
 """
