@@ -238,8 +238,4 @@ class ScriptedTierConfig(TierBase):
 
 TierConfig = Annotated[MlxTierConfig | HostedTierConfig | ScriptedTierConfig, Field(discriminator="kind")]
 
-KINDS: dict[str, type[TierBase]] = {
-    "mlx": MlxTierConfig,
-    "hosted": HostedTierConfig,
-    "scripted": ScriptedTierConfig,
-}
+KINDS: dict[str, type[TierBase]] = {"mlx": MlxTierConfig, "hosted": HostedTierConfig, "scripted": ScriptedTierConfig}

@@ -32,17 +32,7 @@ from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
 from reliability.escalation.wording import duration, figure
 from reliability.loops import truncate
-from reliability.types import (
-    Attempt,
-    CallDelta,
-    ChatRequest,
-    Event,
-    Fault,
-    FinishReason,
-    Flaw,
-    Logprobs,
-    Text,
-)
+from reliability.types import Attempt, CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Logprobs, Text
 
 SETTLE_GRACE_NS = 10 * NS_PER_S
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping

@@ -97,7 +97,7 @@ class HistoryPages:
             raise ApiError("not_found", "There is no report of this request: it is too old, or still running.")
         report = found[0]
         asked = Query(request_id=report["request_id"], key=report["key"], limit=INCIDENTS_MAX)
-        incidents = list(reversed(await self._state.incidents(asked)))
+        incidents = list(reversed(await self._state.browse(asked)))
         keep_text = self._context.overview.config().reliability.incidents.keep_text
         timeline = tell(report, incidents, keep_text=keep_text)
         url = f"{request.url.scheme}://{request.url.netloc}{find_root(request)}"
@@ -125,7 +125,7 @@ class HistoryPages:
         if session is None:
             raise ApiError("not_found", NO_SESSION)
         reports = await self._state.browse(RequestQuery(session=name, key=session["key"], limit=REPORTS_MAX))
-        loops = await self._state.incidents(Query(session=name, key=session["key"], kind="loop", limit=LOOPS))
+        loops = await self._state.browse(Query(session=name, key=session["key"], kind="loop", limit=LOOPS))
         return show_page(
             request,
             visit,
@@ -150,7 +150,7 @@ class HistoryPages:
         params = request.query_params
         filters = _read_filters(params, INCIDENT_FILTERS)
         query = Query(**filters, before=_read_number(params.get("before")), limit=PAGE)
-        incidents = await self._state.incidents(query)
+        incidents = await self._state.browse(query)
         span = params.get("span")
         return show_page(
             request,

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from deployments.api.exchange import EventStream
 from deployments.api.overview import Overview
-from deployments.api.stream import EventStream
 from deployments.telemetry import log_error
 from deployments.ui.page_auth import Visit, find_root
 from deployments.ui.page_context import GUARDED, PageContext, render, show_page

@@ -6,7 +6,7 @@
     token             HMAC(secret, NONCE, NAME) is in the page, and comes back with every order
 
 The secret is the journal's own: all Routers share it, and who reads the key file can't make a cookie of it. Removing a
-key ends its cookies; signing out ends one in the journal (`deployments/state/sign_outs.py`). A cookie's name has the
+key ends its cookies; signing out ends one in the journal (`deployments/state/journal.py`). A cookie's name has the
 port, since browsers share cookies among a host's ports.
 Invariants: no order without the token; no page for somebody whom the API would refuse; the API under `/v1` takes no
 cookie; no comparison's time tells how much was right.

@@ -42,8 +42,8 @@ class TierPages:
 
     async def show(self, request: Request, visit: Visit) -> Response:
         now = await self._context.overview.take()
-        orders = await self._context.state.incidents(Query(kind="operator", limit=10))
-        changes = await self._context.state.incidents(Query(kind="breaker", limit=10))
+        orders = await self._context.state.browse(Query(kind="operator", limit=10))
+        changes = await self._context.state.browse(Query(kind="breaker", limit=10))
         return show_page(request, visit, "tiers.html", now=now, orders=orders, changes=changes)
 
     async def order(self, request: Request, visit: Visit, _: Mapping[str, str]) -> Response:
@@ -73,8 +73,8 @@ class TierPages:
     async def show_memory(self, request: Request, visit: Visit) -> Response:
         overview = self._context.overview
         now = await overview.take()
-        changes = await self._context.state.incidents(Query(kind="memory", limit=20))
-        scaled = await self._context.state.incidents(Query(kind="scaling", limit=20))
+        changes = await self._context.state.browse(Query(kind="memory", limit=20))
+        scaled = await self._context.state.browse(Query(kind="scaling", limit=20))
         holders = [] if overview.memory is None else overview.memory.list_holders()
         return show_page(request, visit, "memory.html", now=now, holders=holders, changes=changes, scaled=scaled)
 
@@ -82,7 +82,7 @@ class TierPages:
         """Answer with the chart's figures: the level of each machine over a week."""
         now_s = time.time()
         query = Query(kind="memory", since_s=now_s - WEEK_S, limit=TRANSITIONS_MAX)
-        changes = list(reversed(await self._context.state.incidents(query)))
+        changes = list(reversed(await self._context.state.browse(query)))
         memory = self._context.overview.memory
         known = {} if memory is None else {n: node["level"] for n, node in memory.summary()["nodes"].items()}
         return json_response(draw_levels(changes, known, now_s), headers=GUARDED)

@@ -65,7 +65,7 @@ def counting(serve_port: int) -> Any:
     """A replica that counts and logs the reports that it is sent."""
     from ray import serve
 
-    from deployments.reports.request_metrics import RequestMetrics
+    from deployments.reports.account import RequestMetrics
     from deployments.telemetry import log_request
 
     class Counting:

@@ -27,8 +27,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from deployments.api.body import Bodies
+from deployments.api.exchange import EventStream
 from deployments.api.responses import json_response
-from deployments.api.stream import EventStream
 from deployments.cli.serve_command import environment
 from deployments.config.free_port import free_port
 from deployments.errors import ApiError

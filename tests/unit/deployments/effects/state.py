@@ -327,4 +327,4 @@ def state_path() -> None:
         actor.step(StateStep(client="c", number=1, config=limits.digest, items=(done,)))
         assert (Path(folder) / "here" / "ledger.sqlite").exists()
         assert actor.report(None, "r") is not None
-        assert actor.incidents(Query()) == []
+        assert actor.browse(Query()) == []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import ray
+from ray._common import tls_utils
 from ray.serve._private import replica
 
-from deployments.listener import replica_port
+from deployments.listener.listening import bind_to_node, is_request_id
 
 
 @pytest.mark.parametrize(
@@ -16,9 +17,9 @@ def test_all_interfaces_become_the_nodes_own(monkeypatch, host, bound):
     """What Serve asks for is bound to the address that other replicas call; another address stays as it is."""
     asked = []
     monkeypatch.setattr(replica, "add_port_to_grpc_server", None)  # as it is afterwards
-    monkeypatch.setattr(replica_port, "add_port_to_grpc_server", lambda _, address: asked.append(address) or 7)
+    monkeypatch.setattr(tls_utils, "add_port_to_grpc_server", lambda _, address: asked.append(address) or 7)
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: host)
-    replica_port.bind_to_node()
+    bind_to_node()
 
     assert replica.add_port_to_grpc_server(None, "[::]:0") == 7
     assert replica.add_port_to_grpc_server(None, "127.0.0.9:5") == 7
@@ -29,4 +30,21 @@ def test_a_ray_without_that_name_is_refused(monkeypatch):
     """A replica that can't be bound doesn't start, and doesn't listen to all."""
     monkeypatch.delattr(replica, "add_port_to_grpc_server")
     with pytest.raises(RuntimeError, match=r"Ray of 2\.60 is needed"):
-        replica_port.bind_to_node()
+        bind_to_node()
+
+
+@pytest.mark.parametrize(
+    ("given", "good"),
+    [
+        ("r" * 128, True),
+        ("a b", True),
+        ("", False),
+        ("r" * 129, False),
+        ("é", False),
+        ("a\nb", False),
+        ("\x1b[1m", False),
+    ],
+)
+def test_a_name_is_a_word_or_two_of_one_line(given: str, good: bool) -> None:
+    """Law: it has 1 to 128 printable ASCII characters."""
+    assert is_request_id(given) is good
