@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reliability.answer.call_scan import OPEN_MAX, TAIL_CHARS, CallScan, step_calls
+from reliability.answer.call_scan import COUNTED_MAX, OPEN_MAX, TAIL_CHARS, CallScan, step_calls
 from reliability.loops import Kind, Loop
 from reliability.loops.cycles.long_cycles import STRIDE
 from tests.support.repeating_texts import HONEST, paragraph
@@ -120,8 +120,8 @@ def test_calls_in_turns_are_not_compared():
 def test_the_state_is_bounded():
     """However many calls there are, a few of them are kept, and of each its end."""
     scan = CallScan()
-    for index in range(200):
-        scan, _ = step_calls(scan, index, "f", json.dumps({"text": paragraph(20_000, index)}))
+    for index in range(COUNTED_MAX + OPEN_MAX):
+        scan, _ = step_calls(scan, index, "f", json.dumps({"text": paragraph(2 * TAIL_CHARS, index)}))
     assert len(scan.calls) <= OPEN_MAX
     assert all(len(call.tail.text) <= TAIL_CHARS and len(call.fill) < STRIDE for _, call in scan.calls)
 
