@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from deployments.config.tier_config import Timeouts
-from deployments.work.judging import Elsewhere
 from deployments.work.large_work import Large, at_once
+from deployments.work.worker_pool import Elsewhere
 from reliability.admission.admit import AdmissionRequest, Grant, Rejection
 from reliability.loops import Window
 from reliability.memory.pressure import Level

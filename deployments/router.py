@@ -53,8 +53,7 @@ from deployments.request.run_record import Run
 from deployments.router_parts import COUNTED, DIALECTS, LiveConfig, build_services, collect_facts
 from deployments.telemetry import MonotonicClock
 from deployments.ui.control_room import ControlRoom, wants_page
-from deployments.work.gc_tuning import collect_less
-from deployments.work.large_work import large
+from deployments.work.large_work import collect_less, large
 from reliability.answer.estimate import prompt_bytes
 from reliability.memory.pressure import Level
 from reliability.types import Event, TierState

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import functools
+import inspect
 import os
 import shutil
 import socket
@@ -106,6 +108,16 @@ def _bound(asked: settings) -> settings:
 
 def _place(nodeid: str) -> int:
     return next((place for place, long in enumerate(LONGEST) if nodeid.startswith(long)), len(LONGEST))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """An async test runs in a loop of its own, unless it names another runner."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj) or pyfuncitem.get_closest_marker("anyio"):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 LOOPBACK = ("127.", "localhost", "::1", "")

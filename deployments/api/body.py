@@ -17,9 +17,8 @@ from starlette.requests import Request
 
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
-from deployments.work.judging import STEPS_INLINE, STEPS_LARGE
 from deployments.work.large_work import large
-from deployments.work.worker_pool import JobTooLong, Undone, Workers
+from deployments.work.worker_pool import STEPS_INLINE, STEPS_LARGE, JobTooLong, Undone, Workers
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import keep
 

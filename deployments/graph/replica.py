@@ -24,7 +24,7 @@ from deployments.memory.plan import MemoryPlan
 from deployments.memory.room import Room, find_room
 from deployments.models.needs import replica_bytes
 from deployments.telemetry import hush, log_error
-from deployments.work.gc_tuning import collect_less
+from deployments.work.large_work import collect_less
 from reliability.config import CloudFallback
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus

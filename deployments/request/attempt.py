@@ -17,8 +17,8 @@ from deployments.interfaces import Clock, Tier
 from deployments.request.accounting import Accounting, compute_bytes_max, count_chars, cut_event
 from deployments.request.delivery import AnswerScan, Delivery, open_delivery
 from deployments.request.timeouts import NS_PER_S, next_batch
-from deployments.work.judging import Elsewhere, make_judgement
 from deployments.work.large_work import Large, at_once
+from deployments.work.worker_pool import Elsewhere, make_judgement
 from reliability.answer import gate as gates
 from reliability.answer.gate import Gate, Hold, Stopped
 from reliability.answer.judgement import Expected, Judged, judge

@@ -1,9 +1,5 @@
-"""Write what a chat template leaves out into the words of a conversation.
-
-Calls are written in the model's own form, words next to a call get a turn of their own, and an answer loses the marks
-of other turns.
-
-Pure; for messages of OpenAI's chat completions whose arguments are objects and whose contents are texts.
+"""Write what a chat template leaves out into the words of a conversation: calls in the model's own form, words next to
+a call in a turn of their own. Pure; for messages whose arguments are objects and whose contents are texts.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from deployments.tiers.mlx.decoding import generators
-from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy, Offer
-from deployments.tiers.mlx.decoding.lookup import Guess
+from deployments.tiers.mlx.decoding.lookup import DraftPolicy, Guess, Offer
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded
 from reliability.types import CallDelta, ChatRequest, Failed, Fault, Text

@@ -21,7 +21,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from deployments.models.cache_folder import quiet
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.loading import Loaded, load
-from deployments.tiers.mlx.prefill_budget import PrefillBudget
+from deployments.tiers.mlx.memory_budget import PrefillBudget
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob

@@ -7,12 +7,14 @@ values. Quantized weights stay as they are: they would take seven times as much.
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from deployments.memory.sensors.computing import Computing, find_computing
-
-__all__ = ["find_held_dtype", "find_stored_dtype", "grow_to_held"]
 
 _SHORT = ("bfloat16", "float16")
 
@@ -35,3 +37,38 @@ def find_held_dtype(config: Mapping[str, Any]) -> str | None:
 def grow_to_held(stored_bytes: int, config: Mapping[str, Any]) -> int:
     """Return how many bytes weights of so many on disk take in memory."""
     return stored_bytes * (1 if find_held_dtype(config) == find_stored_dtype(config) else 2)
+
+
+_PACKAGES = ("mlx", "mlx-lm")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def weights_sha256(folder: Path) -> str:
+    """Compute the digest of all `*.safetensors` of a model folder. Raises OSError for an unreadable file."""
+    files = sorted(folder.glob("*.safetensors"))
+    digests = []
+    for file in files:
+        blob = file.resolve().name  # the hub's cache names a file's blob after its sha256
+        known = file.is_symlink() and _SHA256.fullmatch(blob)
+        digests.append((blob if known else file_sha256(file), file.name))
+    if len(digests) == 1:
+        return digests[0][0]
+    listing = "".join(f"{digest}  {name}\n" for digest, name in digests)
+    return hashlib.sha256(listing.encode()).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """Compute the digest of one file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """List the versions of the packages that generate, where they are installed."""
+    found: dict[str, str] = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

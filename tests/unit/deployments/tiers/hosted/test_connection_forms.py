@@ -79,7 +79,6 @@ def read(dialect: str, *, streamed: bool = True) -> ChatRequest:
 
 
 def ask(upstream: Upstream, *requests: ChatRequest) -> list[list[Event]]:
-    """Ask one tier these, one after another."""
 
     async def scene() -> list[list[Event]]:
         tier = hosted_tier(upstream)

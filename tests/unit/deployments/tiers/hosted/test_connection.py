@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.hosted.inbox import INBOX_BYTES_MAX, Inbox
+from deployments.tiers.hosted.connection import INBOX_BYTES_MAX, Inbox
 from tests.sim.clock import run
 
 PAUSES_S = st.lists(st.sampled_from([0.0, 0.001, 0.01, 0.05]), min_size=1, max_size=30)
