@@ -37,7 +37,7 @@ from deployments.request.policy import limits_of, state_limits
 from deployments.state.client import State, ray_finder
 from deployments.state.records import StateLimits
 from deployments.work.worker_pool import Workers
-from reliability.escalation.retry_strategy import RetryStep
+from reliability.escalation.decisions import RetryStep
 
 DIALECTS: dict[str, Dialect] = {
     "/v1/chat/completions": CHAT,

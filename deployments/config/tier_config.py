@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from reliability.config import Section
-from reliability.escalation.retry_strategy import RETRY_STRATEGY, RetryStep
+from reliability.escalation.decisions import RETRY_STRATEGY, RetryStep
 
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 

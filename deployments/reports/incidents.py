@@ -23,8 +23,7 @@ from deployments.state.incident_record import IncidentKind, Shown, cut, fit_evid
 from reliability.answer.judgement import Judged
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
-from reliability.loops.content import text_of
-from reliability.loops.nudge import nudge
+from reliability.loops.content import nudge, text_of
 from reliability.tool_calls import Violation
 from reliability.types import Attempt, ChatRequest, Fault, Flaw, Reason, TierStatus
 

@@ -17,7 +17,7 @@ from deployments.request.judge import Advice
 from deployments.request.run_record import Run
 from reliability.admission.budget import BudgetConfig
 from reliability.escalation.policies import reason_of
-from reliability.escalation.wording import figure
+from reliability.escalation.refusals import figure
 from reliability.memory.pressure import Level
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import Attempt, Flaw, Reason, Usage

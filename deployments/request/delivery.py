@@ -12,12 +12,12 @@ from functools import partial
 
 from reliability import loops
 from reliability.answer import gate as gates
+from reliability.answer.answer_head import Head, strip_turn_start
 from reliability.answer.call_scan import CallScan, step_calls
 from reliability.answer.gate import Gate, Hold, Stopped
 from reliability.answer.judgement import Expected, Judged, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import Thoughts, close
-from reliability.answer.turn_start import Head, strip_turn_start
 from reliability.loops import Kind, Loop, Scan
 from reliability.types import CallDelta, Event, Reasoning, Text
 

@@ -42,8 +42,9 @@ from deployments.state.records import (
 )
 from deployments.state.recovery import JOURNAL, refuse_parts
 from deployments.state.unix_socket import SocketActor
-from reliability.admission.admit import AdmissionRequest, Grant, Rejection
+from reliability.admission.admit import Grant, Rejection
 from reliability.admission.events import Charge, Progress, Settlement
+from reliability.admission.request import AdmissionRequest
 from reliability.loops import Window
 from reliability.sessions import Answered, Trail
 from reliability.types import Usage, Verdict

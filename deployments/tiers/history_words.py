@@ -11,8 +11,9 @@ from typing import Any
 
 from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.tools.extract import harmony
+from reliability.tools.format_envelopes import HERMES
 from reliability.tools.format_row import Reader
-from reliability.tools.formats import CALL_FORMATS, CLOSER, HERMES, OPENER
+from reliability.tools.formats import CALL_FORMATS, CLOSER, OPENER
 
 JSON, LIST, PYTHON = "{json}", "[{json}]", "[{python}]"
 HERMES_FORM = f"{HERMES.writes[0]}\n{JSON}\n{HERMES.writes[1]}"

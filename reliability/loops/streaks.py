@@ -18,15 +18,11 @@ from itertools import islice, takewhile
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.call_normalization import mask_echoes
-from reliability.loops.comparison.canonical import summary
-from reliability.loops.comparison.errors import error_text, has_failed
-from reliability.loops.comparison.findings import Turn
+from reliability.loops.comparison.findings import Turn, error_text, has_failed, summary
 from reliability.loops.comparison.near import mask_figures
 from reliability.loops.leading_steps import is_generic_tool
 from reliability.loops.polling import is_thought
 from reliability.loops.turn_sequence import TurnSequence
-
-__all__ = ["PERIOD_MAX", "count_same_errors", "count_same_texts", "count_thoughts"]
 
 ERROR_CHARS = 2_000
 #: An error shorter than this ("error") says too little to be the same error.
@@ -45,7 +41,7 @@ def count_same_errors(row: TurnSequence) -> tuple[int, int, int, str, str] | Non
         return None
     config = row.config
     warn, limit = config.duplicate_threshold, config.break_threshold
-    if row.newest.endless:
+    if row.endless:
         warn, limit = config.poller_duplicate_threshold, config.poller_break_threshold
     count, echoes = 0, bool(_LOOKUP.search(text))
     for index in range(row.size - 1, max(row.size - 2 * max(warn, limit, 1) - 2, -1), -1):
@@ -57,7 +53,7 @@ def count_same_errors(row: TurnSequence) -> tuple[int, int, int, str, str] | Non
                 break
             echoes = True
         count += 1
-    if row.newest.endless:
+    if row.endless:
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
         return None if warn < count < limit else (count, warn, limit, summary(text), tool)
     limit = 2 * limit if echoes else limit
@@ -124,7 +120,7 @@ def count_thoughts(row: TurnSequence) -> tuple[int, int, int, str, str] | None:
     first = next(answered, None)
     alike = 0 if first is None else 1 + sum(1 for _ in takewhile(lambda answers: answers == first, answered))
     count = alike + (row.candidate is not None)
-    return None if warn < count < limit else (count, max(warn, row.newest.times + 1), limit, "", newest.calls[0].name)
+    return None if warn < count < limit else (count, max(warn, row.times + 1), limit, "", newest.calls[0].name)
 
 
 def _read_answers(turn: Turn) -> frozenset[str] | None:

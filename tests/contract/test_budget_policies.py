@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from reliability.escalation.wording import LIKE_A_STATUS
+from reliability.escalation.refusals import LIKE_A_STATUS
 from tests.support import scripts
 from tests.support.client_load import (
     COST,

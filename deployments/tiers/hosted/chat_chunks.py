@@ -20,7 +20,7 @@ from typing import Any
 from deployments.tiers.hosted.call_deltas import CallDeltas
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint
 from deployments.tiers.logprobs import read_logprobs
-from reliability.answer.usage import estimate_written_tokens
+from reliability.answer.estimate import estimate_written_tokens
 from reliability.surrogates import Halves, join_surrogates
 from reliability.types import Event, FinishReason, Logprobs, Reasoning, Refusal, Text, Usage
 

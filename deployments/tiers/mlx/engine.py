@@ -30,7 +30,7 @@ from deployments.tiers.mlx.metal import end_process, is_gpu_lost, unwire
 from deployments.tiers.mlx.scheduler import AHEAD_TOKENS, Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
-from reliability.escalation.wording import figure
+from reliability.escalation.refusals import figure
 from reliability.types import Failed, Fault, TierState
 
 _LOG = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
 from deployments.tiers.thinking import ReasoningMarks, encode_think_close, find_opened
-from reliability.escalation.wording import figure
+from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
 from reliability.tools.format_reasoning import Thought
 from reliability.types import ChatRequest, Event, Fault

@@ -28,7 +28,7 @@ from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk
 from deployments.tiers.prompt import RequestRefused, find_unsupported, render
 from deployments.tiers.stream_matchers import merge_events
-from reliability.escalation.wording import figure
+from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
 

@@ -16,7 +16,7 @@ from typing import Any
 from deployments.tiers.scripted.player import Facts, fits, play_rule
 from deployments.tiers.scripted.script import Rule, Script, ScriptError, ScriptStep, load_script
 from deployments.work.large_work import large
-from reliability.escalation.wording import figure
+from reliability.escalation.refusals import figure
 from reliability.types import ChatRequest, Event, Failed, Fault, Text, TierState, TierStatus
 
 _ECHO = Rule(answer=[ScriptStep(text="[{{tier}}] You said: {{last_user}}")])

@@ -18,7 +18,8 @@ from typing import Any
 from deployments.tiers.prompt import refuse
 from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from reliability.steps import Steps
-from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, formats, parse_choice
+from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, parse_choice
+from reliability.tools.format_envelopes import HERMES as HERMES_FORMAT
 from reliability.tools.schema.references import anchors_of, resolve
 from reliability.types import ChatRequest
 
@@ -129,7 +130,7 @@ def _count_patterns(node: Any, root: Any, anchors: Mapping[str, Any], visits: li
 
 
 CALLS_MAX = 8
-HERMES = CallFormat(*formats.HERMES.writes, strict_json_call)
+HERMES = CallFormat(*HERMES_FORMAT.writes, strict_json_call)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,8 @@ from deployments.state.journal import Journal
 from deployments.state.records import KeptResponse, Query, ReportItem, StateStep, TurnItem
 from deployments.telemetry import MonotonicClock
 from reliability.admission import admit as reducer
-from reliability.admission.admit import AdmissionRequest, AdmissionState, Grant, RejectedBy, Rejection
+from reliability.admission.admit import AdmissionState, Grant, RejectedBy, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.loops import JudgeConfig, Turn

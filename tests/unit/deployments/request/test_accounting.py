@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from deployments.request.accounting import ANSWER_BYTES_MAX, EVENT_CHARS, compute_bytes_max, count_chars, cut_event
 from deployments.request.attempt import record_attempt
-from reliability.admission.admit import PROGRESS_TOKENS
+from reliability.admission.ledger import PROGRESS_TOKENS
 from reliability.answer.estimate import tokens_max, tokens_min, tokens_near
 from reliability.types import (
     CallDelta,

@@ -19,7 +19,8 @@ from deployments.request.policy import hold_of
 from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.admission.admit import AdmissionRequest, Grant, Rejection
+from reliability.admission.admit import Grant, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, tokens_max, tokens_min
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect

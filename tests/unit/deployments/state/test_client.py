@@ -15,7 +15,8 @@ from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State, folder_of
 from deployments.state.link import CALL_S, StateUnavailable
 from deployments.state.records import Query, StateLimits, TurnItem
-from reliability.admission.admit import AdmissionRequest, Grant, RejectedBy, Rejection
+from reliability.admission.admit import Grant, RejectedBy, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
 from tests.sim.clock import run

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reliability.answer.call_scan import COUNTED_MAX, OPEN_MAX, TAIL_CHARS, CallScan, step_calls
 from reliability.loops import Kind, Loop
-from reliability.loops.cycles.long_cycles import STRIDE
+from reliability.loops.long_cycles import STRIDE
 from tests.support.repeating_texts import HONEST, paragraph
 
 RUNAWAYS = {
@@ -52,7 +52,6 @@ def test_a_runaway_is_stopped(name, size):
     """Each is found by its kind, while it is written; one that came in one piece is one, too."""
     arguments, kind, most = RUNAWAYS[name]
     at, loop = read(arguments, size)
-
     assert loop is not None
     assert (loop.kind, loop.tool) == (kind, "write")
     assert at <= most or size > most
@@ -100,7 +99,6 @@ def equal_calls(*names: str) -> tuple[int, Loop | None]:
 def test_the_third_copy_of_a_call_ends_the_answer():
     """It is complete where the next call begins, and no more is read."""
     begun, loop = equal_calls(*["a.py"] * 64)
-
     assert loop is not None
     assert (begun, loop.kind, loop.tool) == (4, Kind.ANSWER_CALLS, "read")
     assert equal_calls(*["a.py", "b.py"] * 32)[0] == 6

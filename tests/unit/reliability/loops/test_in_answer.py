@@ -347,7 +347,6 @@ def test_copies_that_differ_in_a_counter_end_alike_too(prose, copies, cut):
     text = text[: len(text) - cut]
     assume(truncate(text) != text)
     begun = trim_repetition(text)
-
     assert text.startswith(begun)
     assert text.endswith(begun[-1:])
     assert len(begun) < len(text) // 2 + 600
