@@ -24,7 +24,6 @@ FACTS: dict[str, Any] = {
     "versions": {"python": "3.11", "mlx": "1"},
     "confinement": "no network by unshare",
     "memory/layers": {"process": {"fast": 700_000_000, "all": 2_000_000_000}, "mlx": {"fast": 600_000_000}},
-    "energy/layers": {"joules": None, "why": "not told here"},
     "warm/layers": {"fast": {"seconds": 1.0, "error": ""}},
 }
 LAYERS = ("raw", "repair", "retries", "grammar")

@@ -19,7 +19,7 @@ SINGLE = (
     "orjson",
     "psutil",
 )
-PACKAGES = ("deployments", "reliability", "ray", "starlette", "uvicorn", "pydantic", "textual", "jsonschema")
+PACKAGES = ("deployments", "reliability", "ray", "starlette", "uvicorn", "pydantic", "jsonschema")
 MARK = 'import os, sys; open({!r}, "a").write(f"{} {{sys.argv}}\\n"); os._exit(99)\n'
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.ui.shown import FILTERS, list_way, shorten_id
+from deployments.ui.formatting import FILTERS, list_way, shorten_id
 from tests.support.room_rig import attempt, report
 
 

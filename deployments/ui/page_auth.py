@@ -1,18 +1,22 @@
-"""Who looks at the control room, and may they give orders: the cookie, the token, and the guard before every page.
+"""Who looks at the control room, and may they give orders: cookie, token, and the guard before every page.
 
     keys configured   an admin's key, sent once to `/ui/sign-in`, becomes a cookie; any other page leads there
-    none              whoever is on this machine, by the API's own guard; the cookie only carries the nonce of the token
+    none              whoever is on this machine, by the API's own guard; the cookie only carries the token's nonce
+    cookie            NAME:EXPIRES:NONCE:SEAL, with SEAL = HMAC(secret, NAME, EXPIRES, NONCE, the digest of NAME's key)
+    token             HMAC(secret, NONCE, NAME) is in the page, and comes back with every order
 
-A page is shown to a `Visit`; an order is a POST that brings the token of its cookie, from a page of this very origin.
-The cookie is HttpOnly and SameSite=Strict, and `Secure` where the page came by TLS. Its name has the port in it, since
-browsers give the cookies of one host to all of its ports. Signing out ends the cookie on the server, in the journal
-that all Routers share (`deployments/state/journal.py`): a copy of it opens nothing any more.
-
-What must never happen: an order without the token, a page to somebody whom the API would refuse.
+The secret is the journal's own: all Routers share it, and who reads the key file can't make a cookie of it. Removing a
+key ends its cookies; signing out ends one in the journal (`deployments/state/journal.py`). A cookie's name has the
+port, since browsers share cookies among a host's ports.
+Invariants: no order without the token; no page for somebody whom the API would refuse; the API under `/v1` takes no
+cookie; no comparison's time tells how much was right.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,9 +30,60 @@ from deployments.api.admin import await_state
 from deployments.api.body import Bodies
 from deployments.errors import ApiError
 from deployments.state.client import State
-from deployments.ui.sealing import COOKIE_S, Cookie, Seal
 
-__all__ = ["NotSignedIn", "Visit", "Visits", "find_root"]
+COOKIE_S = 7 * 86_400
+COOKIE_CHARS_MAX = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """What a cookie says. `name` "" is whoever is on this machine, where there are no keys."""
+
+    name: str
+    expires_s: int
+    nonce: str
+
+
+class Seal:
+    """The secret, and what is made with it."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+
+    def __repr__(self) -> str:
+        return "Seal()"
+
+    def make_cookie(self, name: str, digest: bytes, now_s: float) -> str:
+        cookie = Cookie(name, int(now_s) + COOKIE_S, secrets.token_hex(16))
+        return f"{self._spell(cookie)}:{self._seal(cookie, digest)}"
+
+    def read_cookie(self, value: str) -> tuple[Cookie, str] | None:
+        """Read a cookie and its seal, which is still to be checked: `is_good` needs the name's digest."""
+        parts = value.split(":")
+        if len(value) > COOKIE_CHARS_MAX or len(parts) != 4 or not parts[1].isascii() or not parts[1].isdecimal():
+            return None
+        return Cookie(parts[0], int(parts[1]), parts[2]), parts[3]
+
+    def is_good(self, cookie: Cookie, seal: str, digest: bytes, now_s: float) -> bool:
+        """Tell whether this server has made the cookie for this key, and it still counts."""
+        same = hmac.compare_digest(self._seal(cookie, digest).encode(), seal.encode("utf-8", "replace"))
+        return same and cookie.expires_s > now_s
+
+    def make_token(self, cookie: Cookie) -> str:
+        return self._hash("order", cookie.nonce, cookie.name)
+
+    def is_token(self, cookie: Cookie, token: str) -> bool:
+        return hmac.compare_digest(self.make_token(cookie).encode(), token.encode("utf-8", "replace"))
+
+    def _spell(self, cookie: Cookie) -> str:
+        return f"{cookie.name}:{cookie.expires_s}:{cookie.nonce}"
+
+    def _seal(self, cookie: Cookie, digest: bytes) -> str:
+        return self._hash("cookie", self._spell(cookie), digest.hex())
+
+    def _hash(self, *parts: str) -> str:
+        return hmac.new(self._secret, "\n".join(parts).encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
 
 AWAY = "no_tier_available"  # what `await_state` raises
 TOKEN_HEADER, TOKEN_FIELD = "x-csrf-token", "token"
@@ -57,17 +112,14 @@ class Visits:
         self._bodies = Bodies(READERS_MAX)
 
     async def open_page(self, request: Request) -> Visit:
-        """Let somebody look.
-
-        Raises:
-            NotSignedIn: there are keys, and no good cookie.
-            ApiError: `forbidden`; `no_tier_available` where the state actor doesn't answer.
-        """
+        """Let somebody look. Raises NotSignedIn: there are keys, and no good cookie; ApiError: `forbidden`;
+        `no_tier_available` where the state actor doesn't answer."""
         access, seal = self._access(), await self._find_seal()
         access.guard(request.client.host if request.client else None, request.headers)
         cookie = await self._read(request, access, seal)
         if cookie is not None:
-            return Visit(caller=_find_caller(access, cookie.name), token=seal.make_token(cookie))
+            found = access.find_key(cookie.name)
+            return Visit(caller=found[1] if found else ANYBODY, token=seal.make_token(cookie))
         if access.keyed:
             raise NotSignedIn
         fresh = seal.make_cookie("", b"", time.time())
@@ -88,22 +140,12 @@ class Visits:
         return True
 
     async def take_order(self, request: Request) -> tuple[Visit, Mapping[str, str]]:
-        """Let somebody change something; return what the form says, too.
-
-        Raises:
-            NotSignedIn, ApiError: as `take_call`.
-        """
         form = await self.read_form(request)
         return await self.take_call(request, form.get(TOKEN_FIELD, "")), form
 
     async def take_call(self, request: Request, token: str = "") -> Visit:
-        """Let somebody send something, whose token stands in a header, if it isn't given.
-
-        Raises:
-            NotSignedIn, ApiError: as `open_page`; `forbidden`: it doesn't come from a page of this server.
-        """
         visit = await self.open_page(request)
-        refuse_foreign(request)
+        _refuse_foreign(request)
         seal = await self._find_seal()
         cookie = await self._read(request, self._access(), seal)
         if cookie is None or not seal.is_token(cookie, request.headers.get(TOKEN_HEADER) or token):
@@ -111,11 +153,6 @@ class Visits:
         return visit
 
     async def read_form(self, request: Request) -> Mapping[str, str]:
-        """Read a form, within its bounds; of a field that comes twice the last one counts.
-
-        Raises:
-            ApiError: it is too large or too slow, or no form.
-        """
         raw = await self._bodies.read(request, bytes_max=FORM_BYTES_MAX, first_s=FORM_S)
         try:
             return dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
@@ -123,14 +160,9 @@ class Visits:
             raise ApiError("invalid_request", "the form can't be read") from None
 
     async def sign_in(self, request: Request, key: str) -> str | None:
-        """Return the cookie for an admin's key; None where it is none.
-
-        Raises:
-            ApiError: as `take_order`.
-        """
         access, seal = self._access(), await self._find_seal()
         access.guard(request.client.host if request.client else None, request.headers)
-        refuse_foreign(request)
+        _refuse_foreign(request)
         try:
             caller = access.caller({"authorization": f"Bearer {key.strip()}"})
         except ApiError:
@@ -151,11 +183,6 @@ class Visits:
         )
 
     async def sign_out(self, request: Request) -> None:
-        """End the cookie that this request brings: for every Router, until it would have expired.
-
-        Raises:
-            ApiError: `no_tier_available` where the state actor doesn't answer.
-        """
         access = self._access()
         cookie = await self._read(request, access, await self._find_seal())
         if cookie is not None and access.keyed:
@@ -178,12 +205,8 @@ class Visits:
         return self._seal
 
 
-def refuse_foreign(request: Request) -> None:
-    """Refuse what another site's page sends, as far as the browser says so.
-
-    Raises:
-        ApiError: `forbidden`.
-    """
+def _refuse_foreign(request: Request) -> None:
+    """Refuse what another site's page sends, as far as the browser says so. Raises ApiError: `forbidden`."""
     origin = request.headers.get("origin")
     elsewhere = origin is not None and origin.partition("://")[2] != request.headers.get("host")
     if elsewhere or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
@@ -194,11 +217,6 @@ def find_root(request: Request) -> str:
     """Find the prefix that the app is served under, without the control room's own."""
     root: str = request.scope.get("app_root_path", request.scope.get("root_path", ""))
     return quote(root.rstrip("/"))
-
-
-def _find_caller(access: Access, name: str) -> Caller:
-    found = access.find_key(name)
-    return found[1] if found else ANYBODY
 
 
 def _name_cookie(request: Request) -> str:

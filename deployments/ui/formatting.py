@@ -7,21 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-__all__ = [
-    "FILTERS",
-    "list_way",
-    "name_model",
-    "shorten_id",
-    "write_bytes",
-    "write_count",
-    "write_ms",
-    "write_segment",
-    "write_share",
-    "write_time",
-    "write_usd",
-    "write_word",
-]
-
 NOTHING = "–"
 ID_CHARS_MAX = 19
 WORDS = {"client_left": "client left", "cut": "cut"}
@@ -75,7 +60,7 @@ def write_share(value: float | None) -> str:
     return NOTHING if value is None else f"{value * 100:.0f} %"
 
 
-def write_time(at_s: float | None) -> str:
+def _write_time(at_s: float | None) -> str:
     """Write a moment as ISO 8601 in UTC: the page's script shows it in the reader's own zone."""
     return (
         "" if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -103,7 +88,7 @@ def list_way(report: Mapping[str, Any]) -> list[tuple[str, bool]]:
     return way
 
 
-def name_model(tier: Mapping[str, Any]) -> str:
+def _name_model(tier: Mapping[str, Any]) -> str:
     """Name a tier's model; for `auto` it is the name in the source that was chosen."""
     model, source = tier["model"], tier["source"]
     if model not in (None, "auto") or not source:
@@ -126,8 +111,8 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "usd": write_usd,
     "bytes": write_bytes,
     "share": write_share,
-    "iso": write_time,
+    "iso": _write_time,
     "word": write_word,
     "segment": write_segment,
-    "model": name_model,
+    "model": _name_model,
 }

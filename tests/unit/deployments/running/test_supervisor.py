@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from deployments.running.reachable import is_open
+from deployments.running.supervisor import is_open
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from deployments.running.signal_wait import drain, wake_on_signals
+from deployments.running.session_leader import drain, wake_on_signals
 
 PATIENCE_S = 30.0
 
