@@ -65,11 +65,15 @@ class _Types:
 def _types_of(function: Callable[..., Any]) -> _Types:
     hints = typing.get_type_hints(function, include_extras=True)
     signature = inspect.signature(function)
+    more = next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), "")
+    declared = {name: hints.get(name, Any) for name in signature.parameters}
+    if typing.get_origin(declared.get(more)) is typing.Unpack:  # `**more` is a TypedDict's fields
+        declared |= typing.get_type_hints(typing.get_args(declared.pop(more))[0])
     return _Types(
         signature=signature,
-        arguments={name: codec_of(hints.get(name, Any)) for name in signature.parameters},
+        arguments={name: codec_of(hint) for name, hint in declared.items()},
         result=codec_of(hints.get("return", Any)),
-        more=next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), ""),
+        more=more,
     )
 
 
