@@ -199,7 +199,7 @@ def _describe_attempt(attempt: Attempt) -> str:
 
 def verdict_of(attempt: Attempt, earlier: Sequence[Attempt] = ()) -> Verdict:
     """Return the verdict for the breaker. A full tier that reports until when is left alone: a failure. A request
-    blames a tier once, whatever `earlier` attempts it made there: a body that breaks an upstream breaks it each time."""
+    blames a tier once, whatever `earlier` attempts it made there: a body that breaks an upstream breaks it always."""
     traits = traits_of(attempt)
     verdict = Verdict.IGNORED if attempt.cancelled else traits.verdict
     if attempt.retry_after_s is not None and traits.verdict_with_time is not None:
