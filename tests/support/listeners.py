@@ -155,7 +155,8 @@ class Back:
 
         async def read(request: Request) -> Response:
             self.reading += 1
-            body = await bodies.read(request, bytes_max=16 << 20, first_s=self.body_s)
+            with contextlib.ExitStack() as ending:
+                body = await bodies.read(request, bytes_max=16 << 20, first_s=self.body_s, ending=ending)
             return PlainTextResponse(f"{len(body)} bytes")
 
         async def stream(request: Request) -> Response:
