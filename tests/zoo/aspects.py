@@ -13,6 +13,7 @@ from deployments.tiers.mlx.decoding import generators
 from deployments.tiers.mlx.decoding.lookup import DraftPolicy, Guess, Offer
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded
+from deployments.tiers.mlx.sequence import PromptReuse
 from reliability.types import CallDelta, ChatRequest, Failed, Fault, Text
 from tests.support.family_rig import Asked
 from tests.support.model_configs import TOKENS
@@ -81,7 +82,7 @@ def check_batching(one: Specimen) -> None:
 def check_reuse(one: Specimen) -> None:
     """The next turn, another end behind a checkpoint, and a prompt that was left half-way: each reuses what it can."""
     stage, prompt = one.stage, one.prompt(100, "reuse")
-    first = stage.answer(prompt, checkpoints=[40])
+    first = stage.answer(prompt, reuse=PromptReuse(checkpoints=[40]))
     turn = stage.answer([*prompt, *first.tokens, *one.prompt(20, "turn")])
     edit = stage.answer([*prompt[:60], prompt[60] % 200 + 7, *one.prompt(30, "edit")])
     half = one.prompt(100, "half")
@@ -99,7 +100,7 @@ def check_disk(one: Specimen) -> None:
     """A successor finds on disk what memory would have: the next turn, and another end behind a checkpoint."""
     prompt, disk = one.prompt(130, "disk"), one.folder / "prompts"
     stage = Stage(one.loaded, disk=disk)
-    first = stage.answer(prompt, checkpoints=[100])
+    first = stage.answer(prompt, reuse=PromptReuse(checkpoints=[100]))
     turn, edit = [*prompt, *first.tokens, *one.prompt(20, "disk turn")], [*prompt[:110], *one.prompt(30, "disk edit")]
     for tokens, held in ((turn, 130), (edit, 110 if one.family.cuts else 100)):
         stage.batch.close(10.0)
