@@ -7,9 +7,8 @@ order of `POLICIES` is the specification; what follows from each fault and flaw 
 1.  a good answer is accepted;
 2.  an answer whose text has left can't be taken back: where the text itself broke off, it is gone on with, from its
     very end, as after any fault (9, 10), with at most `continuations_max` seams, else refused (the shell ends the
-    stream in an error frame); where it runs in circles, it is gone on with likewise, from where the first one closed,
-    else delivered, marked; where it only repeats an earlier answer, deliver it, marked, or refuse where the circuit
-    breaks;
+    stream in an error frame); where it runs in circles, or only repeats an earlier answer, it is delivered as it
+    stands, marked, or refused where the circuit breaks;
 3.  a call that was held because it loops, where text stands before the client: it is delivered,
     marked, once the nudge has brought no other call, or where no further call may be made. A model
     that takes the advice answers in words, and those come too late;
@@ -41,7 +40,7 @@ commit point, a request that goes back down the chain but for a budget, more att
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from reliability.escalation.decisions import Accept, Call, Decision, Refuse, Situation
@@ -92,26 +91,16 @@ def accept_good(situation: Situation) -> Decision | None:
 
 def go_on_with_text(situation: Situation) -> Decision | None:
     """Go on with a text that broke off before the client, from its end, on the same tier where a second call may cure
-    it, else on the next; and behind one that runs in circles, on the next. Without a next one, on the same. Calls are
-    still of one attempt: none had left. Where nobody goes on, a circle is delivered as it stands, marked."""
+    it, else on the next. Without a next one, on the same. Calls are still of one attempt: none had left."""
     attempts = situation.attempts
     told = [number for number, attempt in enumerate(attempts) if attempt.text_out]
-    circles = _stands_in_circles(attempts)
-    if not told or any(attempt.fault is None for attempt in attempts[told[-1] + circles :]):
+    if not told or any(attempt.fault is None for attempt in attempts[told[-1] :]):
         return None
     call = _choose_continuation(situation)
     if call is not None:
         return replace(call, resume=True, nudge=False)
-    if circles:
-        return Accept(attempt=told[-1])
     last = attempts[-1]
     return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail if last.text_out else describe_attempts(attempts))
-
-
-def _stands_in_circles(attempts: Sequence[Attempt]) -> bool:
-    """Tell whether what stands before the client ends in circles."""
-    last = next((attempt for attempt in reversed(attempts) if attempt.text_out), None)
-    return last is not None and last.flaw is Flaw.CYCLE and not last.calls_held
 
 
 def _choose_continuation(situation: Situation) -> Call | None:
@@ -265,10 +254,8 @@ def conclude_exhausted(situation: Situation) -> Decision:
     if loose is not None:
         return Accept(attempt=loose)
     attempts = situation.attempts
-    told = [number for number, attempt in enumerate(attempts) if attempt.text_out]
+    told = any(attempt.text_out for attempt in attempts)
     cycles = [number for number, attempt in enumerate(attempts) if attempt.flaw is Flaw.CYCLE]
-    if _stands_in_circles(attempts):
-        return Accept(attempt=told[-1])
     if cycles and not told:
         return Accept(attempt=cycles[-1])
     return refuse_exhausted(situation)

@@ -18,7 +18,7 @@ from reliability.loops.answer_history import Kept, ShownHistory, find_kept_loop,
 from reliability.loops.comparison.findings import Kind, Loop, Result, SeenCall, Stage, Turn
 from reliability.loops.comparison.memo import Memo
 from reliability.loops.history import find_loop
-from reliability.loops.in_answer import Scan, finish, open_scan, step, trim_repetition, truncate
+from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import (
     JudgeRequest,
     StuckCase,
@@ -72,6 +72,5 @@ __all__ = [
     "read_suggestion",
     "read_turns",
     "step",
-    "trim_repetition",
     "truncate",
 ]

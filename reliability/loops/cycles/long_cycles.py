@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from rapidfuzz import fuzz
 
-__all__ = ["PERIOD_MAX", "STRIDE", "VARIED_TAIL_CHARS", "LongTail", "Varied", "extend", "find_varied"]
+__all__ = ["PERIOD_MAX", "STRIDE", "VARIED_TAIL_CHARS", "LongTail", "Varied", "count_repeated", "extend", "find_varied"]
 
 STRIDE = 512
 PERIOD_MAX = 4_000
@@ -97,7 +97,7 @@ def _find_streak(text: str) -> tuple[int, int]:
         if at < 0:
             break
         period = len(text) - PROBE - at
-        span = _count_repeated(text, period)
+        span = count_repeated(text, period)
         if span >= period:
             best = max(best, (period, span), key=lambda found: found[1])
             end = min(at + PROBE - 1, len(text) - span - period + PROBE)
@@ -106,7 +106,7 @@ def _find_streak(text: str) -> tuple[int, int]:
     return best
 
 
-def _count_repeated(text: str, period: int) -> int:
+def count_repeated(text: str, period: int) -> int:
     """Count how many characters at the end stood a period before, too."""
     least, most = PROBE, len(text) - period
     while least < most:
