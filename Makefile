@@ -28,12 +28,12 @@ doctor: .venv/.serve ## check platform, packages, models, key, memory and every 
 evaluate: .venv/.serve ## is each model good enough on this machine? A report with the evidence: make evaluate EVALUATE="--budget-minutes 5"
 	@$(BIN)/python -P -m deployments evaluate $(CONFIG) $(EVALUATE)
 
-test: .venv/.dev test-fast ## the whole test suite
+test: .venv/.dev test-fast ## the whole test suite; what `make nightly` alone runs says docs/decisions/090-tests-that-share-an-app.md
 	$(BIN)/python -m pytest -n 0 -m "model and not ray" # by themselves: each has a matrix thread per core
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ray # each process has a Ray of its own; they mostly wait
 
 test-fast: .venv/.dev ## what needs no Ray and no model: nearly all laws
-	$(BIN)/python -m pytest -n 2 -m "not ray and not model"
+	$(BIN)/python -m pytest -n 2 -m "not ray and not model" --hypothesis-profile=quick
 
 evals: .venv/.dev ## the core on recorded data, as a table; fails below the floor
 	$(BIN)/python -m tests.evals
@@ -69,10 +69,12 @@ clients: .venv/.dev ## published clients (SDKs, agents, proxies), unmodified, in
 	$(BIN)/python -m tests.clients --cache $(AGENTS_CACHE) --write $(if $(ONLY),--only $(ONLY))
 	$(if $(ONLY),,$(BIN)/python -m tests.clients.suites --cache $(AGENTS_CACHE) --write)
 
-nightly: soak ## soak, five seeds of chaos, each architecture of mlx-lm, the larger models (1.6 GB are fetched), 2000 simulated worlds, all mutants
+nightly: soak ## soak, five seeds of chaos, each architecture of mlx-lm, the larger models (1.6 GB are fetched), every contract on Ray, each law in full, 2000 simulated worlds, all mutants
 	$(BIN)/python -m tests.zoo
 	$(BIN)/python -P -m deployments pull
 	$(BIN)/python -m pytest -n 0 -m nightly
+	$(BIN)/python -m pytest -n 2 -m "not ray and not model"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --on-ray -m "not ray and not model" tests/contract tests/clients/test_sdks.py
 	for seed in 1 2 3 4 5; do $(MAKE) chaos SEED=$$seed || exit 1; done
 	$(MAKE) sim SEEDS=2000
 	$(MAKE) mutants

@@ -84,14 +84,12 @@ def _choose_scale(tier: TierBase) -> dict[str, Any]:
     if tier.min_replicas == tier.max_replicas:
         return {"num_replicas": tier.min_replicas}
     bounds = {"min_replicas": tier.min_replicas, "max_replicas": tier.max_replicas}
-    return {"autoscaling_config": bounds | PACE | (_choose_idle_delays(tier.idle_s) if tier.min_replicas == 0 else {})}
-
-
-def _choose_idle_delays(idle_s: float) -> dict[str, float]:
-    """Split `idle_s` as Serve counts it: it sees an idle tier when its window holds no request any
-    more, and then waits for the rest."""
-    window_s = min(WINDOW_S, max(WINDOW_MIN_S, idle_s))
-    return {"look_back_period_s": window_s, "downscale_to_zero_delay_s": max(0.0, idle_s - window_s)}
+    if tier.min_replicas:
+        return {"autoscaling_config": bounds | PACE}
+    # Serve sees an idle tier when its window holds no request any more, and then waits for the rest.
+    window_s = min(WINDOW_S, max(WINDOW_MIN_S, tier.idle_s))
+    delays = {"look_back_period_s": window_s, "downscale_to_zero_delay_s": max(0.0, tier.idle_s - window_s)}
+    return {"autoscaling_config": bounds | PACE | delays}
 
 
 def _make_router(config: AppConfig) -> Any:

@@ -19,7 +19,7 @@ INVALID, SERVER = "invalid_request_error", "server_error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorRow:
+class _ErrorRow:
     """One kind of error. `retry`: it passes, after `retry_after_s` where no other time is reported. `refusal`: the
     core's code for it, where the core refuses."""
 
@@ -31,17 +31,17 @@ class ErrorRow:
     refusal: RefuseCode | None = None
 
 
-def _stays(status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = INVALID) -> ErrorRow:
-    return ErrorRow(status=status, type=type, meaning=meaning, refusal=refusal)
+def _stays(status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = INVALID) -> _ErrorRow:
+    return _ErrorRow(status=status, type=type, meaning=meaning, refusal=refusal)
 
 
 def _passes(
     status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = SERVER, after_s: float = BACK_S
-) -> ErrorRow:
-    return ErrorRow(status=status, type=type, meaning=meaning, retry=True, retry_after_s=after_s, refusal=refusal)
+) -> _ErrorRow:
+    return _ErrorRow(status=status, type=type, meaning=meaning, retry=True, retry_after_s=after_s, refusal=refusal)
 
 
-TABLE: dict[str, ErrorRow] = {
+TABLE: dict[str, _ErrorRow] = {
     "invalid_json": _stays(400, "the body is not JSON"),
     "invalid_request": _stays(400, "a field is wrong or missing; `param` names it"),
     "invalid_tools": _stays(400, "a tool or its schema can't be used; `param` names it"),
@@ -138,12 +138,7 @@ class ApiError(Exception):
 
     def body(self) -> dict[str, Any]:
         """Build the JSON object that the client gets. A loop's `retry_after` stands in it too: agents read bodies."""
-        error: dict[str, Any] = {
-            "message": self.message,
-            "type": self.row.type,
-            "param": self.param,
-            "code": self.code,
-        }
+        error: dict[str, Any] = {"message": self.message, "type": self.row.type, "param": self.param, "code": self.code}
         if self.code == "loop_detected" and self.retry_after_s is not None:
             error["retry_after"] = math.ceil(self.retry_after_s)
         return {"error": error}
@@ -162,6 +157,11 @@ class ApiError(Exception):
             # In this order `max` also makes a second of what is no number.
             out["retry-after"] = str(math.ceil(min(max(1.0, self.retry_after_s), RETRY_AFTER_S_MAX)))
         return out
+
+
+def refuse(path: str, words: str, code: str = "invalid_request") -> ApiError:
+    """Make the error of one field of the client's body; its text begins with the path."""
+    return ApiError(code, f"{path}: {words}", param=path)
 
 
 def from_refusal(refusal: Refuse) -> ApiError:

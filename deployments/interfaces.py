@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from deployments.config.tier_config import Timeouts
-from deployments.work.judging import Elsewhere
 from deployments.work.large_work import Large, at_once
-from reliability.admission.admit import AdmissionRequest, Grant, Rejection
+from deployments.work.worker_pool import Elsewhere
+from reliability.admission.admit import Grant, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.loops import Window
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict

@@ -23,40 +23,37 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.api.access import Caller
-from deployments.api.admin import HistoryRoutes
-from deployments.api.anthropic.count_tokens import count_prompt
+from deployments.api.admin import Insight
 from deployments.api.body import parse_body
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
 from deployments.api.metrics_route import MetricsRoute, find_endpoints
 from deployments.api.middleware import MiddlewareApp, find_ending
-from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
+from deployments.api.models import count_prompt, filter_for, is_held_off, make_page, model_list, readiness
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.stored_record import NeedsRecall
 from deployments.api.openai_responses.stored_responses import StoredRoutes
-from deployments.api.openapi.docs_routes import DocsRoutes
+from deployments.api.openapi.openapi_document import DocsRoutes
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.config.app_config import AppConfig
-from deployments.dialects import COUNTED, DIALECTS
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
 from deployments.graph.stopping import Stoppable
 from deployments.interfaces import Ports
-from deployments.listener.replica_port import bind_to_node
+from deployments.listener.listening import bind_to_node
 from deployments.reports.account import Account
-from deployments.reports.memory_notes import note_memory
+from deployments.reports.incidents import note_memory
 from deployments.request.drive import drive
 from deployments.request.idempotency import KeptRequest, find_kept
 from deployments.request.judge import advise
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of
 from deployments.request.run_record import Run
-from deployments.router_parts import LiveConfig, build_services, collect_facts
+from deployments.router_parts import COUNTED, DIALECTS, LiveConfig, build_services, collect_facts
 from deployments.telemetry import MonotonicClock
 from deployments.ui.control_room import ControlRoom, wants_page
-from deployments.work.gc_tuning import collect_less
-from deployments.work.large_work import large
+from deployments.work.large_work import collect_less, large
 from reliability.answer.estimate import prompt_bytes
 from reliability.memory.pressure import Level
 from reliability.types import Event, TierState
@@ -79,7 +76,7 @@ class Router(Stoppable):
         self._stopping, self._state = self._services.stopping, self._services.state
         self._watch = self._services.watch
         overview = self._services.overview
-        self._room = ControlRoom(access=lambda: self._live.access, overview=overview, chat=self._chat_from_page)
+        self._room = ControlRoom(access=lambda: self._live.access, overview=overview, chat=partial(self._answer, CHAT))
         self._clock = MonotonicClock()
         self._jitter = random.Random()
         self._started_s = int(time.time())
@@ -87,7 +84,6 @@ class Router(Stoppable):
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
         """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.graph.reconfigure`."""
         self._live.apply(user_config)
-        self._services.insight.access = self._live.access
         self._state.limit(self._live.state_limits())
 
     @contextlib.asynccontextmanager
@@ -122,11 +118,10 @@ class Router(Stoppable):
             *(Route(path, partial(self._count_tokens, spoken), methods=["POST"]) for path, spoken in COUNTED.items()),
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
-            *(Route(path, partial(self._chat, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
+            *(Route(path, partial(self._answer, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
             *DocsRoutes(lambda: self._live.access).routes(),
             *StoredRoutes(self._services.stored, self._identify_caller).routes(),
-            *self._services.insight.routes(),
-            *HistoryRoutes(self._services.overview, lambda: self._live.access).routes(),
+            *Insight(self._services.overview, lambda: self._live.access).routes(),
             *MetricsRoute(self._services.overview, lambda: self._live.access, find_endpoints).routes(),
             self._room.mount(),
         ]
@@ -178,13 +173,9 @@ class Router(Stoppable):
             known[wanted] = known[starts_at] | {"id": wanted, "display_name": wanted, "starts_at": starts_at}
         return json_response(known[wanted])
 
-    async def _chat_from_page(self, request: Request, caller: Caller) -> Response:
-        return await self._answer(CHAT, request, caller)
-
-    async def _chat(self, spoken: Dialect, request: Request) -> Response:
-        return await self._answer(spoken, request, self._identify_caller(request))
-
-    async def _answer(self, spoken: Dialect, request: Request, caller: Caller) -> Response:
+    async def _answer(self, spoken: Dialect, request: Request, caller: Caller | None = None) -> Response:
+        """Answer one request of a dialect, streamed or not; `caller`: of a page of the control room."""
+        caller = caller or self._identify_caller(request)
         started_ns = self._clock.now_ns()
         raw = await self._read_body(request)
         call = await self._read_call(spoken, request, raw, caller)

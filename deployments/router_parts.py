@@ -1,4 +1,6 @@
-"""What a Router replica is made of: the facts of its tiers, its live configuration, and its services, one a line."""
+"""What a Router replica is made of: the dialects by their paths, the facts of its tiers, its live configuration, and
+its services.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,17 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from deployments.api.access import access_for
-from deployments.api.admin import Insight
+from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.body import Bodies
+from deployments.api.dialect import Dialect
+from deployments.api.openai_passthrough import COMPLETIONS, EMBEDDINGS
+from deployments.api.openai_render import CHAT
+from deployments.api.openai_responses.response_events import RESPONSES
 from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.api.overview import Overview
 from deployments.config.app_config import ROUTER, AppConfig, RouterConfig
 from deployments.config.tier_config import TierBase, Timeouts
 from deployments.config.tier_cost import Price, cloud_tiers, price_of
-from deployments.dialects import WORKER_IMPORTS
 from deployments.graph.handle import HandleTier
 from deployments.graph.keep_awake import KeepAwake
 from deployments.graph.reconfigure import apply_change, patch_router
@@ -26,13 +31,23 @@ from deployments.graph.status_poll import TierWatch
 from deployments.graph.stopping import Stopping
 from deployments.memory.view import MemoryView
 from deployments.models.needs import plan_of
-from deployments.reports.request_metrics import RequestMetrics
+from deployments.reports.account import RequestMetrics
 from deployments.reports.traces import Traces
 from deployments.request.policy import limits_of, state_limits
 from deployments.state.client import State, ray_finder
 from deployments.state.records import StateLimits
 from deployments.work.worker_pool import Workers
-from reliability.escalation.retry_strategy import RetryStep
+from reliability.escalation.decisions import RetryStep
+
+DIALECTS: dict[str, Dialect] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/messages": MESSAGES,
+    "/v1/responses": RESPONSES,
+    "/v1/completions": COMPLETIONS,
+    "/v1/embeddings": EMBEDDINGS,
+}
+COUNTED: dict[str, Dialect] = {"/v1/messages/count_tokens": MESSAGES, "/v1/responses/input_tokens": RESPONSES}
+WORKER_IMPORTS = ("deployments.request.attempt", *(spoken.parse.__module__ for spoken in DIALECTS.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +123,6 @@ class RouterServices:
     memory: MemoryView | None
     state: State
     stored: StoredResponses
-    insight: Insight
     overview: Overview
     workers: Workers
     metrics: RequestMetrics
@@ -129,7 +143,6 @@ def build_services(config: AppConfig, facts: TierFacts, live: LiveConfig) -> Rou
         memory=memory,
         state=state,
         stored=StoredResponses(state, lambda: watch.context_tokens_max),
-        insight=Insight(state, watch, names, live.access),
         overview=Overview(
             state=state,
             watch=watch,

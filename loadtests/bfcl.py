@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deployments.evaluate.calls.call_score import are_right
+from deployments.evaluate.calls.call_run import are_right
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.types import CallDelta, ChatRequest, Event
 from tests.evals.tool_cases import records

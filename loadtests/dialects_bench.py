@@ -19,9 +19,9 @@ from typing import Any
 
 from deployments.api.dialect import Dialect
 from deployments.config.app_config import RouterConfig
-from deployments.dialects import DIALECTS
 from deployments.request.policy import build_expected, limits_of
 from deployments.request.run_record import Run
+from deployments.router_parts import DIALECTS
 from loadtests.table import put, stamp
 from reliability.types import CallDelta, Event, Finish, FinishReason, Text, Usage
 

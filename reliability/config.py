@@ -11,28 +11,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reliability.admission.admit import MemoryRules
 from reliability.admission.budget import Policy
+from reliability.admission.request import MemoryRules
 from reliability.answer.gate import Hold
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.rolling import SECOND_NS
 from reliability.tools import PLACEHOLDERS, CheckConfig
 from reliability.types import Reason
-
-__all__ = [
-    "CloudFallback",
-    "EscalationConfig",
-    "IncidentsConfig",
-    "MemoryPressureConfig",
-    "ReliabilityConfig",
-    "RetryBudgetConfig",
-    "Section",
-    "StartRule",
-    "StreamingConfig",
-    "TierHealthConfig",
-    "TokenBudgetConfig",
-    "ToolValidationConfig",
-]
 
 
 class Section(BaseModel):
@@ -224,8 +209,7 @@ class TierHealthConfig(Section):
 
 
 class RetryBudgetConfig(Section):
-    """Calls to a tier beyond the first that their request makes to it, over all requests: they don't storm a tier that
-    is dying."""
+    """Calls to a tier beyond the first of their request, over all requests: they don't storm a dying tier."""
 
     share_percent: int = Field(default=20, ge=0, le=1000, description="such calls, as a share of the first calls")
     floor: int = Field(default=10, ge=0, le=100_000, description="and so many in any case")

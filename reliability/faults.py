@@ -1,22 +1,11 @@
 """What follows from each fault and each flaw: one table, a row for each, that everybody else reads.
 
-    attempt --traits_of--> its row --> `again`, `other_tier`   where the request goes next   (`escalation`)
-                                   --> `verdict`               what the breaker hears        (`health`)
-                                   --> `ran`                   whether it may cost anything  (the shell's spending)
-                                   --> `reason`                why a tier was left, in the header and the report
-                                   --> `code`                  what a refusal is called      (`refusals`)
+A *fault* says that the tier is unwell, a *flaw* that its answer is not good enough (`reliability.types`). A column that
+is missing is added here; a rule for a single one stays with the policy that it belongs to. Where an attempt has a time
+to come back (`Attempt.retry_after_s`), `verdict_with_time` and `code_with_time` replace `verdict` and `code`.
 
-A *fault* says that the tier is unwell, a *flaw* that its answer is not good enough; `reliability.types` says what each
-of them is. Who has to treat some of them alike asks for a column, and a column that is missing is added here. A rule
-for a single one (a session's budget under `hard_stop`, say) stays with the policy that it belongs to.
-
-A time to come back (`Attempt.retry_after_s`) may say that the tier is to be left alone, and that waiting helps: for
-this `verdict_with_time` and `code_with_time` stand in the place of `verdict` and `code`. Our own admission knows when
-its rejections end, and says none where only a person can lift them; a tier that is only restarting says so, too, and
-one without a model or a key doesn't.
-
-What must never happen: a fault or a flaw without a row; a second place that sorts them; a flaw, or a fault of the
-request's own, that opens a breaker; a charge for what did not run. The laws: `tests/unit/reliability/test_faults.py`.
+Invariants: each fault and flaw has a row, and no second place sorts them; no flaw, and no fault of the request's own,
+opens a breaker; nothing is charged that did not run.
 """
 
 from __future__ import annotations
@@ -27,8 +16,6 @@ from enum import StrEnum
 
 from reliability.admission.admit import RejectedBy
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
-
-__all__ = ["NEITHER", "TRAITS", "Again", "OtherTier", "Ran", "Traits", "traits_of"]
 
 
 class Again(StrEnum):
@@ -58,13 +45,11 @@ class Ran(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What follows from one fault or flaw. The columns without a default are those of the table's lines.
-
-    `rejected_by`: what of admission is this fault. `upstream_words`: what follows the name of an
-    upstream in the error text, where its own error is this fault. `tool_call`: the answer is an
-    attempt at a tool call, so that a grammar may help. `nudge`: it is a loop of the conversation,
-    and the next call carries a nudge about it. `correct`: the model can be told what was wrong.
-    """
+    """What follows from one fault or flaw. The columns without a default are those of the table's lines. `rejected_by`:
+    what of admission is this fault. `upstream_words`: what follows the name of an upstream in the error text, where its
+    own error is this fault. `tool_call`: the answer is an attempt at a tool call, so that a grammar may help. `nudge`:
+    it is a loop of the conversation, and the next call carries a nudge about it. `correct`: the model can be told what
+    was wrong."""
 
     again: Again
     other_tier: OtherTier

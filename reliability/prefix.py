@@ -1,14 +1,10 @@
 """Why a prompt doesn't begin as the session's last one did.
 
-What a model has computed of a prompt serves the next one as far as both begin alike. An agent sends its whole
-conversation each time, and one word that is another near its beginning makes all of it new: seconds of work, and
-nobody sees why. So each prompt has a shape, a handful of digests of what it was made of, and two shapes say what
-differs between them.
+What a model has computed of a prompt serves the next one as far as both begin alike. Each prompt has a shape, a handful
+of digests of what it was made of, and two shapes say what differs; where no part of the shape does, it was the chat
+template.
 
-Which tokens differ isn't known here: where they do, and no part of the shape does, it was the chat template.
-
-What must never happen: a change that is not found where there is one; a word of a conversation in `detail`. Names of
-tools and of template variables stand there, as the request's own client sent them.
+Invariants: each change is found; no word of a conversation stands in `detail`, only names of tools and variables.
 """
 
 from __future__ import annotations
@@ -16,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-
-__all__ = ["LostPrefix", "PrefixChange", "PromptShape", "begins_anew", "explain"]
 
 NAMES_MAX = 8
 NAME_CHARS_MAX = 64
@@ -72,8 +66,7 @@ class PromptShape:
 
 
 def begins_anew(old: PromptShape, new: PromptShape) -> bool:
-    """Tell whether `new` begins a conversation: nobody has answered in it, and its first words aren't those of
-    `old`."""
+    """Tell whether nobody has answered in `new`, and its first words aren't those of `old`."""
     return _ANSWER not in new.roles and new.history[:1] != old.history[:1]
 
 
@@ -121,8 +114,7 @@ def _compare_tools(old: Sequence[tuple[str, int]], new: Sequence[tuple[str, int]
 
 
 def _compare_history(old: Sequence[int], new: PromptShape) -> str:
-    """Say at which message the history stops being what it was, counted from 0 as chat completions have them; empty
-    where it only went on."""
+    """Say at which message, counted from 0, the history stops being what it was; empty where it went on."""
     now = new.history
     shared = min(len(old), len(now))
     at = next((i for i in range(shared) if old[i] != now[i]), shared)

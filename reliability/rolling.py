@@ -1,20 +1,13 @@
 """A sum over the last while, in whole buckets.
 
-A rolling window keeps one number per bucket of time, oldest first. An entry leaves together with its bucket,
-and only when the *whole* bucket is older than the window. So every entry counts for at least `window_ns` and
-at most `window_ns + bucket_ns`: the sum may say too much, never too little. `inner_total` is the other side
-for shares, where the base must not be flattered: it leaves out the bucket that is only partly inside the
-window.
-
-Must never happen: an entry that leaves before its window is over, or more than `window_ns / bucket_ns + 2`
-buckets. A clock that steps back adds to the newest bucket, so that entries leave late rather than early.
+An entry leaves with its bucket, when the *whole* bucket is older than the window: it counts for at least `window_ns`
+and at most `window_ns + bucket_ns`, so the sum may say too much, never too little. `inner_total` leaves out the bucket
+that is only partly inside. At most `window_ns / bucket_ns + 2` buckets; a clock that steps back adds to the newest.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-__all__ = ["EMPTY", "SECOND_NS", "Rolling", "Span", "add_amount", "drop_expired", "frees_in_ns", "inner_total"]
 
 SECOND_NS = 1_000_000_000
 

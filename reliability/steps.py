@@ -7,8 +7,6 @@ them. Counting replaces a clock, which the core doesn't have, so the same input 
 
 from __future__ import annotations
 
-__all__ = ["OutOfSteps", "Steps"]
-
 
 class OutOfSteps(Exception):
     """The work is larger than the steps that were given for it."""

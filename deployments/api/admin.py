@@ -19,7 +19,6 @@ from deployments.api.access import Access, Caller
 from deployments.api.overview import Overview, describe_tier
 from deployments.api.responses import json_response
 from deployments.errors import ApiError
-from deployments.graph.status_poll import TierWatch
 from deployments.state.client import State
 from deployments.state.history import RequestQuery, SessionQuery
 from deployments.state.link import StateUnavailable
@@ -37,13 +36,10 @@ T = TypeVar("T")
 
 
 class Insight:
-    """The routes. `access` says who asks."""
+    """The routes. `access` is called at each request, since a `user_config` may change it."""
 
-    def __init__(self, state: State, watch: TierWatch, tiers: tuple[str, ...], access: Access) -> None:
-        self._state = state
-        self._watch = watch
-        self._tiers = tiers
-        self.access = access
+    def __init__(self, overview: Overview, access: Callable[[], Access]) -> None:
+        self._overview, self._access, self._state = overview, access, overview.state
 
     def routes(self) -> list[Route]:
         """List them for the Router's app."""
@@ -52,6 +48,9 @@ class Insight:
             Route(f"{at}/requests/{{request_id}}", self.report),
             Route(f"{at}/sessions/{{session:path}}/reset", self.reset, methods=["POST"]),
             Route(f"{at}/sessions/{{session:path}}", self.session),
+            Route(f"{at}/requests", self.requests),
+            Route(f"{at}/sessions", self.sessions),
+            Route(f"{at}/live", self.live),
             Route(f"{at}/incidents", self.incidents),
             Route(f"{at}/tiers", self.tiers),
             Route(f"{at}/tiers/{{tier}}/isolate", self.isolate, methods=["POST"]),
@@ -61,7 +60,7 @@ class Insight:
 
     async def report(self, request: Request) -> Response:
         """Answer with the report of one finished request."""
-        caller = self.access.identify(request)
+        caller = self._access().identify(request)
         request_id = request.path_params["request_id"]
         key = await find_key(self._state, caller, request.query_params, "request", request_id)
         report = None if key is None else await await_state(self._state.report(key, request_id))
@@ -71,23 +70,23 @@ class Insight:
 
     async def session(self, request: Request) -> Response:
         """Answer what one session has done, spent and reserved."""
-        return json_response(await self._find_session(request, self.access.identify(request)))
+        return json_response(await self._find_session(request, self._access().identify(request)))
 
     async def incidents(self, request: Request) -> Response:
         """List the newest incidents first, filtered and in pages: `next` is the `before` of the page that follows."""
         self._require_admin(request)
         query = _parse_query(request.query_params)
-        found = await await_state(self._state.incidents(query))
+        found = await await_state(self._state.browse(query))
         more = found[-1]["id"] if len(found) == query.limit else None
         return json_response({"object": "list", "data": found, "next": more})
 
     async def tiers(self, request: Request) -> Response:
         """List each tier: its own status, and its breaker."""
         self._require_admin(request)
-        health, watch = self._state.health, self._watch
+        health, watch = self._state.health, self._overview.watch
         described = [
             describe_tier(name, watch.known.get(name), health.get(name), watch.context_tokens.get(name))
-            for name in self._tiers
+            for name in self._overview.tiers
         ]
         return json_response({"object": "list", "data": described})
 
@@ -122,32 +121,17 @@ class Insight:
     async def _order(self, request: Request, order: Callable[[str], Awaitable[None]], word: str) -> Response:
         caller = self._require_admin(request)
         tier = request.path_params["tier"]
-        if tier not in self._tiers:
-            raise ApiError("not_found", f"there is no tier {tier!r}; tiers: {', '.join(self._tiers)}")
+        if tier not in self._overview.tiers:
+            raise ApiError("not_found", f"there is no tier {tier!r}; tiers: {', '.join(self._overview.tiers)}")
         await await_state(order(tier))
         log_info(f"tier_{word}", tier=tier, by=caller.name or None)
         return json_response({"tier": tier, word: True})
 
     def _require_admin(self, request: Request) -> Caller:
-        caller = self.access.identify(request)
-        self.access.require_admin(caller)
+        access = self._access()
+        caller = access.identify(request)
+        access.require_admin(caller)
         return caller
-
-
-class HistoryRoutes:
-    """The routes. `access` is called at each request, since a `user_config` may change it."""
-
-    def __init__(self, overview: Overview, access: Callable[[], Access]) -> None:
-        self._overview, self._access = overview, access
-
-    def routes(self) -> list[Route]:
-        """List them for the Router's app."""
-        at = "/v1/reliability"
-        return [
-            Route(f"{at}/requests", self.requests),
-            Route(f"{at}/sessions", self.sessions),
-            Route(f"{at}/live", self.live),
-        ]
 
     async def requests(self, request: Request) -> Response:
         """List the newest finished requests first, filtered and in pages: `next` is the `before` of the page that
@@ -182,24 +166,18 @@ class HistoryRoutes:
 
     async def live(self, request: Request) -> Response:
         """Answer with the server at this moment: tiers, what runs, what has just finished, memory."""
-        access = self._access()
-        access.require_admin(access.identify(request))
+        self._require_admin(request)
         day = await self._overview.take_day()
         return json_response({**await self._overview.take(), "day": day})
 
 
 def _choose_key(caller: Caller, params: Mapping[str, str]) -> str | None:
-    return params.get("key") if caller.admin else choose_scope(caller)
+    return params.get("key") if caller.admin else caller.name
 
 
 def _make_page(found: list[dict[str, Any]], limit: int, by: str) -> dict[str, Any]:
     more = found[-1][by] if len(found) >= limit else None
     return {"object": "list", "data": found, "next": more}
-
-
-def choose_scope(caller: Caller) -> str | None:
-    """Choose the key whose things the caller may see; None: everybody's."""
-    return None if caller.admin else caller.name
 
 
 async def find_key(

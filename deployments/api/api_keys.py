@@ -136,7 +136,12 @@ def _parse_entry(entry: Any, at: str) -> ApiKey:
     try:
         known = Entry.model_validate(dict(entry))
     except ValidationError as error:
-        raise ConfigError(f"{at}: {_describe_mistake(error)}") from None
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        words = f"{first['loc'][0]}: {first['msg']}"
+        if first["type"] == "extra_forbidden" or first["loc"][0] not in Entry.model_fields:
+            # It isn't repeated, since it may be a key.
+            words = f"unknown field; allowed here: {', '.join(sorted(Entry.model_fields))}"
+        raise ConfigError(f"{at}: {words}") from None
     _refuse_key_as_name(known.name, at)
     return ApiKey(
         name=known.name,
@@ -146,13 +151,6 @@ def _parse_entry(entry: Any, at: str) -> ApiKey:
         tokens_per_hour=known.tokens_per_hour,
         at=at,
     )
-
-
-def _describe_mistake(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    if first["type"] == "extra_forbidden" or first["loc"][0] not in Entry.model_fields:
-        return f"unknown field; allowed here: {', '.join(sorted(Entry.model_fields))}"
-    return f"{first['loc'][0]}: {first['msg']}"
 
 
 def _parse_words(entry: str, at: str) -> ApiKey:

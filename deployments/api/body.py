@@ -17,9 +17,8 @@ from starlette.requests import Request
 
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
-from deployments.work.judging import STEPS_INLINE, STEPS_LARGE
 from deployments.work.large_work import large
-from deployments.work.worker_pool import JobTooLong, Undone, Workers
+from deployments.work.worker_pool import STEPS_INLINE, STEPS_LARGE, JobTooLong, Undone, Workers
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import keep
 
@@ -59,10 +58,18 @@ class Bodies:
         try:
             async with asyncio.timeout(first_s) as clock:
                 body = self._enter(clock)
+                loop, parts = asyncio.get_running_loop(), list[bytes]()
                 try:
-                    return await _read(request, body, bytes_max, first_s)
+                    async for part in request.stream():
+                        if part:
+                            body.more(len(part), first_s, loop.time())
+                        if body.size > bytes_max:
+                            words = f"the body is over {bytes_max:,} bytes (server.body_bytes_max)"
+                            raise ApiError("body_too_large", words)
+                        parts.append(part)
                 finally:
                     self._incoming.discard(body)
+                return b"".join(parts)
         except TimeoutError:
             words = (
                 f"the body came too slowly: it may take {first_s:g} s (server.body_s) and one more for each "
@@ -80,18 +87,6 @@ class Bodies:
         body = _IncomingBody(clock, now_s)
         self._incoming.add(body)
         return body
-
-
-async def _read(request: Request, body: _IncomingBody, bytes_max: int, first_s: float) -> bytes:
-    loop = asyncio.get_running_loop()
-    parts: list[bytes] = []
-    async for part in request.stream():
-        if part:
-            body.more(len(part), first_s, loop.time())
-        if body.size > bytes_max:
-            raise ApiError("body_too_large", f"the body is over {bytes_max:,} bytes (server.body_bytes_max)")
-        parts.append(part)
-    return b"".join(parts)
 
 
 async def parse_body(

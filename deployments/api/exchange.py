@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from starlette.background import BackgroundTask
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from deployments.api.dialect import Collector, Dialect, StreamWriter
 from deployments.api.openai_chat import ChatCall
 from deployments.api.responses import error_response
-from deployments.api.stream import EventStream, insert_silences
 from deployments.errors import ApiError, from_refusal
 from deployments.reports.report import report_headers, session_header
 from deployments.request.idempotency import KeptRequest
@@ -27,15 +27,104 @@ from deployments.request.run_record import Run
 from deployments.telemetry import log_error
 from reliability.types import Event
 
-Report = Callable[[], dict[str, Any]]
-CloseAccount = Callable[[], None]
-KeepAnswer = Callable[[Collector | StreamWriter], None]
+T = TypeVar("T")
+
+
+async def insert_silences(batches: AsyncGenerator[T, None], silence_s: float) -> AsyncGenerator[T | None, None]:
+    """Yield each batch as it comes, and None whenever nothing has come for `silence_s`. The batch that is awaited is
+    not disturbed by a silence. Closing this generator closes `batches`."""
+    slot = _Slot[T](silence_s)
+    filling = asyncio.ensure_future(slot.fill(batches))
+    try:
+        while (batch := await slot.take()) is not None or not slot.ended:
+            yield batch
+        await filling  # what the source raised
+    finally:
+        slot.close()
+        filling.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await filling
+        await batches.aclose()
+
+
+class _Slot(Generic[T]):
+    """One batch on its way from a task that reads to the reader. One task for a whole stream, and a clock that is wound
+    up again once it has rung, cost a tenth of a task and a timeout for each batch."""
+
+    def __init__(self, silence_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._silence_s = silence_s
+        self._batch: T | None = None
+        self.ended = False
+        self._news: asyncio.Future[None] | None = None  # the reader waits
+        self._room: asyncio.Future[None] | None = None  # the task waits
+        self._quiet_since_s = self._loop.time()
+        self._clock = self._loop.call_later(silence_s, self._ring)
+
+    async def fill(self, batches: AsyncGenerator[T, None]) -> None:
+        """Put in every batch, each when the reader has come back for it."""
+        try:
+            async for batch in batches:
+                self._batch = batch
+                _notify(self._news)
+                while self._batch is not None:
+                    self._room = self._loop.create_future()
+                    await self._room
+        finally:
+            self.ended = True
+            _notify(self._news)
+
+    async def take(self) -> T | None:
+        """Take the next batch; None for a silence, and at the end."""
+        self._quiet_since_s = self._loop.time()
+        _notify(self._room)
+        if self._batch is None and not self.ended:
+            self._news = self._loop.create_future()
+            await self._news
+            self._news = None
+        batch, self._batch = self._batch, None
+        return batch
+
+    def _ring(self) -> None:
+        now_s = self._loop.time()
+        left_s = self._quiet_since_s + self._silence_s - now_s
+        if left_s <= 0:
+            _notify(self._news)
+            left_s = self._silence_s
+        self._clock = self._loop.call_later(left_s, self._ring)
+
+    def close(self) -> None:
+        """Stop the clock."""
+        self._clock.cancel()
+
+
+def _notify(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
+
+
+class EventStream(StreamingResponse):
+    """A server-sent event stream that closes its generator however the sending ends. Starlette leaves the generator to
+    the garbage collector when the client goes while bytes are being sent; then the tier would work on until the
+    collector comes by."""
+
+    def __init__(self, frames: AsyncGenerator[bytes, None], headers: dict[str, str]) -> None:
+        super().__init__(frames, media_type="text/event-stream", headers=headers)
+        self._frames = frames
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._frames.aclose()
+
 
 REPLAYED = {"Idempotent-Replayed": "true"}
 SEAM = b": continued by tier %s at character %d\n\n"  # a comment: clients pass over it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Exchange:
     """One chat between a client and this server, in the client's dialect. `events` drives the run; `report` tells of it
     once its outcome is known; `close` ends its account, and does nothing the second time. After `keepalive_s` seconds
@@ -46,11 +135,12 @@ class Exchange:
     call: ChatCall
     run: Run
     events: AsyncGenerator[list[Event], None]
-    report: Report
-    close: CloseAccount
+    report: Callable[[], dict[str, Any]]
+    close: Callable[[], None]
     keepalive_s: float
-    keep: KeepAnswer = lambda _: None
+    keep: Callable[[Collector | StreamWriter], None] = lambda _: None
     kept: KeptRequest | None = None
+    silent: bool = field(init=False, default=False)  # the first frame of the stream was a silence
 
     async def respond(self) -> Response:
         """Answer in one body, or as a stream, as the client asked."""
@@ -73,8 +163,7 @@ class Exchange:
         return Response(body, media_type="application/json", headers=headers, background=sent)
 
     async def _stream(self) -> Response:
-        slot = _FirstFrame()
-        frames = self._frames(self.dialect.writer(self.call, self.run), slot)
+        frames = self._frames(self.dialect.writer(self.call, self.run))
         # The first frame waits for the first event, or for the first silence; a refusal yields no frame at all.
         try:
             first = await anext(frames, None)
@@ -84,19 +173,19 @@ class Exchange:
         if first is None:
             return self._refuse()
         # Headers that leave before any tier has answered can't say which one will: the end of the stream does.
-        headers = session_header(self.run) if slot.silent else report_headers(self.run)
+        headers = session_header(self.run) if self.silent else report_headers(self.run)
         return EventStream(
             _prepend(first, frames), headers={**headers, **self._own_headers(), "cache-control": "no-store"}
         )
 
-    async def _frames(self, writer: StreamWriter, slot: _FirstFrame) -> AsyncGenerator[bytes, None]:
+    async def _frames(self, writer: StreamWriter) -> AsyncGenerator[bytes, None]:
         """Yield the frames of one stream; none where the request is refused before anything was sent."""
         run, begun, seam = self.run, False, -1
         try:
             async with contextlib.aclosing(insert_silences(self.events, self.keepalive_s)) as batches:
                 async for batch in batches:
                     if not begun:
-                        slot.silent, begun = batch is None, True
+                        self.silent, begun = batch is None, True
                     plan = None if batch is None or run.current is None else run.current.plan
                     if plan is not None and plan.seam is not None and plan.number != seam:
                         seam = plan.number
@@ -131,13 +220,6 @@ class Exchange:
     def _own_headers(self) -> dict[str, str]:
         replayed = REPLAYED if self.kept is not None and self.kept.replays else {}
         return {**self.dialect.id_headers(self.run.request.request_id), **replayed}
-
-
-@dataclass(slots=True)
-class _FirstFrame:
-    """Whether the first frame of a stream was a silence."""
-
-    silent: bool = False
 
 
 async def _prepend(first: bytes, frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

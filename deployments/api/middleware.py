@@ -97,9 +97,9 @@ class MiddlewareApp(Starlette):
             "access-control-max-age": str(PREFLIGHT_MAX_AGE_S),
             "vary": "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
         }
-        asked = _parse_names(headers.get("access-control-request-headers", ""))
-        if asked:
-            allowed["access-control-allow-headers"] = asked
+        asked = headers.get("access-control-request-headers", "")[:ASKED_CHARS_MAX].split(",")[:ASKED_MAX]
+        if names := [name.strip() for name in asked if TOKEN.fullmatch(name.strip())]:
+            allowed["access-control-allow-headers"] = ", ".join(names)
         if headers.get("access-control-request-private-network") == "true":
             allowed["access-control-allow-private-network"] = "true"
         return Response(status_code=204, headers=allowed)
@@ -118,11 +118,6 @@ def find_ending(scope: Scope) -> ExitStack:
     """Return what is closed behind the last byte of the request's answer, however the request ends."""
     ending: ExitStack = scope["mlx_stack.ending"]
     return ending
-
-
-def _parse_names(asked: str) -> str:
-    names = [name.strip() for name in asked[:ASKED_CHARS_MAX].split(",")][:ASKED_MAX]
-    return ", ".join(name for name in names if TOKEN.fullmatch(name))
 
 
 def _add_cors_headers(send: Send, origin: str | None) -> Send:

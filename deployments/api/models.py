@@ -1,20 +1,28 @@
-"""`GET /v1/models` and `GET /ready`: what the tiers say of themselves, in JSON.
+"""`GET /v1/models`, `GET /ready`, and the counts of a prompt's tokens: what the tiers say without answering.
 
-A model has the fields of both OpenAI's and Anthropic's lists, so that one answer is read by the clients of both.
+A model has the fields of both OpenAI's and Anthropic's lists. The tier at which a request would start counts its
+prompt, by its own tokenizer and template; one that can't leaves an estimate. No tier is woken for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from deployments.api.access import Caller
 from deployments.running.status_messages import can_answer
 from deployments.state.records import Health
+from deployments.telemetry import log_error
 from reliability.admission.breaker import Phase
-from reliability.types import TierState, TierStatus
+from reliability.answer.estimate import prompt_bytes, tokens_about
+from reliability.types import ChatRequest, TierState, TierStatus
 
+OF_STATUS = (
+    *("model", "source", "revision", "sha256", "quantization", "adapter"),
+    *("batched_as_alone", "warning", "mlx_peak_bytes"),
+)
 ADMINS_ONLY = ("memory", "refused_user_config")
 
 
@@ -119,14 +127,30 @@ def _make_entry(model_id: str, status: TierStatus, created_s: int, health: Healt
         "state": known["state"],
         "reason": known["reason"],
         "context_length": status.context_tokens,
-        "model": status.model,
-        "source": status.source,
-        "revision": status.revision,
-        "sha256": status.sha256,
-        "quantization": status.quantization,
-        "adapter": status.adapter,
         "versions": dict(status.versions) or None,
-        "batched_as_alone": status.batched_as_alone,
-        "warning": status.warning,
-        "mlx_peak_bytes": status.mlx_peak_bytes,
+        **{name: getattr(status, name) for name in OF_STATUS},
     }
+
+
+COUNT_S = 10.0
+
+
+class Counting(Protocol):
+    """A tier that may be able to count."""
+
+    name: str
+
+    async def count_tokens(self, request: ChatRequest) -> int | None:
+        """Count the tokens of the request's prompt; None where it can't."""
+
+
+async def count_prompt(tier: Counting, request: ChatRequest) -> dict[str, Any]:
+    """Count the prompt, or estimate it. `exact` says which."""
+    counted: int | None = None
+    try:
+        async with asyncio.timeout(COUNT_S):
+            counted = await tier.count_tokens(request)
+    except Exception as error:
+        log_error("count_failed", error, tier=tier.name, request_id=request.request_id)
+    tokens = counted or tokens_about(prompt_bytes(request.messages, request.tools))
+    return {"input_tokens": tokens, "mlx_stack": {"tier": tier.name, "exact": counted is not None}}

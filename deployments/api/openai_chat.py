@@ -9,13 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from deployments.api.headers import may_keep
-from deployments.api.session import name_beginning, read_session
-from deployments.errors import ApiError
+from deployments.api.headers import may_keep, name_beginning, read_session
+from deployments.errors import ApiError, refuse
 from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
 from deployments.work.past_calls import name_past_calls
 from deployments.work.wire import Named
@@ -119,62 +118,50 @@ class ChatCall:
     form: WantedForm | None = None
 
 
-def parse_chat(
-    raw: bytes,
-    headers: Mapping[str, str],
-    *,
-    request_id: str,
-    tokens_max: int,
-    timeout_s: float,
-    steps: Steps | None = None,
-) -> ChatCall:
-    """Parse one body. `tokens_max` caps the output, and is its default. Raises ApiError: `invalid_json`,
-    `invalid_request`, `invalid_tools` or `unsupported`, with the field in `param`. OutOfSteps: its schemas take more
-    than `steps` to compile; never where they are final."""
+class ParseTerms(TypedDict):
+    """What the parser of each dialect takes beside the body. `tokens_max` caps the output, and is its default."""
+
+    request_id: str
+    tokens_max: int
+    timeout_s: float
+    steps: NotRequired[Steps]
+
+
+def parse_chat(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
+    """Parse one body. Raises ApiError: `invalid_json`, `invalid_request`, `invalid_tools` or `unsupported`, with the
+    field in `param`; OutOfSteps: its schemas take more than `steps` to compile; never where they are final."""
     notes: list[str] = []
     fields = parse_object(raw, notes)
-    return build_call(
-        fields,
-        headers,
-        request_id=request_id,
-        tokens_max=tokens_max,
-        timeout_s=timeout_s,
-        steps=steps,
-        body_bytes=len(raw),
-        notes=tuple(notes),
-    )
+    return build_call(fields, headers, body_bytes=len(raw), notes=tuple(notes), **terms)
 
 
 def build_call(
     fields: dict[str, Any],
     headers: Mapping[str, str],
     *,
-    request_id: str,
-    tokens_max: int,
-    timeout_s: float,
     body_bytes: int,
-    steps: Steps | None = None,
     thinking: bool | None = None,
     names: Mapping[str, Any] | None = None,
     wanted: Any = None,
     notes: tuple[str, ...] = (),
     keep: bool | None = None,
+    **terms: Unpack[ParseTerms],
 ) -> ChatCall:
     """Build the call of a chat completion's fields. Another dialect brings those that it has translated its own into;
     `names` are then its own, by which a body may name its session, and `keep` what it says of being kept. Raises what
     `parse_chat` does."""
-    body, steps = _validate(fields), steps or Steps(sys.maxsize)
+    body, steps = _validate(fields), terms.get("steps") or Steps(sys.maxsize)
     tools, choice, toolbox = _read_tools(body, steps)
     messages, changed = join_arguments(fields["messages"])
     asked = body.max_completion_tokens or body.max_tokens
     session = read_session(headers, fields if names is None else names)
     request = ChatRequest(
-        request_id=request_id,
+        request_id=terms["request_id"],
         session_id=session or name_beginning(headers, messages),
         messages=name_past_calls(messages),
-        max_tokens=min(asked or tokens_max, tokens_max),
+        max_tokens=min(asked or terms["tokens_max"], terms["tokens_max"]),
         max_tokens_named=asked is not None,
-        timeout_s=timeout_s,
+        timeout_s=terms["timeout_s"],
         tools=tools,
         tool_choice=choice,
         response_format=_check_response_format(body),
@@ -185,12 +172,14 @@ def build_call(
         streamed=bool(body.stream),
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )
+    # Where no keys are checked their bearers are kept apart.
+    trail = None if session else read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
     return ChatCall(
         model=body.model,
         stream=bool(body.stream),
         request=request,
         toolbox=toolbox,
-        trail=None if session else _read_trail(headers, messages),
+        trail=trail,
         wanted=wanted or _read_wanted(body),
         notes=tuple(dict.fromkeys((*notes, *changed))),
         form=_read_form(body.response_format, steps),
@@ -212,11 +201,6 @@ def _read_sampling(body: ChatBody) -> dict[str, Any]:
 def _read_wanted(body: ChatBody) -> ChatWanted:
     usage = bool(body.stream_options and body.stream_options.include_usage)
     return ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
-
-
-def _read_trail(headers: Mapping[str, str], messages: tuple[dict[str, Any], ...]) -> Trail:
-    """Read the trail of a request that names no session; where no keys are checked their bearers are kept apart."""
-    return read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
 
 
 def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:
@@ -249,7 +233,15 @@ def _validate(fields: dict[str, Any]) -> ChatBody:
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
     if body.top_logprobs and not body.logprobs:
         raise ApiError("invalid_request", "top_logprobs needs logprobs to be true", param="top_logprobs")
-    _check_message_parts(fields["messages"])
+    # Tool calls in the history have the form that every chat template and API relies on.
+    for i, message in enumerate(fields["messages"]):
+        for j, call in enumerate(message.get("tool_calls") or ()):
+            function = call.get("function")
+            if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+                raise refuse(f"messages.{i}.tool_calls.{j}.function.name", "a function with a name is needed")
+        for j, part in enumerate(message["content"] if isinstance(message.get("content"), list) else ()):
+            if not isinstance(part.get("type"), str):
+                raise refuse(f"messages.{i}.content.{j}.type", "each part needs a type")
     return body
 
 
@@ -262,21 +254,7 @@ def make_field_error(error: ValidationError) -> ApiError:
         if isinstance(part, str) and not (part.isidentifier() and part.islower() and part not in CHOICES):
             break
         path.append(str(part))
-    param = ".".join(path)
-    return ApiError("invalid_request", f"{param}: {first['msg']}", param=param)
-
-
-def _check_message_parts(messages: list[dict[str, Any]]) -> None:
-    for i, message in enumerate(messages):
-        for j, call in enumerate(message.get("tool_calls") or ()):
-            function = call.get("function")
-            if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-                param = f"messages.{i}.tool_calls.{j}.function.name"
-                raise ApiError("invalid_request", f"{param}: a function with a name is needed", param=param)
-        for j, part in enumerate(message["content"] if isinstance(message.get("content"), list) else ()):
-            if not isinstance(part.get("type"), str):
-                param = f"messages.{i}.content.{j}.type"
-                raise ApiError("invalid_request", f"{param}: each part needs a type", param=param)
+    return refuse(".".join(path), first["msg"])
 
 
 def _check_response_format(body: ChatBody) -> Mapping[str, Any] | None:
@@ -284,18 +262,11 @@ def _check_response_format(body: ChatBody) -> Mapping[str, Any] | None:
     if value is None or value.get("type") == "text":
         return None
     if value.get("type") not in ("json_object", "json_schema"):
-        raise ApiError(
-            "invalid_request",
-            "response_format.type: text, json_object or json_schema is needed",
-            param="response_format.type",
-        )
+        raise refuse("response_format.type", "text, json_object or json_schema is needed")
     given = value.get("json_schema")
     schema = given.get("schema") if isinstance(given, dict) else None
-    if value["type"] == "json_object":
-        return value
-    if not isinstance(schema, dict):
-        param = "response_format.json_schema.schema"
-        raise ApiError("invalid_request", f"{param}: a schema is needed", param=param)
+    if value["type"] == "json_schema" and not isinstance(schema, dict):
+        raise refuse("response_format.json_schema.schema", "a schema is needed")
     return value
 
 
@@ -310,9 +281,8 @@ def _read_form(response_format: Mapping[str, Any] | None, steps: Steps) -> Wante
             raise
         found = BadSchema("", TOO_LARGE)
     if isinstance(found, BadSchema):
-        raise _make_tools_error(
-            "invalid_request", BadTools("/response_format/json_schema/schema" + found.path, found.message)
-        )
+        bad = BadTools("/response_format/json_schema/schema" + found.path, found.message)
+        raise _make_tools_error("invalid_request", bad)
     return found
 
 
@@ -320,7 +290,7 @@ def _read_tools(
     body: ChatBody, steps: Steps
 ) -> tuple[tuple[Mapping[str, Any], ...], str | Mapping[str, Any] | None, ToolBox]:
     if body.tools is not None and body.functions is not None:
-        raise ApiError("invalid_request", "functions: send tools or functions, not both", param="functions")
+        raise refuse("functions", "send tools or functions, not both")
     tools: tuple[Mapping[str, Any], ...] = tuple(body.tools or ())
     choice = body.tool_choice
     if body.functions is not None:
@@ -345,5 +315,4 @@ def _read_tools(
 def _make_tools_error(code: str, bad: BadTools) -> ApiError:
     """Make an error of the core's finding, with its JSON pointer as the path that a client knows:
     `tools.0.function.name`."""
-    path = bad.path.strip("/").replace("/", ".")
-    return ApiError(code, f"{path}: {bad.message}", param=path)
+    return refuse(bad.path.strip("/").replace("/", "."), bad.message, code)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from pydantic import Field, ValidationError
 
 from deployments.api.dialect import Dialect
+from deployments.api.headers import name_beginning, read_session
 from deployments.api.openai_chat import (
     MODEL_CHARS_MAX,
     STOPS_MAX,
     ChatCall,
+    ParseTerms,
     StreamOptions,
     Strict,
     Text,
@@ -25,10 +27,8 @@ from deployments.api.openai_chat import (
     parse_object,
 )
 from deployments.api.openai_render import DONE, KEEP_ALIVE, sse
-from deployments.api.session import name_beginning, read_session
-from deployments.errors import ApiError
+from deployments.errors import ApiError, refuse
 from deployments.work.json_text import read_json
-from reliability.steps import Steps
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Event, Finish, Passed
 
@@ -70,15 +70,7 @@ class EmbeddingBody(Strict):
     dimensions: int | None = Field(default=None, ge=1)
 
 
-def parse_completion(
-    raw: bytes,
-    headers: Mapping[str, str],
-    *,
-    request_id: str,
-    tokens_max: int,
-    timeout_s: float,
-    steps: Steps | None = None,
-) -> ChatCall:
+def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
     """Parse the body of a completion. `tokens_max` caps the output. Raises `ApiError`: `invalid_json`,
     `invalid_request` or `unsupported`, with the field in `param`."""
     fields = parse_object(raw)
@@ -88,43 +80,17 @@ def parse_completion(
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
     answers = body.best_of or 1
     asked = TOKENS_DEFAULT if body.max_tokens is None else body.max_tokens
-    return _build_call(
-        "/completions",
-        body,
-        fields | {"prompt": prompt},
-        headers,
-        text=prompt,
-        max_tokens=min(asked, tokens_max // answers) * answers,
-        request_id=request_id,
-        timeout_s=timeout_s,
-        body_bytes=len(raw),
-    )
+    most = min(asked, terms["tokens_max"] // answers) * answers
+    return _build_call("/completions", body.model, fields | {"prompt": prompt}, headers, prompt, most, len(raw), terms)
 
 
-def parse_embedding(
-    raw: bytes,
-    headers: Mapping[str, str],
-    *,
-    request_id: str,
-    tokens_max: int,
-    timeout_s: float,
-    steps: Steps | None = None,
-) -> ChatCall:
+def _parse_embedding(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
     """Parse the body of an embedding. Raises `ApiError`: `invalid_json` or `invalid_request`, with the field in
     `param`."""
     fields = parse_object(raw)
     body = _validate(EmbeddingBody, fields)
-    return _build_call(
-        "/embeddings",
-        body,
-        {name: value for name, value in fields.items() if name != "stream"},
-        headers,
-        text=_read_input(body.input),
-        max_tokens=0,
-        request_id=request_id,
-        timeout_s=timeout_s,
-        body_bytes=len(raw),
-    )
+    fields.pop("stream", None)
+    return _build_call("/embeddings", body.model, fields, headers, _read_input(body.input), 0, len(raw), terms)
 
 
 def _validate(model: type[CompletionBody | EmbeddingBody], fields: dict[str, Any]) -> Any:
@@ -138,10 +104,10 @@ def _read_prompt(prompt: Any) -> str:
     if isinstance(prompt, str):
         return prompt
     if not all(isinstance(each, str) for each in prompt):
-        words = "prompt: text is needed: what token ids mean depends on the tier that answers"
-        raise ApiError("unsupported", words, param="prompt")
+        words = "text is needed: what token ids mean depends on the tier that answers"
+        raise refuse("prompt", words, "unsupported")
     if len(prompt) != 1:
-        raise ApiError("unsupported", f"prompt: one prompt a request (got {len(prompt)})", param="prompt")
+        raise refuse("prompt", f"one prompt a request (got {len(prompt)})", "unsupported")
     return str(prompt[0])
 
 
@@ -157,13 +123,13 @@ def _read_input(given: Any) -> str:
 
 def _build_call(
     route: str,
-    body: CompletionBody | EmbeddingBody,
+    model: str,
     fields: dict[str, Any],
     headers: Mapping[str, str],
-    *,
     text: str,
     max_tokens: int,
-    **known: Any,
+    body_bytes: int,
+    terms: ParseTerms,
 ) -> ChatCall:
     given = fields["prompt"] if route == "/completions" else fields["input"]
     request = ChatRequest(
@@ -172,15 +138,17 @@ def _build_call(
         max_tokens=max_tokens,
         route=route,
         extra={name: value for name, value in fields.items() if name != "model"},
-        **known,
+        request_id=terms["request_id"],
+        timeout_s=terms["timeout_s"],
+        body_bytes=body_bytes,
     )
     return ChatCall(
-        model=body.model, stream=bool(fields.get("stream")), request=request, toolbox=ToolBox(), trail=None, wanted=None
+        model=model, stream=bool(fields.get("stream")), request=request, toolbox=ToolBox(), trail=None, wanted=None
     )
 
 
 @dataclass(slots=True)
-class PassedAnswer:
+class _PassedAnswer:
     """Collects the pieces of one JSON body."""
 
     pieces: list[bytes] = field(default_factory=list)
@@ -195,7 +163,7 @@ class PassedAnswer:
 
 
 @dataclass(slots=True)
-class PassedWriter:
+class _PassedWriter:
     """Writes the frames of a stream as they came. From the finish reason on they are held, so that the report can stand
     in the last one."""
 
@@ -235,9 +203,9 @@ def _frame(data: bytes) -> bytes:
 
 COMPLETIONS = Dialect(
     name="completions",
-    parse=parse_completion,
-    collector=lambda _, __: PassedAnswer(),
-    writer=lambda _, __: PassedWriter(),
+    parse=_parse_completion,
+    collector=lambda _, __: _PassedAnswer(),
+    writer=lambda _, __: _PassedWriter(),
     error_body=lambda error, _: error.body(),
 )
-EMBEDDINGS = replace(COMPLETIONS, name="embeddings", parse=parse_embedding)
+EMBEDDINGS = replace(COMPLETIONS, name="embeddings", parse=_parse_embedding)

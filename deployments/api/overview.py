@@ -12,7 +12,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from deployments.config.app_config import RouterConfig
@@ -72,14 +71,6 @@ def sum_up(summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-@dataclass(slots=True)
-class _Written:
-    """How many tokens each tier has written since somebody looks, at one moment."""
-
-    at_s: float
-    tokens: Counter[str]
-
-
 class Overview:
     """One per Router replica; all methods belong to its event loop. `memory`: None where it isn't watched."""
 
@@ -103,7 +94,8 @@ class Overview:
         self._newest: int | None = None
         self._finished: deque[dict[str, Any]] = deque(maxlen=FINISHED_MAX)
         self._ended: Counter[str] = Counter()
-        self._written: deque[_Written] = deque()
+        # How many tokens each tier has written since somebody looks, at one moment after the other.
+        self._written: deque[tuple[float, Counter[str]]] = deque()
         self._hour: Mapping[str, Mapping[str, Any]] = {}
         self._day: dict[str, Any] = sum_up({"tiers": [], "incidents": {}})
         self._day_s = float("-inf")
@@ -166,8 +158,8 @@ class Overview:
             if self._newest is None:
                 ended = await self.state.browse(RequestQuery(limit=FINISHED_MAX))
             else:
-                for report in ended:
-                    self._ended += _count_written(report)
+                for attempt in (attempt for report in ended for attempt in report["attempts"]):
+                    self._ended[attempt["tier"]] += (attempt["usage"] or {}).get("completion_tokens", 0)
             self._finished.extendleft(reversed(ended))
             self._newest = seen["newest"]
             if time.monotonic() - self._hour_s >= HOUR_EVERY_S:
@@ -182,14 +174,12 @@ class Overview:
         now_s, tokens = time.monotonic(), Counter(self._ended)
         for row in running:
             tokens[row["tier"] or ""] += row["tokens"]
-        while self._written and now_s - self._written[0].at_s > RATE_S:
+        while self._written and now_s - self._written[0][0] > RATE_S:
             self._written.popleft()
-        self._written.append(_Written(now_s, tokens))
-        first = self._written[0]
-        past_s = now_s - first.at_s
-        if past_s <= 0:
-            return {}
-        return {name: max(0, tokens[name] - first.tokens[name]) / past_s for name in tokens}
+        self._written.append((now_s, tokens))
+        first_s, before = self._written[0]
+        past_s = now_s - first_s
+        return {name: max(0, tokens[name] - before[name]) / past_s for name in tokens} if past_s > 0 else {}
 
     def _describe(
         self,
@@ -217,13 +207,6 @@ class Overview:
             "cost_usd_hour": hour.get("cost_usd"),
             "memory": None if memory is None else _find_memory(name, memory, self.memory),
         }
-
-
-def _count_written(report: Mapping[str, Any]) -> Counter[str]:
-    written: Counter[str] = Counter()
-    for attempt in report["attempts"]:
-        written[attempt["tier"]] += (attempt["usage"] or {}).get("completion_tokens", 0)
-    return written
 
 
 def _find_memory(name: str, summary: Mapping[str, Any], view: MemoryView | None) -> dict[str, Any]:

@@ -29,11 +29,7 @@ def json_response(value: Any, *, status: int = 200, headers: Mapping[str, str] |
 
 
 def error_response(
-    error: ApiError,
-    headers: Mapping[str, str] | None = None,
-    *,
-    spoken: Dialect | None = None,
-    request_id: str = "",
+    error: ApiError, headers: Mapping[str, str] | None = None, *, spoken: Dialect | None = None, request_id: str = ""
 ) -> Response:
     """Answer with an error of the table, in the shape of the dialect that was spoken, or else in OpenAI's; its own
     headers win."""

@@ -1,25 +1,147 @@
-"""`mlx-stack-serve status`, `why`, `logs`, `sessions`, `incidents` and `top`: they ask a running server.
+"""`mlx-stack-serve status`, `why`, `logs`, `sessions` and `incidents`: they ask a running server.
 
 Each is a client of the routes under `/v1/reliability`, which the control room shows, too; `--json` prints what they
-answered, for programs. With API keys they need an admin's, but for one's own requests and sessions.
+answered. With API keys they need an admin's, but for one's own requests and sessions. Names that clients chose are
+printed without control characters, so that no session's name can move a cursor.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import click
 
-from deployments.cli.server_client import LINES_MAX, MALFORMED, NotAnswered, ServerClient, name_foreign
-from deployments.cli.text_output import list_incidents, list_sessions, plain, show_request, show_status, show_timeline
+from deployments.cli.server_client import LINES_MAX, MALFORMED, NotAnswered, ServerClient, name_foreign, plain
 from deployments.running.status_messages import can_answer
-from deployments.ui.timeline import tell
+from deployments.ui.formatting import list_way, write_bytes, write_count, write_ms, write_share, write_usd, write_word
+from deployments.ui.timeline import Timeline, tell
 
-__all__ = ["COMMANDS", "ask_server"]
+Record = Mapping[str, Any]
+TIER_HEAD = ("tier", "state", "writing", "waiting", "tokens/s", "cached", "last hour", "model")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Set rows into columns."""
+    cells = [list(map(plain, row)) for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def _list_tiers(now: Record) -> list[tuple[str, ...]]:
+    """Write a row for each tier, as `TIER_HEAD` names its cells."""
+    return [
+        (
+            tier["name"],
+            _tell_state(tier),
+            str(tier["writing"]),
+            str(tier["asked"] - tier["writing"]),
+            f"{tier['tokens_s']:.1f}",
+            write_share(tier["cached_share"]),
+            write_count(tier["requests_hour"]),
+            tier["model"] or tier["kind"] or "–",
+        )
+        for tier in now["tiers"]
+    ]
+
+
+def _tell_state(tier: Record) -> str:
+    if tier["isolated"]:
+        return f"{tier['state']}, isolated"
+    return tier["state"] if tier["breaker"] == "closed" else f"{tier['state']}, breaker {write_word(tier['breaker'])}"
+
+
+def _sum_up_day(day: Record) -> str:
+    """Write the last day in one line."""
+    count = day["requests"]
+    shares = [f"{write_share(day[name] / count if count else None)} {name}" for name in ("answered", "escalated")]
+    things = [f"{write_count(day['mended'])} mended", f"{write_count(day['looped'])} with loops"]
+    tokens = write_count(day["prompt_tokens"] + day["completion_tokens"])
+    return ", ".join(
+        [f"last 24 h: {write_count(count)} requests", *shares, *things, f"{tokens} tokens", write_usd(day["cost_usd"])]
+    )
+
+
+def _show_status(now: Record, url: str) -> Iterator[str]:
+    """Write the server at this moment."""
+    away = "" if now["state_actor"] == "up" else ", the state actor is away"
+    yield f"{url}: {len(now['running'])} running{away}"
+    yield from table(TIER_HEAD, _list_tiers(now))
+    for tier in now["tiers"]:
+        if tier["reason"]:
+            yield f"{tier['name']}: {plain(tier['reason'])}"
+    yield _sum_up_day(now["day"])
+    memory = now["memory"]
+    if memory is not None:
+        for name, node in memory["nodes"].items():
+            leased = f"{write_bytes(node['leased_bytes'])} of {write_bytes(node['budget_bytes'])}"
+            yield f"memory of {plain(name)}: {node['level']}, {leased} leased"
+        for tier, why in {**memory["waiting"], **memory["capped"]}.items():
+            yield f"{tier}: {plain(why)}"
+
+
+def show_request(report: Record) -> str:
+    """Write a finished request in one line."""
+    at = time.strftime("%m-%d %H:%M:%S", time.localtime(report["at"]))
+    way = "→".join(tier if good else f"{tier}!" for tier, good in list_way(report)) or "–"
+    tokens = sum((attempt["usage"] or {}).get("total_tokens", 0) for attempt in report["attempts"])
+    marks = [
+        *(["mended"] if report["repairs"] else []),
+        *([f"loop {report['loop']}"] if report["loop"] else []),
+        *([write_word(report["escalation_reason"])] if report["escalation_reason"] else []),
+    ]
+    told = f"{at}  {write_word(report['outcome']):<14}  {way:<22}  {write_ms(report['total_ms']):>9}"
+    told += f"  {write_count(tokens):>8} tokens  {report['request_id']}  {report['session']}"
+    return plain(told + (f"  ({', '.join(marks)})" if marks else ""))
+
+
+def show_timeline(report: Record, timeline: Timeline) -> Iterator[str]:
+    """Write one request in order: what happened, what was wrong, what was done."""
+    took = f"{write_ms(report['total_ms'])}, of it this server {write_ms(report['overhead_ms'])}"
+    yield plain(f"{report['request_id']}: {write_word(report['outcome'])} in {took}; session {report['session']}")
+    for step in timeline.steps:
+        failure = write_word(step.failure) if step.failure else "good"
+        yield plain(f"{step.number}. {step.tier}: {failure}, {write_ms(step.elapsed_ms)} ({step.how})")
+        if step.wait_ms >= 1:
+            yield f"   it began {write_ms(step.wait_ms)} after what was before"
+        for words in (*step.said, *(f"{name}: {text}" for name, text in step.texts.items())):
+            yield f"   {plain(words)}"
+        if step.usage:
+            cached = step.usage["prompt_tokens_details"]["cached_tokens"]
+            prompt = f"{write_count(step.usage['prompt_tokens'])} prompt tokens ({write_count(cached)} cached)"
+            yield f"   {prompt}, {write_count(step.usage['completion_tokens'])} written, {write_usd(step.cost_usd)}"
+    yield from (plain(words) for words in (*timeline.others, *(f"note: {note}" for note in report["notes"])))
+
+
+def list_sessions(sessions: Sequence[Record]) -> list[str]:
+    """Write sessions, a line each."""
+    head = ("last used", "session", "key", "requests", "prompt", "written", "cost")
+    rows = []
+    for one in sessions:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["used_s"]))
+        counts = [write_count(one[name]) for name in ("requests", "prompt_tokens", "completion_tokens")]
+        rows.append((used, one["session"], one["key"] or "–", *counts, write_usd(one["cost_usd"])))
+    return table(head, rows)
+
+
+def _list_incidents(incidents: Sequence[Record]) -> list[str]:
+    """Write incidents, a line each."""
+    rows = [
+        (
+            time.strftime("%m-%d %H:%M:%S", time.localtime(one["at"])),
+            one["kind"],
+            write_word(one["reason"]),
+            one["tier"] or "–",
+            one["request_id"] or "–",
+            one["session"] or "–",
+        )
+        for one in incidents
+    ]
+    return table(("at", "kind", "what", "tier", "request", "session"), rows)
+
 
 POLL_S = 0.5
 
@@ -38,7 +160,7 @@ def ask_server(client: ServerClient, command: str, **options: Any) -> int:
 def _status(client: ServerClient, *, as_json: bool) -> int:
     """Print the server at this moment; 1 where no tier of the chain can answer."""
     now = client.get("live")
-    _print([json.dumps(now)] if as_json else show_status(now, client.url))
+    _print([json.dumps(now)] if as_json else _show_status(now, client.url))
     chain = sorted((tier for tier in now["tiers"] if tier["place"] is not None), key=lambda tier: int(tier["place"]))
     able = can_answer(tier["state"] for tier in chain if not tier["isolated"] and tier["breaker"] != "open")
     return 0 if able else 1
@@ -96,7 +218,7 @@ def _sessions(client: ServerClient, *, session: str | None, key: str | None, lin
 
 
 def _show_session(session: dict[str, Any]) -> Iterator[str]:
-    from deployments.ui.shown import write_count
+    from deployments.ui.formatting import write_count
 
     yield plain(f"{session['session']}: {write_count(session['spent_tokens'])} tokens spent")
     yield f"{write_count(session['reserved_tokens'])} reserved by {session['open_calls']} open call(s)"
@@ -106,15 +228,7 @@ def _show_session(session: dict[str, Any]) -> Iterator[str]:
 
 def _incidents(client: ServerClient, *, lines: int, as_json: bool, **filters: str | None) -> int:
     found = client.get("incidents", limit=max(1, lines), **filters)["data"][:lines][::-1]
-    _print([json.dumps(found)] if as_json else list_incidents(found))
-    return 0
-
-
-def _top(client: ServerClient) -> int:
-    from deployments.cli.top import Top
-
-    list(show_status(client.get("live"), client.url))  # what is wrong is said before the terminal is taken
-    Top(client).run()
+    _print([json.dumps(found)] if as_json else _list_incidents(found))
     return 0
 
 
@@ -129,5 +243,4 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "logs": _logs,
     "sessions": _sessions,
     "incidents": _incidents,
-    "top": _top,
 }

@@ -1,9 +1,7 @@
 """The agents that people run, as a table: how each is told to ask this server, and no other.
 
-Each row was found by watching the unmodified program, of the version in its comment. Settings go by environment and
-flags for one start, never into a file of the agent's. A text may hold `$url`, `$model`, `$context` and `$context_or_0`;
-a setting whose `$context` isn't known is left out.
-
+Each row was found by watching the unmodified program, of the version in its comment. A text may hold `$url`, `$model`,
+`$context` and `$context_or_0`; a setting whose `$context` isn't known is left out.
 Invariants: no key in what is printed or on a command line; no key of another provider is sent to this server.
 """
 
@@ -13,8 +11,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from string import Template
-
-__all__ = ["AGENTS", "KEY", "SDKS", "Agent", "AgentStart", "build_start", "write_lines"]
 
 KEY = "MLX_STACK_API_KEY"
 

@@ -1,7 +1,5 @@
 """`mlx-stack-serve doctor --report`: one file that a person can send with a question, and that names nobody.
 
-It has versions, the machine, the tiers and the last week's incidents by kind. It is printed first; nothing is sent.
-
 Invariants: no text of a request, an answer or an error; no key, user, host, address or path. An unusual tier's name is
 replaced by its number, a model that isn't public by its kind, a hosted tier's host by its preset or where it is.
 """
@@ -9,7 +7,6 @@ replaced by its number, a model that isn't public by its kind, a hosted tier's h
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import json
 import math
 import os
@@ -31,6 +28,7 @@ from deployments.cli.service.init_system import ServiceFault, run_program
 from deployments.config.app_config import AppConfig
 from deployments.config.loopback import is_loopback
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
+from deployments.evaluate.asking.machine_facts import find_processor, list_versions
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.memory.sensors.macos import LEVEL, SystemKernel
 from deployments.models.artifact import find_on_disk
@@ -39,8 +37,6 @@ from deployments.models.sources import parse_source
 from deployments.state.history import History
 from deployments.state.incident_record import IncidentKind
 from deployments.state.records import Query
-
-__all__ = ["build_report", "write_report"]
 
 PACKAGES = ("ray", "mlx", "mlx-lm", "mlx-metal", "mlx-cpu", "transformers", "pydantic", "starlette", "aiohttp")
 USUAL = frozenset({"fast", "standard", "longctx", "premium"})
@@ -76,22 +72,12 @@ def build_report(config: AppConfig, journal: Path, now_s: float) -> dict[str, An
     names = {name: name if name in USUAL else f"tier {number}" for number, name in enumerate(config.tiers, 1)}
     return {
         "report": 1,
-        "versions": _list_versions(),
+        "versions": {**dict.fromkeys(PACKAGES), **list_versions(PACKAGES), "mlx-stack-serve": __version__},
         "machine": _describe_machine(),
         "tiers": {names[name]: _describe_tier(name, tier) for name, tier in config.tiers.items()},
         "chain": [names.get(name, "?") for name in config.reliability.escalation.chain],
         "incidents": _list_incidents(journal, names, now_s),
     }
-
-
-def _list_versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"mlx-stack-serve": __version__, "python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
 
 
 def _describe_machine() -> dict[str, Any]:
@@ -101,7 +87,7 @@ def _describe_machine() -> dict[str, Any]:
         "system": platform.system(),
         "release": platform.mac_ver()[0] or platform.release(),
         "machine": platform.machine(),
-        "chip": _find_chip(),
+        "chip": find_processor(),
         "cores": os.cpu_count(),
         "memory_bytes": memory.total,
         "available_bytes": memory.available,
@@ -110,19 +96,6 @@ def _describe_machine() -> dict[str, Any]:
         "on_battery": None if battery is None else battery.power_plugged is False,
         "limits": _find_limits(),
     }
-
-
-def _find_chip() -> str | None:
-    if sys.platform == "darwin":
-        with contextlib.suppress(ServiceFault):
-            found = run_program(["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"])
-            return None if found.code else found.words
-        return None
-    try:
-        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
-            return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
-    except OSError:
-        return None
 
 
 def _find_limits() -> dict[str, Any]:
@@ -149,7 +122,10 @@ def _describe_tier(name: str, tier: TierBase) -> dict[str, Any]:
     if not isinstance(tier, MlxTierConfig):
         return facts
     source = choose_here(name, tier.model).source
-    facts |= {"auto": tier.model == "auto", "model": _hide_local(source), "memory_bytes": tier.memory_bytes}
+    # Of a model that isn't public only the kind of its source.
+    public = weight_bytes_of(source) is not None or PUBLIC.fullmatch(source) is not None
+    shown = source if public else f"{source.partition(':')[0]}:"
+    facts |= {"auto": tier.model == "auto", "model": shown, "memory_bytes": tier.memory_bytes}
     try:
         artifact = find_on_disk(parse_source(source))
     except (OSError, ValueError):
@@ -157,12 +133,6 @@ def _describe_tier(name: str, tier: TierBase) -> dict[str, Any]:
     if artifact is None:
         return facts | {"on_disk": False}
     return facts | {"on_disk": True, "weight_bytes": artifact.weight_bytes, "quantization": artifact.quantization}
-
-
-def _hide_local(source: str) -> str:
-    """Return a public model's source; of any other its kind alone."""
-    public = weight_bytes_of(source) is not None or PUBLIC.fullmatch(source) is not None
-    return source if public else f"{source.partition(':')[0]}:"
 
 
 def _list_incidents(journal: Path, names: Mapping[str, str], now_s: float) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """The commands of `mlx-stack-serve`, each declared once for click: name, arguments, options, help and completion.
 
-A command imports what it does when it runs, so that `--help` and a Tab wait for neither Ray nor pydantic. A command
-that needs a configuration takes its path, else finds one and says which (`deployments/config/config_paths.py`); one
-that asks a running server finds that (`deployments/cli/server_address.py`). Each command returns the exit code.
+A command imports what it does when it runs, so that `--help` and a Tab wait for neither Ray nor pydantic. It returns
+the exit code. `config_paths.py` finds the configuration, `server_client.py` the server that a command asks.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from deployments.config.config_paths import announce_config
 if TYPE_CHECKING:
     from deployments.serve_file import ConfigFile
 
-__all__ = ["cli"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
 FILE = click.Path(path_type=Path)
@@ -40,11 +37,9 @@ class _Commands(click.Group):
     """Lists the commands in the order in which they are declared. A reader who has seen enough is no failure."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names."""
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -63,8 +58,6 @@ def cli() -> None:
 
 
 def _add_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Add several options to a command, in their order."""
-
     def add(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
@@ -232,8 +225,7 @@ def pull(name: str | None, config: Path | None) -> int:
 @CONFIG
 def models(config: Path | None) -> int:
     """List the models on this machine, with sizes and tiers."""
-    from deployments.cli.inventory import inventory
-    from deployments.cli.prepare import list_models
+    from deployments.cli.prepare import inventory, list_models
 
     for line in _run_on(config, lambda file, _: list(inventory(list_models(file)))):
         click.echo(line)
@@ -284,7 +276,7 @@ def launch(agent: str, arguments: tuple[str, ...], url: str | None, model: str, 
     ARGS are passed on to the agent. Its key is read from MLX_STACK_API_KEY.
     """
     from deployments.cli.launch import check_model, launch
-    from deployments.cli.server_address import find_url
+    from deployments.cli.server_client import find_url
 
     check_model(model)
     return launch(agent, arguments, url=find_url(url, config), model=model, environ=os.environ)
@@ -300,7 +292,7 @@ def agents(agent: str | None, url: str | None, model: str, config: Path | None) 
     Without AGENT, for all of them.
     """
     from deployments.cli.launch import check_model, print_agents
-    from deployments.cli.server_address import find_url
+    from deployments.cli.server_client import find_url
 
     check_model(model)
     names = [agent] if agent else [*AGENTS, *SDKS]
@@ -322,14 +314,12 @@ ASKING: dict[str, tuple[str, tuple[Callable[[Any], Any], ...]]] = {
     "logs": ("List the newest finished requests; -f continues with new ones.", (FOLLOW, SESSION, COUNT, JSON)),
     "sessions": ("List sessions with their usage; or one, with its budget.", (OF_SESSION, KEY, COUNT, JSON)),
     "incidents": ("List what went wrong or was repaired, the newest last.", (KIND, TIER, SESSION, COUNT, JSON)),
-    "top": ("Watch a running server in the terminal.", ()),
 }
 
 
 def _ask(command: str, url: str | None, config: Path | None, **options: Any) -> int:
     from deployments.cli.admin_commands import ask_server
-    from deployments.cli.server_address import find_url
-    from deployments.cli.server_client import ServerClient
+    from deployments.cli.server_client import ServerClient, find_url
 
     return ask_server(ServerClient(find_url(url, config)), command, **options)
 

@@ -1,7 +1,7 @@
 """`mlx-stack-serve dashboard`: Ray's dashboard for the server that runs here, until Ctrl-C or the server's end.
 
-A server starts none by itself: it costs 280 MiB and ten processes (docs/decisions/002-idle-costs.md). `serve status`
-and `serve deploy` need it. Invariants: it listens on loopback, asks for Ray's token, and ends with its terminal.
+A server starts none by itself (docs/decisions/002-idle-costs.md); `serve status` and `serve deploy` need it.
+Invariants: it listens on loopback, asks for Ray's token, and ends with its terminal.
 """
 
 from __future__ import annotations
@@ -13,22 +13,17 @@ from pathlib import Path
 from typing import NoReturn
 
 from deployments.cli.serve_command import environment
-from deployments.cli.server_address import find_records
+from deployments.cli.server_client import find_records
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import announce_flags
-
-__all__ = ["build_command", "dashboard", "find_ray"]
 
 PORTS = 20
 NEEDED = ("gcs_address", "cluster_id", "node_ip_address", "session_dir")
 
 
 def dashboard(url: str | None, port: int) -> NoReturn:
-    """Become Ray's dashboard of the server at `url`, else of the one that runs here.
-
-    Raises:
-        ConfigError: no such server runs here, or several do.
-    """
+    """Become Ray's dashboard of the server at `url`, else of the one that runs here. Raises ConfigError: no such server
+    runs here, or several do."""
     known = find_ray(url, os.environ)
     flags = environment(announce_flags(), os.environ)
     command = build_command(known, port)
@@ -41,11 +36,8 @@ def dashboard(url: str | None, port: int) -> NoReturn:
 
 
 def find_ray(url: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Find what is known of the Ray of one server that runs here.
-
-    Raises:
-        ConfigError: there is no such server, there are several, or its Ray isn't known.
-    """
+    """Find what is known of the Ray of one server that runs here. Raises ConfigError: there is no such server, there
+    are several, or its Ray isn't known."""
     wanted = (None, "") if url is None else (url, url.rstrip("/").removesuffix("/v1"))
     found = [record for record in find_records(environ) if url is None or record["url"] in wanted]
     if not found:

@@ -1,10 +1,7 @@
 """`mlx-stack-serve evaluate`: run or continue an evaluation, write the report, compare, apply.
 
-    evaluation/cells.jsonl                 finished cells: the same command continues where it was ended
-    evaluation/report.html, .md, .json     page, summary, data (for --compare); the control room keeps a copy
-
-Ctrl-C, SIGTERM and the end of the terminal end it, and the report is written all the same. Exit codes: 0 done, 1 a
-regression from the older report, or nothing could be measured, 130 interrupted.
+Ctrl-C, SIGTERM and the end of the terminal end it, and the report is written all the same; the same command continues.
+Exit codes: 0 done, 1 a regression from the older report, or nothing could be measured, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -29,15 +26,12 @@ from deployments.evaluate.apply_proposal import check_proposal, show_difference,
 from deployments.evaluate.asking.own_server import NoServer, read_config
 from deployments.evaluate.cell_journal import CellJournal, OtherPlan
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings
-from deployments.evaluate.evaluation_run import read_contexts, run_evaluation
+from deployments.evaluate.evaluation_run import ProgressLine, read_contexts, run_evaluation
 from deployments.evaluate.evaluation_target import OwnTarget, Target, UrlTarget
 from deployments.evaluate.figures.comparison import compare_reports, is_comparable
 from deployments.evaluate.kept_reports import find_kept_folder, keep_report
 from deployments.evaluate.pages.report_pages import render_page, render_summary
-from deployments.evaluate.progress_line import ProgressLine
 from deployments.evaluate.report_data import FORMAT, build_report
-
-__all__ = ["evaluate"]
 
 AT_ONCE, AT_ONCE_MAX = 8, 64
 INTERRUPTED = 130
@@ -132,7 +126,7 @@ def _take_signals() -> Iterator[None]:
 def _choose_target(arguments: EvaluateOptions, source: Path | None, config: AppConfig | None) -> tuple[Target, str]:
     if source is not None and config is not None:
         return OwnTarget(source, config, cloud=arguments.cloud), f"the configuration {source}"
-    from deployments.cli.server_address import find_url
+    from deployments.cli.server_client import find_url
 
     url, key = find_url(arguments.url, None), os.environ.get(KEY, "")
     if not (key.isascii() and key.isprintable()):  # httpx would show it in its complaint
@@ -201,7 +195,6 @@ def _write_report(
 
 
 def _apply(source: Path | None, report: Mapping[str, Any], line: ProgressLine, *, sure: bool) -> None:
-    """Show the proposed change, and write it where somebody says so."""
     patch = report["cascade"].get("proposal")
     if source is None or not patch:
         line.say(f"nothing to apply: {report['cascade'].get('why') or 'a running server has no file here'}")

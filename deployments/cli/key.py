@@ -17,15 +17,10 @@ from deployments.api.api_keys import NAME, ApiKey, digest, entry_line, new_key, 
 from deployments.cli.service.owned_files import OwnedFile, write_file
 from deployments.config.config_errors import ConfigError
 
-__all__ = ["key_command"]
-
 
 def key_command(name: str, *, admin: bool, local_only: bool, file: Path | None) -> int:
-    """Make a key; the result is the exit code.
-
-    Raises:
-        ConfigError: one line: the name can't be used, or the file can't be extended.
-    """
+    """Make a key; the result is the exit code. Raises ConfigError: one line: the name can't be used, or the file can't
+    be extended."""
     if not NAME.fullmatch(name) or name.startswith("sk-"):
         raise ConfigError("NAME must have 1 to 64 letters, digits, dots, underscores or dashes, and not begin as a key")
     secret = new_key()

@@ -16,33 +16,26 @@ from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
 from deployments.cli.agents import AGENTS, KEY, SDKS, Agent, AgentStart, build_start, write_lines
-from deployments.cli.server_address import PLAIN
-from deployments.cli.server_client import MALFORMED, NoAnswer, ServerClient, name_foreign, read_words
+from deployments.cli.server_client import MALFORMED, PLAIN, NoAnswer, ServerClient, name_foreign, read_words
 from deployments.config.config_errors import CommandFailed, ConfigError
 from deployments.config.loopback import is_loopback
-
-__all__ = ["NotStarted", "build_environment", "check_model", "find_context", "launch", "print_agents"]
 
 NO_KEY = "unused"
 ASK_S = 10.0
 START_ONE = "start it with `mlx-stack-serve serve` in another terminal, or name another one with --url"
 
 
-class NotStarted(CommandFailed):
+class _NotStarted(CommandFailed):
     """The agent can't be started. The message is one line that says why, and what to do."""
 
 
 def launch(name: str, arguments: Sequence[str], *, url: str, model: str, environ: Mapping[str, str]) -> NoReturn:
-    """Become the agent, started so that it asks the server at `url`.
-
-    Raises:
-        NotStarted: the program isn't there, no server answers, or the server refuses the key or the model.
-        ConfigError: as `ServerClient`.
-    """
+    """Become the agent, started so that it asks the server at `url`. Raises _NotStarted: the program isn't there, no
+    server answers, or the server refuses the key or the model; ConfigError: as `ServerClient`."""
     agent = AGENTS[name]
     program = shutil.which(agent.program, path=environ.get("PATH"))
     if program is None:
-        raise NotStarted(f"there is no program {agent.program} on PATH: install it with `{agent.install}`")
+        raise _NotStarted(f"there is no program {agent.program} on PATH: install it with `{agent.install}`")
     server = ServerClient(url, environ, ask_s=ASK_S)
     _check_server(server)
     start = build_start(agent, url=url, model=model, context_tokens=_ask_context(server, model))
@@ -59,7 +52,7 @@ def print_agents(names: Iterable[str], *, url: str, model: str, environ: Mapping
         server = ServerClient(url, environ, ask_s=ASK_S)
         _check_server(server)
         context_tokens = _ask_context(server, model)
-    except NotStarted as error:
+    except _NotStarted as error:
         lines, context_tokens = [f"# {error}"], None
     lines += [f"export {KEY}={NO_KEY}  # or your API key, where the server has keys"]
     for name in names:
@@ -69,11 +62,7 @@ def print_agents(names: Iterable[str], *, url: str, model: str, environ: Mapping
 
 
 def check_model(model: str) -> None:
-    """Check that the model's name can be written down everywhere.
-
-    Raises:
-        ConfigError: it isn't.
-    """
+    """Check that the model's name can be written down everywhere. Raises ConfigError: it isn't."""
     if not PLAIN.fullmatch(model):
         raise ConfigError(f"--model: {model[:100]!r} is no name of a model: `auto`, a tier or an alias is")
 
@@ -106,27 +95,22 @@ def _check_server(server: ServerClient) -> None:
     try:
         status, body = server.ask("/health", keyed=False)
     except NoAnswer as error:
-        raise NotStarted(f"no server answers at {server.url} ({error}): {START_ONE}") from None
+        raise _NotStarted(f"no server answers at {server.url} ({error}): {START_ONE}") from None
     if status != 200 or body.get("status") != "ok":
         said = read_words(body) or f"HTTP {status} to GET /health"
-        raise NotStarted(f"the server at {server.url} can't be used: {said}")
+        raise _NotStarted(f"the server at {server.url} can't be used: {said}")
 
 
 def _ask_context(server: ServerClient, model: str) -> int | None:
-    """Ask for the context of `model`, and so whether key and model are good.
-
-    Raises:
-        NotStarted: one of them isn't.
-    """
     try:
         status, body = server.ask(f"/v1/models/{quote(model)}")
         if status != 200:
             hint = f" (the key is read from {KEY})" if status == 401 else ""
-            raise NotStarted(f"the server at {server.url} refuses: {read_words(body) or f'HTTP {status}'}{hint}")
+            raise _NotStarted(f"the server at {server.url} refuses: {read_words(body) or f'HTTP {status}'}{hint}")
         models = server.ask("/v1/models")[1].get("data")
         chain = server.ask("/ready")[1].get("chain")
         return find_context(models or [body], chain or [], model)
     except NoAnswer as error:
-        raise NotStarted(f"the server at {server.url} doesn't answer ({error})") from None
+        raise _NotStarted(f"the server at {server.url} doesn't answer ({error})") from None
     except MALFORMED as error:
-        raise NotStarted(name_foreign(server.url, error)) from None
+        raise _NotStarted(name_foreign(server.url, error)) from None

@@ -28,8 +28,6 @@ from deployments.state.file_permissions import ForeignStateError, make_private_f
 from deployments.state.recovery import JOURNAL, refuse_parts
 from deployments.tiers.scripted.script import ScriptError, load_script
 
-__all__ = ["TOKEN", "PortTaken", "check", "is_too_old", "preflight"]
-
 TOKEN = (
     "RAY_AUTH_MODE=disabled: the ports between replicas, which other machines reach too, would take calls from "
     "anybody, with API keys or without. Unset it."
@@ -46,12 +44,8 @@ class PortTaken(CommandFailed):
 
 
 def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile:
-    """Check everything and clear what dead runs have left; warnings and what was cleared go to the terminal.
-
-    Raises:
-        ConfigError: one line that names the file and the key.
-        PortTaken: one line that names the owner.
-    """
+    """Check everything and clear what dead runs have left; warnings and what was cleared go to the terminal. Raises
+    ConfigError: one line that names the file and the key; PortTaken: one line that names the owner."""
     try:
         file = read_file(path)
         check(file, environ)
@@ -65,11 +59,8 @@ def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile
 
 
 def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
-    """Hold the file against what it names; nothing is written, and no port is tried.
-
-    Raises:
-        ConfigError: one line that names the key.
-    """
+    """Hold the file against what it names; nothing is written, and no port is tried. Raises ConfigError: one line that
+    names the key."""
     if check_listener(file, environ):
         _say(f"warning: server.allow_open lets everybody who reaches {file.host}:{file.port} in without an API key")
     if any(isinstance(tier, MlxTierConfig) for tier in file.args.tiers.values()) and is_too_old(platform.mac_ver()[0]):
@@ -177,7 +168,6 @@ def _describe_owner(file: ConfigFile, environ: Mapping[str, str]) -> str:
 
 
 def _find_other_server(port: int, base: Path) -> str | None:
-    """Find a server of this kind on that port, by its own record."""
     for path in (base / "runs").glob(f"{port}-*"):
         run = RunFolder(path)
         record = run.record()

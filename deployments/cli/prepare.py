@@ -1,23 +1,24 @@
-"""Fetch and prepare models: `mlx-stack-serve prepare` and `pull`.
+"""Models on this machine: `mlx-stack-serve prepare`, `pull` and `models`.
 
-    prepare             what the tiers load when the server starts
-    prepare --behind    the rest, once the server can answer: in the background of `serve`, at low priority
-    pull                everything that is named
-
-A model that can't be had is no error of `prepare`: its tier will be unavailable with the same reason. `pull` reports it
-as one. Before a fetch its size and time are printed. An interrupted fetch continues where it was.
+`prepare` fetches what the tiers load at the start; `prepare --behind` the rest, in the background of `serve` at low
+priority; `pull` everything that is named. A model that can't be had is no error of `prepare`: its tier says why.
+`models` lists this server's cache, the hub's cache and the configured folders; the next fetch continues `unfinished`
+ones or sweeps them away.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from deployments.config.config_errors import ConfigError
 from deployments.config.tier_config import MlxTierConfig
+from deployments.models import cache_folder as store
 from deployments.models.artifact import Artifact, find_on_disk, resolve
 from deployments.models.catalog import ModelChoice, choose_here, weight_bytes_of
 from deployments.models.downloads import format_size
@@ -25,8 +26,6 @@ from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.running.background_fetch import is_offline
 from deployments.serve_file import ConfigFile
-
-__all__ = ["fetch_in_background", "list_models", "prepare", "pull"]
 
 NICENESS = 10
 PERCENT = re.compile(r"(\d+) % of ")
@@ -61,11 +60,7 @@ def pull(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) ->
 
 
 def list_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, str]]:
-    """List roles and models of the `mlx` tiers, or of the one that is named.
-
-    Raises:
-        ConfigError: there is no such tier.
-    """
+    """List roles and models of the `mlx` tiers, or of the one that is named. Raises ConfigError: it isn't there."""
     tiers = {role: tier for role, tier in file.args.tiers.items() if isinstance(tier, MlxTierConfig)}
     if name is not None and name not in tiers:
         known = ", ".join(tiers) or "none"
@@ -98,7 +93,6 @@ def _group(models: Iterable[tuple[str, str]]) -> dict[ModelChoice, list[str]]:
 
 
 def _fetch(choice: ModelChoice, names: list[str], cache_dir: Path | None) -> bool:
-    """Prepare one model and report how it went; return whether it is there."""
     _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}")
     try:
         source = parse_source(choice.source)
@@ -142,3 +136,116 @@ def _tell_indented(words: str) -> None:
 def _tell(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()  # the progress bars go to stderr: keep the two in order
+
+
+UNUSED = "no tier of this configuration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DiskItem:
+    """One thing on disk. `used_by`: the tiers whose model it is."""
+
+    name: str
+    size_bytes: int
+    used_by: tuple[str, ...]
+    path: Path
+
+
+def inventory(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> Iterator[str]:
+    """Write the table, line by line, for the models of (role, model) pairs; then what is configured and not here."""
+    models = list(models)
+    users, missing = _find_users(models, cache_dir)
+    found = _list_disk_items(users, cache_dir=cache_dir)
+    for one in found:
+        used = ", ".join(one.used_by) if one.used_by else UNUSED
+        yield f"{_format_size(one.size_bytes):>9}  {one.name}\n           used by {used}; in {one.path}"
+    yield f"{_format_size(sum(one.size_bytes for one in found)):>9}  in all"
+    for source, roles in missing.items():
+        yield f"  missing  {source}\n           wanted by {', '.join(roles)}: `mlx-stack-serve pull {roles[0]}`"
+
+
+def _list_disk_items(users: Mapping[Path, tuple[str, ...]], *, cache_dir: Path | None = None) -> list[_DiskItem]:
+    """List everything that is on disk, the largest first. `users`: the tiers by the folder of their model."""
+    cache = cache_dir or store.default_cache_dir()
+    found = [*_find_own(cache / "models", users), *_find_downloads(cache / "downloads")]
+    found += _find_in_hub(users)
+    known = {one.path for one in found}
+    beside = [(path, roles) for path, roles in users.items() if path not in known and not _is_within(path, known)]
+    found += [
+        _DiskItem(name=f"path:{p.name}", size_bytes=_count_bytes(p), used_by=roles, path=p) for p, roles in beside
+    ]
+    return sorted(found, key=lambda one: -one.size_bytes)
+
+
+def _find_users(
+    models: Iterable[tuple[str, str]], cache_dir: Path | None
+) -> tuple[dict[Path, tuple[str, ...]], dict[str, list[str]]]:
+    users: dict[Path, tuple[str, ...]] = {}
+    missing: dict[str, list[str]] = {}
+    for role, model in models:
+        source = choose_here(role, model).source
+        try:
+            artifact = find_on_disk(parse_source(source), cache_dir=cache_dir)
+        except ValueError:  # no source at all: the tier itself says so
+            artifact = None
+        if artifact is None:
+            missing.setdefault(source, []).append(role)
+        else:
+            users[artifact.path] = (*users.get(artifact.path, ()), role)
+    return users, missing
+
+
+def _find_own(folder: Path, users: Mapping[Path, tuple[str, ...]]) -> Iterator[_DiskItem]:
+    for path in sorted(folder.glob("*")):
+        if not path.is_dir():
+            continue
+        unfinished = path.name.startswith(".")
+        name = f"unfinished: {path.name}" if unfinished else _read_source(path)
+        yield _DiskItem(name=name, size_bytes=_count_bytes(path), used_by=users.get(path, ()), path=path)
+
+
+def _find_downloads(folder: Path) -> Iterator[_DiskItem]:
+    for path in sorted(folder.glob("*")):
+        if size_bytes := _count_bytes(path):
+            yield _DiskItem(name=f"unfinished download: {path.name}", size_bytes=size_bytes, used_by=(), path=path)
+
+
+def _read_source(path: Path) -> str:
+    try:
+        return str(json.loads((path / "artifact.json").read_text(encoding="utf-8"))["source"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return path.name
+
+
+def _find_in_hub(users: Mapping[Path, tuple[str, ...]]) -> Iterator[_DiskItem]:
+    """Find the models of the hub's cache; a revision's files are links into its repository's blobs, counted once."""
+    try:
+        from huggingface_hub import scan_cache_dir
+        from huggingface_hub.errors import CacheNotFound
+    except ImportError:
+        return
+    try:
+        repositories = scan_cache_dir().repos
+    except CacheNotFound:
+        return
+    for repository in repositories:
+        if repository.repo_type == "model":
+            used = [role for path, roles in users.items() if _is_within(path, {repository.repo_path}) for role in roles]
+            yield _DiskItem(
+                name=f"hf:{repository.repo_id}",
+                size_bytes=repository.size_on_disk,
+                used_by=tuple(used),
+                path=repository.repo_path,
+            )
+
+
+def _is_within(path: Path, parents: Iterable[Path]) -> bool:
+    return any(parent in path.parents for parent in parents)
+
+
+def _count_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _format_size(size_bytes: int) -> str:
+    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.0f} MB"

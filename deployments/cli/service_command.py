@@ -1,11 +1,7 @@
 """`mlx-stack-serve service install|uninstall|status|restart`: the server as a user service that starts at login.
 
-    install     shows what it will write, asks (unless --yes), writes, starts
-    uninstall   stops it (which drains it), and removes the files of `install` that nobody has changed
-    status      0 while it runs, 1 otherwise
-    restart     drains, then starts: for an update, a changed configuration or a changed key
-
-Invariants: a foreign file is neither changed nor removed; nothing is written that wasn't shown before.
+Invariants: a foreign file is neither changed nor removed; nothing is written that wasn't shown before; `restart` and
+`uninstall` drain the server.
 """
 
 from __future__ import annotations
@@ -30,10 +26,8 @@ from deployments.cli.service.service_plan import (
 from deployments.cli.service.systemd import Systemd
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import announce_config
-from deployments.running.reachable import is_open
+from deployments.running.supervisor import is_open
 from deployments.serve_file import ConfigFile, read_file
-
-__all__ = ["ServiceDesk", "describe_service", "service_command"]
 
 INSTALL = "`mlx-stack-serve service install` does it"
 FOREIGN = "{} is not as this command has written it: move it away, then try again"
@@ -45,11 +39,7 @@ def find_init_system(home: Path, environ: Mapping[str, str]) -> Launchd | System
 
 
 def service_command(order: str, config: Path | None, *, yes: bool) -> int:
-    """Carry one order out; return the exit code.
-
-    Raises:
-        ConfigError: one line: a configuration that can't be served.
-    """
+    """Carry one order out; return the exit code. Raises ConfigError: one line: a configuration that can't be served."""
     desk = ServiceDesk(find_init_system(Path.home(), os.environ), Path.home(), os.environ)
     try:
         if order == "install":
@@ -96,13 +86,14 @@ class ServiceDesk:
         self._say = say
 
     def install(self, config: Path, *, yes: bool) -> int:
-        """Write the service, and start it."""
         file = self._read_servable(config)
         self._init.check()
-        if not self._is_running() and is_open(file.url):
+        runs = look_at(self._init.path)[0] is not FileState.ABSENT and self._init.state().running
+        if not runs and is_open(file.url):
             raise ServiceFault(f"a server answers at {file.url} already: stop it first, or take another port")
         plan = make_plan(config, file, self._environ, home=self._home, folder=Path.cwd())
-        new = [owned for owned in self._list_files(plan) if self._is_to_write(owned)]
+        keys = OwnedFile(path=plan.environment_file, text=sign(TEMPLATE, plan.config), mode=0o600, kept=True)
+        new = [owned for owned in (self._init.write(plan), keys) if self._is_to_write(owned)]
         folders = [path for path in plan.writable if not path.exists()]
         self._say("\n".join(_show(new, folders)))
         if not yes and not self._is_agreed("Write this, and start the service?"):
@@ -117,7 +108,6 @@ class ServiceDesk:
         return 0
 
     def uninstall(self) -> int:
-        """Stop the service, and remove what was written."""
         state, _ = look_at(self._init.path)
         if state is FileState.ABSENT:
             self._say("not installed")
@@ -136,7 +126,6 @@ class ServiceDesk:
         return 0
 
     def status(self) -> int:
-        """Show the service; 0 where it runs."""
         mark = self._read_mark()
         state = self._init.state()
         self._say(f"service: {state.words}")
@@ -176,11 +165,6 @@ class ServiceDesk:
             raise ConfigError(f"{config}: {error} (the service's variables stand in {keys})") from None
         return file
 
-    def _list_files(self, plan: ServicePlan) -> Iterator[OwnedFile]:
-        yield self._init.write(plan)
-        text = sign(TEMPLATE, plan.config)
-        yield OwnedFile(path=plan.environment_file, text=text, mode=0o600, kept=True)
-
     def _is_to_write(self, owned: OwnedFile) -> bool:
         state, text = look_at(owned.path)
         if owned.kept:
@@ -197,9 +181,6 @@ class ServiceDesk:
         if mark is None:
             raise ServiceFault(FOREIGN.format(self._init.path))
         return mark
-
-    def _is_running(self) -> bool:
-        return look_at(self._init.path)[0] is not FileState.ABSENT and self._init.state().running
 
     def _is_agreed(self, question: str) -> bool:
         try:

@@ -1,14 +1,8 @@
 """What completes `mlx-stack-serve` in bash, zsh and fish: click's own scripts, and what a running server has.
 
-    source <(mlx-stack-serve completion bash)     in ~/.bashrc; zsh the same in ~/.zshrc
-    mlx-stack-serve completion fish | source      in ~/.config/fish/config.fish
-
 The scripts ask this program at each Tab. Requests, sessions and tiers come from the server that the command itself
-would ask (`deployments/cli/server_address.py`): a Tab inside a repository reads nothing of it. A server that is away,
-slow, refuses or is another one has nothing to offer: a Tab shows no error.
-
-Invariants: a word that a shell would read anything into is never offered. Clients name their sessions; a name of other
-characters than `PLAIN` is left out.
+would ask; one that is away, slow, refuses or is another one has nothing to offer.
+Invariant: a word that a shell would read anything into is never offered.
 """
 
 from __future__ import annotations
@@ -28,8 +22,6 @@ from click.shell_completion import (
     get_completion_class,
     split_arg_string,
 )
-
-__all__ = ["PROGRAM", "SHELLS", "VARIABLE", "complete_kinds", "complete_with", "list_values", "write_script"]
 
 PROGRAM = "mlx-stack-serve"
 VARIABLE = "_MLX_STACK_SERVE_COMPLETE"
@@ -62,7 +54,6 @@ complete -o default -F %(complete_func)s %(prog_name)s
         """Check nothing: this script runs in any bash."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the arguments before the cursor, and the word at it."""
         line = os.environ["COMP_LINE"].encode()[: int(os.environ["COMP_POINT"])].decode(errors="replace")
         words = split_arg_string(line)[1:]
         return (words[:-1], words[-1]) if words and not line[-1].isspace() else (words, "")
@@ -94,8 +85,7 @@ def complete_with(what: str) -> Complete:
 
 def list_values(what: str, url: str | None, config: Path | None) -> dict[str, str]:
     """List what a server has, each with a few words on it; empty where none answers."""
-    from deployments.cli.server_address import find_url
-    from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient
+    from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient, find_url
     from deployments.config.config_errors import ConfigError
     from deployments.serve_file import read_file
 

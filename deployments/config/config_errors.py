@@ -23,7 +23,11 @@ def first_mistake(model: type[BaseModel], error: ValidationError) -> str:
     """Say the first mistake, an unknown key before all others (it explains a missing one), and how many there are."""
     mistakes = error.errors(include_url=False, include_context=False, include_input=False)
     first = next((m for m in mistakes if m["type"] == "extra_forbidden"), mistakes[0])
-    path = _format_path(first["loc"])
+    from deployments.config.tier_config import KINDS
+
+    # Without the tag that pydantic puts in for the kind of a tier.
+    loc = first["loc"]
+    path = ".".join(str(part) for i, part in enumerate(loc) if not (part in KINDS and i == 2 and loc[0] == "tiers"))
     if first["type"] == "extra_forbidden":
         allowed = ", ".join(_find_allowed_keys(model, first["loc"][:-1]))
         line = f"{path}: unknown key; allowed here: {allowed}"
@@ -32,14 +36,6 @@ def first_mistake(model: type[BaseModel], error: ValidationError) -> str:
         line = f"{path}: {words}" if path and not words.startswith(f"{path}") else words
     more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
     return line + more
-
-
-def _format_path(loc: tuple[int | str, ...]) -> str:
-    """Write the path as it stands in the file: without the tag that pydantic puts in for the kind of a tier."""
-    from deployments.config.tier_config import KINDS
-
-    parts = [str(part) for i, part in enumerate(loc) if not (part in KINDS and i == 2 and loc[0] == "tiers")]
-    return ".".join(parts)
 
 
 def _find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
@@ -52,12 +48,7 @@ def _find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> li
         if part in KINDS and i == 2:
             here = KINDS[str(part)]
         elif isinstance(here, type) and issubclass(here, BaseModel) and part in here.model_fields:
-            here = _find_section(here.model_fields[str(part)].annotation)
+            annotation = here.model_fields[str(part)].annotation  # such as `Timeouts | None`
+            choices = [annotation, *getattr(annotation, "__args__", ())]
+            here = next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), annotation)
     return sorted(here.model_fields) if isinstance(here, type) and issubclass(here, BaseModel) else []
-
-
-def _find_section(annotation: Any) -> Any:
-    from pydantic import BaseModel
-
-    choices = [annotation, *getattr(annotation, "__args__", ())]
-    return next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), annotation)

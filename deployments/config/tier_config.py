@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from reliability.config import Section
-from reliability.escalation.retry_strategy import RETRY_STRATEGY, RetryStep
+from reliability.escalation.decisions import RETRY_STRATEGY, RetryStep
 
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
@@ -238,8 +238,4 @@ class ScriptedTierConfig(TierBase):
 
 TierConfig = Annotated[MlxTierConfig | HostedTierConfig | ScriptedTierConfig, Field(discriminator="kind")]
 
-KINDS: dict[str, type[TierBase]] = {
-    "mlx": MlxTierConfig,
-    "hosted": HostedTierConfig,
-    "scripted": ScriptedTierConfig,
-}
+KINDS: dict[str, type[TierBase]] = {"mlx": MlxTierConfig, "hosted": HostedTierConfig, "scripted": ScriptedTierConfig}

@@ -65,17 +65,14 @@ def is_cloud(tier: TierBase) -> bool:
         return False
     if tier.cloud is not None:
         return tier.cloud
-    # A preset without a URL of its own is its provider's (`cloud_fallback.provider`): never this machine.
-    return tier.base_url is None or not is_loopback(_parse_host(tier.base_url))
+    if tier.base_url is None:
+        return True  # a preset's own provider (`cloud_fallback.provider`): never this machine
+    try:
+        return not is_loopback(URL(tier.base_url).host or "")  # the host as the tier's own client reads it
+    except (ValueError, IndexError):  # yarl's IndexError: empty brackets before an `@`
+        return True
 
 
 def cloud_tiers(tiers: Mapping[str, TierBase]) -> frozenset[str]:
     """Name the tiers that a local-only request never reaches, and that aren't called without a budget."""
     return frozenset(name for name, tier in tiers.items() if is_cloud(tier))
-
-
-def _parse_host(url: str) -> str:
-    try:
-        return URL(url).host or ""
-    except (ValueError, IndexError):  # yarl's IndexError: empty brackets before an `@`
-        return ""

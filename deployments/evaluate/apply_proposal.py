@@ -1,10 +1,9 @@
-"""Writes the learned chain into a configuration file: shown as a difference first, written only when told to.
+"""Write the learned chain into a configuration file: first shown as a difference, then written on request.
 
-The file's comments, order, indentation and ends of lines stay, and a link stays one. Where a `user_config` says what is
-to change it is changed there, too: it goes before `args`. What would be written is read as the server will read it, and
-held against what was proposed, before it is shown (`check_proposal`); then it takes the place of the old file in one
-step. What must never happen: a file that is changed silently, in part, elsewhere than shown (an anchor of YAML may
-stand for two tiers), or so that the server can't start with it.
+Comments, order, indentation, line ends and a symbolic link stay. A `user_config` that sets a changed key changes too,
+since it overrides `args`. `check_proposal` reads the new text as the server would before it is shown.
+Invariants: no silent or partial change, none outside of what is shown (a YAML anchor may stand for two tiers), and no
+file that the server can't start with.
 """
 
 from __future__ import annotations
@@ -25,19 +24,14 @@ from deployments.config.config_errors import ConfigError
 from deployments.evaluate.asking.own_server import read_config
 from deployments.serve_file import IMPORT_PATH, read_file
 
-__all__ = ["check_proposal", "show_difference", "write_file", "write_proposal"]
-
 WIDTH = 10_000  # no line is broken anew
 # Indentation of mappings, of the items of a list, and of their dashes.
 LAYOUTS = ((2, 2, 0), (2, 4, 2), (4, 4, 2), (4, 2, 0), (4, 6, 4))
 
 
 def write_proposal(text: str, change: Mapping[str, Any]) -> str:
-    """Return the file's text with the change to `args` merged in.
-
-    Raises:
-        ConfigError: it is YAML that the server reads and that can't be written back, as with a key that is there twice.
-    """
+    """Return the file's text with the change to `args` merged in. Raises ConfigError: it is YAML that the server reads
+    and that can't be written back, as with a key that is there twice."""
     line_end = "\r\n" if "\r\n" in text else "\n"
     text = text.replace("\r\n", "\n")
     try:
@@ -82,7 +76,6 @@ def _merge(base: Any, change: Mapping[str, Any]) -> None:
 
 
 def _replace_known(base: Any, change: Mapping[str, Any]) -> None:
-    """Replace what is said already, and add nothing."""
     for key in [key for key in change if key in base]:
         if isinstance(change[key], Mapping) and isinstance(base[key], Mapping):
             _replace_known(base[key], change[key])
@@ -91,11 +84,8 @@ def _replace_known(base: Any, change: Mapping[str, Any]) -> None:
 
 
 def check_proposal(source: Path, text: str, change: Mapping[str, Any]) -> None:
-    """Check that a server with this text runs what was proposed, and all else as with `source`.
-
-    Raises:
-        ConfigError: it doesn't.
-    """
+    """Check that a server with this text runs what was proposed, and all else as with `source`. Raises ConfigError: it
+    doesn't."""
     wanted = patch(read_config(source), change)
     with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
         path = Path(place, source.name)
@@ -106,18 +96,13 @@ def check_proposal(source: Path, text: str, change: Mapping[str, Any]) -> None:
 
 def show_difference(path: Path, old: str, new: str) -> str:
     """Show what would change."""
-    lines = difflib.unified_diff(
-        old.splitlines(keepends=True), new.splitlines(keepends=True), f"{path}", f"{path} (proposed)"
-    )
-    return "".join(lines)
+    before, after = (text.splitlines(keepends=True) for text in (old, new))
+    return "".join(difflib.unified_diff(before, after, f"{path}", f"{path} (proposed)"))
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write the file in one step; where `path` is a link, the one that it leads to.
-
-    Raises:
-        ConfigError: the server couldn't use it, or it can't be written; the old file stays.
-    """
+    """Write the file in one step; where `path` is a link, the one that it leads to. Raises ConfigError: the server
+    couldn't use it, or it can't be written; the old file stays."""
     path = path.resolve()
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     if not mode & 0o222:
@@ -129,15 +114,13 @@ def write_file(path: Path, text: str) -> None:
 
 
 def _replace(path: Path, text: str, mode: int) -> None:
-    folder = path.parent
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", newline="", dir=folder, suffix=".yaml", delete=False
-    ) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new = Path(file.name)
+    handle, name = tempfile.mkstemp(suffix=".yaml", dir=path.parent)
+    new = Path(name)
     try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         read_file(new)
         new.chmod(mode)
         new.replace(path)

@@ -1,10 +1,8 @@
-"""The finished cells of an evaluation, on disk: what Ctrl-C, a crash or the end of the budget leaves is taken up again.
+"""The finished cells of an evaluation, in `cells.jsonl`: one line for the plan, then one per cell, synced at once.
 
-    evaluation/cells.jsonl    a line for the plan, then a line for each finished cell, synced before the next one begins
-
-A line that broke off is cut off, one that is damaged is passed over, and its cell is run again. A cell that ran out of
-time is not written. What must never happen: cells of two different plans (another configuration, seed, URL) in one
-journal; a byte taken from a file that isn't one, or from one that a link leads to: the folder may be a repository's.
+A line that broke off is cut off; a damaged line is skipped, and its cell runs again. A late cell is not written.
+Invariants: cells of two plans (configuration, seed, URL) never share a journal; a file that is no journal, or that a
+symbolic link leads to, keeps every byte: the folder may be a repository's.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import json
 import os
 from pathlib import Path
 from typing import Any
-
-__all__ = ["CellJournal", "OtherPlan"]
 
 NAME = "cells.jsonl"
 BEGINNING = b'{"plan": "'
@@ -49,16 +45,13 @@ class CellJournal:
                 self.facts[line["fact"]] = line["value"]
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def add(self, cell: str, result: Any) -> None:
-        """Keep a finished cell."""
         self.cells[cell] = result
         self._write({"cell": cell, "result": result})
 
     def note(self, fact: str, value: Any) -> None:
-        """Keep a fact; a later one of the same name replaces it."""
         self.facts[fact] = value
         self._write({"fact": fact, "value": value})
 
@@ -83,7 +76,6 @@ class CellJournal:
 
 
 def _read_line(line: bytes) -> dict[str, Any] | None:
-    """Read a line; None where it isn't one of a journal."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

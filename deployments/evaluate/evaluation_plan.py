@@ -1,25 +1,19 @@
-"""What an evaluation does, cell by cell, in the order in which it is worth most.
+"""The cells of an evaluation in the order of their worth, and whose turn it is.
 
-A cell is one case, fixture or measurement of one model on one variant of the server; its result is kept once, so that
-an evaluation can be taken up again. Cells of a phase go round the models: whenever time runs out, each has as many.
-
-Each phase may use the time up to its share of the whole budget; what one leaves is the next one's. So a slow model
-costs the later phases cells, never all of them, and the report says how many were left out. What every part of the
-report needs comes first (`CORE`); what narrows an interval or repeats a figure has the time that is left.
-
-The shares are those of three models on two cores, 20 minutes in all, where the first server is ready with all models
-after 97 s, and the largest model reads 25 tokens a second and writes two (2 vCPU Intel Xeon, Linux, 2026-11-24).
+A cell is one case, fixture or measurement of one model on one variant of the server; its result is kept once. A phase
+may use the time up to its share of the budget; the next phase gets what it leaves. `CORE` is what every part of the
+report needs. The shares fit three models on two cores in 20 minutes: the servers start in 97 s, and the largest model
+reads 25 tokens/s and writes two (2 vCPU Intel Xeon, Linux, 2026-11-24).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.tasks.fixtures import FIXTURES
-
-__all__ = ["AUTO", "CORE", "LENGTHS_CORE", "PlanPhase", "Settings", "plan_served", "plan_variants"]
 
 AUTO = "auto"
 RULES = "rules"
@@ -110,30 +104,25 @@ def _phase(
     )
 
 
-def _cell(variant: str, kind: str, model: str, name: str) -> Cell:
-    return Cell(variant=variant, kind=kind, model=model, name=name)
-
-
 def _calls(variant: str, models: Sequence[str], cases: range) -> list[Cell]:
-    return [_cell(variant, "call", model, str(number)) for number in cases for model in models]
+    return [Cell(variant, "call", model, str(number)) for number in cases for model in models]
 
 
 def _tasks(variant: str, models: Sequence[str], number: int) -> list[Cell]:
     """List the tasks of one round; `make_fixture` reads the round from the name."""
     names = [name if number == 1 else f"{name}#{number}" for name in FIXTURES]
-    return [_cell(variant, "task", model, name) for name in names for model in models]
+    return [Cell(variant, "task", model, name) for name in names for model in models]
 
 
 def _speeds(variant: str, models: Sequence[str], contexts: dict[str, int]) -> list[Cell]:
     """List what is measured of every model: two lengths once, several at once, and what the cache saves."""
     cells = _lengths(variant, models, contexts, LENGTHS_CORE, range(1))
-    cells += [_cell(variant, "together", model, str(count)) for count in TOGETHER for model in models]
-    cells += [_cell(variant, "cache", model, "twice") for model in models]
+    cells += [Cell(variant, "together", model, str(count)) for count in TOGETHER for model in models]
+    cells += [Cell(variant, "cache", model, "twice") for model in models]
     return cells + _lengths(variant, models, contexts, LENGTHS_CORE[::-1], range(1, REPEATS))
 
 
 def _more_speeds(variant: str, models: Sequence[str], contexts: dict[str, int]) -> list[Cell]:
-    """List the other lengths, the short ones first."""
     return [cell for length in LENGTHS_MORE for cell in _lengths(variant, models, contexts, (length,), range(REPEATS))]
 
 
@@ -141,9 +130,72 @@ def _lengths(
     variant: str, models: Sequence[str], contexts: dict[str, int], lengths: Sequence[int], repeats: range
 ) -> list[Cell]:
     return [
-        _cell(variant, "length", model, f"{length}-{repeat}")
+        Cell(variant, "length", model, f"{length}-{repeat}")
         for length in lengths
         for repeat in repeats
         for model in models
         if length + 256 <= contexts.get(model, LENGTH_UNKNOWN + 256)
     ]
+
+
+class _Turn:
+    """One model in a phase."""
+
+    def __init__(self, batch_max: int, guess_s: float) -> None:
+        self.cells: deque[Cell] = deque()
+        self.batch_max, self._guess_s = batch_max, guess_s
+        self.spent_s = 0.0
+        self.done = 0
+
+    @property
+    def pace_s(self) -> float:
+        """Seconds a cell; 0 while nothing is known of it."""
+        return self.spent_s / self.done if self.done else self._guess_s
+
+    def count_next(self, part_s: float, left_s: float) -> int:
+        """Say how many cells its part of the time takes; one that all of the time takes is enough, as is one that is
+        only thought to take longer."""
+        if not self.pace_s:
+            return self.batch_max
+        enough = 1 if left_s >= self.pace_s or not self.done else 0
+        return min(self.batch_max, max(int(part_s / self.pace_s), enough))
+
+
+class PhaseSchedule:
+    """The open cells of one phase. `guesses_s`: what a cell of a model is thought to take; `late`: the models that had
+    no time for one cell alone."""
+
+    def __init__(self, cells: Sequence[Cell], guesses_s: Mapping[str, float], *, batch_max: int, by_time: bool) -> None:
+        self._by_time = by_time
+        self.late: set[str] = set()
+        self._turns: dict[str, _Turn] = {}
+        for cell in cells:
+            turn = self._turns.setdefault(cell.model, _Turn(batch_max, guesses_s.get(cell.model, 0.0)))
+            turn.cells.append(cell)
+
+    def draw(self, left_s: float) -> list[Cell]:
+        """Draw the next batch, all of one model, for which `left_s` should suffice; nothing where nobody is left."""
+        while left_s > 0:
+            waiting = [turn for turn in self._turns.values() if turn.cells]
+            if not waiting:
+                return []
+            turn = min(waiting, key=lambda one: one.spent_s if self._by_time else one.done)
+            count = turn.count_next(left_s / len(waiting), left_s)
+            if count:
+                return [turn.cells.popleft() for _ in range(min(count, len(turn.cells)))]
+            turn.cells.clear()
+        return []
+
+    def settle(self, batch: Sequence[Cell], late: Sequence[Cell], seconds: float) -> None:
+        """Note what became of a batch: which of its cells were late, and how long it took."""
+        turn = self._turns[batch[0].model]
+        turn.spent_s += seconds
+        turn.done += len(batch) - len(late)
+        if not late:
+            return
+        turn.batch_max = len(batch) // 2
+        if turn.batch_max:
+            turn.cells.extendleft(reversed(late))
+        else:
+            turn.cells.clear()
+            self.late.add(batch[0].model)

@@ -1,46 +1,75 @@
-"""Runs an evaluation: a server for each variant that still has cells to do, and the cells in their order.
+"""Run an evaluation: a server for each variant with open cells, then its cells in order, each result into the journal.
 
-    target ─▶ open a variant: start its server (or take the one that runs), wake its models, note what they are
-           ─▶ plan ─▶ each cell that isn't in the journal yet, while its phase has time ─▶ journal
-
-A cell that takes longer than it may is no result; late alone, its model does no more of the kind in this variant, since
-it would only meet the same bound again. What is left out is shown by the report as not run.
-
-Cells that run at once share the time: the seconds of each are its part of the whole, so that they add up to what the
-machine was busy for, and a price is one whether cases ran alone or together.
-
-What must never happen: a server of ours that runs on, whatever ends this; a cell in the journal that didn't finish.
+A cell that is late alone ends its model's cells of that kind in the variant. Cells that run concurrently share the
+time: each is charged its part of the seconds, so a price is the time that the machine was busy.
+Invariants: no server of ours outlives this, however it ends; the journal has finished cells only.
 """
 
 from __future__ import annotations
 
 import functools
 import secrets
+import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from deployments.evaluate.asking.chat_client import ChatClient
-from deployments.evaluate.asking.footprint import Footprint
-from deployments.evaluate.asking.machine_facts import Energy, describe_machine, list_versions
+from deployments.evaluate.asking.machine_facts import Footprint, describe_machine, list_versions
 from deployments.evaluate.asking.own_server import NoServer
-from deployments.evaluate.asking.side_by_side import run_side_by_side
-from deployments.evaluate.asking.speed_run import measure_cache, measure_length, measure_together, warm_up
+from deployments.evaluate.asking.speed_run import (
+    measure_cache,
+    measure_length,
+    measure_together,
+    run_side_by_side,
+    warm_up,
+)
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.calls.call_run import run_case
 from deployments.evaluate.cell_journal import CellJournal
-from deployments.evaluate.evaluation_plan import AUTO, LENGTHS_CORE, PlanPhase, Settings
+from deployments.evaluate.evaluation_plan import AUTO, LENGTHS_CORE, PhaseSchedule, PlanPhase, Settings
 from deployments.evaluate.evaluation_target import Target
 from deployments.evaluate.figures.cell import Cell
-from deployments.evaluate.phase_schedule import PhaseSchedule
-from deployments.evaluate.progress_line import ProgressLine
 from deployments.evaluate.tasks.agent_strategy import AgentStrategy
 from deployments.evaluate.tasks.bounded_tests import describe_confinement
 from deployments.evaluate.tasks.rules_strategy import RulesStrategy
 from deployments.evaluate.tasks.task_run import run_task
 
-__all__ = ["copy_answered", "read_contexts", "run_evaluation"]
+WIDTH = 118
+
+
+class ProgressLine:
+    """Says what is done, what runs, and how much time there is."""
+
+    def __init__(self, budget_s: float, out: TextIO | None = None) -> None:
+        self._out = out or sys.stderr
+        self._began_s, self._budget_s = time.monotonic(), budget_s
+        self._rewrites = self._out.isatty()
+
+    def show(self, done: int, total: int, what: str) -> None:
+        """Show the cell that begins now: one line, rewritten on a terminal."""
+        used_s = time.monotonic() - self._began_s
+        left_s = max(0.0, self._budget_s - used_s)
+        line = f"[{done}/{total}] {_take_out_controls(what)} · {_write_clock(used_s)} used, {_write_clock(left_s)} left"
+        self._write(line[:WIDTH], "\r" if self._rewrites else "\n")
+
+    def say(self, words: str) -> None:
+        """Say something that stays."""
+        self._write(_take_out_controls(words), "\n")
+
+    def _write(self, line: str, end: str) -> None:
+        self._out.write((line.ljust(WIDTH) if self._rewrites else line) + end)
+        self._out.flush()
+
+
+def _take_out_controls(words: str) -> str:
+    """Take out what a terminal would obey: a server names its models as it likes."""
+    return "".join(one if one.isprintable() else " " for one in words)
+
+
+def _write_clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
 
 # What one cell may take, in seconds, and as a share of the budget: a model that doesn't end one leaves time for others.
 # One of several at once may take a quarter more for each.
@@ -52,22 +81,6 @@ TASK_TOKENS = (2_000, 300)
 LOAD_S = 180.0
 
 
-@dataclass(slots=True)
-class _Clock:
-    """The budget."""
-
-    began_s: float
-    budget_s: float
-
-    def find_share(self) -> float:
-        """Which share of the budget is used."""
-        return (time.monotonic() - self.began_s) / self.budget_s
-
-    def count_left_s(self, until: float = 1.0) -> float:
-        """How many seconds are left of a share of the budget."""
-        return self.budget_s * until - (time.monotonic() - self.began_s)
-
-
 def run_evaluation(target: Target, settings: Settings, journal: CellJournal, line: ProgressLine) -> list[PlanPhase]:
     """Run what the journal doesn't have yet; return the whole plan."""
     return _Evaluation(target, settings, journal, line).run()
@@ -76,7 +89,7 @@ def run_evaluation(target: Target, settings: Settings, journal: CellJournal, lin
 class _Evaluation:
     def __init__(self, target: Target, settings: Settings, journal: CellJournal, line: ProgressLine) -> None:
         self._target, self._settings, self._journal, self._line = target, settings, journal, line
-        self._clock = _Clock(time.monotonic(), settings.budget_minutes * 60)
+        self._began_s, self._budget_s = time.monotonic(), settings.budget_minutes * 60
         self._cases = draw_cases(settings.seed, settings.cases)
         self._first_mark = 1000 * (1_000 + secrets.randbelow(99_000))
         self._phases: list[PlanPhase] = []
@@ -84,7 +97,6 @@ class _Evaluation:
         self._asleep: dict[str, Any] = {}
 
     def run(self) -> list[PlanPhase]:
-        """Run all variants."""
         first, done = self._target.first, set()
         if "models" in self._journal.facts:
             self._phases = self._plan()
@@ -97,23 +109,27 @@ class _Evaluation:
                 copy_answered(self._journal, [cell for phase in phases for cell in phase.cells])
             if variant == "none":
                 self._run_phases(None, variant)
-            elif variant not in done and self._count_open(variant) and self._has_time(variant):
+            elif variant not in done and self._has_open(variant) and self._has_time(variant):
                 self._run_variant(variant)
         return self._phases
+
+    def _count_left_s(self, until: float = 1.0) -> float:
+        """Return the seconds that are left of a share of the budget."""
+        return self._budget_s * until - (time.monotonic() - self._began_s)
 
     def _plan(self) -> list[PlanPhase]:
         models = self._journal.facts["models"]
         return self._target.plan(list(models), read_contexts(models), self._settings)
 
-    def _count_open(self, variant: str) -> int:
+    def _has_open(self, variant: str) -> bool:
         cells = (cell for phase in self._phases if phase.variant == variant for cell in phase.cells)
-        return sum(cell.key not in self._journal.cells for cell in cells)
+        return any(cell.key not in self._journal.cells for cell in cells)
 
     def _has_time(self, variant: str) -> bool:
         """Tell whether a phase of the variant would still have time once its server has started, as far as the last
         start tells."""
-        share = self._clock.find_share() + self._start_s / self._clock.budget_s
-        return any(share < phase.until for phase in self._phases if phase.variant == variant)
+        phases = (phase for phase in self._phases if phase.variant == variant)
+        return any(self._count_left_s(phase.until) > self._start_s for phase in phases)
 
     def _run_variant(self, variant: str) -> None:
         self._line.say(f"starting the server: variant {variant}")
@@ -121,7 +137,7 @@ class _Evaluation:
         try:
             with self._target.open(variant) as (client, pid):
                 self._journal.note(f"failed/{variant}", "")
-                footprint, energy = Footprint(pid) if pid else None, Energy()
+                footprint = Footprint(pid) if pid else None
                 try:
                     self._prepare(client, variant)
                     self._start_s = time.monotonic() - began_s
@@ -130,7 +146,7 @@ class _Evaluation:
                         self._run_phases(None, "none")
                     self._run_phases(client, variant)
                 finally:
-                    self._note_use(client, variant, footprint, energy)
+                    self._note_memory(client, variant, footprint)
         except NoServer as error:
             self._line.say(f"variant {variant}: {error}")
             self._journal.note(f"failed/{variant}", str(error))
@@ -148,7 +164,7 @@ class _Evaluation:
         entries, warm = self._list_ready(client, obstacles), {}
         for name in entries:
             self._line.show(0, 0, f"{variant}: waking {name}")
-            warm[name] = warm_up(client, name, within_s=min(WAKE_S, max(2.0, self._clock.count_left_s())))
+            warm[name] = warm_up(client, name, within_s=min(WAKE_S, max(2.0, self._count_left_s())))
         obstacles |= {name: result["error"] for name, result in warm.items() if result["error"]}
         self._note_models(client, {name: entry for name, entry in entries.items() if name not in obstacles})
         self._journal.note("unavailable", obstacles)
@@ -174,7 +190,7 @@ class _Evaluation:
         if client is None or not names:
             return
         self._line.show(0, 0, f"{variant}: waking {', '.join(names)}")
-        within_s = min(WAKE_S, max(2.0, self._clock.count_left_s()))
+        within_s = min(WAKE_S, max(2.0, self._count_left_s()))
         jobs = [functools.partial(warm_up, client, name, within_s=within_s) for name in names]
         for number, _ in run_side_by_side(jobs):
             self._asleep.pop(names[number])
@@ -193,7 +209,7 @@ class _Evaluation:
             cells = [cell for cell in cells if (cell.kind, cell.model) not in late]
             guesses = {cell.model: self._guess_pace(cell) for cell in cells}
             schedule = PhaseSchedule(cells, guesses, batch_max=phase.batch_max, by_time=phase.by_time)
-            while batch := schedule.draw(self._clock.count_left_s(phase.until)):
+            while batch := schedule.draw(self._count_left_s(phase.until)):
                 self._wake(client, variant, batch[0].model)
                 began_s = time.monotonic()
                 missed = self._run_batch(client, phase, batch)
@@ -208,12 +224,8 @@ class _Evaluation:
         seconds = [result.get("seconds", 0.0) for result in alike]
         if seconds:
             return float(sum(seconds)) / len(seconds)
-        speed = self._journal.cells.get(f"{self._target.first}/length/{cell.model}/{LENGTHS_CORE[0]}-0")
-        if (
-            cell.kind != "task"
-            or not speed
-            or not all(speed[name] for name in ("first_s", "tokens_s", "prompt_tokens"))
-        ):
+        speed = self._journal.cells.get(f"{self._target.first}/length/{cell.model}/{LENGTHS_CORE[0]}-0") or {}
+        if cell.kind != "task" or not all(speed.get(name) for name in ("first_s", "tokens_s", "prompt_tokens")):
             return 0.0
         return float(TASK_TOKENS[0] * speed["first_s"] / speed["prompt_tokens"] + TASK_TOKENS[1] / speed["tokens_s"])
 
@@ -222,8 +234,8 @@ class _Evaluation:
         total = sum(len(each.cells) for each in self._phases)
         names = _name(batch[0]) + (f" to {_name(batch[-1])}" if len(batch) > 1 else "")
         self._line.show(len(self._journal.cells), total, f"{phase.title} · {batch[0].model} · {names}")
-        most_s = min(CELL_S[batch[0].kind], self._clock.budget_s * CELL_SHARE) * (1 + (len(batch) - 1) / 4)
-        within_s = min(most_s, max(2.0, self._clock.count_left_s()))
+        most_s = min(CELL_S[batch[0].kind], self._budget_s * CELL_SHARE) * (1 + (len(batch) - 1) / 4)
+        within_s = min(most_s, max(2.0, self._count_left_s()))
         jobs = [functools.partial(self._run_cell, client, cell, within_s, len(batch)) for cell in batch]
         finished: list[tuple[Cell, Any]] = []
         began_s = time.monotonic()
@@ -249,14 +261,13 @@ class _Evaluation:
             return run_case(client, cell.model, case, seed=seed, within_s=within_s, hasty=hasty)
         return _measure(client, cell, self._first_mark, within_s)
 
-    def _note_use(self, client: ChatClient, variant: str, footprint: Footprint | None, energy: Energy) -> None:
+    def _note_memory(self, client: ChatClient, variant: str, footprint: Footprint | None) -> None:
         peaks = footprint.close() if footprint else {}
         known = {entry["id"]: entry.get("mlx_peak_bytes") for entry in client.models()}
         mlx = {name: size for name, size in known.items() if isinstance(size, int) and size > 0}
         before: dict[str, Any] = self._journal.facts.get(f"memory/{variant}") or {"process": {}, "mlx": {}}
         merged = {"process": _keep_largest(before["process"], peaks), "mlx": _keep_largest(before["mlx"], mlx)}
         self._journal.note(f"memory/{variant}", merged)
-        self._journal.note(f"energy/{variant}", energy.measure())
 
 
 def copy_answered(journal: CellJournal, cells: Sequence[Cell]) -> None:

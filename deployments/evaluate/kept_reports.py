@@ -1,15 +1,8 @@
-"""The reports of evaluations that are kept for the control room, wherever the command has put its own.
+"""The newest `KEPT_MAX` reports, for the control room: STATE/mlx-stack-serve/evaluations/20261124-081500-1a2b3c4d/.
 
-    STATE/mlx-stack-serve/evaluations/20261124-081500-1a2b3c4d/   report.html  report.md  report.json  summary.json
-
-A report is written into a hidden folder and renamed, so that a listing shows whole ones. The writer holds a lock on the
-folder of all of them, which the kernel drops with it: what is hidden while the next one has the lock was left by a
-writer that was killed, and goes. `KEPT_MAX` stay, the newest; the folder is the user's alone, since a report has what
-models wrote.
-
-A name comes from a browser: it is held against `NAME` before it becomes a path, and no link is followed.
-
-What must never happen: a file that isn't one of the four is read; a listing that grows without end.
+A report is written into a hidden folder, which is renamed at the end. The writer holds a lock on the parent folder; a
+hidden folder without a lock was left by a killed writer, and goes. The folder is this user's alone.
+Invariants: a name from a browser fits `NAME` before it becomes a path; no link is followed; only `PARTS` are read.
 """
 
 from __future__ import annotations
@@ -31,17 +24,6 @@ from typing import Any
 
 from deployments.state.client import state_folder
 
-__all__ = [
-    "PARTS",
-    "KeptReport",
-    "clear_unfinished",
-    "find_kept",
-    "find_kept_folder",
-    "keep_report",
-    "list_kept",
-    "read_kept",
-]
-
 KEPT_MAX = 50
 NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
 PARTS = ("report.html", "report.md", "report.json")
@@ -53,7 +35,7 @@ UNFINISHED = "."  # how the name of a folder begins that is being written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptReport:
+class _KeptReport:
     """One of them: when it was made, of what, and each tier's verdict."""
 
     name: str
@@ -68,11 +50,7 @@ def find_kept_folder() -> Path:
 
 
 def keep_report(folder: Path, report: Mapping[str, Any], page: str, summary: str) -> Path:
-    """Keep a report, and let the oldest go.
-
-    Raises:
-        OSError: it can't be written.
-    """
+    """Keep a report, and let the oldest go. Raises OSError: it can't be written."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
     short = {
@@ -118,13 +96,13 @@ def _clear(folder: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def list_kept(folder: Path) -> list[KeptReport]:
+def list_kept(folder: Path) -> list[_KeptReport]:
     """List them, the newest first; one that can't be read is left out."""
     found = (find_kept(folder, name) for name in _list_names(folder)[:KEPT_MAX])
     return [one for one in found if one is not None]
 
 
-def find_kept(folder: Path, name: str) -> KeptReport | None:
+def find_kept(folder: Path, name: str) -> _KeptReport | None:
     """Find one by its name; None where there is none."""
     raw = _read(folder, name, SUMMARY, SUMMARY_BYTES_MAX)
     try:
@@ -133,7 +111,7 @@ def find_kept(folder: Path, name: str) -> KeptReport | None:
         made, target = str(short["made"])[:WORDS_MAX], str(short["target"])[:WORDS_MAX]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    return KeptReport(name=name, made=made, target=target, verdicts=tuple(verdicts[:TIERS_MAX]))
+    return _KeptReport(name=name, made=made, target=target, verdicts=tuple(verdicts[:TIERS_MAX]))
 
 
 def read_kept(folder: Path, name: str, part: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The report as data: everything that the page, the summary and `--compare` say, made from cells and facts. Pure."""
+"""Build the report as data from cells and facts: all that page, summary and `--compare` use. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings
 from deployments.evaluate.figures.cascade import learn_chain
-from deployments.evaluate.figures.tables import list_speeds, tabulate_calls, tabulate_growth, tabulate_tasks
+from deployments.evaluate.figures.tables import list_speeds, tabulate_calls, tabulate_tasks
 from deployments.evaluate.figures.verdicts import Thresholds, judge_tiers
-
-__all__ = ["FORMAT", "build_report"]
 
 FORMAT = 1
 PROVENANCE = (
@@ -50,39 +48,35 @@ def build_report(
         "confinement": facts.get("confinement") or "",
         "models": {name: {key: entry.get(key) for key in PROVENANCE} for name, entry in models.items()},
         "unavailable": facts.get("unavailable") or {},
-        "energy": {k.partition("/")[2]: v for k, v in facts.items() if k.startswith("energy/")},
         "failed_variants": {k.partition("/")[2]: v for k, v in facts.items() if k.startswith("failed/") and v},
         "calls": calls,
         "tasks": tasks,
-        "growth": tabulate_growth(cells),
         "speeds": speeds,
         "verdicts": verdicts,
         "cascade": learn_chain(cells, chain, start_at)
         if len(chain) > 1
         else {"proposal": None, "why": "there is no chain"},
         "left_out": _count_left_out(phases, cells),
-        "outcomes": {key: _is_good(result) for key, result in cells.items() if _has_outcome(key)},
+        "outcomes": _list_outcomes(cells),
     }
     return report | {"checklist": _write_checklist(report)}
 
 
-def _has_outcome(key: str) -> bool:
-    return key.split("/")[1] in ("call", "task")
-
-
-def _is_good(result: Mapping[str, Any]) -> bool:
-    return bool(result["checks"]["passed"] if "checks" in result else result["right"])
+def _list_outcomes(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
+    """List whether each call is right, and each task passed, by the cell's key."""
+    good = {}
+    for key, result in cells.items():
+        if key.split("/")[1] in ("call", "task"):
+            good[key] = bool(result["checks"]["passed"] if "checks" in result else result["right"])
+    return good
 
 
 def _count_left_out(phases: Sequence[PlanPhase], cells: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "phase": phase.title,
-            "planned": len(phase.cells),
-            "run": sum(cell.key in cells for cell in phase.cells),
-        }
-        for phase in phases
-    ]
+    left = []
+    for phase in phases:
+        run = sum(cell.key in cells for cell in phase.cells)
+        left.append({"phase": phase.title, "planned": len(phase.cells), "run": run})
+    return left
 
 
 def _write_checklist(report: Mapping[str, Any]) -> list[dict[str, Any]]:

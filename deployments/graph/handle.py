@@ -10,16 +10,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
-from deployments.graph.replica_counts import replicas_seen
 from deployments.telemetry import log_error
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, TierState, TierStatus
+
+# By app and deployment.
+_SEEN: dict[tuple[str, str], int] = {}
+
+
+def note_replicas(app: str, deployment: str, count: int) -> None:
+    """Note how many run now."""
+    _SEEN[app, deployment] = count
+
+
+def replicas_seen(app: str, deployment: str) -> int:
+    """Return how many replicas take requests, as the newest message has it; 0 before the first one.
+    Only for deployments that are routed by `session_routing.session_routing`."""
+    return _SEEN.get((app, deployment), 0)
+
 
 # For how long a call that starts a replica waits; the next request tries again.
 COLD_START_MAX_S = 900.0
@@ -64,24 +78,24 @@ class HandleTier:
             yield [self._explain_failure(error, request)]
         finally:
             if response is not None and complete:
-                self._see_off(response)
+                # A call that has sent everything comes to its end by itself.
+                ending = asyncio.get_running_loop().create_task(_read_to_end(response))
+                self._ending.add(ending)  # the loop holds its tasks weakly
+                ending.add_done_callback(self._ending.discard)
             elif response is not None:
                 _stop(response)
-
-    def _see_off(self, response: Any) -> None:
-        ending = asyncio.get_running_loop().create_task(_read_to_end(response))
-        self._ending.add(ending)  # the loop holds its tasks weakly
-        ending.add_done_callback(self._ending.discard)
 
     async def status(self) -> TierStatus:
         """Ask for the status as the protocol says, but it waits for a replica: give it a timeout.
         Raises what the handle raises. It starts no replica."""
         if self._known is None or self._cold_status is None:
-            return await self._ask_replica()
+            return await self._status.remote()  # type: ignore[no-any-return]
         if not self.warm:
-            self._known = await self._look_up(self._known, self._cold_status)
+            cold = await asyncio.to_thread(self._cold_status)
+            # What the last replica reported of its model stays.
+            self._known = replace(self._known, state=cold.state, reason=cold.reason)
         elif self._known.state is not TierState.READY:
-            self._known = await self._ask_replica()
+            self._known = await self._status.remote()
         return self._known
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
@@ -104,11 +118,6 @@ class HandleTier:
         known = self._known
         return known if known and not self.warm and known.state in (TierState.LOADING, TierState.UNAVAILABLE) else None
 
-    async def _look_up(self, known: TierStatus, cold_status: Callable[[], TierStatus]) -> TierStatus:
-        """Return the status while there is no replica; what the last one reported of its model stays."""
-        cold = await asyncio.to_thread(cold_status)
-        return replace(known, state=cold.state, reason=cold.reason)
-
     def start_replica(self) -> None:
         """Make Serve start a replica. Returns at once; must run on an event loop."""
         if self._cold_start is None or self._cold_start.done():
@@ -124,10 +133,6 @@ class HandleTier:
             log_error("tier_does_not_wake", error, tier=self.name)
         finally:
             _stop(response)
-
-    async def _ask_replica(self) -> TierStatus:
-        status: TierStatus = await self._status.remote()
-        return status
 
     async def close(self) -> None:
         """Do nothing: Serve owns the replicas."""
@@ -163,3 +168,27 @@ def _stop(response: Any) -> None:
         assigned = response._replica_result_future
         if response._replica_result is None and assigned.done() and not assigned.cancelled():
             assigned.result().cancel()
+
+
+RETRY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class UnavailableTier:
+    """A `deployments.interfaces.Tier` with a fixed status: unavailable, or loading. It starts no replica."""
+
+    known: TierStatus
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        """Refuse immediately, so that the chain continues."""
+        coming = self.known.state is TierState.LOADING
+        message = f"tier {self.known.name} is {self.known.state.value}: {self.known.reason}"
+        fault = Fault.LOADING if coming else Fault.UNAVAILABLE
+        yield [Failed(fault=fault, message=message, retry_after_s=RETRY_S if coming else None)]
+
+    async def status(self) -> TierStatus:
+        """Return the status."""
+        return self.known
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to free."""

@@ -95,7 +95,9 @@ class KeepAwake:
 
     async def look(self) -> bool:
         """Hold off sleep, or stop doing so, as things are now; return whether there is a reason to."""
-        wanted = self._is_wanted()
+        wanted = self._when == "always"
+        if self._when == "requests":
+            wanted = self._running or self._now_s() - self._last_s < LINGER_S
         plugged = wanted and await asyncio.to_thread(self._on_mains)
         if plugged and self._held is None:
             self._held = self._hold()  # not on a thread: cancelled meanwhile, it would be lost
@@ -106,8 +108,3 @@ class KeepAwake:
             with suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(held.wait, END_S)
         return wanted
-
-    def _is_wanted(self) -> bool:
-        if self._when == "requests":
-            return self._running or self._now_s() - self._last_s < LINGER_S
-        return self._when == "always"

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from ray import serve
 
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
+from deployments.graph.handle import UnavailableTier
 from deployments.graph.reconfigure import apply_change, patch_tier
-from deployments.graph.unavailable import UnavailableTier
 from deployments.interfaces import Tier
-from deployments.listener.replica_port import bind_to_node
+from deployments.listener.listening import bind_to_node
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.plan import MemoryPlan
 from deployments.memory.room import Room, find_room
 from deployments.models.needs import replica_bytes
 from deployments.telemetry import hush, log_error
-from deployments.work.gc_tuning import collect_less
+from deployments.work.large_work import collect_less
 from reliability.config import CloudFallback
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus

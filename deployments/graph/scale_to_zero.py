@@ -15,9 +15,8 @@ from typing import Literal, Protocol
 
 from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
-from deployments.graph.handle import NO_REPLICA
+from deployments.graph.handle import NO_REPLICA, RETRY_S, UnavailableTier
 from deployments.graph.replica import make_hosted
-from deployments.graph.unavailable import RETRY_S, UnavailableTier
 from deployments.interfaces import Tier
 from deployments.models.catalog import ModelChoice, choose_here
 from deployments.models.presence import look
@@ -29,7 +28,7 @@ ColdTiers = Mapping[str, Literal["wait", "next", "absent"]]
 PATIENT = Timeouts(first_token_s=600.0, total_s=900.0)
 
 
-class ScalableTier(Tier, Protocol):
+class _ScalableTier(Tier, Protocol):
     """A tier that may have no replica."""
 
     @property
@@ -45,11 +44,11 @@ class ScalableTier(Tier, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BypassedTier:
+class _BypassedTier:
     """Stands in for a tier that is scaled to zero, where the request is not to wait for it."""
 
     name: str
-    tier: ScalableTier
+    tier: _ScalableTier
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Start the tier and say that it is no candidate now."""
@@ -132,7 +131,7 @@ def _look_up(cold: TierStatus, choice: ModelChoice | None) -> TierStatus:
 def find_cold(
     chain: Sequence[str],
     scalable: Mapping[str, TierBase],
-    tiers: Mapping[str, ScalableTier],
+    tiers: Mapping[str, _ScalableTier],
     stands_in: Callable[[str], bool],
 ) -> ColdTiers:
     """Find the tiers of a request's chain that are cold now, and what the request does about each.
@@ -147,15 +146,15 @@ def find_cold(
     return found
 
 
-def bypass_cold(cold: ColdTiers, tiers: Mapping[str, ScalableTier]) -> dict[str, BypassedTier | UnavailableTier]:
+def bypass_cold(cold: ColdTiers, tiers: Mapping[str, _ScalableTier]) -> dict[str, _BypassedTier | UnavailableTier]:
     """Build the stand-ins for the tiers that are passed by."""
-    built: dict[str, BypassedTier | UnavailableTier] = {}
+    built: dict[str, _BypassedTier | UnavailableTier] = {}
     for name, way in cold.items():
         absent = tiers[name].absent if way == "absent" else None
         if absent is not None:
             built[name] = UnavailableTier(absent)
         elif way != "wait":
-            built[name] = BypassedTier(name, tiers[name])
+            built[name] = _BypassedTier(name, tiers[name])
     return built
 
 

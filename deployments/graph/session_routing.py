@@ -16,7 +16,7 @@ from typing import Any
 from ray.serve.config import RequestRouterConfig
 from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
-from deployments.graph.replica_counts import note_replicas
+from deployments.graph.handle import note_replicas
 
 # Moving costs a prefill, waiting costs the others' decoding: half over the mean is where they are about even.
 SPREAD = 1.5

@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from deployments.errors import ApiError
 from deployments.listener.haproxy import HEADER_BYTES_MAX, HEADER_S, SLOW, UNREAD_S, UNREADABLE, read_seconds
-from deployments.listener.request_id import is_request_id
+from deployments.listener.listening import is_request_id
 
 # After an error: so long the client may finish sending.
 LINGER_S = 1.0

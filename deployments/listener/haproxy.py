@@ -39,7 +39,7 @@ class ProxyLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnError:
+class _OwnError:
     """One of HAProxy's own answers. `code` and `type` are those of `deployments/errors.py`."""
 
     status: int
@@ -67,17 +67,17 @@ STARTING = "the server is starting, or its Router is: ask again in a few seconds
 ENDED = "the Router ended while it had the request; another one is started within seconds: ask again"
 LATE = "the Router did not answer in time"
 
-STARTING_ERROR = OwnError(status=503, code="server_starting", type=SERVER, message=STARTING, retry_after_s=5)
-LARGE_ERROR = OwnError(status=431, code="headers_too_large", type=INVALID, message=LARGE)
-NO_ROUTE = OwnError(status=404, code="not_found", type=INVALID, message="there is no app under this path")
+STARTING_ERROR = _OwnError(status=503, code="server_starting", type=SERVER, message=STARTING, retry_after_s=5)
+LARGE_ERROR = _OwnError(status=431, code="headers_too_large", type=INVALID, message=LARGE)
+NO_ROUTE = _OwnError(status=404, code="not_found", type=INVALID, message="there is no app under this path")
 # What HAProxy answers by itself, by the status that it gives it.
 OWN_ERRORS = (
-    OwnError(status=400, code="invalid_request", type=INVALID, message=UNREADABLE),
-    OwnError(status=408, code="request_timeout", type=INVALID, message=SLOW, retry_after_s=1),
-    OwnError(status=500, code="internal_error", type=SERVER, message="an error inside the server", retry_after_s=5),
-    OwnError(status=502, code="server_restarting", type=SERVER, message=ENDED, retry_after_s=2),
+    _OwnError(status=400, code="invalid_request", type=INVALID, message=UNREADABLE),
+    _OwnError(status=408, code="request_timeout", type=INVALID, message=SLOW, retry_after_s=1),
+    _OwnError(status=500, code="internal_error", type=SERVER, message="an error inside the server", retry_after_s=5),
+    _OwnError(status=502, code="server_restarting", type=SERVER, message=ENDED, retry_after_s=2),
     STARTING_ERROR,
-    OwnError(status=504, code="timeout", type="timeout_error", message=LATE, retry_after_s=5),
+    _OwnError(status=504, code="timeout", type="timeout_error", message=LATE, retry_after_s=5),
 )
 
 
@@ -113,7 +113,9 @@ def rewrite(text: str, limits: ProxyLimits) -> str:
             lines += [] if section in PAGES else [line, *_add_first_lines(section, limits)]
         elif section not in PAGES:
             lines += _change_line(line, section, routed)
-    return "\n".join([*lines, *_make_sources_table()]) + "\n"
+    # Who has how many connections.
+    table = f"    stick-table type ipv6 size {SOURCES_MAX} expire {SOURCE_FORGOTTEN_S}s store conn_cur"
+    return "\n".join([*lines, f"backend {TABLE}", table]) + "\n"
 
 
 def _add_first_lines(section: tuple[str, ...], limits: ProxyLimits) -> Iterator[str]:
@@ -148,13 +150,6 @@ def _change_line(line: str, section: tuple[str, ...], routed: bool) -> list[str]
         error = NO_ROUTE if routed else STARTING_ERROR
         return [f"    http-request return status {error.status} {error.words()}"]
     return [line]
-
-
-def _make_sources_table() -> list[str]:
-    return [
-        f"backend {TABLE}",
-        f"    stick-table type ipv6 size {SOURCES_MAX} expire {SOURCE_FORGOTTEN_S}s store conn_cur",
-    ]
 
 
 if __name__ == "__main__":

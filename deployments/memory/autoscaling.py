@@ -1,34 +1,12 @@
 """The autoscaling policy of the whole application: Serve's own demand, capped by what the nodes' memory holds.
 
-    # serve_config.yaml
-    applications:
-    - autoscaling_policy: {policy_function: deployments.memory.autoscaling:MemoryCappedPolicy}
+    demand   Serve's default policy; the highest of the last `hold_s`, so a lull keeps a model that loads for minutes
+    cap      `replica_caps.py`: bytes x replicas of all tiers in the nodes' budgets, minimums first, then priority
+    level    the worst node's: at warn a tier doesn't grow, at critical it shrinks to its minimum; unread, no growth
 
-Serve makes one instance in its controller and calls it ten times a second with the state of all deployments that have
-an `autoscaling_config`. A call must never block (the controller stands still) and never raise (Serve then stops
-updating the application). So a daemon thread asks the monitors once a second and leaves their reports in a cell; a call
-reads the cell and computes, in 0.1 ms. An error of the computation is logged and leaves every tier as it is.
-
-    demand     Serve's default policy, times its scaling factors; the highest of the last `hold_s`, so that a lull
-               doesn't throw away a model that took a minute to load. The `downscale_delay_s` of the deployments is
-               short (`deployments/app.py`), so that a cap takes effect fast. The last replica of a tier that may scale
-               to zero goes by `tiers.NAME.idle_s` alone
-    cap        `replica_caps.py`: bytes x replicas of all tiers in the sum of the nodes' budgets, minimums first, then
-               priority; and no more of a tier than the nodes hold one by one
-    level      the worst of the nodes where the tier has replicas, or of all nodes where it has none. At warn the tier
-               doesn't grow, at critical it shrinks to its minimum, and without a fresh reading from each of those
-               nodes it doesn't grow
-
-Tiers that run elsewhere (`hosted`) get Serve's demand, as does a deployment that is no tier. What is refused is logged
-with the reason, at most twice a minute and tier, and given to the monitors for `/ready`.
-
-Serve turns what a policy returns into `current + factor * (returned - current)`. A cap must come out of that unchanged,
-so the policy applies the factor to the demand itself and returns what the factor turns into the cap.
-
-The leases hold what this policy can't: Serve bypasses it when it starts a tier that is scaled to zero, waits
-`downscale_delay_s` before a cut, and never goes below `min_replicas`.
-
-Serve pickles this module by value and what it imports by name: `deployments` must be importable in the controller.
+Serve's controller calls it ten times a second. A call must never block nor raise, so a daemon thread asks the monitors
+and a call reads its cell; an error leaves every tier as it is. Why it undoes Serve's factors, and what only the leases
+can hold: docs/decisions/051-memory.md. Serve pickles this module by value, and what it imports by name.
 """
 
 from __future__ import annotations
@@ -51,16 +29,6 @@ from deployments.memory.plan import NodeReport, TierNeed
 from deployments.memory.replica_caps import cap_replicas
 from deployments.running.actor_calls import call_actor
 
-__all__ = [
-    "DemandCell",
-    "HeldDemand",
-    "MemoryCappedPolicy",
-    "SeenDemand",
-    "apply_factors",
-    "keep_newest",
-    "undo_factors",
-]
-
 LOG = logging.getLogger("ray.serve")
 ASK_EVERY_S = 1.0
 ASK_TIMEOUT_S = 2.0
@@ -82,10 +50,8 @@ class SeenDemand:
 
 @dataclass
 class DemandCell:
-    """What the thread and the policy share; each field is written by one of them.
-
-    The thread holds no reference to the policy, so that a policy that Serve drops is collected and ends its thread.
-    """
+    """What the thread and the policy share; each field is written by one of them. The thread holds no reference to the
+    policy, so that a policy that Serve drops is collected and ends its thread."""
 
     app: str
     stop: threading.Event = field(default_factory=threading.Event)
@@ -145,7 +111,6 @@ class MemoryCappedPolicy:
         return 0 if wanted == 0 and held == 1 and context.target_num_replicas <= 1 else held
 
     def _watch(self, app: str) -> DemandCell:
-        """Return the cell of this application, with its thread running."""
         if self._cell is None or self._cell.app != app:
             if self._cell is not None:
                 self._cell.stop.set()

@@ -1,12 +1,7 @@
 """The replica's side of a lease: ask before loading, renew while it is held, give back at the end.
 
-    ReplicaLease.hold ─▶ granted: ""                          ─▶ renewed every third of its time to live
-                      ─▶ never: why                           (the tier says `unavailable` with it)
-                      ─▶ not now: asked again, for as long as it takes
-
 A replica waits here in its constructor, where it must not raise (three times, and Serve gives the deployment up). After
-`_BLIND_S` without an answer from any monitor the replica goes on without a grant, logs it, and its renewals tell the
-next monitor.
+`_BLIND_S` without an answer from any monitor it goes on without a grant; its renewals tell the next monitor.
 """
 
 from __future__ import annotations
@@ -25,8 +20,6 @@ from deployments.telemetry import log_error, log_info
 from reliability.memory.leases import LeaseAnswer
 from reliability.memory.pressure import Level
 
-__all__ = ["ReplicaLease"]
-
 ASK_TIMEOUT_S = 5.0
 ASK_EVERY_S = 0.5
 _BLIND_S = 30.0
@@ -37,12 +30,7 @@ class ReplicaLease:
     after each renewal. All methods belong to one event loop."""
 
     def __init__(
-        self,
-        plan: MemoryPlan,
-        app: str,
-        tier: str,
-        holder: str,
-        on_level: Callable[[Level], None] | None = None,
+        self, plan: MemoryPlan, app: str, tier: str, holder: str, on_level: Callable[[Level], None] | None = None
     ) -> None:
         self._plan = plan
         self._app = app
@@ -54,10 +42,8 @@ class ReplicaLease:
         self._task: asyncio.Task[None] | None = None
 
     async def hold(self, wanted_bytes: int | None) -> str:
-        """Wait until these bytes are this replica's; None: not known, it only reports that it is there.
-
-        Replaces what it held. Never raises; a text that isn't empty says why it will never be granted.
-        """
+        """Wait until these bytes are this replica's; None: not known, it only reports that it is there. Replaces what
+        it held. Never raises; a text that isn't empty says why it will never be granted."""
         await self._stop_renewing()
         if wanted_bytes is None:
             log_info("memory_need_unknown", tier=self._tier)

@@ -1,16 +1,8 @@
-"""MemoryPressure: one actor per node, the only writer of that node's level and of its leases.
+"""MemoryPressure: one detached actor per node, the only writer of that node's level and of its leases.
 
-    sensor ─ every poll_s, or woken ─▶ observe (reliability.memory.pressure) ─▶ level, transitions
-    replicas ─ acquire / renew / release ─▶ reliability.memory.leases
-    views, the policy ─ report ─▶ what is known, with the transitions that they haven't seen
-
-It is an asyncio actor: no transition of its state has an `await` in it. The poll loop starts with the first call and
-not in the constructor, which Ray runs outside of its loop. The actor is detached and pinned to its node; when neither a
-replica nor a view has called for `linger_s` it ends itself (the policy's calls don't count). Calls bring the needs of
-the tiers along; the last ones are kept for the policy.
-
-A restart empties it. The level is back with the next reading, the leases with their holders' renewals; until every
-holder must have renewed (`lease_s`), a restarted monitor grants nothing.
+No transition of its state has an `await` in it. It ends itself when neither a replica nor a view has called for
+`linger_s`. A restart empties it: the level is back with the next reading, the leases with their holders' renewals, and
+until every holder must have renewed (`lease_s`) it grants nothing.
 
 Invariants: no call waits for the machine; no level comes from a reading that is older than `stale_s`; bytes that a
 living replica holds are never granted again.
@@ -35,25 +27,16 @@ from typing import Any
 import ray
 
 from deployments.memory.plan import Holder, MonitorSettings, NodeReport, TierNeed, Transition
+from deployments.memory.sensors.computing import find_working_set, read_working_set
 from deployments.memory.sensors.linux import LinuxSensor
 from deployments.memory.sensors.macos import MacosSensor
 from deployments.memory.sensors.process_footprint import count_held_bytes
 from deployments.memory.sensors.scripted import ScriptedSensor
 from deployments.memory.sensors.sensor import NS_PER_S, NoSensor, Sample, Sensor
-from deployments.memory.sensors.working_set import find_working_set, read_working_set
 from deployments.telemetry import log_error
 from reliability.memory import leases as ledger
 from reliability.memory.leases import Lease, LeaseAnswer, Leases
-from reliability.memory.pressure import (
-    Level,
-    Pressure,
-    PressureConfig,
-    level_at,
-    measure_sustained_ns,
-    observe,
-)
-
-__all__ = ["MemoryPressure", "make_sensor"]
+from reliability.memory.pressure import Level, Pressure, PressureConfig, level_at, measure_sustained_ns, observe
 
 TRANSITIONS_MAX = 64
 # Every latch times out: a level that is only held, and not called for, is left after this.
@@ -108,12 +91,7 @@ class MemoryPressure:
         return answer
 
     async def renew(
-        self,
-        holder: str,
-        tier: str,
-        held_bytes: int,
-        needs: Sequence[TierNeed] = (),
-        used_bytes: int | None = None,
+        self, holder: str, tier: str, held_bytes: int, needs: Sequence[TierNeed] = (), used_bytes: int | None = None
     ) -> Level:
         """Renew the lease of a holder; return the node's level. `used_bytes`: what its process holds."""
         now_ns = self._note_call(needs)
@@ -139,10 +117,8 @@ class MemoryPressure:
         return self._seen, self._report(now_ns, after=seen if epoch == self._epoch else 0)
 
     async def peek(self, caps: Mapping[str, str] | None = None) -> NodeReport:
-        """Return the report for the policy: without transitions, and without counting as a call.
-
-        `caps`: why tiers don't get what they want, kept for the views.
-        """
+        """Return the report for the policy: without transitions, and without counting as a call. `caps`: why tiers
+        don't get what they want, kept for the views."""
         if caps is not None:
             self._caps = dict(caps)
         self._start_polling()
@@ -200,7 +176,6 @@ class MemoryPressure:
         return self._settings.budget_of(self._sample.total_bytes, self._sample.working_set_bytes)
 
     def _describe_node(self, source: str, now_ns: int) -> dict[str, Any]:
-        """Build the fields of a `NodeState`."""
         return {
             "node": self._node,
             "host": platform.node(),

@@ -1,14 +1,8 @@
 """The nodes: finding and starting their monitors by name, and what tiers ask of Ray to be placed on them.
 
-`here` starts the monitor of this node where it isn't there: tier and Router replicas call it alike, in any order and
-at the same time. A monitor is pinned to the node (`soft=False`), detached, restarted by Ray when its process dies, and
-takes no CPU from the scheduler. The calls wait for Ray's control service, some milliseconds each: on a thread, never on
-the way of a request.
-
-Each tier's replicas ask for bytes of Ray's `memory` resource. Ray counts it and enforces nothing, and a replica that
-asks for more than any node has stays pending for ever. So unless the nodes' resources hold all minimums together, no
-tier asks, the log says so, and the leases alone decide. Ray's default for the resource is about 70 % of a node's free
-memory at its start; `ray start --memory BYTES` sets it.
+The calls wait for Ray's control service: on a thread, never on the way of a request. Ray counts its `memory` resource
+and enforces nothing, and a replica that asks for more than any node has stays pending for ever. So unless the nodes
+hold all minimums together, no tier asks, the log says so, and the leases alone decide.
 """
 
 from __future__ import annotations
@@ -26,8 +20,6 @@ from deployments.memory.monitor import MemoryPressure
 from deployments.memory.plan import NAMESPACE, MonitorSettings, TierNeed, monitor_name, name_prefix
 from deployments.running.actor_calls import call_actor
 from deployments.telemetry import log_info
-
-__all__ = ["find", "fit_minimums", "here", "on", "plan_memory_resources"]
 
 
 def here(app: str, settings: MonitorSettings) -> Any:
@@ -61,11 +53,8 @@ def _make_actor_class() -> Any:
 
 def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
     """Find the handles of the application's monitors by their names: those with these settings, or all. One that is
-    just going may be missing.
-
-    Raises:
-        ConnectionError: this process is in no Ray. Ray's own calls would start one here.
-    """
+    just going may be missing. Raises ConnectionError: this process is in no Ray. Ray's own calls would start one
+    here."""
     if not ray.is_initialized():
         raise ConnectionError("this process is connected to no Ray")
     prefix = name_prefix(app) + (f"{settings.digest}-" if settings else "")
@@ -93,10 +82,8 @@ def plan_memory_resources(needs: Sequence[TierNeed]) -> dict[str, int]:
 
 
 def fit_minimums(needs: Sequence[TierNeed], nodes_bytes: Sequence[int]) -> dict[str, int]:
-    """Return what the tiers ask for where all their minimums fit into nodes of so many bytes; else nothing.
-
-    Largest first, each on the node with the most bytes left: where that finds no place, Ray's scheduler may not either.
-    """
+    """Return what the tiers ask for where all their minimums fit into nodes of so many bytes; else nothing. Largest
+    first, each on the node with the most bytes left: where that finds no place, Ray's scheduler may not either."""
     wanted = {need.name: need.replica_bytes for need in needs if need.local and need.replica_bytes}
     least: list[int] = []
     for need in needs:

@@ -1,9 +1,7 @@
 """What the monitors, views and leases of one application agree on: settings, needs, names of monitors, their reports.
 
-`build` makes one `MemoryPlan` of the configuration and binds it to every deployment, so that all replicas name the same
-actor. The digest of the settings stands in the name: after a redeploy with other settings a new monitor is started, and
-the old one ends when it isn't called any more. Callers bring the needs of the tiers along. A report crosses processes,
-so it has durations and no moments.
+The digest of the settings stands in a monitor's name, so a redeploy with other settings starts a new one. A report
+crosses processes, so it has durations and no moments.
 """
 
 from __future__ import annotations
@@ -16,21 +14,6 @@ from typing import Any
 
 from reliability.config import MemoryPressureConfig
 from reliability.memory.pressure import Level
-
-__all__ = [
-    "NAMESPACE",
-    "Holder",
-    "MemoryPlan",
-    "MonitorSettings",
-    "NodeReport",
-    "NodeState",
-    "TierNeed",
-    "Transition",
-    "check_live",
-    "monitor_name",
-    "name_prefix",
-    "settings_of",
-]
 
 NAMESPACE = "mlx-stack-serve"
 # Counts up whenever the actor's methods or its reports change, so that old and new code never meet in one actor.

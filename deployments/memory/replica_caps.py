@@ -13,16 +13,12 @@ from deployments.memory.plan import NodeReport, TierNeed
 from reliability.memory.pressure import Level
 from reliability.memory.replicas import Demand, Fit, replicas_that_fit
 
-__all__ = ["cap_replicas", "find_refused_replicas"]
-
 
 def cap_replicas(
     needs: tuple[TierNeed, ...], reports: tuple[NodeReport, ...], wanted: Mapping[str, int], now: Mapping[str, int]
 ) -> dict[str, Fit]:
-    """Cap the replicas of each deployment. Without needs (no view has called yet) nothing grows.
-
-    Tiers whose number is fixed aren't in `wanted`, but their bytes count.
-    """
+    """Cap the replicas of each deployment. Without needs (no view has called yet) nothing grows. Tiers whose number is
+    fixed aren't in `wanted`, but their bytes count."""
     budgets = [report.budget_bytes for report in reports]
     local = {need.name: need for need in needs if need.local and not _explain_never(need, budgets)}
     if not needs:
@@ -67,7 +63,6 @@ def _level_of(tier: str, reports: tuple[NodeReport, ...]) -> Level:
 
 
 def _cap_by_node(fit: Fit, need: TierNeed, reports: tuple[NodeReport, ...]) -> Fit:
-    """Allow no more replicas than the nodes hold one by one."""
     if not need.replica_bytes:
         return fit
     whole = sum((report.budget_bytes or 0) // need.replica_bytes for report in reports)

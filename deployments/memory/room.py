@@ -1,13 +1,8 @@
-"""What one replica of a tier may use of a GPU's working set, next to this server's other tiers.
+"""What one replica of a tier may use of a GPU's working set: its need, and an even share of what all needs leave over.
 
-Each replica has what it needs (its weights, and the context that an agent needs), and the rest is shared out evenly
-among all replicas that there may be, so the parts never add up to more than the working set:
-
-    part = need + (working set - the needs of all replicas) / their number
-
-Where the needs alone are more, no replica has more than its need, and the leases decide which tiers are awake together
-(`lease.py`). A tier whose need isn't known yet has what the others leave. Without a GPU there is no room to share out
-(None): each tier looks at the machine's free memory.
+The parts never add up to more than the working set. Where the needs alone are more, no replica has more than its need,
+and the leases decide which tiers are awake together. A tier whose need isn't known has what the others leave. Without a
+GPU there is no room to share out (None): each tier looks at the machine's free memory.
 """
 
 from __future__ import annotations
@@ -17,10 +12,31 @@ from dataclasses import dataclass
 import psutil
 
 from deployments.memory.plan import MemoryPlan
-from deployments.memory.sensors.computing import find_computing
-from deployments.memory.sensors.working_set import CRITICAL, find_level, find_working_set
+from deployments.memory.sensors.computing import CRITICAL, Computing, find_computing, find_level, find_working_set
 
-__all__ = ["AGENT_TOKENS", "Room", "explain_lack", "find_room", "find_room_alone", "find_usable"]
+_FUSED_SIZES = frozenset({64, 80, 128})
+_CUDNN_SIZE_MAX = 128
+FORCED_SIZES = frozenset({192, 256})
+SCORES_BYTES_MAX = 512 << 20
+_FLOAT_BYTES = 4
+
+
+def estimate_scores_bytes(
+    heads: int, head_dim: int, step_tokens: int, computing: Computing, *, forced: bool
+) -> tuple[int, int]:
+    """Estimate what the scores of one step take: bytes in any case, and bytes for each token of the context. `forced`:
+    Metal's fused kernels that must be asked for are used."""
+    if computing is Computing.CPU:  # before and after the softmax
+        return 0, 2 * _FLOAT_BYTES * heads * step_tokens
+    if computing is Computing.CUDA:
+        fused = head_dim <= _CUDNN_SIZE_MAX and head_dim % 8 == 0
+        return 0, 0 if fused else _FLOAT_BYTES * heads * step_tokens
+    if head_dim in _FUSED_SIZES:
+        return 0, 0
+    if forced and head_dim in FORCED_SIZES:
+        return SCORES_BYTES_MAX, 0
+    return 0, _FLOAT_BYTES * heads * step_tokens
+
 
 # The context that an agent needs: the first prompt of Claude Code has 11,648 tokens, and the conversation grows.
 AGENT_TOKENS = 32_768

@@ -1,16 +1,8 @@
 """MemoryView: what a Router replica knows of all nodes' memory, without asking on the way of a request.
 
-A background task polls the monitors every `poll_s`, all at once, each with a timeout; it looks up every few seconds
-which monitors there are. Reports are turned into moments of this process's clock, so a reading ages by itself: a
-monitor that is dead, hung or gone reports no more, and its node becomes unknown.
-
-    level("fast")   the worst level of the nodes on which tier `fast` has replicas; of all nodes where it has none (a
-                    tier that is scaled to zero may start anywhere) or where the tier isn't named
-    transitions()   those that were not handed over before; each view hands each over once, so with several Router
-                    replicas the same `id` comes several times, and the journal keeps the first
-    summary()       per node and tier, for `/ready`: levels, who waits for memory and why, which tiers are capped
-
-`ObservedLevel.decided_by` is the source that decided and its machine.
+A background task polls the monitors every `poll_s`, each with a timeout. Reports become moments of this process's
+clock, so a reading ages by itself: a monitor that is dead, hung or gone makes its node unknown. Each view hands a
+transition over once; with several Router replicas its `id` comes several times, and the journal keeps the first.
 """
 
 from __future__ import annotations
@@ -32,8 +24,6 @@ from deployments.running.actor_calls import call_actor
 from deployments.telemetry import log_error, log_info
 from reliability.memory.pressure import Level
 
-__all__ = ["MemoryView", "NodeView", "ObservedLevel"]
-
 ASK_TIMEOUT_S = 1.0
 _LOOK_UP_EVERY_S = 5.0
 _LOOK_UP_TIMEOUT_S = 10.0
@@ -42,7 +32,7 @@ GONE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedLevel:
+class _ObservedLevel:
     """A level, for how long it has been at warn or above, and what decided it (empty at normal and unknown)."""
 
     level: Level
@@ -51,21 +41,21 @@ class ObservedLevel:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
+class _NodeView:
     """A node's last report, on this process's clock. `pressed_ns`: since when it is at warn or above."""
 
     report: NodeReport
     fresh_until_ns: int
     pressed_ns: int
 
-    def read_level(self, now_ns: int) -> ObservedLevel:
+    def read_level(self, now_ns: int) -> _ObservedLevel:
         """Return what the report is worth at this moment."""
         if now_ns >= self.fresh_until_ns:
-            return ObservedLevel(Level.UNKNOWN)
+            return _ObservedLevel(Level.UNKNOWN)
         level = self.report.level
         if level.rank < 1:
-            return ObservedLevel(level)
-        return ObservedLevel(level, max(0, now_ns - self.pressed_ns), f"{self.report.source} on {self.report.host}")
+            return _ObservedLevel(level)
+        return _ObservedLevel(level, max(0, now_ns - self.pressed_ns), f"{self.report.source} on {self.report.host}")
 
 
 class MemoryView:
@@ -77,7 +67,7 @@ class MemoryView:
         self._needs = plan.needs
         self._now_ns = now_ns
         self._handles: dict[str, Any] = {}
-        self._nodes: dict[str, NodeView] = {}
+        self._nodes: dict[str, _NodeView] = {}
         self._asked: dict[str, tuple[str, int]] = {}
         self._new: deque[Transition] = deque(maxlen=4 * TRANSITIONS_MAX)
         self._task: asyncio.Task[None] | None = None
@@ -97,13 +87,13 @@ class MemoryView:
 
     # -- what is known: dictionary look-ups, nothing else --------------------------------------------------------
 
-    def level(self, tier: str | None = None, now_ns: int | None = None) -> ObservedLevel:
+    def level(self, tier: str | None = None, now_ns: int | None = None) -> _ObservedLevel:
         """Return the level that counts for a tier, or for the whole cluster. Must be called in the event loop."""
         self.start()
         now_ns = self._now_ns() if now_ns is None else now_ns
         homes = [view for view in self._nodes.values() if tier in {h.tier for h in view.report.held}]
         levels = [view.read_level(now_ns) for view in homes or self._nodes.values()]
-        return max(levels, key=lambda one: (one.level.rank, one.sustained_ns), default=ObservedLevel(Level.UNKNOWN))
+        return max(levels, key=lambda one: (one.level.rank, one.sustained_ns), default=_ObservedLevel(Level.UNKNOWN))
 
     def transitions(self) -> list[Transition]:
         """Return those that came since the last call, oldest first."""
@@ -171,7 +161,7 @@ class MemoryView:
     def _take(self, name: str, seen: int, report: NodeReport) -> None:
         now_ns = self._now_ns()
         self._asked[name] = (report.epoch, seen)
-        self._nodes[name] = NodeView(
+        self._nodes[name] = _NodeView(
             report=report,
             fresh_until_ns=now_ns + int(report.fresh_s * NS_PER_S),
             pressed_ns=now_ns - int(report.sustained_s * NS_PER_S),
@@ -195,7 +185,7 @@ def _show_holder(report: NodeReport, holder: Holder, *, held: bool) -> dict[str,
     }
 
 
-def _show_node(view: NodeView, now_ns: int) -> dict[str, Any]:
+def _show_node(view: _NodeView, now_ns: int) -> dict[str, Any]:
     report, observed = view.report, view.read_level(now_ns)
     return {
         "level": observed.level.value,

@@ -1,9 +1,5 @@
-"""A folder of prepared things, each made once by whichever process comes first.
-
-A thing is a folder `<cache>/<kind>/<name>`. It is built in a sibling temporary folder and renamed at the end, which is
-atomic, so it exists under that name only when it is complete. A killed builder leaves a temporary folder, which the
-next one deletes. Builders of one name take turns by an advisory lock on a file (`flock`), which the kernel drops with
-its process; one that waited finds the thing made.
+"""Folders of prepared things, each made once: in a sibling temporary folder that is renamed at the end, under a lock
+that the kernel drops with its process.
 
 Invariants: two builders never write into one folder; a reader never opens a half-written one, or one that another user
 has made: native code is loaded from here.
@@ -24,8 +20,6 @@ from pathlib import Path
 
 from deployments.running.own_folder import refuse_strangers
 
-__all__ = ["Say", "default_cache_dir", "hold", "is_being_made", "keep_text", "make_once", "quiet"]
-
 _LOG = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
@@ -44,11 +38,8 @@ def default_cache_dir() -> Path:
 
 
 def make_once(parent: Path, name: str, build: Callable[[Path], None], *, say: Say = quiet) -> Path:
-    """Return the folder `parent/name`, built by `build(empty folder)` if it isn't there yet.
-
-    Raises:
-        OSError: it can't be made, or another user could have made or changed it.
-    """
+    """Return the folder `parent/name`, built by `build(empty folder)` if it isn't there yet. Raises OSError: it can't
+    be made, or another user could have made or changed it."""
     final = parent / name
     refuse_strangers(final)
     if final.is_dir():

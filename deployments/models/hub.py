@@ -1,16 +1,9 @@
 """Models of the Hugging Face hub: listed by its own client, and kept in its own cache.
 
-Where the hub doesn't answer, a model that was fetched before still serves: the cache alone is searched.
-
-The hub's client throws away what it has of a file when it is interrupted (from version 1.10 on), and a model is often
-one file of gigabytes. So the files with a sha256 are fetched here, by plain ranges, to where the client looks for them;
-the client then fetches the small ones and links all.
-
-    <hub cache>/models--ORG--NAME/blobs/SHA256.mlx-stack-serve.incomplete    what has arrived
-    <hub cache>/models--ORG--NAME/blobs/SHA256                               complete, and its sha256 checked
-
-Invariants: a file gets its final name only when its sha256 fits; bytes that have arrived are only deleted when the
-whole of them is wrong. One process at a time fetches a file, under a lock.
+The hub's client throws away what it has of a file when it is interrupted (from version 1.10 on). So the files with a
+sha256 are fetched here, by plain ranges, to where the client looks for them; it then fetches the small ones and links
+all. Where the hub doesn't answer, the cache alone is searched. Invariants: a file gets its final name only when its
+sha256 fits; bytes that have arrived are only deleted when the whole of them is wrong; one process at a time fetches.
 """
 
 from __future__ import annotations
@@ -32,19 +25,8 @@ from deployments.models import cache_folder as store
 from deployments.models import downloads
 from deployments.models.cache_folder import Say
 from deployments.models.downloads import watch
-from deployments.models.provenance import file_sha256
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable
-
-__all__ = [
-    "BrokenOff",
-    "HubFile",
-    "count_arrived",
-    "fetch_file",
-    "fetch_files",
-    "fetch_snapshot",
-    "find_complete",
-    "find_progress",
-]
+from deployments.models.weights import file_sha256
 
 # What mlx-lm itself fetches of a repository: weights and what describes them, not every format.
 _HF_FILES = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "*.tiktoken", "*.txt", "*.jsonl", "*.jinja"]
@@ -53,11 +35,9 @@ _HF_ANSWER_S = 10.0  # for the hub's first answer; then its client's own timeout
 
 
 def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
-    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be.
-
-    Other processes can read how far it is (`find_progress`). The hub isn't asked again about a commit that is complete,
-    so a tier that wakes waits for no network. `progress`: with a bar, on a terminal. Raises ModelUnavailable.
-    """
+    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be. Other processes can read
+    how far it is (`find_progress`). The hub isn't asked again about a commit that is complete, so a tier that wakes
+    waits for no network. `progress`: with a bar, on a terminal. Raises ModelUnavailable."""
     name = _name_fetch(source)
     done = cache_dir / "models" / f".{name}.complete"
     here = find_complete(source) if _COMMIT.fullmatch(source.revision or "") and done.exists() else None
@@ -158,7 +138,6 @@ def _check_disk(source: ModelSource, folder: Path, needed_bytes: int) -> None:
 
 
 def _list_large(source: ModelSource, info: Any) -> Iterator[HubFile]:
-    """List the files of the source with a sha256; the client's own fetch has the others."""
     client = _import_client()
     for one in info.siblings or ():
         fits = any(fnmatch.fnmatchcase(one.rfilename, pattern) for pattern in _HF_FILES)
@@ -188,11 +167,8 @@ def _load_snapshot(source: ModelSource, silence: Exception | None) -> Path:
 
 
 def _ask_hub(source: ModelSource) -> Any:
-    """Ask the hub what the repository has: its answer, or the error where it doesn't answer.
-
-    Done before the download, whose own first request waits without end for a silent hub. Raises ModelUnavailable where
-    the hub refuses.
-    """
+    """Ask the hub what the repository has: its answer, or the error where it doesn't answer. Done before the download,
+    whose own first request waits without end for a silent hub. Raises ModelUnavailable where the hub refuses."""
     client = _import_client()
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
@@ -238,12 +214,8 @@ class HubFile:
 
 
 def fetch_files(files: Iterable[HubFile], blobs: Path, headers: Mapping[str, str]) -> None:
-    """Fetch what isn't in `blobs` yet. `headers`: those of the hub's client, with its key.
-
-    Raises:
-        BrokenOff: a file could not be had, or its content isn't what the hub says.
-        OSError: it can't be written.
-    """
+    """Fetch what isn't in `blobs` yet. `headers`: those of the hub's client, with its key. Raises BrokenOff: a file
+    could not be had, or its content isn't what the hub says; OSError: it can't be written."""
     blobs.mkdir(parents=True, exist_ok=True)
     for file in files:
         if not (blobs / file.sha256).exists():

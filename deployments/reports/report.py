@@ -17,7 +17,7 @@ from deployments.request.judge import Advice
 from deployments.request.run_record import Run
 from reliability.admission.budget import BudgetConfig
 from reliability.escalation.policies import reason_of
-from reliability.escalation.wording import figure
+from reliability.escalation.refusals import figure
 from reliability.memory.pressure import Level
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import Attempt, Flaw, Reason, Usage
@@ -80,10 +80,6 @@ def _repairs_of(run: Run) -> list[str]:
     return sorted({repair.kind.value for repair in delivered.repairs}) if delivered else []
 
 
-def _is_continued(run: Run) -> bool:
-    return any(attempt.seam is not None and attempt.text_out for attempt in run.attempts)
-
-
 def session_header(run: Run) -> dict[str, str]:
     """Build the header that is known before any tier has answered."""
     return {"X-MLX-Stack-Session": run.request.session_id}
@@ -105,6 +101,9 @@ def report_of(
     `started_ns`: when its first byte came; `total_ns`: from there to its end. `overhead_ms` is what this server took
     next to its attempts on tiers: parsing, admission, waits between attempts."""
     left, reason = run.escalation or (None, None)
+    outcome = "client_left" if run.finish is None else "answered"
+    if run.refusal is not None:
+        outcome = run.refusal.code.value
     attempts = [_describe_attempt(a, prices, started_ns) for a in run.attempts]
     judged = advice.run.attempts if advice and advice.run else []
     judge_attempts = [_describe_attempt(a, prices, started_ns) for a in judged]
@@ -114,14 +113,14 @@ def report_of(
         "request_id": run.request.request_id,
         "session": run.request.session_id,
         "key": run.key,
-        "outcome": _name_outcome(run),
+        "outcome": outcome,
         "tier": run.tier,
         "escalated_from": left,
         "escalation_reason": _name_of(reason),
         "retries": run.retries,
         "loop": _loop_mark(run) if run.loop is not None else None,
         "repairs": _repairs_of(run),
-        "continued": _is_continued(run),
+        "continued": any(attempt.seam is not None and attempt.text_out for attempt in run.attempts),
         "notes": _write_notes(run),
         "total_ms": round(total_ns / NS_PER_MS, 3),
         "overhead_ms": round(max(0, total_ns - model_ns) / NS_PER_MS, 3),
@@ -189,15 +188,12 @@ def _name_of(kind: Enum | None) -> Any:
     return kind.value if kind is not None else None
 
 
-def _name_outcome(run: Run) -> str:
-    if run.refusal is not None:
-        return run.refusal.code.value
-    if run.finish is not None:
-        return "answered"
-    return "client_left"
-
-
 def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns: int) -> dict[str, Any]:
+    lost = None
+    if attempt.lost is not None:
+        changed = [change.value for change in attempt.lost.changes]
+        where = {"at_token": attempt.lost.token, "of_tokens": attempt.lost.of}
+        lost = where | {"changed": changed, "detail": attempt.lost.detail}
     return {
         "tier": attempt.tier,
         "ran": attempt.ran,
@@ -212,15 +208,10 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "ttft_ms": None if attempt.ttft_ns is None else attempt.ttft_ns // NS_PER_MS,
         "usage": usage_json(attempt.usage) if attempt.usage else None,
         "estimated": attempt.usage is not None and not attempt.usage.exact,
-        "cache_lost": None if attempt.lost is None else _describe_lost(attempt.lost),
+        "cache_lost": lost,
         "granted": attempt.granted,
         "cost_usd": cost_usd(attempt.usage, prices.get(attempt.tier)) if attempt.ran else None,
     }
-
-
-def _describe_lost(lost: LostPrefix) -> dict[str, Any]:
-    changed = [change.value for change in lost.changes]
-    return {"at_token": lost.token, "of_tokens": lost.of, "changed": changed, "detail": lost.detail}
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:
@@ -240,6 +231,10 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
     last = run.attempts[-1] if run.attempts else None
     met = (last.fault or last.flaw) if last is not None else None
     current = run.current
+    tokens = 0
+    if current is not None and current.ttft_ns is not None:
+        counted = current.spending.counted
+        tokens = counted.completion_tokens if counted is not None else current.spending.written_bytes // BYTES_A_TOKEN
     started_ns = run.deadline_ns - int(run.request.timeout_s * NS_PER_S)
     elapsed_ns = max(0, now_ns - started_ns)
     return {
@@ -253,13 +248,5 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
         "attempts": len(run.attempts),
         "met": _name_of(met),
         "writing": current is not None and current.ttft_ns is not None and current.end is None,
-        "tokens": _count_tokens(run),
+        "tokens": tokens,
     }
-
-
-def _count_tokens(run: Run) -> int:
-    current = run.current
-    if current is None or current.ttft_ns is None:
-        return 0
-    counted = current.spending.counted
-    return counted.completion_tokens if counted is not None else current.spending.written_bytes // BYTES_A_TOKEN

@@ -66,12 +66,7 @@ class Traces:
             self._thread.start()
 
     def add(
-        self,
-        report: Mapping[str, Any],
-        *,
-        statuses: Mapping[str, TierStatus],
-        checked: bool,
-        traceparent: str | None,
+        self, report: Mapping[str, Any], *, statuses: Mapping[str, TierStatus], checked: bool, traceparent: str | None
     ) -> None:
         """Take a request that is over. Never waits: where the thread can't keep up, it is dropped, and the log says so
         once."""
@@ -212,17 +207,19 @@ def _list_request(report: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
 
 
 def _find_attempt(
-    attempt: Mapping[str, Any],
-    request_ns: int,
-    ended_ns: int,
-    status: TierStatus | None,
-    *,
-    judge: bool,
-    checked: bool,
+    attempt: Mapping[str, Any], request_ns: int, ended_ns: int, status: TierStatus | None, *, judge: bool, checked: bool
 ) -> _Span:
     start_ns = min(request_ns + attempt["at_ms"] * NS_PER_MS, ended_ns)
     end_ns = min(start_ns + attempt["elapsed_ms"] * NS_PER_MS, ended_ns)
     model = (status.model if status else None) or attempt["tier"]
+    check = _Span(
+        name="check_tool_calls",
+        kind="internal",
+        start_ns=end_ns,
+        end_ns=end_ns,
+        attributes={"mlx_stack.tier": attempt["tier"], "mlx_stack.native_calls": attempt["native_calls"]},
+        error=attempt["flaw"],
+    )
     has_answer = checked and not judge and not attempt["fault"] and not attempt["cancelled"]
     return _Span(
         name=f"chat {model}",
@@ -231,7 +228,7 @@ def _find_attempt(
         end_ns=end_ns,
         attributes=dict(_list_attempt(attempt, model, status, judge=judge)),
         error=attempt["fault"] or attempt["flaw"],
-        children=(_find_check(attempt, end_ns),) if has_answer else (),
+        children=(check,) if has_answer else (),
     )
 
 
@@ -257,14 +254,3 @@ def _list_attempt(
         yield "gen_ai.usage.cache_read.input_tokens", usage["prompt_tokens_details"]["cached_tokens"]
         yield "gen_ai.usage.reasoning.output_tokens", usage["completion_tokens_details"]["reasoning_tokens"]
         yield "mlx_stack.usage_estimated", attempt["estimated"]
-
-
-def _find_check(attempt: Mapping[str, Any], at_ns: int) -> _Span:
-    return _Span(
-        name="check_tool_calls",
-        kind="internal",
-        start_ns=at_ns,
-        end_ns=at_ns,
-        attributes={"mlx_stack.tier": attempt["tier"], "mlx_stack.native_calls": attempt["native_calls"]},
-        error=attempt["flaw"],
-    )

@@ -11,9 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from reliability.admission.admit import PROGRESS_TOKENS
-from reliability.answer.estimate import text_bytes, tokens_max, tokens_min
-from reliability.answer.usage import Possible, estimate_written_tokens, verify_usage
+from reliability.admission.ledger import PROGRESS_TOKENS
+from reliability.answer.estimate import (
+    Possible,
+    estimate_written_tokens,
+    text_bytes,
+    tokens_max,
+    tokens_min,
+    verify_usage,
+)
 from reliability.faults import TRAITS, Ran
 from reliability.types import CallDelta, Counted, Event, Failed, Finish, Passed, Reasoning, Refusal, Text, Usage
 

@@ -15,11 +15,10 @@ from typing import Any
 from deployments.config.tier_config import Timeouts
 from deployments.interfaces import Clock, Tier
 from deployments.request.accounting import Accounting, compute_bytes_max, count_chars, cut_event
-from deployments.request.delivery import Delivery, open_delivery
-from deployments.request.scanning import AnswerScan
+from deployments.request.delivery import AnswerScan, Delivery, open_delivery
 from deployments.request.timeouts import NS_PER_S, next_batch
-from deployments.work.judging import Elsewhere, make_judgement
 from deployments.work.large_work import Large, at_once
+from deployments.work.worker_pool import Elsewhere, make_judgement
 from reliability.answer import gate as gates
 from reliability.answer.gate import Gate, Hold, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
@@ -305,13 +304,7 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
 
 
 def record_end(
-    tier: str,
-    end: Finish | Failed | None,
-    spending: Accounting,
-    *,
-    ttft_ns: int | None,
-    detail: str = "",
-    **more: Any,
+    tier: str, end: Finish | Failed | None, spending: Accounting, *, ttft_ns: int | None, detail: str = "", **more: Any
 ) -> Attempt:
     """Write the record of an attempt that ended so: whether its tier ran, what it cost, and why it failed."""
     failed = end if isinstance(end, Failed) else None

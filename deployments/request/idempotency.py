@@ -16,6 +16,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Protocol
 
@@ -55,7 +56,7 @@ NOTE = "told again: the answer of request {}, which was repeated; no tier was as
 NOTHING_FOUND = KeptReply(found=RepeatKind.LOST)
 
 
-class AnswerStore(Protocol):
+class _AnswerStore(Protocol):
     """Where answers are kept: the state, as the Router has it. `client`: the name by which it knows this Router."""
 
     @property
@@ -81,7 +82,7 @@ def read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
 
 
 async def find_kept(
-    store: AnswerStore, route: str, headers: Mapping[str, str], raw: bytes, run: Run
+    store: _AnswerStore, route: str, headers: Mapping[str, str], raw: bytes, run: Run
 ) -> KeptRequest | None:
     """Find what an earlier request has left for this one, and keep this one; None where it isn't to be kept. Raises
     `ApiError`: the name is none, or another body's."""
@@ -92,7 +93,7 @@ async def find_kept(
     if run.request.top_logprobs is not None:
         run.notes += (NOT_KEPT,) if name else ()
         return None
-    digest = await large(len(raw), _digest, raw)
+    digest = (await large(len(raw), partial(hashlib.blake2b, raw, digest_size=16))).hexdigest()
     question = KeptQuestion(
         name=KeptName(run.key, route, f"name {name}" if name else f"body {digest}"),
         digest=digest,
@@ -111,16 +112,12 @@ async def find_kept(
     return KeptRequest(store=store, question=question, once=not name, found=found)
 
 
-def _digest(raw: bytes) -> str:
-    return hashlib.blake2b(raw, digest_size=16).hexdigest()
-
-
-async def _ask(store: AnswerStore, question: KeptQuestion) -> KeptReply:
+async def _ask(store: _AnswerStore, question: KeptQuestion) -> KeptReply:
     async with asyncio.timeout(ASK_S):
         return await store.ask_kept(question)
 
 
-async def _wait(store: AnswerStore, question: KeptQuestion) -> KeptReply:
+async def _wait(store: _AnswerStore, question: KeptQuestion) -> KeptReply:
     """Ask until it is known whether the Router of a running answer lives: then its client is still there, and is not
     this one."""
     first = found = await _ask(store, question)
@@ -135,7 +132,7 @@ async def _wait(store: AnswerStore, question: KeptQuestion) -> KeptReply:
 class _Keeper:
     """Tells the state what one request is answered, under its `ticket`. Once the state is away, nothing more."""
 
-    def __init__(self, store: AnswerStore, name: KeptName, ticket: str) -> None:
+    def __init__(self, store: _AnswerStore, name: KeptName, ticket: str) -> None:
         self._store, self._name, self._ticket = store, name, ticket
         self._pending: list[Piece] = []
         self._at = 0
@@ -216,7 +213,7 @@ class KeptRequest:
     """One request under its `question`. `found`: what an earlier one has left, None where nobody was asked. `once`: it
     has no name of its own, so that its answer is let go when it has left."""
 
-    store: AnswerStore
+    store: _AnswerStore
     question: KeptQuestion
     once: bool
     found: KeptReply | None
@@ -344,5 +341,4 @@ def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
             continue
         text = "".join(piece.text for piece in group if isinstance(piece, Text | Reasoning | Refusal))
         for start in range(0, len(text), PIECE_CHARS):
-            part = text[start : start + PIECE_CHARS]
-            yield Text(part) if kind is Text else Reasoning(part) if kind is Reasoning else Refusal(part)
+            yield kind(text[start : start + PIECE_CHARS])

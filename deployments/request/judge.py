@@ -15,7 +15,7 @@ from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.gate import Hold
-from reliability.answer.judgement import Expected, expect
+from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits
 from reliability.loops import (
     JudgeConfig,
@@ -48,7 +48,12 @@ async def advise(run: Run, ports: Ports, config: JudgeConfig) -> Advice | None:
     """Look for a case, ask about it, and put the answer at the end of `run.request`. None: there is no case."""
     expected = run.expected
     size = run.request.body_bytes
-    case = await ports.large(size, _look_for_case, expected, config)
+
+    def look_for_case() -> StuckCase | None:
+        loop = find_loop(expected.turns, expected.loops, memo=expected.memo) if expected.loops is not None else None
+        return find_case(expected.turns, config, loop)
+
+    case = await ports.large(size, look_for_case)
     if case is None:
         return None
     asked = (message.get("content") for message in reversed(run.request.messages) if message.get("role") == "user")
@@ -62,13 +67,6 @@ async def advise(run: Run, ports: Ports, config: JudgeConfig) -> Advice | None:
         run.request = replace(run.request, messages=(*run.request.messages, message), added=added)
         run.prompt_bytes += prompt_bytes((message,))
     return Advice(case=case, by=request.tier if suggestion else None, words=words, run=judged[0] if judged else None)
-
-
-def _look_for_case(expected: Expected, config: JudgeConfig) -> StuckCase | None:
-    loop = None
-    if expected.loops is not None:
-        loop = find_loop(expected.turns, expected.loops, memo=expected.memo)
-    return find_case(expected.turns, config, loop)
 
 
 async def _ask_judge(run: Run, request: JudgeRequest, ports: Ports) -> tuple[Run, str] | None:

@@ -14,15 +14,15 @@ from deployments.request.timeouts import NS_PER_S
 from deployments.state.records import StateLimits
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.breaker import BreakerConfig
-from reliability.admission.budget import Bounds, BudgetConfig, Limit
+from reliability.admission.budget import BudgetConfig, Limit
+from reliability.admission.ledger import Bounds
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
 from reliability.answer.repeating import repeats_already
 from reliability.answer.wanted_form import WantedForm
-from reliability.escalation.decisions import Limits
-from reliability.escalation.retry_strategy import RetryStep
+from reliability.escalation.decisions import Limits, RetryStep
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Reason
 

@@ -10,8 +10,6 @@ import contextvars
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["call_actor"]
-
 
 def call_actor(remote: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call `handle.method.remote` or a class's `remote` outside of any request, and return what it returns. Who awaits

@@ -9,8 +9,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-__all__ = ["BackgroundFetch", "is_offline"]
-
 # As the hub's client understands its variable.
 YES = ("1", "ON", "YES", "TRUE")
 
@@ -29,12 +27,10 @@ class BackgroundFetch:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begin, if it may and hasn't yet."""
         if self._wanted:
             self._wanted = False
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)
 
     @property
     def running(self) -> bool:
-        """Whether it is at it."""
         return self._process is not None and self._process.poll() is None

@@ -6,8 +6,6 @@ import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["BoundedLog", "tail"]
-
 PART_BYTES_MAX = 16 * 1024 * 1024
 READ_BYTES = 65_536
 TAIL_BYTES = 16_384
@@ -35,7 +33,6 @@ class BoundedLog:
         return bool(data)
 
     def write(self, data: bytes) -> None:
-        """Append `data`."""
         if self._shown:
             with contextlib.suppress(OSError):
                 os.write(1, data)

@@ -1,13 +1,9 @@
-"""The driver: Ray's own `serve run CONFIG` in this process, which listens for "stop" and reports how it goes.
+"""The driver: Ray's own `serve run CONFIG` in the main thread; it reports how it goes, one JSON object a line.
 
     python -m deployments.running.driver NEWS CONFIG APP     # an open file, by number; the session leader starts it
 
-    main thread     ray.init, then `serve run`, until a KeyboardInterrupt ends Serve and Ray
-    another         asks Serve and the Router how the start goes, until every tier has settled; when standard input is
-                    closed, drains the Routers and interrupts the main thread
-    a process       once some tier can answer: fetches, at low priority, the models that `auto` leaves for later
-
-News is one JSON object a line: Ray's session, each tier's status, a failed start, and how many requests were cut.
+Another thread asks Serve and the Router until every tier has settled; when standard input is closed, it drains the
+Routers and interrupts the main thread. Once a tier can answer, a process fetches what `auto` leaves for later.
 Invariant: every question to Ray has a timeout, so the end never waits for Ray.
 """
 
@@ -37,8 +33,6 @@ from deployments.running.lean_ray import describe_ray, start_ray
 from deployments.running.session_leader import DRAIN_S
 from deployments.running.status_messages import STARTING, can_answer, failure
 
-__all__ = ["Reporter"]
-
 ASK_EVERY_S = 0.5
 ASK_S = 5.0
 TOLD = ("state", "reason", "model", "source", "kind")
@@ -46,7 +40,7 @@ TOLD = ("state", "reason", "model", "source", "kind")
 REACH_S = 1.5
 
 
-class OwnPaths(JobConfig):  # type: ignore[misc]
+class _OwnPaths(JobConfig):  # type: ignore[misc]
     """Keep the working directory out of the workers' `sys.path`.
 
     Ray puts it first there, unless the job has a working directory of its own. A file of that folder, such as
@@ -57,7 +51,7 @@ class OwnPaths(JobConfig):  # type: ignore[misc]
         return True
 
 
-class Reporter:
+class _Reporter:
     """Reports to the supervisor what it sees; all of it on one event loop."""
 
     def __init__(self, news: int, app: str, config: str) -> None:
@@ -68,7 +62,6 @@ class Reporter:
         self._handle: Any = None
 
     def report(self, **news: Any) -> None:
-        """Report the news that differ from what was reported last."""
         new = {key: value for key, value in news.items() if self._reported.get(key) != value}
         self._reported |= new
         if new:
@@ -143,11 +136,11 @@ def main(news: str, config: str, app: str) -> None:
     """Serve until standard input is closed."""
     os.set_inheritable(int(news), False)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    reporter = Reporter(int(news), app, config)
+    reporter = _Reporter(int(news), app, config)
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     threading.Thread(target=_listen, args=(reporter, loop), daemon=True).start()
-    context = start_ray(namespace="serve", job_config=OwnPaths())
+    context = start_ray(namespace="serve", job_config=_OwnPaths())
     reporter.report(ray_session=context.address_info.get("session_dir"))
     with contextlib.suppress(Exception):  # for `mlx-stack-serve dashboard`; a server starts without it, too
         RunFolder(Path(os.environ["MLX_STACK_RUN"])).note(ray=describe_ray(context))
@@ -156,7 +149,7 @@ def main(news: str, config: str, app: str) -> None:
     cli.main(["run", config, "--app-dir", os.path.dirname(os.__file__)], prog_name="serve")
 
 
-def _listen(reporter: Reporter, loop: asyncio.AbstractEventLoop) -> None:
+def _listen(reporter: _Reporter, loop: asyncio.AbstractEventLoop) -> None:
     sys.stdin.buffer.read()
     with contextlib.suppress(Exception):
         _on(loop, reporter.drain()).result(DRAIN_S + 2 * REACH_S)

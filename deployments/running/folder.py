@@ -1,17 +1,12 @@
 """What a run leaves on disk while it lasts, and how the next start clears what a dead run has left.
 
-    BASE/runs/PORT-XXXXXXXX/   lock      held by supervisor and session leader
-                               run.json  the supervisor, its configuration, the session
-                               ...       whatever its processes put under TMPDIR
-                               state-*   the state actor's socket
+    BASE/runs/PORT-XXXXXXXX/   lock, held by supervisor and session leader; run.json; TMPDIR; the state actor's socket
     BASE/logs/serve-PORT.log   what Ray and Serve print, bounded; it outlives the run
     BASE/ray/session_*/        Ray's sockets and logs, one folder for each start; the last ended ones stay
     BASE/XXXX.../              HAProxy's files and sockets, one folder for each node of Ray
 
-BASE is `ms-UID` in RAY_TMPDIR or in /tmp, and this user's alone (`own_folder.py`), since Ray gives its folders mode
-0777. The kernel drops the lock with its holders, so a reused process id never makes a dead run look alive.
-
-Invariant: nothing is killed or removed of a run whose lock is held, nor outside of BASE.
+BASE is `ms-UID` in RAY_TMPDIR or /tmp, and this user's alone (`own_folder.py`), since Ray gives its folders mode 0777.
+Invariant: nothing is killed or removed of a run whose lock is held (the kernel drops it), nor outside of BASE.
 """
 
 from __future__ import annotations
@@ -38,8 +33,6 @@ from deployments.config.config_errors import ConfigError
 from deployments.running.own_folder import make_own
 from deployments.running.process_tree import kill_all, members
 
-__all__ = ["RunFolder", "base_folder", "clear_dead", "find_orphaned_haproxy", "log_path", "refuse_long"]
-
 LOCK = "lock"
 RECORD = "run.json"
 CLEAR_S = 5.0
@@ -56,11 +49,8 @@ IN_CHARGE = ("/raylet/raylet", "deployments.running.session_leader", "deployment
 
 
 def base_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of all files of all runs, which only this user can reach; made where it is missing.
-
-    Raises:
-        ConfigError: there can be none, or another user could reach it.
-    """
+    """Return the folder of all files of all runs, which only this user can reach; made where it is missing. Raises
+    ConfigError: there can be none, or another user could reach it."""
     name = f"ms-{os.geteuid()}"
     given = Path(environ.get("RAY_TMPDIR") or "/tmp")
     # A process of the server has the folder itself in its RAY_TMPDIR: Ray gets it there.
@@ -68,11 +58,8 @@ def base_folder(environ: Mapping[str, str]) -> Path:
 
 
 def refuse_long(base: Path, haproxy: bool) -> None:
-    """Return where the sockets under `base` have paths that the system takes.
-
-    Raises:
-        ConfigError: their paths are too long. Ray adds `SESSION_CHARS` to it, HAProxy `NODE_CHARS`.
-    """
+    """Return where the sockets under `base` have paths that the system takes. Raises ConfigError: their paths are too
+    long. Ray adds `SESSION_CHARS` to it, HAProxy `NODE_CHARS`."""
     longest = max(SOCKET_CHARS_MAX - SESSION_CHARS, 0) if not haproxy else HAPROXY_CHARS_MAX - NODE_CHARS
     if len(os.fsencode(base)) > longest:
         raise ConfigError(
@@ -94,11 +81,6 @@ class RunFolder:
 
     @classmethod
     def create(cls, base: Path, port: int) -> RunFolder:
-        """Make a new one.
-
-        Raises:
-            OSError: it can't be made.
-        """
         path = base / "runs" / f"{port}-{secrets.token_hex(4)}"
         path.mkdir(mode=0o700, parents=True)
         return cls(path)
@@ -111,14 +93,12 @@ class RunFolder:
         return file
 
     def note(self, **known: Any) -> None:
-        """Add to the record."""
         path = self.path / RECORD
         new = path.with_suffix(".new")
         new.write_text(json.dumps(self.record() | known), encoding="utf-8")
         new.replace(path)
 
     def record(self) -> dict[str, Any]:
-        """Return what is known of the run."""
         with contextlib.suppress(OSError, ValueError):
             known = json.loads((self.path / RECORD).read_text(encoding="utf-8"))
             return known if isinstance(known, dict) else {}
@@ -152,8 +132,8 @@ class RunFolder:
         """Remove what the run had on disk: this folder and Ray's sockets. Its logs stay (`remove_ended_sessions`)."""
         shutil.rmtree(self.path, ignore_errors=True)
         base = self.path.parent.parent
-        remove_quiet_nodes(base)
-        remove_ended_sessions(base)
+        _remove_quiet_nodes(base)
+        _remove_ended_sessions(base)
 
 
 def clear_dead(base: Path) -> list[str]:
@@ -165,17 +145,17 @@ def clear_dead(base: Path) -> list[str]:
             if dead:
                 done += _clear(run)
                 run.remove()
-    for process in find_orphaned_haproxy(base):
+    for process in _find_orphaned_haproxy(base):
         with contextlib.suppress(psutil.Error):
             done.append(f"cleared a HAProxy that an earlier run has left (process {process.pid})")
             process.kill()
             process.wait(CLEAR_S)
-    remove_quiet_nodes(base)
-    remove_ended_sessions(base)
+    _remove_quiet_nodes(base)
+    _remove_ended_sessions(base)
     return done
 
 
-def remove_ended_sessions(base: Path) -> None:
+def _remove_ended_sessions(base: Path) -> None:
     """Remove the folders of Ray's sessions in which no process listens any more. Of the newest `SESSIONS_KEPT` the logs
     stay, and only the sockets go."""
     sessions = [path for path in (base / "ray").glob("session_*") if path.is_dir() and not path.is_symlink()]
@@ -211,7 +191,7 @@ def _name(process: psutil.Process) -> str:
     return "ended"
 
 
-def find_orphaned_haproxy(base: Path) -> list[psutil.Process]:
+def _find_orphaned_haproxy(base: Path) -> list[psutil.Process]:
     """Find the HAProxy processes of this user that run by a configuration under `base`, and whose server is gone."""
     found = []
     for process in psutil.process_iter():
@@ -245,7 +225,7 @@ def _in_charge(process: psutil.Process) -> bool:
     return False
 
 
-def remove_quiet_nodes(base: Path) -> None:
+def _remove_quiet_nodes(base: Path) -> None:
     """Remove HAProxy's folders in which nobody listens any more."""
     for folder in base.iterdir() if base.is_dir() else ():
         if NODE.fullmatch(folder.name) and not folder.is_symlink() and (folder / CONFIG).is_file():

@@ -1,9 +1,4 @@
-"""Start Ray without the processes that only watch it (their costs: docs/decisions/002-idle-costs.md).
-
-    left out             what it is for                                      instead
-    dashboard            Ray's web page, `serve status`, `serve deploy`      `mlx-stack-serve dashboard`
-    log monitor          copies what workers print to the terminal           the session's log folder
-    autoscaler monitor   asks a cloud for machines                           not used
+"""Start Ray without the processes that only watch it: dashboard, log monitor, autoscaler monitor (docs/decisions/002).
 
 `ray.init` has no option for them, so the methods that start them are replaced meanwhile. If a later Ray lacks these
 methods, it starts more processes, and the server works all the same.
@@ -20,8 +15,6 @@ from ray._private import ray_constants
 from ray._private.node import Node
 
 from deployments.config.free_port import DASHBOARD_PORT
-
-__all__ = ["describe_ray", "start_ray"]
 
 LEFT_OUT = ("start_monitor", "start_log_monitor", "start_api_server")
 

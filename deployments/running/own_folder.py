@@ -1,9 +1,8 @@
 """Make a folder that only this user can reach, or raise one clear error.
 
-Another user who can write into a folder can replace the server's sockets, and one who can rename it can replace the
-folder. So the folder belongs to this user with mode 0700 and is no link; each folder above it, links followed, belongs
-to this user or the system, and has the sticky bit where others may write. `refuse_strangers` asks less, for caches that
-others may read: no stranger could have made or changed it.
+It belongs to this user with mode 0700 and is no link; each folder above it, links followed, belongs to this user or the
+system, and has the sticky bit where others may write: else another user could replace a socket in it, or the folder.
+`refuse_strangers` asks less, for caches that others may read: no stranger could have made or changed it.
 """
 
 from __future__ import annotations
@@ -16,18 +15,13 @@ from pathlib import Path
 
 from deployments.config.config_errors import ConfigError
 
-__all__ = ["list_trusted", "make_own", "refuse_strangers"]
-
 OTHERS, OTHERS_WRITE, ALL_WRITE = 0o077, 0o022, 0o002
 LINKS_MAX = 40
 
 
 def make_own(folder: Path) -> Path:
-    """Return the folder, made where it is missing.
-
-    Raises:
-        ConfigError: it can't be made, or another user could reach it or replace it. One line, with what to do.
-    """
+    """Return the folder, made where it is missing. Raises ConfigError: it can't be made, or another user could reach it
+    or replace it. One line, with what to do."""
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):  # looked at below, whoever made it
@@ -41,11 +35,8 @@ def make_own(folder: Path) -> Path:
 
 
 def refuse_strangers(folder: Path) -> None:
-    """Return where no stranger could have made the folder or what is in it. It need not exist.
-
-    Raises:
-        OSError: one could. The message says where.
-    """
+    """Return where no stranger could have made the folder or what is in it. It need not exist. Raises OSError: one
+    could. The message says where."""
     if fault := _find_strangers(folder.absolute() / "anything"):
         raise OSError(errno.EPERM, f"{folder} isn't used: {fault}; mend that, or take a folder of your own")
 

@@ -1,11 +1,8 @@
 """Find the processes of one run, whoever is their parent by now, and end them.
 
-The session leader leads a session (`setsid`) that everything is born into: Ray gives its workers process groups of
-their own, but none of them leaves the session. On Linux orphans go to the session leader (`adopt_orphans`), so a
-process that left the session is still found, as a descendant. macOS has sessions and no adoption (not run there).
-
-A session's number isn't reused while it has members, and psutil compares start times before it sends a signal.
-Invariant: no signal to a process that isn't of the run.
+The session leader leads a session (`setsid`) that everything is born into. On Linux orphans go to it too
+(`adopt_orphans`), so a process that left the session is found as a descendant; macOS has no adoption (not run there).
+psutil compares start times before it sends a signal. Invariant: no signal to a process that isn't of the run.
 """
 
 from __future__ import annotations
@@ -13,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import subprocess
 import sys
 import time
 
 import psutil
-
-__all__ = ["adopt_orphans", "kill_all", "members", "reap"]
 
 PR_SET_CHILD_SUBREAPER = 36
 PAUSE_S = 0.02
@@ -92,3 +88,23 @@ def _lives(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     return False
+
+
+WATCH = 'read -r _; kill -s KILL -- "-$1"'
+
+
+class GroupGuard:
+    """The guard of one group. `leader` is the process id of the group's first process."""
+
+    def __init__(self, leader: int) -> None:
+        self._shell = subprocess.Popen(
+            ["/bin/sh", "-c", WATCH, "sh", str(leader)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def close(self) -> None:
+        self._shell.kill()
+        self._shell.communicate()

@@ -1,14 +1,9 @@
 """A worker process of Ray that sleeps while nothing happens (figures: docs/decisions/002-idle-costs.md).
 
-The main thread of each worker wakes every 10 ms to look for signals, half of an idle server's costs, without a flag for
-it. What the loop calls, `sys.is_finalizing`, is replaced by a function that rests first, while the process is idle:
-
-    loop wakes ──▶ is_finalizing ──idle──▶ rest NAP_S ──▶ the real one
-                                 └─busy──▶ the real one immediately, and for the next `BUSY_CHECKS`
-
-A call through Ray that arrives while the thread rests waits `NAP_S` at most; then the process is busy. HTTP, gRPC and
-the state actor's socket have threads of their own. The process is busy if the thread has computed more since its last
-look than a look costs. `slow_down_later` has Serve's controller look once a second, not ten times, after the start.
+The main thread of each worker wakes every 10 ms to look for signals. What the loop calls, `sys.is_finalizing`, is
+replaced by a function that rests `NAP_S` first, while the process is idle; a call through Ray waits for that at most,
+then the process is busy for `BUSY_CHECKS`. HTTP, gRPC and the state actor's socket have threads of their own. Busy is
+who has computed more since its last look than a look costs.
 """
 
 from __future__ import annotations
@@ -17,8 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-
-__all__ = ["Napping", "sleep_while_idle", "slow_down_later"]
 
 NAP_S = 0.15
 BUSY_CHECKS = 5

@@ -6,11 +6,8 @@
        │                                         └──"now"───────────────────────────────────▲
        └──the driver has ended by itself────────────────────────────────────────────────────┘
 
-CONTROL is a pipe from the supervisor that closes with it, however it died. This process leads a session of its own, so
-no signal to the terminal or to the supervisor's group reaches it. The driver ends when its own pipe is closed. Its
-output goes into a bounded log.
-
-Invariant: this process never ends while anything of the run lives. It does nothing that can fail or wait before it
+CONTROL is a pipe that closes with the supervisor. This process leads its own session, so no signal to the terminal
+reaches it. Invariant: it never ends while anything of the run lives, and does nothing that can fail or wait before it
 kills; one clock, from the moment of the stop, bounds all of it.
 """
 
@@ -21,17 +18,45 @@ import json
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from deployments.running.bounded_log import BoundedLog
 from deployments.running.folder import RunFolder
 from deployments.running.process_tree import adopt_orphans, kill_all, reap
-from deployments.running.signal_wait import drain, wake_on_signals
 
-__all__ = ["DRAIN_S", "ORDERLY_S", "STOP_S"]
+BYTES = 4096
+
+
+@contextlib.contextmanager
+def wake_on_signals(waiting: selectors.BaseSelector) -> Iterator[socket.socket]:
+    """Let each signal that has a handler, and each child's end, wake this selector; yield what to `drain` then. In the
+    main thread only."""
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        there.setblocking(False)
+        before = signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler it wakes nobody
+        woken = signal.set_wakeup_fd(there.fileno(), warn_on_full_buffer=False)
+        waiting.register(here, selectors.EVENT_READ)
+        try:
+            yield here
+        finally:
+            waiting.unregister(here)
+            signal.set_wakeup_fd(woken)
+            signal.signal(signal.SIGCHLD, before)
+
+
+def drain(woken: socket.socket) -> None:
+    """Forget the signals that came."""
+    with contextlib.suppress(BlockingIOError):
+        while woken.recv(BYTES):
+            pass
+
 
 # From the moment of the stop. Requests that run may end by themselves in the first DRAIN_S, the driver in ORDERLY_S;
 # then everything is killed, and STOP_S is what is promised. Measured figures are in loadtests/README.md.
@@ -58,26 +83,25 @@ class SessionLeader:
         self._refreshed_s = time.time()
 
     def run(self, config: str, app: str) -> None:
-        """Start the driver and stay until nothing of the run is left."""
         with selectors.DefaultSelector() as waiting, wake_on_signals(waiting) as woken:
             self._start(config, app)
             waiting.register(self._control, selectors.EVENT_READ)
             waiting.register(self._output, selectors.EVENT_READ)
             while not self._is_over():
-                for key, _ in waiting.select(self._wait_s()):
+                stop_in_s = LOOK_S if self._stop_at_s is None else self._stop_at_s - time.monotonic()
+                for key, _ in waiting.select(max(0.0, stop_in_s)):
                     if key.fileobj is woken:
                         drain(woken)
                     elif key.fd == self._control:
-                        self._read_order(waiting)
+                        order = os.read(self._control, 4096)
+                        if not order:
+                            waiting.unregister(self._control)
+                        self.stop(now=b"now" in order)
                     elif not self._log.pump(self._output):
                         waiting.unregister(self._output)
                 self._note_ended()
                 self._refresh()
         self._end()
-
-    def _wait_s(self) -> float:
-        """Return for how long nothing is to be done, unless something happens."""
-        return LOOK_S if self._stop_at_s is None else max(0.0, self._stop_at_s - time.monotonic())
 
     def _refresh(self) -> None:
         """Let the run's files look used, now and then. By wall time, which goes on while the machine sleeps."""
@@ -101,27 +125,16 @@ class SessionLeader:
             raise AssertionError("the driver is started first")
         return self._driver.stdout.fileno()
 
-    def _read_order(self, waiting: selectors.BaseSelector) -> None:
-        """Read an order of the supervisor, or its end."""
-        order = os.read(self._control, 4096)
-        if not order:
-            waiting.unregister(self._control)
-        self.stop(now=b"now" in order)
-
     def stop(self, *, now: bool = False) -> None:
-        """Begin to end, or, with `now`, stop waiting for it."""
+        """Begin to end, or, with `now`, stop waiting for it. When its pipe is closed, the driver drains, and ends."""
         at_s = time.monotonic()
         if self._stop_at_s is None:
             self._stop_at_s, self._ends_by_s = at_s + ORDERLY_S, at_s + STOP_S
-            self._tell_driver()
+            if self._driver is not None and self._driver.stdin is not None:
+                with contextlib.suppress(OSError):
+                    self._driver.stdin.close()
         if now:
             self._stop_at_s = at_s
-
-    def _tell_driver(self) -> None:
-        """Close its pipe: it drains, and ends."""
-        if self._driver is not None and self._driver.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._driver.stdin.close()
 
     def _note_ended(self) -> None:
         """Note the driver's end, and that of orphans, which are nobody else's to reap."""
@@ -141,12 +154,10 @@ class SessionLeader:
             os.set_blocking(self._output, False)
             while self._log.pump(self._output):
                 pass
-        self._tell({"ended": {"asked": asked, "code": self._ended, "left": [process.pid for process in left]}})
-        self._folder.remove()
-
-    def _tell(self, news: dict[str, object]) -> None:
+        news = {"ended": {"asked": asked, "code": self._ended, "left": [process.pid for process in left]}}
         with contextlib.suppress(OSError):
             os.write(self._news, (json.dumps(news) + "\n").encode())
+        self._folder.remove()
 
 
 def main(folder: str, control: str, news: str, log: str, config: str, app: str) -> None:

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["STARTING", "RunStatus", "ServerPlace", "can_answer", "failure", "read_news", "ready_lines", "tier_line"]
-
 WORDS_MAX = 300
 STARTING = frozenset({"starting", "loading"})
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -44,7 +42,6 @@ class RunStatus:
 
     @property
     def answers(self) -> bool:
-        """Whether some tier can answer."""
         return can_answer(str(tier.get("state")) for tier in self.tiers.values())
 
     def progress(self, seconds: float, columns: int) -> str:
@@ -78,7 +75,7 @@ def read_news(status: RunStatus, line: bytes) -> list[str]:
     for name, tier in news.get("tiers", {}).items():
         shown, status.tiers[name] = status.tiers.get(name), tier
         if shown is None or _strip_share(shown) != _strip_share(tier):
-            lines.append(tier_line(name, tier))
+            lines.append(_tier_line(name, tier))
     status.ray_session = news.get("ray_session", status.ray_session)
     status.failed = news.get("failed", status.failed)
     status.draining = news.get("draining", status.draining)
@@ -87,7 +84,7 @@ def read_news(status: RunStatus, line: bytes) -> list[str]:
     return lines
 
 
-def tier_line(name: str, tier: Mapping[str, Any]) -> str:
+def _tier_line(name: str, tier: Mapping[str, Any]) -> str:
     """Build the line of one tier: its state, what stands behind it, and why it can't answer."""
     what = tier.get("source") or tier.get("model") or tier.get("kind") or ""
     why = tier.get("reason") or ""

@@ -3,36 +3,53 @@
     starting ──a tier can answer, and the port is open──▶ serving ──TERM, INT, HUP──▶ stopping ──▶ exit code 0
        └──the start has failed──▶ 2, or 1                    └──the server ended by itself──▶ 1
 
-The first signal begins an orderly stop, the next one ends everything immediately (exit code 128 + its number). A second
-one within `SAME_S` counts as the first: Ctrl-C reaches `make` and this process, and `make` sends a TERM besides. Under
-`nohup` HUP stays ignored. If the session leader dies early, this process kills what is left of its session.
-
+The first signal begins an orderly stop, the next ends everything (exit code 128 + its number); one within `SAME_S`
+counts as the first, since Ctrl-C reaches `make` too, which sends a TERM. Under `nohup` HUP stays ignored.
 Invariants: no exit while anything of the run lives; no line on the terminal raises.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import io
 import os
 import selectors
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from deployments.running.bounded_log import tail
 from deployments.running.folder import RunFolder
 from deployments.running.process_tree import adopt_orphans, kill_all
-from deployments.running.reachable import is_open
-from deployments.running.session_leader import DRAIN_S, STOP_S
-from deployments.running.signal_wait import drain, wake_on_signals
+from deployments.running.session_leader import DRAIN_S, STOP_S, drain, wake_on_signals
 from deployments.running.status_messages import RunStatus, ServerPlace, failure, read_news, ready_lines
 
-__all__ = ["hold_signals", "supervise"]
+ASK_S = 1.0
+# No proxy of the environment: the server is on this machine.
+OPENER = urllib.request.build_opener(
+    urllib.request.ProxyHandler({}),
+    # Its certificate is for its clients to judge.
+    urllib.request.HTTPSHandler(context=ssl._create_unverified_context()),
+)
+
+
+def is_open(url: str) -> bool:
+    """Return whether `/health` below `url` is answered with 200."""
+    with (
+        contextlib.suppress(OSError, ValueError, http.client.HTTPException),
+        OPENER.open(f"{url}/health", timeout=ASK_S) as response,
+    ):
+        return bool(response.status == 200)
+    return False
+
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SAME_S = 0.7
@@ -43,7 +60,7 @@ NEWS_BYTES_MAX = 1 << 20
 FAILED, WRONG = 1, 2
 
 
-class Supervisor:
+class _Supervisor:
     """One run, seen from the terminal."""
 
     def __init__(self, place: ServerPlace) -> None:
@@ -60,7 +77,6 @@ class Supervisor:
     # -- lines -------------------------------------------------------------------------------------------------
 
     def say(self, *lines: str) -> None:
-        """Print lines, if anybody is there."""
         text = ("\r\x1b[K" if self._shown else "") + "".join(f"{line}\n" for line in lines)
         self._shown = False
         self._write(text)
@@ -80,7 +96,6 @@ class Supervisor:
     # -- the run -----------------------------------------------------------------------------------------------
 
     def add_signal(self, number: int) -> None:
-        """Note a signal that came."""
         self._stop_orders.append((number, time.monotonic()))
 
     def run(self, leader: subprocess.Popen[bytes], control: int, news: int) -> int:
@@ -218,7 +233,7 @@ def supervise(place: ServerPlace, app: str, folder: RunFolder, environ: Mapping[
     adopt_orphans()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows ASCII only
-    supervisor = Supervisor(place)
+    supervisor = _Supervisor(place)
     with _signals(supervisor):
         folder.hold()
         supervisor.say(f"starting {place.config} on {place.url} (log: {place.log})")
@@ -253,7 +268,7 @@ def hold_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _signals(supervisor: Supervisor) -> Iterator[None]:
+def _signals(supervisor: _Supervisor) -> Iterator[None]:
     before = {}
     for number in SIGNALS:
         if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:

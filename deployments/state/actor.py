@@ -39,7 +39,7 @@ from deployments.state.unix_socket import StepListener, find_socket_folder
 from deployments.state.watching import Watchable, one_at_a_time
 from deployments.state.windows import Windows
 from deployments.telemetry import MonotonicClock
-from deployments.work.gc_tuning import settle_collector
+from deployments.work.large_work import settle_collector
 from reliability.admission import admit as admission
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, Grant

@@ -42,8 +42,9 @@ from deployments.state.records import (
 )
 from deployments.state.recovery import JOURNAL, refuse_parts
 from deployments.state.unix_socket import SocketActor
-from reliability.admission.admit import AdmissionRequest, Grant, Rejection
+from reliability.admission.admit import Grant, Rejection
 from reliability.admission.events import Charge, Progress, Settlement
+from reliability.admission.request import AdmissionRequest
 from reliability.loops import Window
 from reliability.sessions import Answered, Trail
 from reliability.types import Usage, Verdict
@@ -109,12 +110,8 @@ class State:
             return None
         return {"session": session, "key": key, **(known or {}), **ledger}
 
-    async def incidents(self, query: Query) -> list[dict[str, Any]]:
-        """Return the newest incidents that match."""
-        return cast(list[dict[str, Any]], await self.link.call("incidents", query))
-
-    async def browse(self, question: RequestQuery | SessionQuery) -> list[dict[str, Any]]:
-        """Return the finished requests or the sessions that match, the newest first."""
+    async def browse(self, question: RequestQuery | SessionQuery | Query) -> list[dict[str, Any]]:
+        """Return the finished requests, the sessions or the incidents that match, the newest first."""
         return cast(list[dict[str, Any]], await self.link.call("browse", question))
 
     async def summarize(self, span: TimeSpan) -> dict[str, Any]:

@@ -1,16 +1,144 @@
 """The record of an incident: one flat, bounded JSON object of one shape; None where a field doesn't apply.
 
-Breaker changes, memory transitions, an operator's orders, expired grants and a journal that was put aside belong to no
-request: their writers call `record`. What becomes of a request is reported by `deployments/reports/incidents.py`.
+The texts that explain a failure are full of the conversation, so nothing is cut out of texts: texts are left out, and
+what stays are closed sets: enum values, numbers, digests, and names that the client declared in its tools. The rest of
+a path becomes `*`, and of an undeclared name only the length is shown. Sizes are bytes of JSON; a record is cut, with a
+mark, and never refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
-from deployments.state.incident_evidence import cut, fit_evidence, to_plain_json
+import orjson
+
+from reliability.surrogates import join_surrogates
+from reliability.tools import ToolBox
+
+EVIDENCE_BYTES_MAX = 4096
+_TEXT_BYTES_MAX = 1024
+ITEMS_MAX = 16
+DEPTH_MAX = 4
+_INTEGER_MAX = 2**63 - 1
+_PATH_BYTES_MAX = 200
+_PATH_PARTS_MAX = 12
+_NAME_BYTES_MAX = 128
+# The longest digits that can be a place in a list; longer ones may be a number that the model wrote as a key.
+_INDEX_CHARS_MAX = 4
+SCHEMA_NODES_MAX = 20_000
+MARK = "…"
+# The parts of a path that this server writes itself.
+_OWN_PARTS = frozenset({"arguments", "name", "tool_choice", "parallel_tool_calls"})
+
+
+def cut(text: str, bytes_max: int) -> str:
+    """Return the beginning of `text` that fits into so many bytes of JSON, with a mark where something is missing."""
+    start = join_surrogates(text[:bytes_max])
+    if len(text) <= bytes_max and _count_bytes(start) <= bytes_max:
+        return start
+    room = bytes_max - len(MARK.encode())
+    return start[: bisect_right(range(1, len(start) + 1), room, key=lambda n: _count_bytes(start[:n]))] + MARK
+
+
+def _count_bytes(text: str) -> int:
+    return len(orjson.dumps(text)) - 2
+
+
+def to_plain_json(value: Any, depth: int = DEPTH_MAX) -> Any:
+    """Return `value` as bounded JSON: what JSON can't express becomes None, what is too long or too deep is cut."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return cut(str(value), _TEXT_BYTES_MAX)
+    if isinstance(value, int):
+        return int(value) if abs(value) <= _INTEGER_MAX else None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth == 0:
+        return None
+    if isinstance(value, Mapping):
+        items = list(value.items())[:ITEMS_MAX]
+        return {cut(str(key), _NAME_BYTES_MAX): to_plain_json(item, depth - 1) for key, item in items}
+    if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
+        return [to_plain_json(item, depth - 1) for item in list(value)[:ITEMS_MAX]]
+    return None
+
+
+def fit_evidence(evidence: Mapping[str, Any], bytes_max: int = EVIDENCE_BYTES_MAX) -> dict[str, Any]:
+    """Return `evidence` as bounded JSON. Entries that don't fit are left out, and `cut` is set; None is left out
+    silently."""
+    out: dict[str, Any] = {}
+    room = bytes_max - len(b'{"cut":true}')
+    for name, value in evidence.items():
+        entry = {cut(name, _NAME_BYTES_MAX): to_plain_json(value)}
+        size = len(orjson.dumps(entry))
+        if value is None:
+            continue
+        if size > room:
+            out["cut"] = True
+        else:
+            room -= size
+            out |= entry
+    return out
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What may be shown of one request. With `keep_text` the texts too, cut."""
+
+    toolbox: ToolBox
+    keep_text: bool
+
+    def text(self, text: str, bytes_max: int = _TEXT_BYTES_MAX) -> str | None:
+        """Show a text that may quote the conversation; None where it may not be shown or is empty."""
+        return cut(text, bytes_max) if self.keep_text and text else None
+
+    def tool(self, name: str | None) -> str | None:
+        """Show a tool's name where the client declared it, else its length."""
+        if not name:
+            return None
+        if self.keep_text or name in self.toolbox.by_name:
+            return cut(name, _NAME_BYTES_MAX)
+        return f"undeclared ({len(name)} characters)"
+
+    def path(self, path: str) -> str:
+        """Show a JSON pointer; parts that neither this server nor the client's schemas wrote are `*`."""
+        if self.keep_text:
+            return cut(path, _PATH_BYTES_MAX)
+        parts = path.split("/", _PATH_PARTS_MAX)
+        return cut("/".join(part if self._may_show(part) else "*" for part in parts), _PATH_BYTES_MAX)
+
+    def _may_show(self, part: str) -> bool:
+        is_index = part.isascii() and part.isdigit() and len(part) <= _INDEX_CHARS_MAX
+        return not part or is_index or part in _OWN_PARTS or part in self._declared
+
+    @cached_property
+    def _declared(self) -> frozenset[str]:
+        """The names of parameters in the schemas of the tools, escaped as in a path."""
+        room = iter(range(SCHEMA_NODES_MAX))
+        names = {name for tool in self.toolbox.tools for name in _find_parameters(tool.parameters, room)}
+        return frozenset(name.replace("~", "~0").replace("/", "~1") for name in names)
+
+
+def _find_parameters(schema: Any, room: Iterator[int]) -> Iterator[str]:
+    nodes = [schema]
+    while nodes and next(room, None) is not None:
+        node = nodes.pop()
+        if isinstance(node, Mapping):
+            for key in ("properties", "required"):
+                found = node.get(key)
+                if isinstance(found, Mapping | list | tuple):
+                    yield from (name for name in found if isinstance(name, str))
+            nodes += node.values()
+        elif isinstance(node, list | tuple):
+            nodes += node
+
 
 RECORD_BYTES_MAX = 8192
 _ID_BYTES_MAX = 512

@@ -23,9 +23,46 @@ from deployments.state.file_permissions import make_private_file, make_private_f
 from deployments.state.history import HISTORY_SCHEMA, build_facts, read_incidents, trim_facts, write_facts
 from deployments.state.records import Query
 from deployments.state.response_shelf import SHELF_SCHEMA, ResponseShelf
-from deployments.state.sign_outs import SIGN_OUT_SCHEMA, SignOuts
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, AdmissionState
+
+SIGN_OUT_SCHEMA = """
+CREATE TABLE IF NOT EXISTS signed_out (nonce TEXT PRIMARY KEY, expires_s INTEGER NOT NULL) WITHOUT ROWID;
+"""
+SIGN_OUTS_MAX = 1_000
+
+
+class SignOuts:
+    """Cookies of the control room that were ended before their time: they are sealed, so only a list can end them.
+    Over `SIGN_OUTS_MAX` the rows that expire first go early; the row without a nonce then ends every cookie that
+    expires no later. `add` runs inside of a step of the journal."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def add(self, nonce: str, expires_s: int, now_s: float) -> None:
+        """End a cookie."""
+        self._db.execute("DELETE FROM signed_out WHERE expires_s <= ?", (now_s,))
+        self._db.execute("INSERT OR REPLACE INTO signed_out VALUES (?, ?)", (nonce, expires_s))
+        early = self._db.execute(
+            "DELETE FROM signed_out WHERE nonce IN (SELECT nonce FROM signed_out WHERE nonce != ''"
+            " ORDER BY expires_s DESC LIMIT -1 OFFSET ?) RETURNING expires_s",
+            (SIGN_OUTS_MAX,),
+        ).fetchall()
+        if early:
+            self._db.execute(
+                "INSERT INTO signed_out VALUES ('', ?1)"
+                " ON CONFLICT (nonce) DO UPDATE SET expires_s = max(expires_s, ?1)",
+                (max(early)[0],),
+            )
+
+    def has(self, nonce: str, expires_s: int) -> bool:
+        """Return whether a cookie was ended."""
+        row = self._db.execute(
+            "SELECT 1 FROM signed_out WHERE nonce = ?1 OR (nonce = '' AND expires_s >= ?2) LIMIT 1", (nonce, expires_s)
+        ).fetchone()
+        return row is not None
+
 
 SCHEMA_VERSION = 1
 BUSY_S = 5.0

@@ -119,7 +119,11 @@ class Transaction:
 
     def _settle(self, item: SettlementItem) -> None:
         settlement = item.settlement
-        usage = None if settlement.usage is None else _clamp_usage(settlement.usage)
+        usage = settlement.usage
+        if usage is not None:
+            names = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+            over: dict[str, Any] = {name: TOKENS_MAX for name in names if getattr(usage, name) > TOKENS_MAX}
+            usage = replace(usage, **over) if over else usage
         wait_ns = min(max(settlement.retry_after_ns, 0), RETRY_AFTER_S_MAX * NS_PER_S)
         closed = self.apply(replace(settlement, usage=usage, retry_after_ns=wait_ns))
         if isinstance(closed, ClosedGrant) and (change := closed.change) is not None:
@@ -135,9 +139,3 @@ class Transaction:
 
     def _note(self, kind: IncidentKind, tier: str | None, *, reason: str, **more: Any) -> None:
         self._journal.write_incident(record(kind, at_s=self.now_s, tier=tier, reason=reason, **more))
-
-
-def _clamp_usage(usage: Usage) -> Usage:
-    names = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
-    over: dict[str, Any] = {name: TOKENS_MAX for name in names if getattr(usage, name) > TOKENS_MAX}
-    return replace(usage, **over) if over else usage

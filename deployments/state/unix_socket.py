@@ -147,8 +147,11 @@ class SocketActor:
 
     async def _exchange(self, frame: bytes) -> SocketReply:
         streams, self._streams = self._streams, None
-        reader, writer = streams = streams or await _connect(self._path)
+        fresh = streams is None
+        reader, writer = streams = streams or await asyncio.open_unix_connection(self._path, limit=FRAME_BYTES_MAX)
         try:
+            if fresh:
+                refuse_foreigner(writer.get_extra_info("socket"))
             writer.write(frame)
             answer: SocketReply = ANSWER.decode(
                 await reader.readexactly(_length(await reader.readexactly(LENGTH.size)))
@@ -164,16 +167,6 @@ class SocketActor:
         streams, self._streams = self._streams, None
         if streams is not None:
             streams[1].close()
-
-
-async def _connect(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_unix_connection(path, limit=FRAME_BYTES_MAX)
-    try:
-        refuse_foreigner(writer.get_extra_info("socket"))
-    except BaseException:
-        writer.close()
-        raise
-    return reader, writer
 
 
 class Foreigner(PermissionError):

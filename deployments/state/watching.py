@@ -74,12 +74,8 @@ class Watchable:
         kept = {name: shared for name, shared in self._shared.items() if now_s - shared[0] < SHARE_S}
         self._shared = kept | {client: (now_s, tuple(rows[:SHARED_MAX]))}
 
-    def incidents(self, query: Query) -> list[dict[str, Any]]:
-        """Return the newest incidents that match."""
-        return self._open_history().ask(query)
-
-    def browse(self, question: RequestQuery | SessionQuery) -> list[dict[str, Any]]:
-        """Return the finished requests or the sessions that match, the newest first."""
+    def browse(self, question: RequestQuery | SessionQuery | Query) -> list[dict[str, Any]]:
+        """Return the finished requests, the sessions or the incidents that match, the newest first."""
         return self._open_history().ask(question)
 
     def summarize(self, span: TimeSpan) -> dict[str, Any]:

@@ -1,14 +1,7 @@
-"""Bring a conversation into the forms that backends and chat templates take.
+"""Bring a conversation into the forms that backends and chat templates take. Pure; for OpenAI's messages.
 
-    past arguments that are no JSON object   `{}`, or an object that holds what was written      always
-    system and developer messages            one at the head, later ones as the user's words     where they are refused
-    messages of one role in a row            one message                                         where they are refused
-    calls without a result, and the reverse  a result that says so; the user's words             where they are refused
-    messages that say nothing                left out                                            where they are refused
-    ids that are no nine letters and digits  such an id, the same for a call and its result      where they are refused
-    several calls at once                    one after the other, each with its result           where they are refused
-
-No words are lost: they change their role and stay in their place. Pure; for messages of OpenAI's chat completions.
+No words are lost: they change their role and stay in their place. Past arguments that are no JSON object become one in
+any case; the rest (systems at the head, turns joined, results paired with calls) is done where a template refuses it.
 """
 
 from __future__ import annotations
@@ -67,7 +60,7 @@ def join_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     head = next((i for i, m in enumerate(messages) if m["role"] not in _SYSTEM), len(messages))
     out: list[dict[str, Any]] = []
     for message in messages[:head]:
-        out[:] = [join_turns(out[0], message) if out else {**message, "role": "system"}]
+        out[:] = [_join_turns(out[0], message) if out else {**message, "role": "system"}]
     return out + [dict(message) for message in messages[head:]]
 
 
@@ -79,7 +72,7 @@ def soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     for message in joined[head:]:
         system = message["role"] in _SYSTEM
         if out and out[-1]["role"] == "user" and (system or (soft and message["role"] == "user")):
-            out[-1], soft = join_turns(out[-1], message), True
+            out[-1], soft = _join_turns(out[-1], message), True
         else:
             out.append({"role": "user", "content": message.get("content")} if system else message)
             soft = system
@@ -93,7 +86,7 @@ def move_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return joined
     first = {**joined[0], "role": "user"}
     if len(joined) > 1 and joined[1]["role"] == "user":
-        return [join_turns(first, joined[1]), *joined[2:]]
+        return [_join_turns(first, joined[1]), *joined[2:]]
     return [first, *joined[1:]]
 
 
@@ -103,7 +96,7 @@ def merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for message in map(dict, messages):
         same = bool(out) and out[-1]["role"] == message["role"] and message["role"] in ("user", "assistant")
         if same and not out[-1].get("tool_calls"):
-            out[-1] = join_turns(out[-1], message)
+            out[-1] = _join_turns(out[-1], message)
         else:
             out.append(message)
     return out
@@ -288,7 +281,6 @@ def pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _find_awaited(messages: Sequence[Mapping[str, Any]]) -> set[int]:
-    """Find the messages behind which a result follows before the model speaks again."""
     found: set[int] = set()
     result = False
     for i in range(len(messages) - 1, -1, -1):
@@ -303,7 +295,7 @@ def _describe_result(message: Mapping[str, Any]) -> Any:
     return _join_contents("Result of a tool call:", message.get("content"))
 
 
-def join_turns(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _join_turns(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Join two messages, of which one at most has calls, to one with the role of the first."""
     joined = {**other, **one, "content": _join_contents(one.get("content"), other.get("content"))}
     joined |= {key: f"{one[key]}\n\n{other[key]}" for key in _THOUGHTS if one.get(key) and other.get(key)}

@@ -1,9 +1,5 @@
-"""Write what a chat template leaves out into the words of a conversation.
-
-Calls are written in the model's own form, words next to a call get a turn of their own, and an answer loses the marks
-of other turns.
-
-Pure; for messages of OpenAI's chat completions whose arguments are objects and whose contents are texts.
+"""Write what a chat template leaves out into the words of a conversation: calls in the model's own form, words next to
+a call in a turn of their own. Pure; for messages whose arguments are objects and whose contents are texts.
 """
 
 from __future__ import annotations
@@ -15,8 +11,9 @@ from typing import Any
 
 from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.tools.extract import harmony
+from reliability.tools.format_envelopes import HERMES
 from reliability.tools.format_row import Reader
-from reliability.tools.formats import CALL_FORMATS, CLOSER, HERMES, OPENER
+from reliability.tools.formats import CALL_FORMATS, CLOSER, OPENER
 
 JSON, LIST, PYTHON = "{json}", "[{json}]", "[{python}]"
 HERMES_FORM = f"{HERMES.writes[0]}\n{JSON}\n{HERMES.writes[1]}"

@@ -9,8 +9,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["mlx_caches", "mx"]
-
 
 class _LazyModule:
     """Has the attributes of the module of this name."""

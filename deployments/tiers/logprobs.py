@@ -14,8 +14,6 @@ from typing import Any
 from deployments.tiers.lazy_mlx import mx
 from reliability.types import TokenLogprob
 
-__all__ = ["NEVER", "TOKENS_MAX", "LogprobReader", "read_logprobs"]
-
 NEVER = -9999.0
 # Bounds on what an upstream may send in one chunk.
 TOKENS_MAX = 4096
@@ -62,7 +60,6 @@ def _read_entry(one: Mapping[str, Any]) -> TokenLogprob:
 
 
 def _read_bytes(one: Mapping[str, Any]) -> bytes:
-    """Return the token's bytes where they are given, else those of its text."""
     values, text = one.get("bytes"), one.get("token")
     if (
         isinstance(values, list)

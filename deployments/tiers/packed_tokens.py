@@ -9,8 +9,6 @@ import hashlib
 from array import array
 from collections.abc import Iterable, Sequence
 
-__all__ = ["WIDTH", "count_common", "count_tokens", "hash_beginnings", "pack"]
-
 WIDTH = array("I").itemsize
 _DIGEST_BYTES = 12
 

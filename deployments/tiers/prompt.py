@@ -1,14 +1,9 @@
 """Render a chat request into the text of a prompt, or refuse it with the name of the field.
 
-Fields that this tier can't honor are refused before anything runs (`find_unsupported`), so that the chain asks a tier
-that can. Messages are brought into the narrow form that chat templates agree on (`tidy_messages`). A template is a
-program of the model's maker and may raise: `learn_template` finds what it can't take when the model is loaded; where it
-raises all the same, it is asked again with softer forms.
-
-A prompt is computed anew from the first token that differs from the last one. So nothing here depends on how many
-messages follow, templates are told to keep the reasoning of earlier turns, and the date is the caller's: calls of
-`strftime_now` in a template are replaced by what they give for one moment (`hold_date`). A template that calls the
-clock in any other way stays as it is.
+Fields that this tier can't honor are refused before anything runs, so that the chain asks a tier that can. A template
+may raise: `learn_template` finds what it can't take at load; else it is asked again with softer forms. A prompt is
+computed anew from the first token that differs, so nothing here depends on how many messages follow, earlier reasoning
+is kept, and the date is the caller's: calls of `strftime_now` become what they give for one moment (`hold_date`).
 """
 
 from __future__ import annotations
@@ -112,10 +107,8 @@ def learn_template(tokenizer: Any) -> TemplateForm:
 
 
 def render(tokenizer: Any, request: ChatRequest, at: datetime | None = None, form: TemplateForm = AS_WRITTEN) -> str:
-    """Render the prompt by the model's chat template, in the `form` that it needs. Raises `RequestRefused`.
-
-    `at`: the moment whose date a template writes; None for now.
-    """
+    """Render the prompt by the model's chat template, in the `form` that it needs. Raises `RequestRefused`. `at`: the
+    moment whose date a template writes; None for now."""
     if list_tools(request) and not _knows_tools(tokenizer):
         message = "this tier can't use tools: its model's chat template has no place for them"
         raise refuse("tools", message, Fault.UNSUPPORTED)
@@ -148,11 +141,9 @@ def find_checkpoints(
     at: datetime | None = None,
     form: TemplateForm = AS_WRITTEN,
 ) -> tuple[int, ...]:
-    """Find the places in `prompt`, in tokens, up to which a later one may be the same.
-
-    They are where the system prompt ends, and with `turns` where the answer begins. A template that can't render a part
-    of the conversation gives fewer.
-    """
+    """Find the places in `prompt`, in tokens, up to which a later one may be the same. They are where the system prompt
+    ends, and with `turns` where the answer begins. A template that can't render a part of the conversation gives
+    fewer."""
     messages = tidy_messages(request.messages)
     head = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
     # Not the system prompt alone: many templates want a user in every conversation.

@@ -1,17 +1,9 @@
 """Keep the last prompts of each session, so that the next one begins as they did, or says what changed.
 
-    request ──prepare──▶ tools in the session's order, one date ──render──▶ tokens ──note──▶ what is lost, and why
-                 ▲                                                              │
-                 └────────────────────── the session's last prompts ◀───────────┘
-
-A session keeps `PROMPTS_MAX` prompts, since an agent's helpers come under its name. A prompt is compared with the one
-that it shares most with; where it doesn't begin with all of its history, the shapes say why (`reliability.prefix`).
-Tools that are the session's last ones in another order are rendered as they were then; the first time they keep the
-client's order, which changes what a small model does (`docs/decisions/050-mlx-engine.md`). The date that a template
-writes is that of the session's begin, for `DATE_S` at most. The opening of the answer at a prompt's end is no history.
-
-Invariants: no report names prompts or tools of another API key; at most `BYTES_MAX` are held, the session used longest
-ago goes first. Used by the thread that renders.
+A prompt is compared with the one that it shares most with; the shapes say why it differs (`reliability.prefix`). Tools
+that come in another order are rendered in the session's; the date that a template writes is that of the session's
+begin, for `DATE_S` at most. Invariants: no report names prompts or tools of another API key; at most `BYTES_MAX` are
+held, the session used longest ago goes first. Used by the thread that renders.
 """
 
 from __future__ import annotations
@@ -30,8 +22,6 @@ from deployments.tiers.packed_tokens import count_common, pack
 from deployments.tiers.prompt import list_tools, measure_opening, read_date, read_template_options, tidy_messages
 from reliability.prefix import LostPrefix, PrefixChange, PromptShape, explain
 from reliability.types import ChatRequest
-
-__all__ = ["DATE_S", "PROMPTS_MAX", "SessionPrompts"]
 
 PROMPTS_MAX = 8
 DATE_S = 24 * 3600

@@ -1,12 +1,8 @@
-"""Turn text that arrives in pieces into the events of an answer.
-
-    text ─▶ Thoughts ─▶ CallSplit ─▶ StopCut ─▶ events
-             reasoning    tool calls    stop strings
+"""Turn text that arrives in pieces into the events of an answer: `Thoughts` ─▶ `CallSplit` ─▶ `StopCut`.
 
 Each machine holds back the end of the text as long as it may be the beginning of a marker, so the events don't depend
 on where the text was cut. A complete call becomes a `CallDelta`; all other text leaves unchanged, markers included.
-Repairing calls is the business of the tool checks behind it. Stop strings are looked for in the answer's text only, and
-the first to be complete ends the answer.
+Stop strings are looked for in the answer's text only.
 """
 
 from __future__ import annotations
@@ -14,15 +10,14 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from reliability.answer.thoughts import Thoughts
 from reliability.tools.format_reasoning import Thought
-from reliability.types import CallDelta, Event, Text
-
-__all__ = ["AnswerReader", "CallFormat", "CallSplit", "StopCut", "strict_json_call"]
+from reliability.types import CallDelta, Event, Logprobs, Reasoning, Refusal, Text
 
 # Returns (name, JSON text of the arguments) of each call in the text between two markers; None where one is incomplete.
 _ParseCalls = Callable[[str], list[tuple[str, str]] | None]
@@ -115,7 +110,6 @@ class CallSplit:
         return [Text(held)] if held else []
 
     def _step(self, form: CallFormat) -> list[Event] | None:
-        """Move across one marker in the held text; None where there is none."""
         if self._inside:
             body, end, rest = self._held.partition(form.end) if form.end else (self._held, "", "")
             if not end:
@@ -243,3 +237,43 @@ class AnswerReader:
     def _flush_stop(self) -> list[Event]:
         rest = self.stop_cut.flush()
         return [Text(rest)] if rest else []
+
+
+def merge_events(events: Iterable[Event]) -> list[Event]:
+    """Join neighbors of one kind, so that one read leaves as one piece of each kind."""
+    out: list[Event] = []
+    for event in _join_text_runs(events):
+        # The numbers of a text's tokens may follow at its end.
+        beyond = isinstance(event, Text) and len(out) > 1 and isinstance(out[-1], Logprobs)
+        at = len(out) - (2 if beyond else 1)
+        joined = _join(out[at], event) if out else None
+        if joined is None:
+            out.append(event)
+        else:
+            out[at] = joined
+    return out
+
+
+def _join_text_runs(events: Iterable[Event]) -> Iterator[Event]:
+    for kind, run in groupby(events, key=type):
+        if kind is Text:
+            yield Text("".join([event.text for event in run if isinstance(event, Text)]))
+        else:
+            yield from run
+
+
+def _join(first: Event, second: Event) -> Event | None:
+    match first, second:
+        case Text(), Text():
+            return Text(first.text + second.text)
+        case Reasoning(), Reasoning():
+            return Reasoning(first.text + second.text)
+        case Refusal(), Refusal():
+            return Refusal(first.text + second.text)
+        case Logprobs(), Logprobs():
+            return Logprobs(first.tokens + second.tokens)
+        case CallDelta(), CallDelta(id=None, name=None) if first.index == second.index:
+            arguments = first.arguments + second.arguments
+            return CallDelta(index=first.index, id=first.id, name=first.name, arguments=arguments)
+        case _:
+            return None

@@ -1,9 +1,7 @@
 """Check once, when the tokenizer is loaded, whether the calls of this model can be read.
 
-A model writes its calls as its chat template renders them. So the template renders an answer with a call, which is read
-as one of the model's own: by the reader of calls in texts, and by mlx-lm's parser where the tier uses that. A template
-that refuses to render a call, or leaves it out, is judged by what it says about calls in the system prompt. A tier
-whose calls can't be read still answers requests without tools, so it starts with a warning.
+The template renders an answer with a call, which is read as one of the model's own. A template that refuses or leaves
+it out is judged by its words about calls. A tier whose calls can't be read still answers without tools: it warns.
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from deployments.tiers.template_form import AS_WRITTEN, Mend, TemplateForm
 from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.tools.formats import OPENER, START_MARKER
 from reliability.types import CallDelta
-
-__all__ = ["check_call_template"]
 
 _NAME = "find_train"
 _PARAMETERS = {

@@ -1,14 +1,8 @@
 """Find what a model's chat template can't take, and bring conversations into the form that it takes.
 
-    probe: a small conversation ──render──▶ every word once, in order ──▶ next probe
-                                    └─ refused, lost, doubled, moved ──▶ the gentlest mends that help ──▶ kept
-                                                                                   └─ none ──▶ said at load
-
-Some templates raise where a system message isn't at the head, where roles don't take turns, or where an id is too long;
-others drop such a message. `learn_form` looks for the words in the prompt, so it finds both, for any template, without
-a list of names (`docs/decisions/001-chat-templates.md`).
-
-What a mend does to a message doesn't depend on those behind it: a longer conversation begins as the shorter one did.
+`learn_form` renders probes, small conversations of which each word must stand in the prompt once and in order; where
+one doesn't, it keeps the gentlest mends that help (`docs/decisions/001-chat-templates.md`). What a mend does to a
+message doesn't depend on those behind it: a longer conversation begins as the shorter one did.
 """
 
 from __future__ import annotations
@@ -23,8 +17,6 @@ from typing import Any
 from deployments.tiers import history_repair as repair
 from deployments.tiers import history_words as words
 from deployments.tiers.history_words import HERMES_FORM
-
-__all__ = ["AS_WRITTEN", "PROBES", "Mend", "Render", "TemplateForm", "holds_words", "learn_form"]
 
 _MENDS_MAX = 4  # at once, for one shape
 

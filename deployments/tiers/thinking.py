@@ -14,8 +14,6 @@ from typing import Any
 from reliability.tools.format_reasoning import MESSAGES, REASONING, REASONING_CLOSE, Thought
 from reliability.tools.formats import compile_any
 
-__all__ = ["ReasoningMarks", "encode_think_close", "find_opened", "find_thinking"]
-
 _OPENER_CHARS_MAX = 160
 _ROWS = [(row, compile_any((*row.opens, *row.prompts))) for row in (*REASONING, *MESSAGES)]
 
@@ -61,7 +59,6 @@ def find_opened(prompt: str, thinking: ReasoningMarks | None = None) -> Thought 
 
 
 def _find_mark(marks: Sequence[str], template: str) -> str:
-    """Find the first of these marks that stands in a chat template."""
     closes = {closer.start() for closer in REASONING_CLOSE.finditer(template)}
     for mark in marks:
         found = re.search(mark, template, re.IGNORECASE)

@@ -5,18 +5,18 @@
     /ui/requests/{id}      one, as a timeline /ui/memory        who holds what, what waits and why
     /ui/sessions           who spent what     /ui/try           a small chat against any tier
     /ui/evaluations        kept reports       /ui/assets        the files
-    /ui/sign-in, sign-out  the cookie
+    /ui/sign-in, sign-out  the cookie (`page_auth.py`)
 
-With API keys an admin's key opens it; without, whoever is on this machine (`visits.py`). It asks the same sources as
-the API's routes for operators, so a page and a command never disagree.
-
-What must never happen: work on the way of a request, a page that holds a Router back from its stop.
+It asks the same sources as the API's routes for operators, so a page and a command never disagree.
+Invariants: no work on a request's way; no page holds a Router back from its stop; a kept report, which was made to be
+opened from a disk, gets a sandbox policy, so that it never runs in this origin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,28 +27,31 @@ from starlette.routing import Mount, Route
 from deployments.api.access import Access
 from deployments.api.overview import Overview
 from deployments.api.responses import find_inner_path, find_methods
-from deployments.telemetry import log_error
-from deployments.ui.desk import Desk, explain
-from deployments.ui.evaluation_pages import EvaluationPages
-from deployments.ui.incident_pages import IncidentPages
-from deployments.ui.now_page import NowPage
-from deployments.ui.rendering import ASSETS, read_asset
-from deployments.ui.request_pages import RequestPages
-from deployments.ui.session_pages import SessionPages
-from deployments.ui.sign_in_page import SignInPage
+from deployments.errors import ApiError
+from deployments.evaluate.kept_reports import clear_unfinished, find_kept_folder, list_kept, read_kept
+from deployments.telemetry import log_error, log_info, log_warning
+from deployments.ui.history_pages import HistoryPages
+from deployments.ui.live import NowPage
+from deployments.ui.page_auth import Visit, Visits
+from deployments.ui.page_context import (
+    ASSETS,
+    GUARDED,
+    PageContext,
+    explain,
+    explain_error,
+    go_to,
+    read_asset,
+    show_page,
+)
 from deployments.ui.tier_pages import TierPages
 from deployments.ui.try_page import Chat, TryPage
-from deployments.ui.visits import Visits
 
-__all__ = ["ControlRoom", "wants_page"]
-
-
-class Part(Protocol):
-    """One page, or a few that belong together."""
-
-    def routes(self) -> list[Route]:
-        """List its routes, below `/ui`."""
-        ...
+# The style sheet is in the file, which names its digest in a policy of its own; a browser holds it to both.
+SANDBOXED = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; sandbox"
+}
+TYPES = {"report.html": "text/html", "report.md": "text/plain", "report.json": "application/json"}
 
 
 def wants_page(request: Request) -> bool:
@@ -60,25 +63,81 @@ class ControlRoom:
     """The pages of one Router replica. `chat` answers a chat completion of a caller who is known already."""
 
     def __init__(self, *, access: Callable[[], Access], overview: Overview, chat: Chat) -> None:
-        desk = Desk(visits=Visits(access, overview.state), state=overview.state, overview=overview)
-        self._now = NowPage(desk)
-        parts: list[Part] = [self._now, SignInPage(desk), RequestPages(desk), SessionPages(desk), IncidentPages(desk)]
-        parts += [TierPages(desk), EvaluationPages(desk), TryPage(desk, chat)]
-        self._routes = [route for part in parts for route in part.routes()]
-        self.show_now = desk.look(self._now.show)
+        self._visits = Visits(access, overview.state)
+        context = PageContext(visits=self._visits, state=overview.state, overview=overview)
+        now = NowPage(context)
+        with contextlib.suppress(RuntimeError):  # a user without a home has no reports either
+            clear_unfinished(find_kept_folder())
+        self.show_now = context.look(now.show)
+        self._routes = [
+            Route("/", self.show_now),
+            Route("/sign-in", _show_sign_in),
+            Route("/sign-in", self._sign_in, methods=["POST"]),
+            Route("/sign-out", context.order(self._sign_out), methods=["POST"]),
+            *(route for part in (now, HistoryPages(context), TierPages(context)) for route in part.routes()),
+            *TryPage(context, chat).routes(),
+            Route("/evaluations", context.look(_list_evaluations)),
+            Route("/evaluations/{name}/{part}", context.look(_send_evaluation)),
+            Route("/assets/{digest}/{name}", _send_asset),
+        ]
 
     def mount(self) -> Mount:
         """Return it as a part of the Router's app."""
-        routes = [Route("/", self.show_now), *self._routes, Route("/assets/{digest}/{name}", self._send_asset)]
         handlers = {HTTPException: _explain_http, Exception: _explain_bug}
-        return Mount("/ui", app=Starlette(routes=routes, exception_handlers=handlers))
+        return Mount("/ui", app=Starlette(routes=self._routes, exception_handlers=handlers))
 
-    async def _send_asset(self, request: Request) -> Response:
-        """Send a file: the same for everybody, so that the page to sign in has its looks."""
-        name = request.path_params["name"]
-        if name not in ASSETS:
-            raise HTTPException(404)
-        return read_asset(name)
+    async def _sign_in(self, request: Request) -> Response:
+        try:
+            form = await self._visits.read_form(request)
+            cookie = await self._visits.sign_in(request, form.get("key", ""))
+        except ApiError as error:
+            return explain_error(request, error)
+        to = _choose_next(form.get("next", "/"))
+        if cookie is None:
+            log_warning("sign_in_refused")
+            return show_page(request, None, "sign_in.html", status=401, next=to, wrong=True)
+        log_info("signed_in")
+        response = go_to(request, to)
+        self._visits.set_cookie(request, response, cookie)
+        return response
+
+    async def _sign_out(self, request: Request, _: Visit, form: Mapping[str, str]) -> Response:
+        """End the cookie, also for whoever has a copy of it, and take it away."""
+        await self._visits.sign_out(request)
+        response = go_to(request, "/ui/sign-in")
+        self._visits.set_cookie(request, response, None)
+        return response
+
+
+async def _list_evaluations(request: Request, visit: Visit) -> Response:
+    kept = await asyncio.to_thread(list_kept, find_kept_folder())
+    return show_page(request, visit, "evaluations.html", kept=kept)
+
+
+async def _send_evaluation(request: Request, _: Visit) -> Response:
+    name, part = request.path_params["name"], request.path_params["part"]
+    data = await asyncio.to_thread(read_kept, find_kept_folder(), name, part)
+    if data is None:
+        raise ApiError("not_found", "There is no report of this name: it is too old, or of another machine.")
+    return Response(data, media_type=TYPES[part], headers=GUARDED | SANDBOXED)
+
+
+async def _show_sign_in(request: Request) -> Response:
+    return show_page(request, None, "sign_in.html", next=request.query_params.get("next", "/"), wrong=False)
+
+
+def _choose_next(given: str) -> str:
+    """Choose the page to go on with: one of this server's own, whatever a link says."""
+    own = given.startswith("/") and not given.startswith(("//", "/\\"))
+    return given if own and given.isprintable() else "/"
+
+
+async def _send_asset(request: Request) -> Response:
+    """Send a file: the same for everybody, so that the page to sign in has its looks."""
+    name = request.path_params["name"]
+    if name not in ASSETS:
+        raise HTTPException(404)
+    return read_asset(name)
 
 
 async def _explain_http(request: Request, error: Exception) -> Response:

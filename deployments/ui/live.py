@@ -1,16 +1,9 @@
-"""The pages that move: what has changed of them, to every open page, by server-sent events.
+"""The page `/`, which moves. While a page is open, one task renders its pieces every `TICK_S` for all pages of a
+Router, and each page gets those that changed, by server-sent events. A page over `PAGES_MAX` is told to come back
+later.
 
-    Overview ──every TICK_S, while a page is open──▶ pieces of HTML ──those that changed──▶ each page
-
-A page is sent them as long as whoever looks still may: a key that is taken away, and a cookie that has grown too old,
-end the open pages, too. One page too many isn't refused, since a browser would never ask again, but told to come back.
-
-One task a Router replica makes the pieces for all of its pages, so a second and a third page cost only their bytes. It
-ends with the last page; with none open nothing runs. A page is sent a piece only where it differs from what it has, so
-what stands still keeps its focus and costs nothing.
-
-What must never happen: a page that is open for ever on a Router that is being stopped, or to somebody who may not look
-any more; more pages than `PAGES_MAX`.
+Invariants: no page stays open on a Router that stops, or for somebody who may not look any more; without an open page
+nothing runs.
 """
 
 from __future__ import annotations
@@ -21,23 +14,26 @@ from contextlib import suppress
 from typing import Any
 
 import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from deployments.api.exchange import EventStream
 from deployments.api.overview import Overview
 from deployments.telemetry import log_error
-from deployments.ui.rendering import render
-
-__all__ = ["PIECES", "Live", "render_pieces"]
+from deployments.ui.page_auth import Visit, find_root
+from deployments.ui.page_context import GUARDED, PageContext, render, show_page
 
 TICK_S = 0.5
 SILENCE_S = 10.0
 PAGES_MAX = 32
 FULL_MS = 10_000
+UNBUFFERED = {"x-accel-buffering": "no"}  # a proxy that collects an answer would make a still of it
 PIECES = ("pulse", "day", "chain", "running", "finished")
 Pieces = Mapping[str, str]
 
 
-def render_pieces(now: Mapping[str, Any], day: Mapping[str, Any], root: str) -> Pieces:
-    """Render the moving pieces of the page."""
+def _render_pieces(now: Mapping[str, Any], day: Mapping[str, Any], root: str) -> Pieces:
     return {name: render(f"pieces/{name}.html", now=now, day=day, root=root) for name in PIECES}
 
 
@@ -53,7 +49,6 @@ class Live:
 
     @property
     def pages(self) -> int:
-        """How many are open."""
         return self._pages
 
     async def watch(self, root: str, may_look: Callable[[], Awaitable[bool]]) -> AsyncGenerator[bytes, None]:
@@ -98,7 +93,7 @@ class Live:
         while True:
             try:
                 now, day = await self._overview.take(), await self._overview.take_day()
-                pieces = {root: render_pieces(now, day, root) for root in self._roots}
+                pieces = {root: _render_pieces(now, day, root) for root in self._roots}
             except Exception as error:  # the pages stay as they are, and the next turn may be better
                 log_error("live_failed", error)
                 pieces = {}
@@ -106,3 +101,23 @@ class Live:
             if news is not None and not news.done():
                 news.set_result(pieces)
             await asyncio.sleep(TICK_S)
+
+
+class NowPage:
+    """The page and its stream."""
+
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
+        self._live = Live(context.overview)
+
+    def routes(self) -> list[Route]:
+        return [Route("/events", self._context.look(self._stream))]
+
+    async def show(self, request: Request, visit: Visit) -> Response:
+        overview = self._context.overview
+        pieces = _render_pieces(await overview.take(), await overview.take_day(), find_root(request))
+        return show_page(request, visit, "now.html", pieces=pieces)
+
+    async def _stream(self, request: Request, _: Visit) -> Response:
+        frames = self._live.watch(find_root(request), lambda: self._context.visits.may_look(request))
+        return EventStream(frames, GUARDED | UNBUFFERED)

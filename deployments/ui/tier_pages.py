@@ -16,11 +16,8 @@ from deployments.api.responses import json_response
 from deployments.errors import ApiError
 from deployments.state.records import Query
 from deployments.telemetry import log_info
-from deployments.ui.desk import Desk
-from deployments.ui.rendering import GUARDED
-from deployments.ui.visits import Visit
-
-__all__ = ["TierPages", "draw_levels"]
+from deployments.ui.page_auth import Visit
+from deployments.ui.page_context import GUARDED, PageContext, go_to, show_page
 
 ORDERS = {"isolate": "isolated", "restore": "restored", "close": "closed", "download": "download_started"}
 WEEK_S = 7 * 86_400.0
@@ -31,44 +28,41 @@ RANKS = {"unknown": 0, "normal": 1, "warn": 2, "critical": 3}
 class TierPages:
     """The two pages, the orders, and the figures of the memory's chart."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
         self._fetches: dict[str, subprocess.Popen[bytes]] = {}
 
     def routes(self) -> list[Route]:
-        """List them, below `/ui`."""
         return [
-            Route("/tiers", self._desk.look(self.show)),
-            Route("/tiers/{tier}/{order}", self._desk.order(self.order), methods=["POST"]),
-            Route("/memory", self._desk.look(self.show_memory)),
-            Route("/memory/levels", self._desk.look(self.count_levels)),
+            Route("/tiers", self._context.look(self.show)),
+            Route("/tiers/{tier}/{order}", self._context.order(self.order), methods=["POST"]),
+            Route("/memory", self._context.look(self.show_memory)),
+            Route("/memory/levels", self._context.look(self.count_levels)),
         ]
 
     async def show(self, request: Request, visit: Visit) -> Response:
-        """Show the tiers."""
-        now = await self._desk.overview.take()
-        orders = await self._desk.state.incidents(Query(kind="operator", limit=10))
-        changes = await self._desk.state.incidents(Query(kind="breaker", limit=10))
-        return self._desk.show(request, visit, "tiers.html", now=now, orders=orders, changes=changes)
+        now = await self._context.overview.take()
+        orders = await self._context.state.browse(Query(kind="operator", limit=10))
+        changes = await self._context.state.browse(Query(kind="breaker", limit=10))
+        return show_page(request, visit, "tiers.html", now=now, orders=orders, changes=changes)
 
     async def order(self, request: Request, visit: Visit, _: Mapping[str, str]) -> Response:
-        """Do what was ordered; the page that follows shows what came of it."""
         tier, order = request.path_params["tier"], request.path_params["order"]
-        if tier not in self._desk.overview.tiers or order not in ORDERS:
+        if tier not in self._context.overview.tiers or order not in ORDERS:
             raise ApiError("not_found", "There is no such tier, or no such order.")
-        state = self._desk.state
+        state = self._context.state
         if order == "download":
             self._download(tier)
         else:
             await {"isolate": state.isolate, "restore": state.restore, "close": state.close_breaker}[order](tier)
         log_info(f"tier_{ORDERS[order]}", tier=tier, by=visit.caller.name or None)
         await state.refresh_health()
-        self._desk.overview.forget()
-        return self._desk.go(request, "/ui/tiers")
+        self._context.overview.forget()
+        return go_to(request, "/ui/tiers")
 
     def _download(self, tier: str) -> None:
         """Fetch the tier's model in a process of its own; its progress is the tier's reason from then on."""
-        status = self._desk.overview.watch.known.get(tier)
+        status = self._context.overview.watch.known.get(tier)
         if status is None or status.download_bytes is None or not status.source:
             raise ApiError("not_found", "There is nothing to download for this tier.")
         running = self._fetches.get(tier)
@@ -77,20 +71,19 @@ class TierPages:
             self._fetches[tier] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
     async def show_memory(self, request: Request, visit: Visit) -> Response:
-        """Show the memory."""
-        overview = self._desk.overview
+        overview = self._context.overview
         now = await overview.take()
-        changes = await self._desk.state.incidents(Query(kind="memory", limit=20))
-        scaled = await self._desk.state.incidents(Query(kind="scaling", limit=20))
+        changes = await self._context.state.browse(Query(kind="memory", limit=20))
+        scaled = await self._context.state.browse(Query(kind="scaling", limit=20))
         holders = [] if overview.memory is None else overview.memory.list_holders()
-        return self._desk.show(request, visit, "memory.html", now=now, holders=holders, changes=changes, scaled=scaled)
+        return show_page(request, visit, "memory.html", now=now, holders=holders, changes=changes, scaled=scaled)
 
     async def count_levels(self, request: Request, _: Visit) -> Response:
         """Answer with the chart's figures: the level of each machine over a week."""
         now_s = time.time()
         query = Query(kind="memory", since_s=now_s - WEEK_S, limit=TRANSITIONS_MAX)
-        changes = list(reversed(await self._desk.state.incidents(query)))
-        memory = self._desk.overview.memory
+        changes = list(reversed(await self._context.state.browse(query)))
+        memory = self._context.overview.memory
         known = {} if memory is None else {n: node["level"] for n, node in memory.summary()["nodes"].items()}
         return json_response(draw_levels(changes, known, now_s), headers=GUARDED)
 

@@ -1,10 +1,7 @@
-"""One finished request, told in order: each call to a tier, the wait before it, what was wrong with it, what was done.
+"""One finished request in order: each call to a tier, the wait before it, what was wrong, what was done. Pure.
 
-    report (what happened) + incidents (what was wrong, in detail) ──▶ Timeline: steps, and the headers of the answer
-
-Pure: the same records give the same timeline. Texts of prompts and answers stand in it where the incidents have them,
-which is where `incidents.keep_text` was on when they were made; a report's own `detail` may quote a bad call, and is
-told by the same rule (`keep_text`).
+Texts of prompts and answers come from the incidents, where `incidents.keep_text` was on; a report's own `detail` may
+quote a bad call, and follows the same rule (`keep_text`).
 """
 
 from __future__ import annotations
@@ -15,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Timeline", "TimelineStep", "tell", "write_curl", "write_headers"]
-
 Record = Mapping[str, Any]
 TEXTS = ("prompt", "answer", "quote", "nudge", "detail", "param")
 VIOLATIONS = {"schema": "Against the schema", "json": "No JSON", "name": "No such tool"}
@@ -24,7 +19,7 @@ HOW = {True: "the same tier again, after a fault", False: "the same tier again, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimelineStep:
+class _TimelineStep:
     """One call to a tier. `kind`: `good`, `bad`, or `idle` where nothing ran. `wait_ms`: since the last one ended.
     `said`: what was wrong, in sentences; `texts`: what was kept of the conversation, by its name."""
 
@@ -50,14 +45,14 @@ class Timeline:
     """All of it. `others`: incidents that belong to no single call."""
 
     total_ms: float
-    steps: tuple[TimelineStep, ...]
+    steps: tuple[_TimelineStep, ...]
     others: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def tell(report: Record, incidents: Sequence[Record], *, keep_text: bool) -> Timeline:
     """Tell a request by its report and its incidents, the oldest first."""
-    steps: list[TimelineStep] = []
+    steps: list[_TimelineStep] = []
     end_ms = 0.0
     before: Record | None = None
     for number, attempt in enumerate(report["attempts"]):
@@ -79,12 +74,12 @@ def tell(report: Record, incidents: Sequence[Record], *, keep_text: bool) -> Tim
 
 def _tell_step(
     number: int, attempt: Record, before: Record | None, own: Sequence[Record], wait_ms: float, *, keep_text: bool
-) -> TimelineStep:
+) -> _TimelineStep:
     failure = attempt["fault"] or attempt["flaw"]
     texts = {name: text for one in own for name in TEXTS if (text := one["evidence"].get(name))}
     if keep_text and attempt.get("detail"):
         texts.setdefault("detail", attempt["detail"])
-    return TimelineStep(
+    return _TimelineStep(
         number=number + 1,
         tier=attempt["tier"],
         kind="bad" if failure and attempt["ran"] else "idle" if failure or attempt["cancelled"] else "good",
@@ -112,7 +107,6 @@ def _tell_how(attempt: Record, before: Record | None) -> str:
 
 
 def _tell_incident(one: Record) -> Iterator[str]:
-    """Tell one incident in sentences."""
     evidence, kind = one["evidence"], one["kind"]
     if kind == "repair":
         where = f" at {', '.join(evidence['paths'])}" if evidence.get("paths") else ""

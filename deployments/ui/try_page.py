@@ -1,10 +1,7 @@
 """`/ui/try`: a small chat with tools against any tier, to see a nudge or a repair happen.
 
-The page's script asks `/ui/try/ask` as a client asks `/v1/chat/completions`, and gets the same answer: the way of the
-request, its budget and its report are those of any other one. What a tool returns, the person at the page says.
-
-Three examples send a conversation that makes the server act: a call that weak models write as text, a repeated call at
-the nudge's threshold, and one at the break's.
+The page's script asks `/ui/try/ask` as a client asks `/v1/chat/completions`: the request's way, budget and report are
+those of any other. The person at the page plays the tools. Three examples make the server act.
 """
 
 from __future__ import annotations
@@ -19,11 +16,9 @@ from starlette.routing import Route
 from deployments.api.access import Caller
 from deployments.api.responses import error_response
 from deployments.errors import ApiError
-from deployments.ui.desk import Desk
-from deployments.ui.visits import NotSignedIn, Visit
+from deployments.ui.page_auth import NotSignedIn, Visit
+from deployments.ui.page_context import PageContext, show_page
 from reliability.loops.thresholds import LoopConfig
-
-__all__ = ["Chat", "TryPage"]
 
 Chat = Callable[[Request, Caller], Awaitable[Response]]
 TOOLS = """[
@@ -67,23 +62,21 @@ def _repeat(count: int) -> list[dict[str, Any]]:
 class TryPage:
     """The page. `chat` answers a chat completion of a caller who is known already."""
 
-    def __init__(self, desk: Desk, chat: Chat) -> None:
-        self._desk, self._chat = desk, chat
+    def __init__(self, context: PageContext, chat: Chat) -> None:
+        self._context, self._chat = context, chat
 
     def routes(self) -> list[Route]:
-        """List them, below `/ui`."""
-        return [Route("/try", self._desk.look(self.show)), Route("/try/ask", self.ask, methods=["POST"])]
+        return [Route("/try", self._context.look(self.show)), Route("/try/ask", self.ask, methods=["POST"])]
 
     async def show(self, request: Request, visit: Visit) -> Response:
-        """Show the page."""
-        tiers = self._desk.overview.tiers
-        examples = list_examples(self._desk.overview.config().reliability.loop_detection)
-        return self._desk.show(request, visit, "try.html", tiers=tiers, tools=TOOLS, examples=examples)
+        tiers = self._context.overview.tiers
+        examples = list_examples(self._context.overview.config().reliability.loop_detection)
+        return show_page(request, visit, "try.html", tiers=tiers, tools=TOOLS, examples=examples)
 
     async def ask(self, request: Request) -> Response:
         """Answer what the page asks; errors as the API has them, since a script reads them."""
         try:
-            visit = await self._desk.visits.take_call(request)
+            visit = await self._context.visits.take_call(request)
             return await self._chat(request, visit.caller)
         except NotSignedIn:
             return error_response(ApiError("invalid_api_key", "sign in first"))

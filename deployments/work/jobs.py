@@ -1,8 +1,5 @@
 """A call and its outcome as messages between `worker_pool.py` and a worker, encoded by `deployments/work/wire.py`.
 
-    call      the function's module and name, and each argument by the type that the function declares for it
-    outcome   the result by its declared type; or an error: its class and its plain arguments
-
 The worker imports the function that its parent names. The parent imports nothing that a worker names: an error is of a
 known class of this program, or a RuntimeError with its words.
 """
@@ -21,11 +18,9 @@ from typing import Any
 
 from deployments.work.wire import Codec, codec_of, find_class, name_of
 
-__all__ = ["do_job", "read_outcome", "write_job"]
-
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class _Job:
     """A call. `arguments`: each one encoded, by its name."""
 
     function: str
@@ -48,7 +43,7 @@ class Raised:
     words: str
 
 
-JOB: Codec[Job] = codec_of(Job)
+JOB: Codec[_Job] = codec_of(_Job)
 OUTCOME: Codec[Done | Raised] = codec_of(Done | Raised)
 
 
@@ -70,20 +65,21 @@ class _Types:
 def _types_of(function: Callable[..., Any]) -> _Types:
     hints = typing.get_type_hints(function, include_extras=True)
     signature = inspect.signature(function)
+    more = next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), "")
+    declared = {name: hints.get(name, Any) for name in signature.parameters}
+    if typing.get_origin(declared.get(more)) is typing.Unpack:  # `**more` is a TypedDict's fields
+        declared |= typing.get_type_hints(typing.get_args(declared.pop(more))[0])
     return _Types(
         signature=signature,
-        arguments={name: codec_of(hints.get(name, Any)) for name in signature.parameters},
+        arguments={name: codec_of(hint) for name, hint in declared.items()},
         result=codec_of(hints.get("return", Any)),
-        more=next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), ""),
+        more=more,
     )
 
 
 def write_job(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, bytes]:
-    """Write a call; return the function itself, without its partial arguments, and the message.
-
-    Raises:
-        TypeError, ValueError: an argument isn't of the type that the function declares.
-    """
+    """Write a call; return the function itself, without its partial arguments, and the message. Raises TypeError,
+    ValueError: an argument isn't of the type that the function declares."""
     inner: Any = function
     while isinstance(inner, partial):
         inner, args, named = inner.func, (*inner.args, *args), {**inner.keywords, **named}
@@ -91,7 +87,7 @@ def write_job(function: Callable[..., Any], args: Sequence[Any], named: Mapping[
     bound = types.signature.bind(*args, **named).arguments
     more = bound.pop(types.more, {})
     arguments = {name: types.codec_for(name).encode(value) for name, value in {**bound, **more}.items()}
-    return inner, JOB.encode(Job(name_of(inner), arguments))
+    return inner, JOB.encode(_Job(name_of(inner), arguments))
 
 
 def do_job(message: bytes) -> bytes:
@@ -117,12 +113,8 @@ def _write_error(error: Exception) -> bytes:
 
 
 def read_outcome(function: Callable[..., Any], message: bytes) -> Any:
-    """Return what the function returned, or raise what it raised.
-
-    Raises:
-        ValueError: the message is no outcome of this function.
-        RuntimeError: it raised an error of a class that isn't this program's.
-    """
+    """Return what the function returned, or raise what it raised. Raises ValueError: the message is no outcome of this
+    function; RuntimeError: it raised an error of a class that isn't this program's."""
     outcome = OUTCOME.decode(message)
     if isinstance(outcome, Done):
         return _types_of(function).result.decode(outcome.result)

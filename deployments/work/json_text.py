@@ -1,13 +1,8 @@
 """Read and write JSON of clients and models exactly, also where `orjson` can't, and count its values unread.
 
-`orjson` refuses half a character (a lone surrogate such as `"\\ud83d"`) and turns an integer beyond 64 bits into a
-float. Only a text that may hold one is read again by `json`, at five times the time.
-
-Reading, checking and sending a body takes time by its values far more than by its bytes, so a body or an answer with
-more than `VALUES_MAX` is refused unread. Ten thousand messages with a call and a result each have 120,000. A value is
-a comma or an opening bracket outside of strings; a text with few of these bytes is not looked at further.
-
-Invariants:
+`orjson` refuses half a character and turns an integer beyond 64 bits into a float; only a text that may hold one is
+read again by `json`, at five times the time. Reading a body takes time by its values, so one with more than
+`VALUES_MAX` is refused unread: ten thousand messages with a call and a result each have 120,000. Invariants:
 - An integer keeps every digit, up to Python's limit of 4,300, or the text is refused.
 - Every text can be encoded: a half character becomes U+FFFD, unless the caller joins the halves itself.
 - NaN, infinity and a number beyond a double are refused, unless the caller accepts what some upstreams send.
@@ -25,8 +20,6 @@ import orjson
 
 from reliability.surrogates import join_all, may_hold_halves
 
-__all__ = ["HALVES", "VALUES_MAX", "has_more_values", "is_too_deep", "join_arguments", "read_json", "write_json"]
-
 INT_DIGITS_MAX = 4_300  # as `sys.get_int_max_str_digits`
 HALVES = "half a character (a lone surrogate) in the request was read as U+FFFD"
 # As many digits as the shortest integer beyond 64 bits; those of a fraction are none.
@@ -38,12 +31,8 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 def read_json(raw: bytes, *, nan: bool = False, halves: bool = False, notes: list[str] | None = None) -> Any:
     """Read a JSON text. `notes` takes what was changed in it. `halves`: half characters stay as they are, since their
-    other halves may follow; `nan`: NaN and infinity are read too.
-
-    Raises:
-        ValueError: it is no JSON, or holds a number that can't be read.
-        RecursionError: it is nested too deeply.
-    """
+    other halves may follow; `nan`: NaN and infinity are read too. Raises ValueError: it is no JSON, or holds a number
+    that can't be read; RecursionError: it is nested too deeply."""
     long = _LONG in raw.translate(_DIGITS) and _INTEGER.search(raw) is not None
     try:
         value = orjson.loads(raw)
@@ -66,12 +55,8 @@ def read_json(raw: bytes, *, nan: bool = False, halves: bool = False, notes: lis
 
 def write_json(value: Any, *, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
     """Write a value as JSON, with integers of any length. Half a character is U+FFFD. `default` and `option` are
-    `orjson`'s; of the options only sorted keys count where `orjson` can't write the value.
-
-    Raises:
-        TypeError: something in it has no JSON.
-        ValueError: something in it has no JSON, or two keys are the same but for half characters.
-    """
+    `orjson`'s; of the options only sorted keys count where `orjson` can't write the value. Raises TypeError: something
+    in it has no JSON; ValueError: something in it has no JSON, or two keys are the same but for half characters."""
     try:
         return orjson.dumps(value, default=default, option=option)
     except TypeError:

@@ -1,23 +1,20 @@
 """Large pieces of work on one thread, one after the other: `await large(size, function, *args)`.
 
-Client input has a bound and is read in linear time, but ten mebibytes take half a second. Work above `QUIET_BYTES` runs
-on a thread, with short turns (`SWITCH_S`) so that a request which waits for the network loses little. A call into C
-keeps its turn to its end, so callers see to it that no single call is long. Small work runs at once, in the caller.
-
-Invariants: work never continues on a value that its caller has taken back: a cancelled caller waits for its end.
+Work above `QUIET_BYTES` runs on a thread, with short turns (`SWITCH_S`); callers see to it that no single call into C
+is long. Invariant: work never continues on a value that its caller has taken back: a cancelled caller waits for its
+end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
-
-__all__ = ["QUIET_BYTES", "Large", "at_once", "large"]
 
 QUIET_BYTES = 64 * 1024
 SWITCH_S = 0.0005
@@ -72,3 +69,18 @@ def _work_in_short_turns(work: Callable[..., T], args: tuple[Any, ...]) -> T:
         return work(*args)
     finally:
         sys.setswitchinterval(before)
+
+
+NEW_OBJECTS = 20_000
+
+
+def collect_less() -> None:
+    """Look for cycles less often: for a replica, whose beginnings Serve sets aside."""
+    gc.set_threshold(NEW_OBJECTS)
+
+
+def settle_collector() -> None:
+    """Set aside what there is, and look less often. Call it once the process is ready."""
+    gc.collect()
+    gc.freeze()
+    collect_less()

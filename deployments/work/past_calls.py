@@ -1,10 +1,7 @@
 """Give past calls and their results one form: each call of a turn has its own id, and its result names it.
 
-    `function_call`, and a message of a `function`    `tool_calls`, and a message of a `tool`
-    no id, an empty one, or one that is shared        an id by the place, the same for the call's result
-    a result that names no call                       the next call of its turn without a result
-
-A conversation that has this form is returned as it is. Pure.
+`function_call` and `function` become `tool_calls` and `tool`; an id that is missing or shared is made of the place; a
+result that names no call belongs to its turn's next call without one. Pure; a conversation in this form stays as it is.
 """
 
 from __future__ import annotations
@@ -12,8 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
-
-__all__ = ["name_past_calls"]
 
 Message = dict[str, Any]
 RESULT = frozenset({"tool", "function"})

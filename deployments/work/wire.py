@@ -1,16 +1,10 @@
 """Encode values of this program for a socket, by their types: MessagePack, and never a pickle.
 
-    codec_of(Step).encode(step)   ->  bytes
-    codec_of(Step).decode(bytes)  ->  Step, or ValueError: nothing but that type is ever built
-
-The types of a dataclass's fields are its schema. msgspec handles dataclasses, enums, tuples and plain values; this
-module adds unions of dataclasses (tagged), `Named` (any dataclass of this program), headers as pairs, and `Steps`,
-`Memo` (which begins empty) and pydantic models by their fields. Half characters and integers beyond 64 bits don't fit
-MessagePack: such a value goes as JSON, and the first byte says so. Half the CPU time of pickle (docs/decisions/083).
-
-Invariants:
-- Decoding builds dataclasses, enums and plain values. It imports nothing and calls no function that the bytes name.
-- Every value of the type arrives equal to what was sent, apart from lists in place of tuples where the type is `Any`.
+msgspec handles dataclasses, enums, tuples and plain values; this module adds unions of dataclasses (tagged), `Named`
+(any dataclass of this program), headers as pairs, and `Steps`, `Memo` and pydantic models by their fields. What doesn't
+fit MessagePack goes as JSON, and the first byte says so (docs/decisions/083). Invariants: decoding builds dataclasses,
+enums and plain values, and calls nothing that the bytes name; every value arrives equal to what was sent, apart from
+lists in place of tuples where the type is `Any`.
 """
 
 from __future__ import annotations
@@ -33,8 +27,6 @@ from starlette.datastructures import Headers
 from reliability.loops import Memo
 from reliability.steps import Steps
 
-__all__ = ["Codec", "Named", "codec_of", "find_class", "name_of"]
-
 _NAMED = "a dataclass of this program, under its name"
 Named = Annotated[Any, _NAMED]  # as the annotation of a field: its values say themselves what they are
 PACKAGES = ("deployments", "reliability")
@@ -51,11 +43,7 @@ class Codec(typing.Generic[T]):
         self._decoder = msgspec.msgpack.Decoder(self._shape.kind, dec_hook=_build)
 
     def encode(self, value: T) -> bytes:
-        """Return the bytes.
-
-        Raises:
-            TypeError, ValueError: the value isn't one of this type.
-        """
+        """Return the bytes. Raises TypeError, ValueError: the value isn't one of this type."""
         packed = value if self._shape.pack is None else self._shape.pack(value)
         try:
             return PACKED + _ENCODER.encode(packed)
@@ -65,11 +53,7 @@ class Codec(typing.Generic[T]):
             raise ValueError(f"this {self._shape.name} is nested too deeply") from None
 
     def decode(self, data: bytes) -> T:
-        """Return the value.
-
-        Raises:
-            ValueError: these bytes are no value of this type.
-        """
+        """Return the value. Raises ValueError: these bytes are no value of this type."""
         try:
             if data[:1] == PACKED:
                 packed = self._decoder.decode(memoryview(data)[1:])
@@ -95,11 +79,8 @@ def name_of(thing: Any) -> str:
 
 
 def find_class(name: str, parent: type[T]) -> type[T]:
-    """Find a class of this program that has been imported already, by its `module:name`.
-
-    Raises:
-        ValueError: there is none, or it is no `parent`.
-    """
+    """Find a class of this program that has been imported already, by its `module:name`. Raises ValueError: there is
+    none, or it is no `parent`."""
     module, _, path = name.partition(":")
     found = getattr(sys.modules.get(module), path, None)
     if module.partition(".")[0] not in PACKAGES or not (isinstance(found, type) and issubclass(found, parent)):

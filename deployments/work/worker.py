@@ -1,9 +1,8 @@
-"""The process at the other end of `deployments.work.worker_pool`: reads a call, does it, sends its outcome.
+"""The process at the other end of `worker_pool`: reads a call, does it, sends its outcome.
 
     python -m deployments.work.worker FD [MODULE...]    # the modules that its jobs need
 
-A job that runs beyond its seconds ends the process by the kernel's alarm, which no loop in C can hold off. The end of
-the socket is the end of the process.
+A job that runs beyond its seconds ends the process by the kernel's alarm; the end of the socket is its end, too.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ import sys
 
 from deployments.work.jobs import do_job
 from deployments.work.worker_pool import HEAD
-
-__all__ = ["main"]
 
 NICENESS = 5
 
@@ -43,7 +40,6 @@ def main(number: int) -> None:
 
 
 def _read(peer: socket.socket, size: int) -> bytes:
-    """Read exactly so many bytes; none at the end of the socket."""
     found = bytearray()
     while len(found) < size:
         part = peer.recv(min(size - len(found), 1 << 20))

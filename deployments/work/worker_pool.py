@@ -1,18 +1,9 @@
-"""Processes for work that is too large for the event loop.
+"""Processes for work that is too large for the event loop: `await workers.run(function, *args)`.
 
-    await workers.run(function, *args)  ->  what the function returns, or raises
-
-Python runs one thread at a time, so a second of parsing in any thread blocks all requests. Work that has used up its
-steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes, started when first needed. A job is one
-message to a worker and one back (`jobs.py`); the function is one of a module, and only its declared types are carried.
-
-    a job runs for `JOB_S`            the kernel ends the worker (an alarm that it sets itself), `JobTooLong`
-    WAITING_MAX jobs wait             `Busy`
-    a job waits for WAIT_S            `Busy`
-    a worker dies otherwise           the job is repeated once by a new worker, then `Lost`
-
-A cancelled caller leaves its job, which runs to its end or its alarm. A worker inherits its socket, the search path and
-the locale only (no key), ignores the terminal's signals, and ends with its socket.
+Work that has used up its steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes; only the
+declared types of a module's function are carried (`jobs.py`). A job that runs for `JOB_S` is ended by the kernel
+(`JobTooLong`); more than `WAITING_MAX` jobs, or a wait of `WAIT_S`, is `Busy`; a job whose worker dies is repeated
+once, then `Lost`. A worker inherits its socket, the search path and the locale only (no key).
 
 Invariants: no job without an end, no worker without a Router, no job on the loop instead.
 """
@@ -27,12 +18,13 @@ import struct
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from deployments.work.jobs import read_outcome, write_job
-
-__all__ = ["JOB_S", "Busy", "JobTooLong", "Lost", "Undone", "Workers"]
+from reliability.answer.judgement import Judged
+from reliability.steps import OutOfSteps, Steps
 
 WORKERS_MAX = 2
 WAITING_MAX = 64
@@ -77,11 +69,8 @@ class Workers:
         self._closed = False
 
     async def run(self, function: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """Have a worker call `function(*args, **named)`; return what it returns, or raise what it raises.
-
-        Raises:
-            Undone: it was not done, or not to its end.
-        """
+        """Have a worker call `function(*args, **named)`; return what it returns, or raise what it raises. Raises
+        Undone: it was not done, or not to its end."""
         await self._take_turn()
         try:
             called, message = write_job(function, args, named)
@@ -180,12 +169,8 @@ class _Worker:
         return worker
 
     async def run_job(self, message: bytes, job_s: float) -> bytes:
-        """Send a message, and return the answer to it.
-
-        Raises:
-            TimeoutError: the worker took longer than `job_s` seconds, and is gone.
-            OSError, IncompleteReadError: the worker is gone.
-        """
+        """Send a message, and return the answer to it. Raises TimeoutError: the worker took longer than `job_s`
+        seconds, and is gone; OSError, IncompleteReadError: the worker is gone."""
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         try:
@@ -220,3 +205,27 @@ def _spawn(theirs: socket.socket, imports: Sequence[str]) -> subprocess.Popen[by
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+STEPS_INLINE = 20_000
+STEPS_LARGE = 20_000_000  # more than a worker's seconds are worth: those decide
+
+Question = Callable[..., Judged]
+Here = Callable[[Callable[[], Judged]], Awaitable[Judged]]
+Elsewhere = Callable[..., Awaitable[Any]]
+
+
+async def make_judgement(question: Question, here: Here, elsewhere: Elsewhere | None, left_s: float) -> Judged:
+    """Make the judgement, within `left_s` seconds where it is made elsewhere. Without `elsewhere`
+    it is made `here`, in as many steps as it takes."""
+    if elsewhere is None:
+        return await here(question)
+    try:
+        return await here(partial(question, steps=Steps(STEPS_INLINE)))
+    except OutOfSteps:
+        pass
+    try:
+        async with asyncio.timeout(max(0.0, left_s)):
+            return await elsewhere(question, steps=Steps(STEPS_LARGE, final=True))  # type: ignore[no-any-return]
+    except (Undone, TimeoutError):
+        return question(steps=Steps(0, final=True))

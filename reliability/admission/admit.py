@@ -1,24 +1,11 @@
 """May this call run now? Breaker, token budget, retry budget and memory level, in one step.
 
-A *grant* is the permit of the tier's breaker, a reservation of tokens and a counted call together.
-`admit` gives all of it or nothing: each part is a pure step on its own value, and the new values
-are put together only when all have agreed. So a rejection leaves the others untouched, and nothing
-ever has to be rolled back.
+A *grant* is the permit of the tier's breaker, a reservation of tokens and a counted call together: `admit` gives all of
+it or nothing. It is open until `settle` names it or until it expires; then the next call closes it as ignored, and
+charges what `progress` last reported. A late settle changes nothing but adds what was used beyond that.
 
-A grant is open from `admit` until `settle` names it, or until it expires; then it is closed by
-whichever call comes next (`expire` is for the owner's timer): the verdict counts as ignored, and
-charged is what `progress` has last reported that the call has used. A settle for a grant that isn't
-open changes nothing, but that one that has expired is charged what it used beyond. Grant names are
-unique as long as each incarnation of the owner brings its own `epoch`; grants of an older epoch
-stay settleable.
-
-Who owns it: one writer (an actor, the simulator). Every state is an immutable value; an older one stays
-valid, and `admit` copies a few small dicts however many sessions are remembered. Time is the owner's:
-nanoseconds that don't run backwards, also across restarts (wall clock at start plus monotonic clock since); a
-step back stands still.
-
-Must never happen: a grant with only some of its parts, a part without its grant, a state that can't be
-written down.
+Invariants: one writer; states are immutable values, and `admit` copies a few small dicts. Time is nanoseconds, and a
+step back stands still. Grant names are unique as long as each incarnation of the owner brings its own `epoch`.
 """
 
 from __future__ import annotations
@@ -31,39 +18,13 @@ from reliability.admission import breaker as breakers
 from reliability.admission import budget as budgets
 from reliability.admission import retry_budget as retries
 from reliability.admission.breaker import Breaker, BreakerConfig, Change, Permit, Phase
-from reliability.admission.budget import Budget, BudgetConfig, BudgetGrant, ClosedReservation, Load, Policy
-from reliability.admission.ledger import PROGRESS_TOKENS
-from reliability.admission.memory_rules import MemoryRules, memory_rule
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.budget import BudgetConfig, ClosedReservation, Load, Policy
+from reliability.admission.ledger import Budget
+from reliability.admission.persistent_map import Shards
+from reliability.admission.request import AdmissionRequest, MemoryRules, memory_rule
 from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits
-from reliability.admission.shards import Shards
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
-
-__all__ = [
-    "PROGRESS_TOKENS",
-    "AdmissionConfig",
-    "AdmissionRequest",
-    "AdmissionState",
-    "ClosedGrant",
-    "Grant",
-    "MemoryRules",
-    "RejectedBy",
-    "Rejection",
-    "admit",
-    "charge",
-    "close",
-    "expire",
-    "isolate",
-    "memory_rule",
-    "phase_of",
-    "progress",
-    "reset_session",
-    "restore",
-    "settle",
-    "sweep",
-    "with_epoch",
-]
 
 TIERS_MAX = 64  # tiers come from the configuration; this only bounds a mistake
 
@@ -133,7 +94,7 @@ class ClosedGrant:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenGrant:
+class _OpenGrant:
     """What an open grant holds beside its reservation of the same name."""
 
     tier: str
@@ -147,7 +108,7 @@ class AdmissionState:
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
     retries: RetryBudget = field(default_factory=RetryBudget)
-    grants: Shards[OpenGrant] = field(default_factory=Shards)
+    grants: Shards[_OpenGrant] = field(default_factory=Shards)
     granted: int = 0
     epoch: str = ""
     now_ns: int = 0
@@ -159,33 +120,45 @@ def admit(
     """Give everything that the call needs, or nothing."""
     now_ns = max(now_ns, state.now_ns)
     state, _ = expire(state, config, now_ns)
-    rejection = _reject_at_once(state, config, request)
-    if rejection is not None:
-        return state, rejection
+    rule = memory_rule(config.memory, request)
+    if rule:
+        return state, Rejection(request.tier, RejectedBy.MEMORY_PRESSURE, rule, config.memory.retry_after_s)
+    if not _has_room(state, request.tier):
+        return state, Rejection(request.tier, RejectedBy.FULL, f"more than {TIERS_MAX} tiers", None)
     breaker, permit = breakers.admit(
         state.breakers.get(request.tier, Breaker()), _breaker_config(config, request.tier), now_ns, request.hold_ns
     )
     if isinstance(permit, breakers.BreakerRejection):
-        return state, _reject_by_breaker(request.tier, permit)
+        rejected_by, wait_ns = RejectedBy(permit.cause.value), permit.retry_after_ns
+        wait_s = None if wait_ns is None else wait_ns / SECOND_NS
+        return state, Rejection(request.tier, rejected_by, f"breaker is {rejected_by.value}", wait_s)
     name = f"{state.epoch}:{state.granted}"
     hold_ns = permit.expires_ns - now_ns
     budget, reserved = budgets.reserve(state.budget, config.budget, name, request, now_ns, hold_ns)
     if isinstance(reserved, budgets.BudgetRejection):
         return state, _reject_by_budget(request.tier, reserved)
-    calls, taken = retries.take(state.retries, config.retries, request.extra, now_ns, counted=not request.fallback)
-    if isinstance(taken, retries.RetryRejection):
-        wait_s = taken.retry_after_ns / SECOND_NS
-        return state, Rejection(request.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_s)
+    calls, wait_ns = retries.take(state.retries, config.retries, request.extra, now_ns, counted=not request.fallback)
+    if wait_ns is not None:
+        return state, Rejection(request.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_ns / SECOND_NS)
     after = AdmissionState(
         breakers={**state.breakers, request.tier: breaker},
         budget=budget,
         retries=calls,
-        grants=state.grants.put(name, OpenGrant(request.tier, permit)),
+        grants=state.grants.put(name, _OpenGrant(request.tier, permit)),
         granted=state.granted + 1,
         epoch=state.epoch,
         now_ns=now_ns,
     )
-    return after, _build_grant(request.tier, permit, reserved)
+    return after, Grant(
+        id=name,
+        tier=request.tier,
+        probe=permit.probe,
+        tokens=reserved.tokens,
+        output_cap=reserved.output_cap,
+        capped=reserved.capped,
+        expires_ns=reserved.expires_ns,
+        warnings=reserved.warnings,
+    )
 
 
 def settle(
@@ -280,20 +253,6 @@ def with_epoch(state: AdmissionState, epoch: str) -> AdmissionState:
     return replace(state, epoch=epoch)
 
 
-def _reject_at_once(state: AdmissionState, config: AdmissionConfig, request: AdmissionRequest) -> Rejection | None:
-    rule = memory_rule(config.memory, request)
-    if rule:
-        return Rejection(request.tier, RejectedBy.MEMORY_PRESSURE, rule, config.memory.retry_after_s)
-    if _has_room(state, request.tier):
-        return None
-    return Rejection(request.tier, RejectedBy.FULL, f"more than {TIERS_MAX} tiers", None)
-
-
-def _build_grant(tier: str, permit: Permit, held: BudgetGrant) -> Grant:
-    cap, expires_ns = held.output_cap, held.expires_ns
-    return Grant(held.name, tier, permit.probe, held.tokens, cap, held.capped, expires_ns, held.warnings)
-
-
 def _release_permit(
     state: AdmissionState, config: AdmissionConfig, closed: ClosedReservation, verdict: Verdict, retry_after_ns: int
 ) -> tuple[AdmissionState, ClosedGrant]:
@@ -324,14 +283,6 @@ def _release_permit(
         overrun=closed.overrun,
         warnings=closed.warnings,
         change=change,
-    )
-
-
-def _reject_by_breaker(tier: str, rejection: breakers.BreakerRejection) -> Rejection:
-    wait_ns = rejection.retry_after_ns
-    rejected_by = RejectedBy(rejection.cause.value)
-    return Rejection(
-        tier, rejected_by, f"breaker is {rejected_by.value}", None if wait_ns is None else wait_ns / SECOND_NS
     )
 
 

@@ -1,35 +1,20 @@
 """One circuit breaker per tier: it keeps requests away from a tier that is unwell, and lets it come back.
 
-States
-    CLOSED     requests run. Failures in a row, or too large a share of failures in a window, open the
-               breaker. A failure that carries the tier's own Retry-After opens it at once, for that (bounded)
-               time only.
-    OPEN       nothing runs until `until_ns`. Nothing but time, or a person (`close`), leaves this state.
+    CLOSED     requests run. Failures in a row, or a share of failures in a window, open it. A failure with the tier's
+               own Retry-After opens it at once, for that bounded time only.
+    OPEN       nothing runs until `until_ns`. Only time, or a person (`close`), leaves this state.
     HALF_OPEN  at most `probes_max` requests run as probes, and one more for each `open_max_ns` in which none of them
                ends. A failed probe opens again, for longer; `probe_successes` good probes close.
-    `isolated` is a hold by hand beside the state: nothing runs while it is on. Lifting it reveals
-    the state beneath, so an operator can neither close nor skip anything by isolating and
-    restoring. `close` is an act of its own: whoever has repaired a tier needn't wait for its next
-    probe. It leaves a hold on, and a closed breaker as it is.
 
-Who owns it: whoever owns the admission state; here are only values. The step from OPEN to HALF_OPEN is taken
-by the `admit` that finds the time over; reading (`phase_at`) changes nothing.
+`isolated` is a hold by hand beside the state. A `Permit` has a generation (the number of the current state), a number
+and an expiry; a settle counts only while its permit is outstanding, unexpired and of the current generation. IGNORED
+returns the permit and changes nothing else: a cancelled call says nothing of the tier.
 
-Every admission is a `Permit` with a generation (the number of the current state), a number within it and an
-expiry. A settle counts only if its permit is outstanding, unexpired and of the current generation; so a late
-result of an older state, and a second settle, change nothing. IGNORED returns the permit and changes nothing
-else: agents cancel streams all the time, and a cancelled call says nothing of the tier. A permit that is
-never settled expires as ignored.
+Open time doubles with every opening in a row, up to `open_max_ns`, counted from the beginning of the failed probe; each
+`calm_ns` spent CLOSED takes one opening back. So a tier that is back runs the first request that comes `open_max_ns`
+after the last probe began, and one that is still away costs at most `probes_max` requests in each `open_max_ns`.
 
-Must never happen: a success or a cancel that opens, a call but for a probe's success that closes, more probes
-than `probes_max` in an `open_max_ns`, a probe slot that is lost for good.
-
-Open time doubles with every opening in a row, up to `open_max_ns`, and counts from the beginning of the probe that has
-failed; each `calm_ns` spent CLOSED takes one opening back. The maximum bounds both sides of a long outage. A tier that
-is back runs the first request that comes `open_max_ns` after the beginning of the last probe, or later, however long
-that probe hangs, however long the outage was and whatever openings are remembered of earlier ones. And a tier that is
-still away costs at most `probes_max` requests in each `open_max_ns`. A breaker without traffic probes nothing: its
-first request after the open time is the probe. A tier's own Retry-After may be longer than the maximum.
+Invariants: no success or cancel opens; only a probe's success closes; no probe slot is lost for good.
 """
 
 from __future__ import annotations
@@ -40,22 +25,6 @@ from enum import StrEnum
 
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount
 from reliability.types import Verdict
-
-__all__ = [
-    "Breaker",
-    "BreakerConfig",
-    "BreakerRejection",
-    "Cause",
-    "Change",
-    "Permit",
-    "Phase",
-    "admit",
-    "close",
-    "isolate",
-    "phase_at",
-    "restore",
-    "settle",
-]
 
 OPENINGS_MAX = 32  # doublings remembered; beyond it open_max_ns has long been reached
 PERMITS_MAX = 1024  # outstanding permits remembered; beyond it the oldest is forgotten, as if ignored
@@ -257,7 +226,8 @@ def _record_failure(
         openings = max(0, breaker.openings - calm) + (tripped is not None)
         cause = tripped or Cause.RETRY_AFTER
     began_ns = breaker.probed_ns if cause is Cause.PROBE_FAILED else now_ns
-    open_ns = 0 if cause is Cause.RETRY_AFTER else _open_ns(config, openings)
+    doubled_ns = min(config.open_ns << min(max(openings - 1, 0), OPENINGS_MAX), config.open_max_ns)
+    open_ns = 0 if cause is Cause.RETRY_AFTER else doubled_ns
     opened = replace(
         _enter_phase(breaker, Phase.OPEN, now_ns),
         openings=min(openings, OPENINGS_MAX),
@@ -273,10 +243,6 @@ def _find_trip_cause(breaker: Breaker, config: BreakerConfig) -> Cause | None:
     if config.rate_percent is None or calls < config.rate_calls_min:
         return None
     return Cause.RATE if breaker.failures.total * 100 >= config.rate_percent * calls else None
-
-
-def _open_ns(config: BreakerConfig, openings: int) -> int:
-    return min(config.open_ns << min(max(openings - 1, 0), OPENINGS_MAX), config.open_max_ns)
 
 
 def _enter_phase(breaker: Breaker, phase: Phase, now_ns: int) -> Breaker:

@@ -1,32 +1,15 @@
 """Tokens: reserved before a call, settled after it. The ledger itself stands in `ledger.py`.
 
-Windows
-    session   all tokens of one session, for as long as the session is remembered
-    hour      all tokens of the server in the last hour
-    key_hour  all tokens of one API key in the last hour
-    output    per request: a cap on what may be generated, with a default for a request that names none
-A limit of None means "counted, never rejected"; 0 means that nothing may be spent. A cap of None lets every
-request have what it names; a cap is at least 1.
+    session, hour, key_hour   tokens of one session, of the server and of one API key in a rolling hour
+    output                    per request: a cap on what may be generated, with a default
 
-A reservation is open until it is settled (with what was really used; None for unknown, which is the
-reserved amount) or until it expires. While its call runs, `progress` notes what it has used so far;
-one that expires is charged that and the `slack` that it was reserved with, or its prompt where
-nothing was ever reported: whoever worked on it has died. A settle that comes later still adds what
-was used beyond. The owner of the state gives each reservation its name; a name that is already open
-gets the same answer again and reserves nothing twice.
+A limit of None is counted and never rejects; 0 lets nothing be spent. Policies, per window: `warn_and_continue` admits
+and warns; `escalate` rejects all tiers but the cheap one; `hard_stop` rejects. A reservation that expires is charged
+what `progress` noted and its `slack`, or its prompt where nothing was reported; a later settle adds what is beyond.
 
-Policies, per window: `warn_and_continue` admits and warns; `escalate` rejects all tiers but the
-cheap one, where the session goes on; `hard_stop` rejects. Warnings carry the percent of each window
-from `warn_percent` on; percents count spent and reserved together.
-
-Under `hard_stop`, spent + reserved of a window never exceeds its limit, whatever is interleaved, since one
-`reserve` both looks and takes. One thing can carry it past: a tier that uses more than was reserved for it is
-charged in full (`overrun`), and nothing more is admitted then. The ledger may say too much, never too little.
-
-Bounds: `reservations_max`, `keys_max`, `sessions_max`. A session without open reservations is
-forgotten `session_ttl_ns` after its last use; at the bound the longest idle one of a shard goes
-early. That forgives its session window only: the hours still hold every token. Where everything
-that is remembered is in use, the request is rejected.
+Invariants: under `hard_stop`, spent + reserved never exceeds the limit, except by a tier that uses more than was
+reserved for it (`overrun`). The ledger may say too much, never too little. Where all that is remembered (`Bounds`) is
+in use, the request is rejected; a forgotten session forgives its session window only.
 """
 
 from __future__ import annotations
@@ -57,29 +40,6 @@ from reliability.admission.ledger import (
 )
 from reliability.admission.request import AdmissionRequest
 from reliability.rolling import SECOND_NS, drop_expired, frees_in_ns
-
-__all__ = [
-    "Bounds",
-    "Budget",
-    "BudgetConfig",
-    "BudgetGrant",
-    "BudgetRejection",
-    "BudgetWindow",
-    "ClosedReservation",
-    "Limit",
-    "Load",
-    "Policy",
-    "Shortage",
-    "charge",
-    "expire",
-    "loads",
-    "output_cap",
-    "progress",
-    "reserve",
-    "reset_session",
-    "settle",
-    "sweep",
-]
 
 IN_FLIGHT_RETRY_S = 5  # where open reservations stand in the way: they end sooner than the hour
 
@@ -230,8 +190,7 @@ def settle(
 
 
 def progress(budget: Budget, name: str, tokens: int) -> Budget:
-    """Note what an open reservation's call has used so far, prompt included. It charges nothing;
-    the same ledger where it isn't open."""
+    """Note what an open reservation's call has used so far, prompt included. It charges nothing."""
     return note_progress(budget, name, max(0, tokens))
 
 
@@ -254,13 +213,9 @@ def _charge_and_close(
 
 
 def charge(budget: Budget, config: BudgetConfig, key: str, session: str, tokens: int, now_ns: int) -> Budget:
-    """Spend tokens that nobody has reserved: those of a call that ran while the owner of the ledger
-    was away.
-
-    The ledger takes them whatever the limits are: it has happened. At its bounds a session or key
-    for which no idle one can go is left out, as if it had been forgotten; the hour of the server
-    has every token.
-    """
+    """Spend tokens that nobody has reserved: those of a call that ran while the owner of the ledger was away. The
+    ledger takes them whatever the limits are: it has happened. At its bounds a session or key for which no idle one can
+    go is left out, as if it had been forgotten; the hour of the server has every token."""
     budget, _ = expire(budget, config, now_ns)
     return charge_unreserved(budget, config.bounds, key, session, max(0, tokens), now_ns)
 
@@ -337,9 +292,8 @@ def _find_rejection(
 
 
 def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> int | None:
-    """Return the seconds until the request may fit: exact where no reservation is open, else a
-    guess at when one ends. None: never, since it is larger than the limit, or since a session's
-    spent tokens don't come back."""
+    """Return the seconds until the request may fit: exact where no reservation is open, else a guess at when one ends.
+    None: never, since it is larger than the limit, or since a session's spent tokens don't come back."""
     if tokens > load.tokens_max:
         return None
     if load.window is BudgetWindow.SESSION:

@@ -1,18 +1,11 @@
 """What the journal writes: the admission state as plain values, and every event that changed it.
 
-`to_plain` and `event_to_plain` give dicts, lists, strings, numbers and None, fit for JSON; `from_plain` and
-`event_from_plain` take them back and raise ValueError, with the place, on anything that they did not write.
-The owner then starts empty.
+`reduce` is the one entrance for events. Every name and time that it uses stands in the state or in the event, so a
+snapshot with the events since gives the very state that was lost, with the same grant ids. After a replay the owner
+writes a `Begin` before it admits anything, since the names of its grants are made of the epoch.
 
-`reduce` is the one entrance for events. It is deterministic and every name and time that it uses
-stands in the state or in the event, so a snapshot with the events since gives the very state that
-was lost, with the same grant ids. A grant whose `Settle` was never written stays open in that state
-and expires at what its last `Progress` reported. After a replay the owner writes a `Begin` before
-it admits anything: the names of its grants are made of the epoch, so a second replay must know
-where each incarnation began.
-
-Only events that changed something need to be written: a rejection changes nothing but what time has closed anyway. But
-all of those must be, also what the owner's timers did: a session that was swept makes room, which later events used.
+Invariant: each event that changed something is written, also what the owner's timers did (a swept session makes room).
+`from_plain` and `event_from_plain` raise ValueError, with the place, on anything that they did not write.
 """
 
 from __future__ import annotations
@@ -24,30 +17,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from reliability.admission import admit as admission
-from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, ClosedGrant, Grant, Rejection
+from reliability.admission.admit import AdmissionConfig, AdmissionState, ClosedGrant, Grant, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.types import Usage, Verdict
-
-__all__ = [
-    "VERSION",
-    "Admit",
-    "Begin",
-    "Charge",
-    "Close",
-    "Event",
-    "Expire",
-    "Isolate",
-    "Progress",
-    "Reset",
-    "Restore",
-    "Settlement",
-    "Sweep",
-    "event_from_plain",
-    "event_to_plain",
-    "from_plain",
-    "reduce",
-    "replay",
-    "to_plain",
-]
 
 VERSION = 1  # of the shape of the state; a snapshot of another version is refused
 

@@ -1,20 +1,10 @@
 """The ledger of the token budget: who has spent what and set what aside. Policies: `budget.py`.
 
-Every open reservation stands three times: in its session, in the hour of the server and in the hour
-of its API key. `open_reservation` and `close_reservation` are its only ways in and out, and each
-moves all three at once, so the three always agree: the `reserved` of the hour is the sum of all
-open reservations, and so are those of all sessions and of all keys.
+Every open reservation stands in its session, in the hour of the server and in the hour of its API key;
+`open_reservation` and `close_reservation` move all three at once. Spent tokens of an hour are kept in minutes, leave 60
+to 61 minutes after they were charged, and are charged when the reservation closes: too much, never too little.
 
-Spent tokens of an hour are kept in minutes and leave 60 to 61 minutes after they were charged. Tokens are
-charged when the reservation closes, which is later than when they were used. Both errors lie on the same
-side: too much, never too little.
-
-While a call runs, its reservation notes what the call has used (`note_progress`). Nothing is
-charged by that; it is what is charged if nobody settles (`estimate_charge`). A settle that comes
-after all, for a reservation that was closed as expired, adds what was used beyond that; for this
-the ledger remembers the last `EXPIRED_MAX` of them.
-
-Must never happen: a session or key that leaves while it has a reservation open; a reservation that is charged twice.
+Invariants: no session or key leaves while it has a reservation open; no reservation is charged twice.
 """
 
 from __future__ import annotations
@@ -22,34 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from reliability.admission.shards import SHARDS, Shards
+from reliability.admission.persistent_map import SHARDS, Shards
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount, drop_expired
-
-__all__ = [
-    "EXPIRED_MAX",
-    "HOUR",
-    "PROGRESS_TOKENS",
-    "Bounds",
-    "Budget",
-    "Hour",
-    "Reservation",
-    "Session",
-    "charge_unreserved",
-    "close_reservation",
-    "count_hour_tokens",
-    "count_running_tokens",
-    "estimate_charge",
-    "forget_expired",
-    "hour_of",
-    "make_room",
-    "note_progress",
-    "open_reservation",
-    "owners_of",
-    "remember_expired",
-    "session_name",
-    "session_of",
-    "sweep_sessions",
-]
 
 HOUR = Span(3600 * SECOND_NS, 60 * SECOND_NS)
 PROGRESS_TOKENS = 32  # a running call reports what it has used each time that it has written so many more
@@ -82,7 +46,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Hour:
+class _Hour:
     """The tokens of a rolling hour."""
 
     spent: Rolling = EMPTY
@@ -105,7 +69,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class _Expired:
     """A reservation that was closed unsettled, and what it was charged."""
 
     key: str
@@ -115,17 +79,16 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The whole ledger. `wake_ns`: a lower bound of the next expiry. `cursor`: the shard to sweep
-    next. `expired`: what the last reservations that nobody settled were charged, by their names,
-    the oldest first."""
+    """The whole ledger. `wake_ns`: a lower bound of the next expiry. `cursor`: the shard to sweep next. `expired`: what
+    the last reservations that nobody settled were charged, by their names, the oldest first."""
 
     sessions: Shards[Session] = field(default_factory=Shards)
-    hour: Hour = Hour()
-    keys: Shards[Hour] = field(default_factory=Shards)
+    hour: _Hour = _Hour()
+    keys: Shards[_Hour] = field(default_factory=Shards)
     open: Shards[Reservation] = field(default_factory=Shards)
     wake_ns: int | None = None
     cursor: int = 0
-    expired: Mapping[str, Expired] = field(default_factory=dict)
+    expired: Mapping[str, _Expired] = field(default_factory=dict)
 
 
 def session_name(key: str, session: str) -> str:
@@ -150,12 +113,12 @@ def _key_of(name: str) -> str:
     return rest[: int(size)]
 
 
-def hour_of(budget: Budget, key: str) -> Hour:
+def hour_of(budget: Budget, key: str) -> _Hour:
     """Return the hour of one API key."""
-    return budget.keys.get(key) or Hour()
+    return budget.keys.get(key) or _Hour()
 
 
-def count_hour_tokens(hour: Hour, now_ns: int) -> int:
+def count_hour_tokens(hour: _Hour, now_ns: int) -> int:
     """Count what an hour holds, spent and reserved."""
     return drop_expired(hour.spent, HOUR, now_ns).total + hour.reserved
 
@@ -173,8 +136,7 @@ def count_running_tokens(budget: Budget, key: str, session: str) -> int:
 
 
 def note_progress(budget: Budget, name: str, used: int) -> Budget:
-    """Note what an open reservation's call has used so far. The same ledger where it isn't open, or
-    this is known."""
+    """Note what an open reservation's call has used so far. The same ledger where that is nothing new."""
     held = budget.open.get(name)
     if held is None or held.used == used:
         return budget
@@ -183,13 +145,13 @@ def note_progress(budget: Budget, name: str, used: int) -> Budget:
 
 def remember_expired(budget: Budget, name: str, held: Reservation, charged: int) -> Budget:
     """Keep in mind what a reservation that nobody settled was charged; the oldest of too many is let go."""
-    expired = {**budget.expired, name: Expired(held.key, held.session, charged)}
+    expired = {**budget.expired, name: _Expired(held.key, held.session, charged)}
     while len(expired) > EXPIRED_MAX:
         del expired[next(iter(expired))]
     return replace(budget, expired=expired)
 
 
-def forget_expired(budget: Budget, name: str) -> tuple[Budget, Expired | None]:
+def forget_expired(budget: Budget, name: str) -> tuple[Budget, _Expired | None]:
     """Forget an expired reservation: who settles it late settles it once."""
     late = budget.expired.get(name)
     if late is None:
@@ -273,14 +235,15 @@ def _make_session_room(sessions: Shards[Session], bounds: Bounds, name: str) -> 
     return _drop_longest_idle(sessions, sessions.place(name))
 
 
-def _make_key_room(keys: Shards[Hour], bounds: Bounds, key: str, now_ns: int) -> Shards[Hour] | None:
+def _make_key_room(keys: Shards[_Hour], bounds: Bounds, key: str, now_ns: int) -> Shards[_Hour] | None:
     if keys.count < bounds.keys_max or keys.get(key) is not None:
         return keys
-    return _drop_empty_keys(keys, bounds, now_ns)
+    keys = keys.without([name for name, hour in keys.items() if count_hour_tokens(hour, now_ns) == 0])
+    return keys if keys.count < bounds.keys_max else None
 
 
-def _charge_hour(hour: Hour, reserved: int, charged: int, now_ns: int) -> Hour:
-    return Hour(add_amount(hour.spent, HOUR, charged, now_ns), hour.reserved - reserved)
+def _charge_hour(hour: _Hour, reserved: int, charged: int, now_ns: int) -> _Hour:
+    return _Hour(add_amount(hour.spent, HOUR, charged, now_ns), hour.reserved - reserved)
 
 
 def _is_idle(session: Session, bounds: Bounds, now_ns: int) -> bool:
@@ -288,7 +251,6 @@ def _is_idle(session: Session, bounds: Bounds, now_ns: int) -> bool:
 
 
 def _sweep_shard(sessions: Shards[Session], at: int, bounds: Bounds, now_ns: int) -> Shards[Session]:
-    """Drop the idle sessions of one shard."""
     last_ns = now_ns - bounds.session_ttl_ns
     shard = sessions.shards[at]
     return sessions.without([name for name, s in shard.items() if s.used_ns <= last_ns and not s.open])
@@ -302,9 +264,3 @@ def _drop_longest_idle(sessions: Shards[Session], start: int) -> Shards[Session]
         if idle:
             return sessions.drop(min(idle)[1])
     return None
-
-
-def _drop_empty_keys(keys: Shards[Hour], bounds: Bounds, now_ns: int) -> Shards[Hour] | None:
-    """Drop the keys whose hour is empty."""
-    keys = keys.without([name for name, hour in keys.items() if count_hour_tokens(hour, now_ns) == 0])
-    return keys if keys.count < bounds.keys_max else None

@@ -1,16 +1,10 @@
 """How many extra calls the whole server may make, so that second tries don't storm a dying tier.
 
-A *first* call is the first that runs for a request; a later one to a tier that the request has called before,
-be it a retry or a re-ask, is *extra*. Over any window the extra calls are at most `floor` plus `share_percent`
-of the first calls. The floor lets a quiet server recover at all: with three requests a minute a share alone
-would be nothing. An escalation or a fallback to a tier that the request hasn't called yet is neither: if it
-were extra, one dying tier would use up the budget, and requests would be rejected although the next tier is
-well. What bounds those is the chain: a request goes to each tier of it once.
+A later call to a tier that its request has called before is *extra*; over any window the extra calls are at most
+`floor` plus `share_percent` of the first calls. A fallback to another tier is neither: the chain bounds those.
 
-The state is two rolling counts. Extra calls are counted a bucket too long and first calls a bucket
-too short, so that the promise holds at every moment and not only at the bounds of buckets.
-
-Must never happen: a first call that is rejected (this budget bounds amplification, not load).
+Invariants: no first call is rejected. Extra calls count a bucket too long and first calls a bucket too short, so the
+bound holds at every moment.
 """
 
 from __future__ import annotations
@@ -18,8 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount, drop_expired, frees_in_ns, inner_total
-
-__all__ = ["Allowed", "RetryBudget", "RetryBudgetLimits", "RetryRejection", "take"]
 
 BUCKETS = 12  # five seconds each in a minute
 
@@ -50,31 +42,19 @@ class RetryBudget:
     extra: Rolling = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """The call may run and has been counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryRejection:
-    """Too many extra calls. `retry_after_ns`: when one of them leaves the window at the latest."""
-
-    retry_after_ns: int
-
-
 def take(
     budget: RetryBudget, config: RetryBudgetLimits, extra: bool, now_ns: int, *, counted: bool = True
-) -> tuple[RetryBudget, Allowed | RetryRejection]:
-    """Count one call. A rejection changes nothing, and so does a call that isn't `counted`: a fallback is neither first
-    nor extra."""
+) -> tuple[RetryBudget, int | None]:
+    """Count one call, unless it is a fallback, which isn't `counted`. Too many extra calls: return the same budget, and
+    in how many nanoseconds one of them leaves the window at the latest."""
     if not counted:
-        return budget, Allowed()
+        return budget, None
     span = config.span
     if not extra:
-        return replace(budget, first=add_amount(budget.first, span, 1, now_ns)), Allowed()
+        return replace(budget, first=add_amount(budget.first, span, 1, now_ns)), None
     spent = drop_expired(budget.extra, span, now_ns)
     allowed = config.floor + inner_total(budget.first, span, now_ns) * config.share_percent // 100
     if spent.total >= allowed:
         wait_ns = frees_in_ns(spent, span, spent.total - allowed + 1, now_ns)
-        return budget, RetryRejection(config.window_ns if wait_ns is None else wait_ns)
-    return replace(budget, extra=add_amount(spent, span, 1, now_ns)), Allowed()
+        return budget, config.window_ns if wait_ns is None else wait_ns
+    return replace(budget, extra=add_amount(spent, span, 1, now_ns)), None

@@ -1,21 +1,11 @@
 """Repetition in native tool calls, while they decode.
 
-`step_calls` takes each piece of a call as it comes.
-
-    rule         finds
-    CYCLE        arguments that repeat themselves (see `argument_limits`), or open more than `DEPTH_MAX` brackets
+    CYCLE        arguments that repeat themselves (see `is_runaway_argument`), or open more than `DEPTH_MAX` brackets
     WHITESPACE   `WHITE_CHARS` of nothing but white space between the values
-    ANSWER_CALLS the same call, to the letter, the third time
+    ANSWER_CALLS the same call, to the letter, the third time; not where calls come in turns
 
-Arguments are looked at in strides, at the same places however they were cut, so the outcome depends on what was
-written alone. A call is compared when the next one begins, if it is complete; an upstream that sends calls in turns, or
-their names before their arguments, is never convicted by that rule. What differs in its spelling only is seen when the
-answer is judged.
-
-What stands in a string of the arguments is content: white space in it counts as any other repetition.
-
-A loop stands once it is found. Bounds: `OPEN_MAX` calls that may go on, `TAIL_CHARS` characters of each, and the
-digests of `COUNTED_MAX`.
+Invariants: arguments are looked at in strides, at the same places however they were cut. A loop stands once it is
+found. At most `OPEN_MAX` open calls, `TAIL_CHARS` of each, and the digests of `COUNTED_MAX` are kept.
 """
 
 from __future__ import annotations
@@ -23,15 +13,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reliability.loops.comparison.canonical import digest, summary
-from reliability.loops.comparison.findings import Kind, Loop, Stage
-from reliability.loops.cycles.argument_limits import is_runaway_argument
-from reliability.loops.cycles.long_cycles import PERIOD_MAX, STRIDE, LongTail, extend
+from reliability.loops.comparison.findings import Kind, Loop, Stage, digest, summary
 from reliability.loops.in_answer import WHITE_CHARS
+from reliability.loops.long_cycles import PERIOD_MAX, STRIDE, LongTail, extend, is_runaway_argument
 from reliability.loops.patience import Doubt
 from reliability.loops.written import REPEATS
-
-__all__ = ["CallScan", "step_calls"]
 
 TAIL_CHARS = 2 * PERIOD_MAX + 2 * STRIDE
 DEPTH_MAX = 128
@@ -41,7 +27,7 @@ _ESCAPE = re.compile(r"\\.", re.DOTALL)
 _WHITE = re.compile(rf"\s{{{WHITE_CHARS}}}")
 
 
-class Shape(NamedTuple):
+class _Shape(NamedTuple):
     """Where in the JSON the arguments are. `white` counts the white space that they end in, between two values."""
 
     quoted: bool = False
@@ -50,7 +36,7 @@ class Shape(NamedTuple):
     white: int = 0
 
 
-class OpenCall(NamedTuple):
+class _OpenCall(NamedTuple):
     """One call so far: its name, a digest of its arguments up to the last stride, how far they were looked at, and the
     repetition in which they may be."""
 
@@ -58,7 +44,7 @@ class OpenCall(NamedTuple):
     read: str = ""
     fill: str = ""
     tail: LongTail = LongTail()
-    shape: Shape = Shape()
+    shape: _Shape = _Shape()
     doubt: Doubt = Doubt()
 
     @property
@@ -78,7 +64,7 @@ class CallScan(NamedTuple):
     is the index of the last piece; `mixed`: calls came in turns; `patience`: the bytes for which the arguments of a
     call may repeat themselves (see `patience`)."""
 
-    calls: tuple[tuple[int, OpenCall], ...] = ()
+    calls: tuple[tuple[int, _OpenCall], ...] = ()
     counts: tuple[tuple[str, int], ...] = ()
     newest: int | None = None
     mixed: bool = False
@@ -100,13 +86,13 @@ def step_calls(scan: CallScan, index: int, name: str, arguments: str) -> tuple[C
         scan = _close_newest(scan, calls, index)
     if scan.loop is not None:
         return scan, scan.loop
-    calls[index], loop = _read_on(calls.get(index, OpenCall(doubt=Doubt(scan.patience))), name, arguments)
+    calls[index], loop = _read_on(calls.get(index, _OpenCall(doubt=Doubt(scan.patience))), name, arguments)
     while len(calls) > OPEN_MAX:
         del calls[next(iter(calls))]
     return scan._replace(calls=tuple(calls.items()), newest=index, loop=loop), loop
 
 
-def _close_newest(scan: CallScan, calls: dict[int, OpenCall], index: int) -> CallScan:
+def _close_newest(scan: CallScan, calls: dict[int, _OpenCall], index: int) -> CallScan:
     """Count the call that was written until now, as another one begins."""
     newest = None if scan.newest is None else calls.get(scan.newest)
     if newest is None or scan.mixed or index in calls:
@@ -121,7 +107,7 @@ def _close_newest(scan: CallScan, calls: dict[int, OpenCall], index: int) -> Cal
     return scan._replace(counts=tuple(counts.items()), loop=loop)
 
 
-def _read_on(call: OpenCall, name: str, arguments: str) -> tuple[OpenCall, Loop | None]:
+def _read_on(call: _OpenCall, name: str, arguments: str) -> tuple[_OpenCall, Loop | None]:
     text, read, tail, shape = call.fill + arguments, call.read, call.tail, call.shape
     doubt, at, named = call.doubt, 0, call.name + name
     while not doubt.over and len(text) - at >= STRIDE:
@@ -130,10 +116,10 @@ def _read_on(call: OpenCall, name: str, arguments: str) -> tuple[OpenCall, Loop 
         shape, white = _read_shape(shape, chunk)
         loop = _find_runaway(tail, shape, white, named)
         doubt = doubt if loop is None else doubt.add(loop, tail.length, chunk)
-    return OpenCall(named, read, text[at:], tail, shape, doubt), doubt.loop if doubt.over else None
+    return _OpenCall(named, read, text[at:], tail, shape, doubt), doubt.loop if doubt.over else None
 
 
-def _find_runaway(tail: LongTail, shape: Shape, white: bool, tool: str) -> Loop | None:
+def _find_runaway(tail: LongTail, shape: _Shape, white: bool, tool: str) -> Loop | None:
     if white:
         return _build_loop(Kind.WHITESPACE, max(shape.white, WHITE_CHARS), 1, "", tool)
     if is_runaway_argument(tail):
@@ -143,7 +129,7 @@ def _find_runaway(tail: LongTail, shape: Shape, white: bool, tool: str) -> Loop 
     return None
 
 
-def _read_shape(shape: Shape, chunk: str) -> tuple[Shape, bool]:
+def _read_shape(shape: _Shape, chunk: str) -> tuple[_Shape, bool]:
     """Read on in the JSON; also return whether white space between its values has run for too long."""
     text = "\\" + chunk if shape.escaped else chunk
     plain = _ESCAPE.sub("", text)
@@ -159,7 +145,7 @@ def _read_shape(shape: Shape, chunk: str) -> tuple[Shape, bool]:
         blank = white if at == 0 else 0
         ran = ran or _WHITE.search(" " * blank + piece) is not None
         white = blank + len(piece) if not piece.strip() else len(piece) - len(piece.rstrip())
-    return Shape(shape.quoted ^ bool(len(pieces) % 2 == 0), escaped, depth, min(white, WHITE_CHARS)), ran
+    return _Shape(shape.quoted ^ bool(len(pieces) % 2 == 0), escaped, depth, min(white, WHITE_CHARS)), ran
 
 
 def _build_loop(kind: Kind, count: int, period: int, unit: str, tool: str) -> Loop:

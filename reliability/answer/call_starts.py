@@ -1,20 +1,12 @@
 """Where, in the text of an answer, a tool call may begin.
 
-Weak models write their calls as text: bare JSON, in a code fence, behind a tag, or as `name(...)`. The table of call
-formats says what is held (`Format.starts`). This module looks at one place of a text and says one of three things:
-nothing begins here (None), something may begin here but the text ends too early to tell (PARTIAL), or a *candidate*
-begins here (`CallStart`). It doesn't know where a candidate ends (that is `gate.py`) and doesn't parse it (that is the
-extraction of calls). Where reasoning begins or ends in the text, or a mark of the answer stands, it says so (`Mark`):
-what stands behind is read by `thoughts.py`.
+The table of call formats says what is held (`Format.starts`). At one place of a text nothing begins (None), something
+may begin but the text ends too early to tell (PARTIAL), or a *candidate* begins (`CallStart`); `gate.py` finds its end.
+Delimiters count anywhere but in quotes; words and names where a line begins, some behind the end of a sentence
+(`Place`). A fence or a tag right before a candidate belongs to it. Marks of reasoning are `Mark`s (`thoughts.py`).
 
-The answers are final: with more text after it, a place that was None stays None and a CallStart stays that
-CallStart. So it doesn't matter how a text is cut. To keep it cheap, no place is looked at further than the bounds of
-the table reach; every bound errs towards holding, except where a name and its bracket are further apart.
-
-Delimiters count anywhere, unless they stand in quotes. Words and names count where a line begins, and some of them
-behind the end of a sentence (`Place`). A fence or a tag right before a candidate belongs to it. Tags are compared
-without case, and names as they may be spelled (`tool_names.py`); words, and names behind a sentence, where they are
-ordinary words, to the letter.
+Invariants: the answers are final, so it doesn't matter how a text is cut. No place is looked at further than the bounds
+of the table reach; every bound errs towards holding, except where a name and its bracket are further apart.
 """
 
 from __future__ import annotations
@@ -23,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reliability.answer.starts import DELIMITER_MAX, PARTIAL, Partial, Starts
+from reliability.answer.answer_head import DELIMITER_MAX, PARTIAL, Partial, Starts
 from reliability.tools.format_reasoning import (
     ANSWER_MARKS,
     REASONING,
@@ -38,19 +30,6 @@ from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG, INNE
 from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
 from reliability.tools.turns import ENDS, list_fences
 
-__all__ = [
-    "PARTIAL",
-    "CallStart",
-    "DeclaredNames",
-    "Mark",
-    "count_fences",
-    "find_call_start",
-    "fold_text",
-    "is_plain",
-    "place_behind",
-    "prepare_names",
-]
-
 SAID_CHARS = 16  # behind a mark, to tell whether a sentence says something of it
 SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
@@ -61,6 +40,28 @@ _BRACKET = re.compile(r"[{\[(]")
 _INDENT = re.compile(r"[ \t\r]*")
 _NAME = re.compile(r"[A-Za-z0-9_.:/\\-]{1,128}")
 _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
+_ALL = [start for row in CALL_FORMATS for start in row.starts]
+_CLOSERS = [Start(closer) for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes]
+_TURN_ENDS = [Start(end) for end in dict.fromkeys(ENDS)]
+_DELIMITERS = [
+    start
+    for start in (*_ALL, *_CLOSERS, *map(Start, INNER_CLOSES), *_TURN_ENDS)
+    if start.place is Place.ANYWHERE and start.tail is None
+]
+_SIGNS = {sign: [start for start in _DELIMITERS if start.head.lstrip("\\")[0] == sign] for sign in "{[]<⏺✿"}
+_AT_SIGN = {sign: Starts(start.head for start in starts) for sign, starts in _SIGNS.items()}
+# Where no tools are declared nothing is a call; only the marks of messages and of turns are no part of the answer.
+_MESSAGES = [start for row in CALL_FORMATS if row.reader is Reader.MESSAGES for start in row.starts]
+_MARKS_AT_SIGN = {
+    sign: Starts(start.head for start in (*_MESSAGES, *_TURN_ENDS) if start.head.lstrip("\\")[0] == sign)
+    for sign in "[<"
+}
+_NAMED = [start for start in _ALL if start.place is Place.ANYWHERE and start.tail is not None and start.head]
+_OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
+_THOUGHTS = Starts(opener for opener, _ in _OPENERS)
+_MARKS = Starts((*REASONING_CLOSES, *ANSWER_MARKS))
+_FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), Starts(["`{3,8}"]))
+_TAGS = Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,7 @@ Found = CallStart | Mark | Partial | None
 
 @dataclass(frozen=True, slots=True)
 class DeclaredNames:
-    """The declared names: as they may be spelled, and to the letter. `firsts` are what they and the words of the table
-    begin with."""
+    """The declared names, folded and to the letter. `firsts`: what they and the words of the table begin with."""
 
     names: tuple[str, ...]
     folded: Lookup
@@ -127,8 +127,6 @@ class _Heads:
 
 
 class _Tails:
-    """What must stand behind a declared name."""
-
     def __init__(self, starts: Sequence[Start]) -> None:
         self.untils = [start.until for start in starts]
         self.tails = Starts(start.tail or "" for start in starts)
@@ -164,27 +162,7 @@ def _list_firsts(head: str) -> str:
     return (inside[1] if inside else head).replace("\\", "")[: None if inside else 1]
 
 
-_ALL = [start for row in CALL_FORMATS for start in row.starts]
-_CLOSERS = [Start(closer) for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes]
-_TURN_ENDS = [Start(end) for end in dict.fromkeys(ENDS)]
-_DELIMITERS = [
-    start
-    for start in (*_ALL, *_CLOSERS, *map(Start, INNER_CLOSES), *_TURN_ENDS)
-    if start.place is Place.ANYWHERE and start.tail is None
-]
-_SIGNS = {sign: [start for start in _DELIMITERS if start.head.lstrip("\\")[0] == sign] for sign in "{[]<⏺✿"}
-_AT_SIGN = {sign: Starts(start.head for start in starts) for sign, starts in _SIGNS.items()}
-# Where no tools are declared nothing is a call; only the marks of messages and of turns are no part of the answer.
-_MESSAGES = [start for row in CALL_FORMATS if row.reader is Reader.MESSAGES for start in row.starts]
-_MARKS_AT_SIGN = {
-    sign: Starts(start.head for start in (*_MESSAGES, *_TURN_ENDS) if start.head.lstrip("\\")[0] == sign)
-    for sign in "[<"
-}
-_NAMED = [start for start in _ALL if start.place is Place.ANYWHERE and start.tail is not None and start.head]
 _NAMED_AT_SIGN = {sign: _Heads(start for start in _NAMED if start.head.lstrip("\\")[0] == sign) for sign in "[<"}
-_OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
-_THOUGHTS = Starts(opener for opener, _ in _OPENERS)
-_MARKS = Starts((*REASONING_CLOSES, *ANSWER_MARKS))
 _AT_PLACE = {
     place: _Heads(start for start in _ALL if start.place in (place, Place.SENTENCE))
     for place in (Place.LINE, Place.SENTENCE)
@@ -199,8 +177,6 @@ _FIRSTS, _HEADER_FIRSTS = (
     }
     for starts in (_ALL, _MESSAGES)
 )
-_FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), Starts(["`{3,8}"]))
-_TAGS = Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
 
 
 def prepare_names(names: Iterable[str]) -> DeclaredNames:
@@ -285,7 +261,6 @@ def place_behind(char: str) -> Place:
 
 
 def _find_at_word(known: DeclaredNames, text: str, at: int, place: Place) -> Found:
-    """Find a word of the table, or a declared name."""
     if fold_text(text[at]) not in known.firsts:
         return None
     if not known.names:
@@ -333,7 +308,6 @@ def _find_mark(text: str, at: int, before: str) -> Found:
 
 
 def _build_quotable(match: re.Match[str], at: int, before: str) -> Found:
-    """Build the candidate of a delimiter, unless it stands in quotes."""
     text = match.string
     if before and before in QUOTES:
         if match.end() == len(text):

@@ -1,39 +1,20 @@
 """What may leave now. Between a tier and the client stands one gate per attempt.
 
-States
-    PASS     text leaves at once.
-    PARTIAL  the text ends in something that may become the beginning of a call (`<tool_c`, two backticks,
-             `{`): that tail waits, a few hundred characters at most (`call_starts.py` has the bounds).
-    BODY     a candidate has begun. It waits until `settle_text` says what it is.
-    HELD     a call has been seen, or everything is to be held: nothing leaves any more.
+    PASS     text leaves at once
+    PARTIAL  the text ends in what may become the beginning of a call: that tail waits (`call_starts.py` bounds it)
+    BODY     a candidate has begun, and waits until `settle_text` says what it is
+    HELD     a call has been seen, or everything is to be held (`Hold.ALL`): nothing leaves any more
 
-Where reasoning begins in the text, or a mark stands that is no part of it, the gate stops (`Stopped`): what stands
-behind is read by `thoughts.py`, and the answer begins anew there.
+Tool-call parts, refusals and all text after them are held; `Reasoning` passes with hold mode `tool_calls`. Where
+reasoning begins in the text the gate stops (`Stopped`), and `thoughts.py` reads on.
 
-Tool-call parts and refusals are always held, and so is all text after one. Text is looked at for calls only where the
-request declares tools, and for the marks of turns and of messages in any. With hold mode `all`, text, reasoning and
-calls are held from the start. `Started`, `Finish`, `Failed` and (with hold mode `tool_calls`) `Reasoning` pass in any
-state; they are no part of the text. (`Logprobs` pass too, but whoever drives the attempt keeps them until their text
-has left: `logprobs.py`.)
+`settle_text` (pure and total) says of a candidate CALL, PROSE or OPEN. It is asked where the candidate's brackets
+close, then at the ends of lines, sentences, tags and brackets, each time only when the candidate has doubled: all
+questions together cost linear time. At `HOLD_CHARS` an undecided candidate of bare brackets that names no declared tool
+leaves; so bare JSON whose name comes later than that can leak its beginning.
 
-The gate doesn't parse calls. It finds the moments at which a candidate may be decided and asks `settle_text`,
-which must be pure and total, with the candidate's text from where the call would begin, and the last `BEFORE_CHARS`
-characters of the text before it:
-    CALL   it is a call, or an attempt at one, whatever follows: it and all the rest stay held
-    PROSE  it is neither: it leaves, and the gate goes on behind it
-    OPEN   more text is needed
-It is asked where the candidate's brackets close, and after that (and for candidates without brackets) at the
-ends of lines, sentences, tags and brackets, each time only when the candidate has doubled, so that all questions
-together cost linear time. Where a delimiter was prose, a call may have begun behind it meanwhile: the end of the
-candidate is looked through for one. At `HOLD_CHARS` it is asked a last time: an undecided candidate that is only bare
-brackets and names no declared tool leaves, any other stays held. So one kind of call can leak its beginning: bare JSON
-whose name comes later than that.
-
-Law: what left as text plus what is held is what came in, in that order, and where the cut between them lies
-doesn't depend on how the text was cut into chunks.
-
-Who owns it: the loop that drives the attempt. Gates are values; only the buffer behind `Pieces` is shared
-between a gate and its successors, and it is only ever appended to.
+Law: what left as text plus what is held is what came in, in that order, and the cut between them doesn't depend on how
+the text was cut into chunks. Gates are values; the buffer behind `Pieces` is only ever appended to.
 """
 
 from __future__ import annotations
@@ -70,8 +51,6 @@ from reliability.types import (
     Text,
 )
 
-__all__ = ["BEFORE_CHARS", "HOLD_CHARS", "Gate", "Hold", "Stopped", "TextKind", "finish", "open_gate", "step"]
-
 HOLD_CHARS = 65_536  # of one undecided candidate
 AGAIN_CHARS = 256  # at the end of a candidate that was prose, which are looked through for another one
 BEFORE_CHARS = 160  # of what has left, to tell what a candidate stands behind
@@ -97,7 +76,7 @@ class TextKind(StrEnum):
     OPEN = "open"
 
 
-class Mode(StrEnum):
+class _Mode(StrEnum):
     """The state of a gate."""
 
     PASS = "pass"
@@ -111,10 +90,8 @@ SettleText = Callable[[str, str], TextKind]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """A sequence that grows at its end without copying: a list shared with older versions, and a length.
-
-    Whoever appends to a version that somebody else has already gone on from gets a list of its own.
-    """
+    """A sequence that grows at its end without copying: a list shared with older versions, and a length. Whoever
+    appends to a version that somebody else has already gone on from gets a list of its own."""
 
     items: list[Event] = field(default_factory=list)
     count: int = 0
@@ -138,7 +115,7 @@ NOTHING = Pieces()  # shared by all gates, since what is added to it goes into a
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class _Rules:
     """What doesn't change while an answer runs."""
 
     hold: Hold
@@ -147,7 +124,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class _Body:
     """A candidate that has begun. `chars` counts from where the call begins, `skip` stands before that."""
 
     until: Until
@@ -167,12 +144,12 @@ class Gate:
     """The state of one attempt's gate. `tail` waits in PARTIAL, `held` in BODY and HELD; `before` is the end of what
     has left, and `place` what kind of place that is; `fenced`: it stands in a code block."""
 
-    rules: Rules
-    mode: Mode = Mode.PASS
+    rules: _Rules
+    mode: _Mode = _Mode.PASS
     place: Place = Place.LINE
     before: str = ""
     tail: str = ""
-    body: Body | None = None
+    body: _Body | None = None
     held: Pieces = NOTHING
     fenced: bool = False
 
@@ -194,19 +171,19 @@ class Stopped(Gate):
 
 def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.TOOL_CALLS) -> Gate:
     """Build the gate of a new attempt; `tools` are the declared names."""
-    mode = Mode.HELD if hold is Hold.ALL else Mode.PASS
-    return Gate(Rules(hold, prepare_names(tools), settle_text), mode)
+    mode = _Mode.HELD if hold is Hold.ALL else _Mode.PASS
+    return Gate(_Rules(hold, prepare_names(tools), settle_text), mode)
 
 
 def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
     """Take one event; return what may leave now."""
     match event:
         case Text(text):
-            if gate.mode is Mode.HELD:
+            if gate.mode is _Mode.HELD:
                 return _hold_event(gate, event), ()
-            if gate.mode is Mode.PASS and gate.place is Place.ANYWHERE and text and is_plain(text):  # nearly always
+            if gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE and text and is_plain(text):  # nearly always
                 before = (gate.before + text)[-BEFORE_CHARS:]
-                return Gate(gate.rules, Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced), (event,)
+                return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced), (event,)
             return _take_text(gate, text)
         case Started() | Counted() | Logprobs() | Passed() | Finish() | Failed():
             return gate, (event,)
@@ -216,7 +193,7 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
             return gate, (event,)
         case CallDelta() | Refusal():
             settled, out = _settle_open_text(gate)
-            return replace(settled, mode=Mode.HELD, held=settled.held.plus(event)), out
+            return replace(settled, mode=_Mode.HELD, held=settled.held.plus(event)), out
 
 
 def _hold_event(gate: Gate, event: Event) -> Gate:
@@ -227,13 +204,13 @@ def _hold_event(gate: Gate, event: Event) -> Gate:
 def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
     """Return a new gate, what may still leave, and what is held for whoever parses it: the answer is over."""
     settled, out = _settle_open_text(gate)
-    new = Gate(gate.rules, Mode.HELD if gate.rules.hold is Hold.ALL else Mode.PASS)
+    new = Gate(gate.rules, _Mode.HELD if gate.rules.hold is Hold.ALL else _Mode.PASS)
     return new, out, _join_texts(settled.held)
 
 
 def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
     """Decide what is still open, since no more text follows it: only prose leaves."""
-    if gate.mode is Mode.PARTIAL:
+    if gate.mode is _Mode.PARTIAL:
         waiting, skip = gate.tail, 0
         at, place, found = find_call_start(
             gate.rules.names, f"{waiting}\n ", 0, gate.place, gate.before, fenced=gate.fenced
@@ -241,26 +218,25 @@ def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
         if isinstance(found, Mark) and at == 0 and (found.row is None or place is Place.LINE):
             rest = waiting[found.end :].lstrip()
             return Stopped(gate.rules, row=found.row), (Text(rest),) if rest else ()
-    elif gate.mode is Mode.BODY and gate.body is not None:
+    elif gate.mode is _Mode.BODY and gate.body is not None:
         waiting, skip = _text_of(gate.held), gate.body.skip
     else:
         return gate, ()
     passed = Gate(gate.rules)
     if gate.rules.settle_text(waiting[skip:], gate.before + waiting[:skip]) is TextKind.PROSE:
         return passed, (Text(waiting),)
-    return replace(passed, mode=Mode.HELD, held=NOTHING.plus(Text(waiting))), ()
+    return replace(passed, mode=_Mode.HELD, held=NOTHING.plus(Text(waiting))), ()
 
 
 def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
-    """Go through new text, from state to state, until it is used up."""
     at, out = 0, []
     while at < len(text):
-        if gate.mode is Mode.PARTIAL:
+        if gate.mode is _Mode.PARTIAL:
             text, at = gate.tail + text[at:], 0
-            gate = Gate(gate.rules, Mode.PASS, gate.place, gate.before, fenced=gate.fenced)
-        if gate.mode is Mode.PASS:
+            gate = Gate(gate.rules, _Mode.PASS, gate.place, gate.before, fenced=gate.fenced)
+        if gate.mode is _Mode.PASS:
             gate, end, piece = _pass_text(gate, text, at)
-        elif gate.mode is Mode.BODY and gate.body is not None:
+        elif gate.mode is _Mode.BODY and gate.body is not None:
             gate, end, piece = _follow_candidate(gate, gate.body, text, at)
         else:
             gate, end, piece = replace(gate, held=gate.held.plus(Text(text[at:]))), len(text), ""
@@ -271,7 +247,6 @@ def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
 
 
 def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
-    """Let text pass up to where a call may begin."""
     rules = gate.rules
     start, place, found = find_call_start(rules.names, text, at, gate.place, gate.before, fenced=gate.fenced)
     passed = text[at:start]
@@ -280,7 +255,7 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
     fenced = gate.fenced if "`" not in passed else gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
     before = (gate.before + passed)[-BEFORE_CHARS:]
     if isinstance(found, CallStart):
-        body = Body(
+        body = _Body(
             until=found.until,
             strong=found.strong,
             skip=found.call - start,
@@ -288,13 +263,13 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
             round=text[found.scan : found.scan + 1] == "(",
         )
         held = NOTHING.plus(Text(text[start : found.scan])) if found.scan > start else NOTHING
-        return Gate(rules, Mode.BODY, place, before, "", body, held, fenced), found.scan, passed
+        return Gate(rules, _Mode.BODY, place, before, "", body, held, fenced), found.scan, passed
     if found is None:
-        return Gate(rules, Mode.PASS, place, before, fenced=fenced), len(text), passed
-    return Gate(rules, Mode.PARTIAL, place, before, text[start:], fenced=fenced), len(text), passed
+        return Gate(rules, _Mode.PASS, place, before, fenced=fenced), len(text), passed
+    return Gate(rules, _Mode.PARTIAL, place, before, text[start:], fenced=fenced), len(text), passed
 
 
-def _follow_candidate(gate: Gate, body: Body, text: str, at: int) -> tuple[Gate, int, str]:
+def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate, int, str]:
     """Go on in a candidate up to where it may be decided, and decide it there."""
     limit = min(len(text), at + HOLD_CHARS - body.chars)
     scan = _read_to_settle_spot if body.until is Until.ASKED else _read_to_bracket
@@ -312,10 +287,10 @@ def _follow_candidate(gate: Gate, body: Body, text: str, at: int) -> tuple[Gate,
     if kind is TextKind.PROSE or (kind is TextKind.OPEN and not named):
         gate, passed = _let_go(gate, body, waiting)
         return gate, stop, passed
-    return replace(gate, mode=Mode.HELD, body=None), stop, ""
+    return replace(gate, mode=_Mode.HELD, body=None), stop, ""
 
 
-def _let_go(gate: Gate, body: Body, waiting: str) -> tuple[Gate, str]:
+def _let_go(gate: Gate, body: _Body, waiting: str) -> tuple[Gate, str]:
     """Let a candidate pass that is prose. Where its end was not found by its brackets, another one may have begun in it
     meanwhile; that one has been asked about as far as it goes."""
     end, place, found = len(waiting), place_behind(waiting[-1]), None
@@ -326,15 +301,14 @@ def _let_go(gate: Gate, body: Body, waiting: str) -> tuple[Gate, str]:
     fenced = gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
     before = (gate.before + passed)[-BEFORE_CHARS:]
     if not isinstance(found, CallStart):
-        return Gate(gate.rules, Mode.PARTIAL if rest else Mode.PASS, place, before, rest, fenced=fenced), passed
+        return Gate(gate.rules, _Mode.PARTIAL if rest else _Mode.PASS, place, before, rest, fenced=fenced), passed
     skip = found.call - end
     chars = len(rest) - skip
-    again = Body(until=Until.ASKED, strong=found.strong, skip=skip, chars=chars, ask_at=2 * chars)
-    return Gate(gate.rules, Mode.BODY, place, before, "", again, NOTHING.plus(Text(rest)), fenced), passed
+    again = _Body(until=Until.ASKED, strong=found.strong, skip=skip, chars=chars, ask_at=2 * chars)
+    return Gate(gate.rules, _Mode.BODY, place, before, "", again, NOTHING.plus(Text(rest)), fenced), passed
 
 
-def _read_to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
-    """Read up to the bracket that closes the candidate."""
+def _read_to_bracket(body: _Body, text: str, at: int, limit: int) -> tuple[_Body, int | None]:
     depth, quote, pos = body.depth, body.quote, at + body.escaped
     escaped = at + body.escaped > limit
     spots = _CALL_SPOT if body.round else _JSON_SPOT
@@ -360,8 +334,7 @@ def _read_to_bracket(body: Body, text: str, at: int, limit: int) -> tuple[Body, 
     return replace(body, chars=chars, depth=depth, quote=quote, escaped=escaped, last=last), end
 
 
-def _read_to_settle_spot(body: Body, text: str, at: int, limit: int) -> tuple[Body, int | None]:
-    """Read up to a place where it is worth asking again."""
+def _read_to_settle_spot(body: _Body, text: str, at: int, limit: int) -> tuple[_Body, int | None]:
     first = min(max(at, at + body.ask_at - body.chars - 1), limit)
     spot = _SETTLE_SPOT.search(text, first, limit)
     stop = limit if spot is None else spot.end()

@@ -2,27 +2,28 @@
 
     held events of the gate  ->  calls (native, and out of the text)  ->  valid?  ->  a loop?  ->  what may be delivered
 
-The checks stand in this order because each needs the one before: only a complete call can be valid, and only a valid
-answer is worth asking whether it goes round in circles. The first one that fails is the flaw; a flawed answer still
-carries what could be delivered, since a loop that a second tier repeats is delivered, marked.
-
-Calls in the text and native ones (`native_calls`) are judged together and delivered all or none; of equal ones
-the first stands for all, and the report counts the others. Text that an earlier attempt has sent stands: this attempt's
-own text is dropped. A refusal without calls is a complete answer, whatever was asked for.
+The first check that fails is the flaw; a flawed answer still carries what could be delivered, since a loop that a
+second tier repeats is delivered, marked. Calls in the text and native ones are judged together and delivered all or
+none. Text that an earlier attempt has sent stands. A refusal without calls is a complete answer.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reliability.answer.equal_calls import collapse_calls, drop_equal, read_stopped
+from reliability.answer.answer_calls import (
+    collapse_calls,
+    drop_equal,
+    drop_leaks,
+    read_native_calls,
+    read_stopped,
+    write_native_calls,
+)
+from reliability.answer.answer_head import drop_turn_start
 from reliability.answer.gate import TextKind
-from reliability.answer.native_calls import drop_leaks, read_native_calls, write_native_calls
-from reliability.answer.turn_start import drop_turn_start
 from reliability.answer.wanted_form import WantedForm, judge_form
 from reliability.loops import (
     Loop,
@@ -63,21 +64,17 @@ from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
-__all__ = ["Expected", "Judged", "expect", "judge", "settle_text"]
-
 WORDS_CHARS_MAX = 200_000
 PROSE_BEHIND = "\n\nAnd so on."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off.
-
-    `form`: what its text must be, where `response_format` says so. `asked` names the request where it brings no
-    history; then `window`, what its session was answered before, is held against the answer once the owner of
-    the windows has sent it. `shown`: what the request shows of its session, to be joined with what the window has
-    kept. `memo` is what the loop rules have found out about `turns`.
-    """
+    """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off. `form`:
+    what its text must be, where `response_format` says so. `asked` names the request where it brings no history; then
+    `window`, what its session was answered before, is held against the answer once the owner of the windows has sent
+    it. `shown`: what the request shows of its session, to be joined with what the window has kept. `memo` is what the
+    loop rules have found out about `turns`."""
 
     toolbox: ToolBox
     id_seed: str
@@ -117,12 +114,10 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer.
-
-    `native_calls` is how many calls came as calls, and not in the text. `raw_text` is the text as it came, `written`
-    the same with native calls as a model would have written them: what a
-    re-ask may show to the model, and what never leaves for a client.
-    """
+    """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer. `native_calls`
+    is how many calls came as calls, and not in the text. `raw_text` is the text as it came, `written` the same with
+    native calls as a model would have written them: what a re-ask may show to the model, and what never leaves for a
+    client."""
 
     events: tuple[Event, ...]
     finish: Finish
@@ -154,6 +149,7 @@ def expect(
     wants_json = tool_choice == "none" or form is not None
     toolbox = replace(toolbox, wants_json=True) if wants_json and toolbox.tools else toolbox
     turns = read_turns(messages, loops.turns_needed) if loops is not None else ()
+    name = "" if loops is None else name_request(messages).hex()
     return Expected(
         toolbox=toolbox,
         id_seed=id_seed,
@@ -163,24 +159,11 @@ def expect(
         form=None if checks is None else form,
         loops=loops,
         turns=turns,
-        asked="" if loops is None or carries_history(messages) else _name_request(messages),
-        shown=None if loops is None else read_shown(messages, turns, name_request(messages).hex(), loops),
+        asked="" if carries_history(messages) else name,
+        shown=None if loops is None else read_shown(messages, turns, name, loops),
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),
     )
-
-
-def _name_request(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Name the same request the same: who asks the same and gets the same isn't going round in circles."""
-    name = hashlib.sha256()
-    for message in messages:
-        text = message.get("content")
-        plain = isinstance(text, str)  # a text need not be spelled as JSON, which takes many times as long
-        rest = {key: value for key, value in message.items() if key != "content"} if plain else message
-        name.update(json.dumps(rest, sort_keys=True, default=str).encode())
-        data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
-        name.update(f"{plain}{len(data)}:".encode() + data)
-    return name.hexdigest()[:24]
 
 
 def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
@@ -209,11 +192,8 @@ def judge(
 ) -> Judged:
     """Judge one complete answer, the same however much has left. `held`: what the gate kept back; `sent`: what it let
     pass; `told`: what had left before the answer began anew; `text_committed`: an earlier attempt's text stands before
-    the client; `attempt`: its number, so that ids don't meet; `stopped`: its loop; `reasoned`: its reasoning.
-
-    Raises:
-        OutOfSteps: judging the calls takes more than `steps` (None: as many as it takes); never where they are final.
-    """
+    the client; `attempt`: its number, so that ids don't meet; `stopped`: its loop; `reasoned`: its reasoning. Raises
+    `OutOfSteps`: judging the calls takes more than `steps` (None: as many as it takes); never where they are final."""
     held = held if told + sent else drop_turn_start(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
     thought = bool(told or reasoned) or any(isinstance(event, Reasoning) for event in held)

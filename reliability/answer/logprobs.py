@@ -1,12 +1,8 @@
-"""The probabilities of an answer's tokens leave when its text leaves, no sooner: an attempt that is thrown away must
-not be seen by its numbers either.
+"""The probabilities of an answer's tokens leave when its text leaves, no sooner.
 
-Text is cut where it may be a call, tokens where the tokenizer cuts them. So a token leaves with the text in which it
-begins, and what of its bytes is still held follows later.
-
-Tokens spell the text but for its beginning: a tokenizer takes one space off the first token, and white space behind
-reasoning is no part of the answer. How much is gone is known once something else than white space has come of the text:
-what its tokens begin with is more by so much, and from there on it isn't counted.
+A token leaves with the text in which it begins. Tokens spell the text but for its beginning: a tokenizer takes a space
+off the first token, and white space behind reasoning is no part of the answer; how much is gone is known once something
+else than white space has come, and isn't counted.
 """
 
 from __future__ import annotations
@@ -16,8 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reliability.types import Event, Logprobs, Text, TokenLogprob
-
-__all__ = ["WaitingLogprobs"]
 
 
 @dataclass(slots=True)

@@ -1,12 +1,7 @@
-"""Whether a conversation repeats itself already, before its next answer is there.
+"""Whether a conversation repeats itself already, so that its next answer is held until it is judged.
 
-The answer to such a conversation may be the one that is nudged, or the one at which the circuit breaks. So it is held
-until it is judged: text that has left can't be taken back, and an agent whose calls are texts would be sent the same
-text for the third time, and learn of the loop from a frame behind it.
-
-It asks the rules of the history for one repetition less than they act on: an answer can only be the repetition that a
-threshold names where all the others stand in the history. It may say yes where the answer then is another one; that
-costs the client the stream of one answer, and no more.
+The rules of the history are asked for one repetition less than they act on. A yes where the answer is another one costs
+the client the stream of that answer, and no more.
 """
 
 from __future__ import annotations
@@ -15,13 +10,10 @@ from collections.abc import Sequence
 
 from rapidfuzz import fuzz
 
-from reliability.loops.comparison.findings import Turn
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Memo, Turn
 from reliability.loops.history import find_loop
 from reliability.loops.session import Fingerprint, Window
 from reliability.loops.thresholds import LoopConfig
-
-__all__ = ["repeats_already", "window_repeats_already"]
 
 THRESHOLDS = ("duplicate_threshold", "break_threshold", "poller_duplicate_threshold", "poller_break_threshold")
 PERIOD_MAX = 4
@@ -33,12 +25,8 @@ def repeats_already(turns: Sequence[Turn], config: LoopConfig, memo: Memo | None
         return False
     if any(getattr(config, name) == 1 for name in THRESHOLDS):
         return True  # every answer is
-    return find_loop(turns, _lower_thresholds(config), memo=memo) is not None
-
-
-def _lower_thresholds(config: LoopConfig) -> LoopConfig:
-    """Lower every threshold that is on by one."""
-    return config.model_copy(update={name: getattr(config, name) - 1 for name in THRESHOLDS})
+    lowered = config.model_copy(update={name: getattr(config, name) - 1 for name in THRESHOLDS})
+    return find_loop(turns, lowered, memo=memo) is not None
 
 
 def window_repeats_already(window: Window, config: LoopConfig) -> bool:

@@ -1,25 +1,15 @@
 """Join what a model writes to the text that it is to continue: no word twice, no gap, no second beginning.
 
-A model that is shown the beginning of its answer does one of these:
-
     continues            "… the third step" │ " is to close the valve."         where its API promises that: `trusted`
     repeats the end      "… the third step" │ "the third step is to close …"    as it was asked to: the overlap is cut
     repeats all of it    "1. Open. … the third step is to close …"              the overlap is the whole of `begun`
     begins anew, or speaks about it                                             not joined
 
-So its text waits until its kind is known. An *overlap* is an end of `begun` that the new text begins with. It counts
-only where it stands once in `begun`, and where its words aren't likely to be said twice: not where a sentence or a row
-has just ended. In rows that are equal, zeros and refrains a trusted upstream is believed where its text begins with
-the white space that a further row or word needs. Where it begins with the very last word or line, that may be an echo
-or the next one, and the seam tears.
-
-Quotation marks, dots and code fences that the model puts around its text are no part of it: the opening mark and the
-closing mark both go. Where the closing mark may be the text's own, the seam tears (`wrapping.py`).
-
-Pure: text goes in, and text or the verdict comes out.
+An *overlap* is an end of `begun` that the new text begins with. It counts only where it stands once in `begun`, and not
+where a sentence or a row has just ended. Marks that the model puts around its text go (`wrapping.py`).
 
 Invariants:
-- Nothing is joined on a guess.
+- Nothing is joined on a guess: where two readings remain, the seam tears.
 - What has left is a beginning of what is joined: tearing late adds nothing.
 - For one upstream text the outcome doesn't depend on how it was cut into chunks.
 """
@@ -31,8 +21,6 @@ import re
 from reliability.answer.wrapping import Wrapping, read_wrapping
 from reliability.tools.format_reasoning import REASONING_OPEN
 from reliability.tools.turns import MARK, opens_turn
-
-__all__ = ["ANCHOR_CHARS", "Seam", "find_anchor"]
 
 ANCHOR_CHARS = 24
 ANCHOR_CHARS_MAX = 200
@@ -87,10 +75,7 @@ _BOM = "\ufeff"
 
 def find_anchor(begun: str) -> str:
     """Return the end of a text that a model is to begin with: whole words, and more where they have stood before, or
-    where they begin as they end.
-
-    Empty where they always do: the end of such a text can't be told from its middle.
-    """
+    where they begin as they end. Empty where they always do: the end of such a text can't be told from its middle."""
     text = begun.rstrip()
     for chars in range(ANCHOR_CHARS, ANCHOR_CHARS_MAX, ANCHOR_CHARS):
         anchor = _cut_to_words(text, chars)
@@ -110,7 +95,6 @@ def _ends_as_it_begins(text: str) -> bool:
 
 
 def _is_boundary(text: str, start: int) -> bool:
-    """Return whether a word, a line or a sentence begins there."""
     before = text[start - 1 : start]
     return not before or before in _BOUNDARIES or (text[start:].isalnum() and not before.isalnum())
 
@@ -123,15 +107,12 @@ def _cut_to_words(text: str, chars: int) -> str:
 
 
 def _begins_unit(text: str, start: int) -> bool:
-    """Return whether a line or a sentence begins there."""
     return start == 0 or text[start - 1] in "\n。！？" or text[:start].rstrip(" ")[-1:] in ".!?"
 
 
 class Seam:
-    """The end of `begun` and the first words behind it. `trusted`: the upstream promises to continue at once.
-
-    `joined`: it is known where the new text begins. `torn`: it doesn't join, or what has joined can't be ended.
-    """
+    """The end of `begun` and the first words behind it. `trusted`: the upstream promises to continue at once. `joined`:
+    it is known where the new text begins. `torn`: it doesn't join, or what has joined can't be ended."""
 
     def __init__(self, begun: str, *, trusted: bool) -> None:
         self._begun, self._trusted = begun, trusted
@@ -305,7 +286,6 @@ class Seam:
         )
 
     def _may_be_announced(self, said: str) -> bool:
-        """Return whether the first line may still announce the text."""
         line, newline, behind = said.partition("\n")
         return self._begins_apart(line) and (not newline or self._may_begin_anew(read_wrapping(behind)[0]))
 

@@ -4,20 +4,11 @@
                ▲                             │
                └── a mark stands in the text ┘   the gate knows what is a call, and that no mark in one is used
 
-`Thoughts` reads the head of an answer and each piece of reasoning, up to where the answer begins; from there on text
-passes. A mark farther in is found where calls are (`call_starts.find_call_start`), and what stands behind it is read
-here. `format_reasoning.py` has the marks, and says which of them count. Text that is held is read as a whole
-(`tools/extract/scanner.py`), by the same rules.
+`Thoughts` reads the head of an answer and each piece of reasoning; `format_reasoning.py` has the marks. Where a chat
+template has opened the reasoning in the prompt, a tier that rendered it says so (`inside`); for a hosted tier only the
+closer tells, and what has left as text by then stays.
 
-The marks go, and so does white space beside them. At most the beginning of a mark and white space wait. Reasoning
-that never ends is all reasoning.
-
-A chat template may have opened the reasoning at the end of the prompt. A tier that has rendered it says so (`inside`).
-For a hosted one only the closer tells: where the answer is held, all before it becomes reasoning; in a stream that has
-left as text by then, and stays, since to wait for a closer would delay every answer that has none. The closer goes, and
-the answer begins anew behind it.
-
-Law: what comes out doesn't depend on how the text was cut.
+Law: what comes out doesn't depend on how the text was cut. At most the beginning of a mark and white space wait.
 """
 
 from __future__ import annotations
@@ -27,13 +18,11 @@ from collections import deque
 from collections.abc import Sequence
 from functools import cache
 
+from reliability.answer.answer_head import PARTIAL, Starts
 from reliability.answer.gate import Gate, Stopped, finish, step
-from reliability.answer.starts import PARTIAL, Starts
 from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought, ends_reasoning, is_said_of, is_unsettled
 from reliability.tools.formats import INDENT_MAX, QUOTES
 from reliability.types import CallDelta, Event, Reasoning, Refusal, Text
-
-__all__ = ["Thoughts", "close", "pass_on"]
 
 Passed = tuple[Event, Gate, tuple[Event, ...]]
 """A part of an event, the gate behind it, and what may leave."""
@@ -159,7 +148,6 @@ class Thoughts:
         return closer.end() == len(text) and before in _BESIDE_MENTIONS
 
     def _ends(self, text: str, closer: re.Match[str]) -> bool:
-        """Return whether a closer is used, by what stands around it."""
         start = max(0, closer.start() - INDENT_MAX)
         lead = ("" if start else self._before) + text[start : closer.start()]
         end = len(lead) + len(closer[0])

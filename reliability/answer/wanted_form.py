@@ -2,11 +2,8 @@
 
     text ──▶ one JSON document (a fence or prose around it goes) ──▶ schema ──▶ as it is, repaired, refused
 
-Judged like the arguments of a call: by the same reader, the same repairs and the same counted validator. A text that is
-valid stays to the letter. Not judged: an answer with calls, a refusal, and one that the token limit has cut.
-
-`strict` is what the client says of its schema. Without it, and for any JSON object, the form is a wish: where every
-tier misses it, the last answer is delivered, as it came.
+Judged like the arguments of a call. Not judged: an answer with calls, a refusal, and one that the token limit has cut.
+Without the client's `strict`, and for any JSON object, the form is a wish: the last answer is delivered as it came.
 """
 
 from __future__ import annotations
@@ -24,20 +21,18 @@ from reliability.tools.check.complaints import describe
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import dump
 from reliability.tools.extract.text import read_arguments
-from reliability.tools.schema.compiled import Compiled, compile_schema
+from reliability.tools.schema.compiled import compile_schema
 from reliability.tools.schema.dialects import BadSchema
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import Finish, FinishReason
-
-__all__ = ["FormJudged", "WantedForm", "form_message", "judge_form", "read_wanted_form"]
 
 SCHEMA_CHARS_MAX = 4_000
 ERRORS_CHARS_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FormJudged:
+class _FormJudged:
     """The judgement on one text: what may be delivered, and what was changed or is wrong."""
 
     text: str
@@ -52,25 +47,22 @@ class WantedForm:
     schema: Tool
     strict: bool
 
-    def judge(self, text: str, steps: Steps | None = None) -> FormJudged:
-        """Judge the whole text of an answer.
-
-        Raises:
-            OutOfSteps: it takes more than `steps` (None: as many as it takes); never where they are final.
-        """
+    def judge(self, text: str, steps: Steps | None = None) -> _FormJudged:
+        """Judge the whole text of an answer. Raises `OutOfSteps`: it takes more than `steps` (None: as many as it
+        takes); never where they are final."""
         read = read_arguments(text)
         if isinstance(read, str):
-            return FormJudged(text=text, violations=(Violation(Flaws.FORM, "", f"can't be read as JSON: {read}"),))
+            return _FormJudged(text=text, violations=(Violation(Flaws.FORM, "", f"can't be read as JSON: {read}"),))
         kinds, value = read.repair_kinds, read.value
         if may_hold_halves(text):
             try:
                 value = join_all(read.value)
             except ValueError as error:
-                return FormJudged(text=text, violations=(Violation(Flaws.FORM, "", str(error)),))
+                return _FormJudged(text=text, violations=(Violation(Flaws.FORM, "", str(error)),))
             kinds = kinds if value is read.value else (*kinds, RepairKind.SURROGATE)
         repaired = repair_arguments(value, self.schema, steps or Steps(UNBOUNDED))
         changed = bool(read.repair_kinds or repaired.repairs) or value is not read.value
-        return FormJudged(
+        return _FormJudged(
             text=dump(repaired.value) if changed else text,
             repairs=(
                 *(Repair(kind, "") for kind in dict.fromkeys(kinds)),
@@ -81,7 +73,6 @@ class WantedForm:
 
 
 def _rename(found: Violation) -> Violation:
-    """Say of the answer what is said of a tool's arguments."""
     message = found.message.replace("is no parameter of this tool", "is no member that the schema allows")
     return replace(found, kind=Flaws.FORM, path=found.path.removeprefix("/0/arguments"), message=message, tool=None)
 
@@ -99,18 +90,15 @@ def judge_form(
     return (found, checked) if judged.violations or forced else _take_form(found, judged)
 
 
-def _take_form(found: Extraction, form: FormJudged) -> tuple[Extraction, Checked]:
+def _take_form(found: Extraction, form: _FormJudged) -> tuple[Extraction, Checked]:
     """Return the text as it may be delivered, and the judgement on it in the place of that on calls."""
     checked = Checked(repairs=form.repairs, violations=form.violations)
     return replace(found, text=form.text, calls=(), malformed=()), checked
 
 
 def read_wanted_form(response_format: Mapping[str, Any] | None, steps: Steps) -> WantedForm | BadSchema | None:
-    """Read the form that a request asks for; None where it asks for none, or for text.
-
-    Raises:
-        OutOfSteps: compiling the schema takes more than `steps`.
-    """
+    """Read the form that a request asks for; None where it asks for none, or for text. Raises `OutOfSteps`: compiling
+    the schema takes more than `steps`."""
     kind = (response_format or {}).get("type", "text")
     if response_format is None or kind not in ("json_object", "json_schema"):
         return None
@@ -120,12 +108,8 @@ def read_wanted_form(response_format: Mapping[str, Any] | None, steps: Steps) ->
     compiled = compile_schema(given["schema"], steps, arguments=False)
     if isinstance(compiled, BadSchema):
         return compiled
-    return WantedForm(_as_tool(compiled), strict=given.get("strict") is True)
-
-
-def _as_tool(compiled: Compiled) -> Tool:
-    """Return the schema as what the repairs of arguments take."""
-    return Tool(name="response_format", description="", strict=True, compiled=compiled)
+    schema = Tool(name="response_format", description="", strict=True, compiled=compiled)
+    return WantedForm(schema, strict=given.get("strict") is True)
 
 
 def form_message(violations: Sequence[Violation], response_format: Mapping[str, Any] | None) -> str:

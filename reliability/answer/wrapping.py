@@ -1,22 +1,13 @@
 """Take off the marks that a model puts around the rest of an answer: quotation marks, dots, a code fence.
 
-    "ANCHOR" rest        the closing mark stands directly behind the words that were asked for
-    "ANCHOR rest"        it stands at the very end
-    ```
-    ANCHOR rest
-    ```                  so does that of a fence
-
-A mark at the very end waits until the text is over. Whether it is the wrapping's is counted: fences come in pairs, so
-with an odd number of them in the whole text the last one is one too many. Quotation marks don't: where the text has
-others of the same kind, the last one may be the text's own, and the seam tears. So it does where the model has opened
-several of them, or where its fence closes behind the words that were asked for: they are not told apart.
+A mark at the very end waits until the text is over. Fences come in pairs, so with an odd number of them the last one is
+the wrapping's. Quotation marks don't: where the text has others of the same kind, where the model has opened several,
+or where its fence closes behind the words that were asked for, the seam tears.
 """
 
 from __future__ import annotations
 
 import re
-
-__all__ = ["Wrapping", "read_wrapping"]
 
 _CLOSINGS = {'"': '"', "“": "”", "«": "»", "'": "'", "‘": "’", "`": "`"}
 _OPENING = re.compile(r"\s*(?:`{3,8}[\w+-]{0,20}[ \t]*\r?\n)?[ \t\r\n\"'`“”«»‘….]*")
@@ -37,10 +28,8 @@ def read_wrapping(text: str) -> tuple[str, str]:
 
 
 class Wrapping:
-    """What a model has `opened` around the rest of `begun`, and the end of the text that may close it.
-
-    `torn`: a mark may close the wrapping or be the text's own.
-    """
+    """What a model has `opened` around the rest of `begun`, and the end of the text that may close it. `torn`: a mark
+    may close the wrapping or be the text's own."""
 
     def __init__(self, begun: str, opened: str) -> None:
         fence = _FENCE_OPENED.match(opened)

@@ -4,24 +4,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from reliability.escalation.retry_strategy import Reask, RetryStep
 from reliability.types import Attempt, Reason, RefuseCode
 
-__all__ = ["Accept", "Call", "Decision", "Limits", "Refuse", "Situation"]
+CONSTRAINED_FROM = 1
+
+
+class RetryStep(StrEnum):
+    """One way to ask again."""
+
+    CORRECT = "correct"
+    RESAMPLE = "resample"
+    CONSTRAIN = "constrain"
+
+
+RETRY_STRATEGY: tuple[RetryStep, ...] = (RetryStep.CORRECT, RetryStep.RESAMPLE, RetryStep.CONSTRAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Reask:
+    """How the next re-ask is made. `constrained`: decode under the tools' grammar."""
+
+    step: RetryStep
+    constrained: bool
+
+
+def next_reask(strategy: Sequence[RetryStep], reasks: int, *, can_constrain: bool) -> Reask:
+    """Return the step after `reasks` re-asks were made on this tier."""
+    steps = [step for step in strategy if can_constrain or step is not RetryStep.CONSTRAIN] or [RetryStep.CORRECT]
+    step = steps[min(max(reasks, 0), len(steps) - 1)]
+    grammar = can_constrain and RetryStep.CONSTRAIN in steps
+    return Reask(step, step is RetryStep.CONSTRAIN or (grammar and reasks >= CONSTRAINED_FROM))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What bounds the attempt loop. `escalate_on` holds the reasons that may move a request to
-    another tier.
-
-    `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the
-    tiers that can decode under a grammar. `cheap` is the tier that a session goes on with when its
-    budget rejects the others. `loose_form`: the client wishes for a form of the text and doesn't insist on it.
-    """
+    """What bounds the attempt loop. `escalate_on` holds the reasons that may move a request to another tier.
+    `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the tiers that can decode
+    under a grammar. `cheap` is the tier that a session goes on with when its budget rejects the others. `loose_form`:
+    the client wishes for a form of the text and doesn't insist on it."""
 
     retries_max: int
     attempts_max: int

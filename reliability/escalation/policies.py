@@ -1,41 +1,12 @@
 """Where a request goes next: `decide(situation)`, an ordered list of small policies.
 
-`decide` sees only the attempts so far and what is left of the request's limits, and the first policy that has an
-opinion wins. It keeps nothing between calls: a request has few attempts, so each decision reads them all again. The
-order of `POLICIES` is the specification; what follows from each fault and flaw stands in `reliability.faults`:
+The first policy of `POLICIES` that has an opinion wins (their order: docs/decisions/011-order-of-policies.md). `decide`
+keeps no state. What follows from each fault and flaw stands in `reliability.faults`. This is the only place that
+retries: a *retry* follows a fault, a *re-ask* a flaw; an *escalation* is to the next tier because of a flaw, a
+*fallback* because of a fault.
 
-1.  a good answer is accepted;
-2.  an answer whose text has left can't be taken back: where the text itself broke off, it is gone on with, from its
-    very end, as after any fault (9, 10), with at most `continuations_max` seams, else refused (the shell ends the
-    stream in an error frame); where it runs in circles, or only repeats an earlier answer, it is delivered as it
-    stands, marked, or refused where the circuit breaks;
-3.  a call that was held because it loops, where text stands before the client: it is delivered,
-    marked, once the nudge has brought no other call, or where no further call may be made. A model
-    that takes the advice answers in words, and those come too late;
-4.  a request that a tier calls wrong in itself is refused, since every tier would say so, and so is one that no
-    budget allows;
-5.  no time or no attempt left: as in 11, or refuse;
-6.  a session whose budget rejects this tier goes on with the cheap one: the only step that may lead
-    back down the chain;
-7.  a loop: first the same tier is asked again with a nudge; if the model repeats itself the next
-    tier is asked; if that one answers the same, it is delivered, marked. A broken circuit asks no
-    tier twice and delivers nothing;
-8.  a flaw is re-asked on the same tier, by the steps of its retry strategy, a bounded number of
-    times; an answer that repeats itself within itself only once, since each such answer is a long
-    one;
-9.  a fault that a second call may cure is retried on the same tier, a bounded number of times; none of 7 to 9 takes
-    the last attempts, of which each tier further up has one;
-10. otherwise the next tier of the chain;
-11. nothing left: a call that was held because it loops, and an answer that repeats itself as far as
-    it is worth it, are delivered, marked, unless the circuit breaks; everything else is refused,
-    with the reason that helps the client most.
-
-This is the only place that retries. Inner clients retry nothing. A *retry* follows a fault, a *re-ask* a flaw; an
-*escalation* is to the next tier because of a flaw, a *fallback* because of a fault.
-
-What must never happen: a tier called twice after it reported that it can't, a call after the call
-commit point, a request that goes back down the chain but for a budget, more attempts than
-`attempts_max`, an invalid call accepted.
+Invariants: no tier is called twice after it reported that it can't; no call after the call commit point; no way back
+down the chain but for a budget; at most `attempts_max` attempts; no invalid call is accepted.
 """
 
 from __future__ import annotations
@@ -43,7 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from reliability.escalation.decisions import Accept, Call, Decision, Refuse, Situation
+from reliability.escalation.decisions import (
+    RETRY_STRATEGY,
+    Accept,
+    Call,
+    Decision,
+    Refuse,
+    RetryStep,
+    Situation,
+    next_reask,
+)
 from reliability.escalation.refusals import (
     code_of,
     describe_attempts,
@@ -52,11 +32,8 @@ from reliability.escalation.refusals import (
     rank_attempt,
     retry_after_s,
 )
-from reliability.escalation.retry_strategy import RETRY_STRATEGY, RetryStep, next_reask
 from reliability.faults import Again, OtherTier, traits_of
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
-
-__all__ = ["POLICIES", "decide", "reason_of"]
 
 BACKOFF_FIRST_NS = 100_000_000
 BACKOFF_MAX_NS = 2_000_000_000
@@ -84,12 +61,12 @@ def reason_of(attempt: Attempt) -> Reason:
     return traits_of(attempt).reason
 
 
-def accept_good(situation: Situation) -> Decision | None:
+def _accept_good(situation: Situation) -> Decision | None:
     """Accept a good attempt: it is the answer."""
     return Accept() if situation.attempts and situation.attempts[-1].good else None
 
 
-def go_on_with_text(situation: Situation) -> Decision | None:
+def _go_on_with_text(situation: Situation) -> Decision | None:
     """Go on with a text that broke off before the client, from its end, on the same tier where a second call may cure
     it, else on the next. Without a next one, on the same. Calls are still of one attempt: none had left."""
     attempts = situation.attempts
@@ -110,10 +87,10 @@ def _choose_continuation(situation: Situation) -> Call | None:
     if seams >= limits.continuations_max or not left:
         return None
     again = Call(tier=last.tier) if last.text_out and traits_of(last).other_tier is not OtherTier.NEVER else None
-    return retry_transient(situation) or _climb_from(situation, last, nudge=False) or again
+    return _retry_transient(situation) or _climb_from(situation, last, nudge=False) or again
 
 
-def stop_after_text(situation: Situation) -> Decision | None:
+def _stop_after_text(situation: Situation) -> Decision | None:
     """Stop where text has left: what the client has seen can't be taken back."""
     last = _last(situation)
     if last is None or not last.text_out:
@@ -121,14 +98,13 @@ def stop_after_text(situation: Situation) -> Decision | None:
     if last.calls_held:
         return None
     if last.flaw is Flaw.CIRCUIT_BREAK:
-        return refuse_exhausted(situation)
+        return _refuse_exhausted(situation)
     # Only text that repeats itself: there is no call that could still be corrected.
     return Accept() if reason_of(last) is Reason.LOOP_DETECTED else None
 
 
-def take_looped_call(situation: Situation) -> Decision | None:
-    """Deliver the looping call where text stands: a nudged model's words can't stand behind it,
-    that call can."""
+def _take_looped_call(situation: Situation) -> Decision | None:
+    """Deliver the looping call where text stands: a nudged model's words can't stand behind it, that call can."""
     last, looped = _last(situation), _find_looped_call(situation)
     if last is None or looped is None or not any(attempt.text_out for attempt in situation.attempts):
         return None
@@ -138,7 +114,7 @@ def take_looped_call(situation: Situation) -> Decision | None:
     return Accept(attempt=looped) if wordy or stuck else None
 
 
-def take_loose_form(situation: Situation) -> Decision | None:
+def _take_loose_form(situation: Situation) -> Decision | None:
     """Deliver the text whose form was only a wish, where no other attempt can be made."""
     last, loose = _last(situation), _find_loose_form(situation)
     if last is None or loose is None:
@@ -147,7 +123,7 @@ def take_loose_form(situation: Situation) -> Decision | None:
     return Accept(attempt=loose) if stuck else None
 
 
-def stop_bad_request(situation: Situation) -> Decision | None:
+def _stop_bad_request(situation: Situation) -> Decision | None:
     """Refuse a request that is wrong in itself: it is wrong on every tier."""
     last = _last(situation)
     if last is None or traits_of(last).other_tier is not OtherTier.NEVER:
@@ -155,16 +131,15 @@ def stop_bad_request(situation: Situation) -> Decision | None:
     return Refuse(code=code_of(last), message=last.detail, param=last.param)
 
 
-def stop_on_budget(situation: Situation) -> Decision | None:
-    """Refuse under `hard_stop`, where no tier may be called; under `escalate` the cheap one may:
-    `go_on_cheaper`."""
+def _stop_on_budget(situation: Situation) -> Decision | None:
+    """Refuse under `hard_stop`, where no tier may be called (under `escalate`: `go_on_cheaper`)."""
     last = _last(situation)
     if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:
         return None
     return Refuse(code=code_of(last), message=last.detail, retry_after_s=last.retry_after_s)
 
 
-def go_on_cheaper(situation: Situation) -> Decision | None:
+def _go_on_cheaper(situation: Situation) -> Decision | None:
     """Call the cheap tier, wherever it stands, where a budget rejects a tier but not the session."""
     last, cheap = _last(situation), situation.limits.cheap
     if last is None or last.fault is not Fault.BUDGET or cheap is None:
@@ -173,25 +148,24 @@ def go_on_cheaper(situation: Situation) -> Decision | None:
     return None if tried else Call(tier=cheap, nudge=_has_loop(situation))
 
 
-def stop_when_spent(situation: Situation) -> Decision | None:
+def _stop_when_spent(situation: Situation) -> Decision | None:
     """Hold the request to its one deadline and its one cap of attempts."""
     if situation.remaining_ns <= 0:
         met = "; ".join(filter(None, (DEADLINE_PASSED, describe_attempts(situation.attempts))))
         return Refuse(code=RefuseCode.DEADLINE, message=met)
     if len(situation.attempts) >= situation.limits.attempts_max:
-        return conclude_exhausted(situation)
+        return _conclude_exhausted(situation)
     return None
 
 
-def leave_loop(situation: Situation) -> Decision | None:
-    """Nudge once, then ask the next tier; what two tiers answer alike is delivered, marked. A
-    broken circuit never is."""
+def _leave_loop(situation: Situation) -> Decision | None:
+    """Nudge once, then ask the next tier; what two tiers answer alike is delivered, marked."""
     last = _last(situation)
     if last is None or not traits_of(last).nudge:
         return None
     up = _climb_from(situation, last, nudge=True)
     if last.flaw is Flaw.CIRCUIT_BREAK:
-        return up or refuse_exhausted(situation)
+        return up or _refuse_exhausted(situation)
     looped = [a.tier for a in situation.attempts if a.flaw is Flaw.LOOP]
     if len(looped) == 1 and situation.limits.reasks_max > 0 and _may_repeat(situation, last):
         return Call(tier=last.tier, nudge=True)
@@ -200,7 +174,7 @@ def leave_loop(situation: Situation) -> Decision | None:
     return Accept()
 
 
-def reask_flaw(situation: Situation) -> Decision | None:
+def _reask_flaw(situation: Situation) -> Decision | None:
     """Ask the same tier again after a flaw: same prompt or with feedback, by its strategy."""
     last = _last(situation)
     if last is None or traits_of(last).again is not Again.REASK:
@@ -221,21 +195,21 @@ def reask_flaw(situation: Situation) -> Decision | None:
     return Call(tier=last.tier, reask=next_reask(strategy, reasks, can_constrain=can_constrain))
 
 
-def retry_transient(situation: Situation) -> Call | None:
+def _retry_transient(situation: Situation) -> Call | None:
     """Call the same tier again after a fault that a second call may cure."""
     last = _last(situation)
     if last is None or traits_of(last).again is not Again.RETRY:
         return None
     retries = sum(1 for a in situation.attempts if a.tier == last.tier and a.fault is not None) - 1
     # The wait grows, so that a tier that is coming back isn't stormed, and `Retry-After` is obeyed.
-    wait_ns = max(_backoff_ns(retries, situation.jitter), _retry_after_ns(last))
+    wait_ns = max(_backoff_ns(retries, situation.jitter), int((last.retry_after_s or 0.0) * 1e9))
     patient = wait_ns <= RETRY_AFTER_MAX_NS and wait_ns < situation.remaining_ns
     if retries >= situation.limits.retries_max or not patient or not _may_repeat(situation, last):
         return None
     return Call(tier=last.tier, wait_ns=wait_ns, nudge=_has_loop(situation))
 
 
-def climb(situation: Situation) -> Decision | None:
+def _climb(situation: Situation) -> Decision | None:
     """Call the first tier of the chain, then the next one after the tier that was tried last."""
     last = _last(situation)
     if last is None:
@@ -243,7 +217,7 @@ def climb(situation: Situation) -> Decision | None:
     return _climb_from(situation, last, nudge=_has_loop(situation))
 
 
-def conclude_exhausted(situation: Situation) -> Decision:
+def _conclude_exhausted(situation: Situation) -> Decision:
     """Conclude where no tier is left. A call that loops is still a call, and a nudge stops nobody.
     A text that ran in circles is still a text: what came before it turned round is worth more than
     an error, unless another attempt's text stands before the client."""
@@ -258,10 +232,10 @@ def conclude_exhausted(situation: Situation) -> Decision:
     cycles = [number for number, attempt in enumerate(attempts) if attempt.flaw is Flaw.CYCLE]
     if cycles and not told:
         return Accept(attempt=cycles[-1])
-    return refuse_exhausted(situation)
+    return _refuse_exhausted(situation)
 
 
-def refuse_exhausted(situation: Situation) -> Refuse:
+def _refuse_exhausted(situation: Situation) -> Refuse:
     """Refuse with the reason that helps the client most, and name every tier's."""
     most_helpful = min(find_last_attempts(situation.attempts), key=rank_attempt)
     loop = next((a for a in situation.attempts if a.flaw is Flaw.CIRCUIT_BREAK), None)
@@ -278,20 +252,20 @@ def refuse_exhausted(situation: Situation) -> Refuse:
 
 
 POLICIES: tuple[Policy, ...] = (
-    accept_good,
-    go_on_with_text,
-    stop_after_text,
-    take_looped_call,
-    take_loose_form,
-    stop_bad_request,
-    stop_on_budget,
-    stop_when_spent,
-    go_on_cheaper,
-    leave_loop,
-    reask_flaw,
-    retry_transient,
-    climb,
-    conclude_exhausted,
+    _accept_good,
+    _go_on_with_text,
+    _stop_after_text,
+    _take_looped_call,
+    _take_loose_form,
+    _stop_bad_request,
+    _stop_on_budget,
+    _stop_when_spent,
+    _go_on_cheaper,
+    _leave_loop,
+    _reask_flaw,
+    _retry_transient,
+    _climb,
+    _conclude_exhausted,
 )
 
 
@@ -304,8 +278,7 @@ def _has_loop(situation: Situation) -> bool:
 
 
 def _find_looped_call(situation: Situation) -> int | None:
-    """Find the newest attempt whose calls were held as the next repetition of a loop, where no
-    circuit is broken."""
+    """Find the newest attempt whose calls were held as a loop's next repetition, where no circuit is broken."""
     attempts = situation.attempts
     if any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):
         return None
@@ -330,7 +303,6 @@ def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | N
 
 
 def _may_leave(situation: Situation, last: Attempt) -> bool:
-    """Return whether another tier may be asked in the place of this one."""
     traits = traits_of(last)
     if traits.other_tier is OtherTier.IF_ON:
         return traits.reason in situation.limits.escalate_on
@@ -346,11 +318,6 @@ def _may_repeat(situation: Situation, last: Attempt) -> bool:
 
 
 def _backoff_ns(retries: int, jitter: float) -> int:
-    """Double the wait, capped in the exponent so that no number of retries overflows, with up to
-    half of it as jitter."""
+    """Double the wait, capped in the exponent, with up to half of it as jitter."""
     full = min(BACKOFF_MAX_NS, BACKOFF_FIRST_NS << min(retries, 10))
     return int(full * (0.5 + 0.5 * jitter))
-
-
-def _retry_after_ns(attempt: Attempt) -> int:
-    return int((attempt.retry_after_s or 0.0) * 1e9)

@@ -1,8 +1,7 @@
 """The request as the next attempt sees it: as it came, corrected, resampled, under a grammar, or with a nudge.
 
-Nothing here changes what the client sent: each attempt's request is made from the original, so a correction never
-piles up on an older one. What is added stands at the end, where models look, and the conversation before it stays
-what a prompt cache holds.
+Each attempt's request is made from the original, so corrections never pile up. What is added stands at the end: the
+conversation before it stays what a prompt cache holds.
 """
 
 from __future__ import annotations
@@ -11,15 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reliability.answer.equal_calls import collapse_calls
+from reliability.answer.answer_calls import collapse_calls
 from reliability.answer.wanted_form import form_message
-from reliability.escalation.decisions import Call
-from reliability.escalation.retry_strategy import RetryStep
+from reliability.escalation.decisions import Call, RetryStep
 from reliability.loops import Loop, nudge
 from reliability.tools import Flaws, ToolBox, Violation, corrective_message, extract_calls
 from reliability.types import ChatRequest
-
-__all__ = ["RESAMPLE_TEMPERATURE", "request_for", "resume_for"]
 
 # At 0 a model would say the same again; at 0.7 SmolLM2-135M went from 3 valid calls of 10 to 8 in four tries.
 RESAMPLE_TEMPERATURE = 0.7
@@ -36,8 +32,7 @@ def request_for(
     toolbox: ToolBox | None = None,
     loop: Loop | None = None,
 ) -> ChatRequest:
-    """Build the request of the next attempt. `attempts`: how many there were; `failed_text`: what
-    the last one wrote."""
+    """Build the next attempt's request. `attempts`: how many there were; `failed_text`: what the last one wrote."""
     request = original
     if call.nudge and loop is not None:
         request = _add(request, {"role": "user", "content": nudge(loop)})
@@ -77,7 +72,6 @@ def _add(request: ChatRequest, *messages: Mapping[str, Any]) -> ChatRequest:
 
 
 def _resample(request: ChatRequest, attempts: int) -> ChatRequest:
-    """Return the clean prompt, with enough chance in it for another answer, and the same chance for
-    the same seed."""
+    """Return the clean prompt, with chance enough for another answer, and the same chance for the same seed."""
     seed = None if request.seed is None else request.seed + attempts
     return replace(request, temperature=max(request.temperature or 0.0, RESAMPLE_TEMPERATURE), seed=seed)

@@ -1,34 +1,43 @@
-"""Why a request gets no answer: the codes that pass, and which attempt explains a refusal best.
+"""Why a request gets no answer: the codes that pass, the attempt that explains a refusal best, and its words.
 
-One question comes before all others: may waiting cure it? Agents ask again, often for minutes and
-without a word, where an error looks as if it passed, and give up at once where it doesn't; so the
-codes fall into two kinds, and a refusal has one that passes (`PASSING`) exactly where something
-that was met may pass. A tier that failed, is full, loads or is left alone comes back; an hour's
-tokens do too. A session's spent tokens, an invalid answer after all re-asks, a prompt that is too
-long and a missing key stay as they are, however often they are asked.
+A refusal has a code that passes (`PASSING`) exactly where waiting may cure something that was met: agents ask again
+where an error looks as if it passed. What counts is how each tier was left at last.
 
-What counts is how each tier was left at last. Where that is a second try that was rejected for want
-of a retry budget, what it was for counts as well.
+Each sentence says what was met in the caller's own terms, names the limit by its configuration key, and ends with what
+can be done. Agents read the text by machine as well: opencode 1.18.33 (tried 2026-11-23) asks again where three digits
+look like a passing error's status, so `figure` writes such numbers in another unit.
 
-What must never happen: a code that passes where nothing may pass, or the other way round; a time to
-come back that nobody has reported.
+Invariants: no time to come back that nobody has reported; no session of somebody else in a message; no text without a
+bound; only a fault of the tier itself feeds its breaker.
 """
 
 from __future__ import annotations
 
-from reliability.faults import traits_of
-from reliability.types import Attempt, Fault, RefuseCode
+import re
 
-__all__ = [
-    "PASSING",
-    "code_of",
-    "describe_attempts",
-    "find_last_attempts",
-    "passes",
-    "rank_attempt",
-    "retry_after_s",
-]
+from reliability.admission.admit import RejectedBy, Rejection
+from reliability.admission.budget import BudgetWindow, Load, Policy
+from reliability.admission.request import AdmissionRequest
+from reliability.faults import TRAITS, traits_of
+from reliability.types import Attempt, Fault, RefuseCode, Verdict
 
+LIKE_A_STATUS = re.compile(r"429|50[0234]|524")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+UNITS = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
+FIGURE_MAX = 10**15
+MINUTES_FROM_S = 120
+
+WAYS_OUT = {
+    RejectedBy.ISOLATED: "was taken out by hand: POST /v1/reliability/tiers/{tier}/restore lets it back in",
+    RejectedBy.OPEN: "has failed and is left alone for {wait} more (its circuit breaker is open): come back then, or "
+    "POST /v1/reliability/tiers/{tier}/close",
+    RejectedBy.PROBING: "has failed and is being tried with another request: come back in {wait}",
+    RejectedBy.RETRY_BUDGET: "failed, and all requests together have had their second tries of this minute: come back "
+    "in {wait}",
+    RejectedBy.MEMORY_PRESSURE: "takes no request of this size while the machine is short of memory ({rule}): come "
+    "back in {wait}, or send a smaller one",
+    RejectedBy.FULL: "can take no more calls ({rule}): come back in {wait}",
+}
 # What a client can act on comes first: what passes, then what it must change, then what only the
 # server's owner can repair.
 PASSING_FIRST = (
@@ -54,14 +63,91 @@ CLAUSE_CHARS_MAX = 500
 ATTEMPTS_CHARS_MAX = 2_000
 
 
+def figure(number: int) -> str:
+    """Write a number as people read it: 616,827, and 0.5 million where digits look like a status."""
+    number = min(max(number, -FIGURE_MAX), FIGURE_MAX)
+    for tried in (number, _round_to_two_digits(number)):
+        for text in (f"{tried:,}", *_write_in_units(tried)):
+            if not LIKE_A_STATUS.search(text):
+                return text if tried == number else f"about {text}"
+    return "many"
+
+
+def duration(seconds: float | None) -> str:
+    """Write a wait as people read it, never shorter than it is."""
+    whole_s = max(1, -int(-(seconds or 0.0) // 1))
+    if whole_s <= MINUTES_FROM_S:
+        return f"{whole_s} s"
+    return f"{figure(-(-whole_s // 60))} min"
+
+
+def describe_rejection(rejection: Rejection, request: AdmissionRequest) -> str:
+    """Describe why this call wasn't let through."""
+    if rejection.rejected_by is RejectedBy.BUDGET:
+        return "; ".join(_describe_window(load, rejection, request) for load in rejection.windows) or rejection.detail
+    rule = re.sub(r"\d+", lambda digits: figure(int(digits[0])), rejection.detail.replace("_", " "))
+    wait = duration(rejection.retry_after_s)
+    words = WAYS_OUT[rejection.rejected_by].format(tier=rejection.tier, wait=wait, rule=rule)
+    return f"tier {rejection.tier} {words}"
+
+
+def _describe_window(load: Load, rejection: Rejection, request: AdmissionRequest) -> str:
+    owner, key = {
+        BudgetWindow.SESSION: ("this session", "reliability.token_budget.per_session"),
+        BudgetWindow.HOUR: ("all sessions together", "reliability.token_budget.per_hour"),
+        BudgetWindow.KEY_HOUR: ("this API key", "tokens_per_hour of the key"),
+    }[load.window]
+    span = "" if load.window is BudgetWindow.SESSION else " of an hour"
+    most = f"{figure(load.tokens_max)} tokens{span} ({key})"
+    if rejection.requested_tokens > load.tokens_max:
+        message = f"this request may take {figure(rejection.requested_tokens)} tokens, and {owner} may take {most}"
+        return f"{message}: shorten it, ask for fewer `max_tokens`, or raise the limit"
+    spent = load.tokens - rejection.requested_tokens - load.reserved
+    has, its = ("have", "the") if load.window is BudgetWindow.HOUR else ("has", "its")
+    parts = [f"{has} used {figure(spent)} of {its} {most}"]
+    if load.reserved:
+        parts.append(f"open calls hold {figure(load.reserved)}")
+    if spent <= load.tokens_max:
+        parts.append(f"this request may take {figure(rejection.requested_tokens)}")
+    return f"{owner} {', '.join(parts)}: {_find_way_out(load, rejection, request)}"
+
+
+def _find_way_out(load: Load, rejection: Rejection, request: AdmissionRequest) -> str:
+    cheaper = ", and until then only the cheapest tier answers" if rejection.policy is Policy.ESCALATE else ""
+    if rejection.retry_after_s is not None:
+        return f"come back in {duration(rejection.retry_after_s)}, or raise the limit{cheaper}"
+    if load.window is not BudgetWindow.SESSION:
+        return f"raise the limit{cheaper}"
+    return (
+        "start a new session (another X-MLX-Stack-Session), raise the limit, or POST "
+        f"/v1/reliability/sessions/{_name_in_path(request.session)}/reset{cheaper}"
+    )
+
+
+def _name_in_path(session: str) -> str:
+    """Return the session's name where it can stand in a path as it is and looks like no status."""
+    plain = PLAIN_NAME.fullmatch(session) and not LIKE_A_STATUS.search(session)
+    return session if plain else "{id}"
+
+
+def _write_in_units(number: int) -> list[str]:
+    """Write the number exactly in each unit in which it has at most two digits before its point."""
+    fits = [(size, name) for size, name in UNITS if abs(number) < 100 * size and abs(number) * 10 >= size]
+    return [f"{number / size:.12f}".rstrip("0").rstrip(".") + f" {name}" for size, name in fits]
+
+
+def _round_to_two_digits(number: int) -> int:
+    power: int = 10 ** max(0, len(str(abs(number))) - 2)
+    return round(number / power) * power
+
+
 def passes(attempt: Attempt) -> bool:
     """Return whether waiting may cure what was met."""
     return code_of(attempt) in PASSING
 
 
 def rank_attempt(attempt: Attempt) -> int:
-    """Return how little it helps the client to hear of this one. A loop comes last: a tier's own words say more, and
-    where its circuit breaks it has an error of its own."""
+    """Return how little it helps the client to hear of this one. A loop comes last."""
     code = code_of(attempt)
     if traits_of(attempt).nudge or code not in CODE_RANKING:
         return len(CODE_RANKING)
@@ -77,15 +163,13 @@ def code_of(attempt: Attempt) -> RefuseCode:
 
 
 def describe_attempts(attempts: tuple[Attempt, ...]) -> str:
-    """Describe how each tier was left, in order. Each clause names its tier; what rejects several
-    of them alike stands there once."""
+    """Describe how each tier was left, in order; what rejects several of them alike stands there once."""
     clauses = dict.fromkeys(_describe_attempt(attempt)[:CLAUSE_CHARS_MAX] for attempt in find_last_attempts(attempts))
     return "; ".join(clauses)[:ATTEMPTS_CHARS_MAX]
 
 
 def retry_after_s(attempts: tuple[Attempt, ...]) -> float | None:
-    """Return when the first of the tiers may answer again, in seconds; None where nothing passes,
-    and where one of those that may come back hasn't reported when."""
+    """Return when the first tier may answer again; None where nothing passes, or one didn't report when."""
     passing = [a for a in find_last_attempts(attempts) if passes(a)]
     waits = [a.retry_after_s for a in passing if a.retry_after_s is not None]
     if len(waits) < len(passing):
@@ -94,8 +178,7 @@ def retry_after_s(attempts: tuple[Attempt, ...]) -> float | None:
 
 
 def find_last_attempts(attempts: tuple[Attempt, ...]) -> list[Attempt]:
-    """Find the attempts that say how each tier was left: its last, and the one before it where the
-    last is a second try that was rejected."""
+    """Find each tier's last attempt, and the one before it where the last is a rejected second try."""
     found: list[Attempt] = []
     unexplained = {attempt.tier for attempt in attempts}
     for attempt in reversed(attempts):
@@ -107,8 +190,27 @@ def find_last_attempts(attempts: tuple[Attempt, ...]) -> list[Attempt]:
 
 
 def _describe_attempt(attempt: Attempt) -> str:
-    """Describe what was met, with the tier's name before it where it doesn't stand there. A budget
-    is no tier's."""
+    """Describe what was met, with the tier's name before it where it isn't named. A budget is no tier's."""
     if attempt.fault is Fault.BUDGET or f"tier {attempt.tier}" in attempt.detail:
         return attempt.detail
     return f"tier {attempt.tier}: {attempt.detail}"
+
+
+def verdict_of(attempt: Attempt) -> Verdict:
+    """Return the verdict for the breaker. A full tier that reports until when is left alone: a failure."""
+    traits = traits_of(attempt)
+    if attempt.retry_after_s is not None and traits.verdict_with_time is not None:
+        return traits.verdict_with_time
+    return Verdict.IGNORED if attempt.cancelled else traits.verdict
+
+
+def record_rejection(rejection: Rejection, request: AdmissionRequest) -> Attempt:
+    """Record a call that was not let through: nothing ran."""
+    return Attempt(
+        tier=rejection.tier,
+        ran=False,
+        fault=next(fault for fault in Fault if rejection.rejected_by in TRAITS[fault].rejected_by),
+        detail=describe_rejection(rejection, request),
+        retry_after_s=rejection.retry_after_s,
+        hard_stop=rejection.rejected_by is RejectedBy.BUDGET and rejection.policy is Policy.HARD_STOP,
+    )

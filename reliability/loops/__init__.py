@@ -1,8 +1,8 @@
 """Loop detection: an agent that does the same again, and gets the same again, is nudged, helped, and at last stopped.
 
 - History (`transcript`, `history`): the request's own messages are the state. `find_loop` judges them together with
-  the answer that is about to leave: WARN asks for a `nudge`, BREAK breaks the circuit.
-- Answer (`in_answer`, `cycles`, `written`): one answer while it decodes; its native calls are `answer.call_scan`'s.
+  the answer that is about to leave: WARN asks for a nudge, BREAK breaks the circuit.
+- Answer (`in_answer`, `long_cycles`, `written`): one answer while it decodes; native calls: `answer.call_scan`.
 - Session (`session`, `answer_history`): for clients that send no history, or less and less of it; and `LoopDetector`.
 - Judge (`judge`): what no rule detects is counted, and shown to another model. Off by default.
 
@@ -15,8 +15,8 @@ Invariants:
 """
 
 from reliability.loops.answer_history import Kept, ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
-from reliability.loops.comparison.findings import Kind, Loop, Result, SeenCall, Stage, Turn
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Kind, Loop, Memo, Result, SeenCall, Stage, Turn
+from reliability.loops.content import nudge
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import (
@@ -28,7 +28,6 @@ from reliability.loops.judge import (
     judge_request,
     read_suggestion,
 )
-from reliability.loops.nudge import nudge
 from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns

@@ -1,15 +1,11 @@
 """What a session remembers of its own answers, for clients whose histories shrink.
 
-Such clients send the last few messages only, sum up the rest, or leave results out. Each request shows the newest
-answer once, so the session knows the whole streak:
-
     request ─▶ ShownHistory ─┬▶ join_turns, find_kept_loop: the kept answers, then the shown ones, by `find_loop`
                              └▶ with the answer to it, keep_answer: what is kept from now on
 
-The two are joined where the newest answer that is shown was kept. A shown result goes before a kept one; a result that
-no request has shown is taken for the one that the same call had before. A request that is sent again takes back what it
-was answered before; but an answer that a request itself may show as its newest counts after all once it was given more
-than `RETRIES_MAX` times, since a text agent that keeps two messages sends equal requests.
+The two are joined where the newest answer that is shown was kept. A shown result goes before a kept one; one that no
+request has shown is taken for the one that the same call had before. A request that is sent again takes back what it
+was answered before, unless a text agent's equal requests were answered more than `RETRIES_MAX` times.
 
 Invariants: the user re-arms, and a summary is none of the user's. `KEPT_MAX` answers and `CHARS_MAX` characters are
 kept, a long result as its two ends and a digest of each piece between.
@@ -22,23 +18,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reliability.loops.comparison.canonical import call_key, canonical, digest
-from reliability.loops.comparison.findings import Loop, Result, SeenCall, Turn
+from reliability.loops.comparison.findings import Loop, Result, SeenCall, Turn, call_key, canonical, digest
 from reliability.loops.content import Who, classify_speaker, text_of
 from reliability.loops.history import find_loop
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
-
-__all__ = [
-    "Kept",
-    "ShownHistory",
-    "count_kept_chars",
-    "find_kept_loop",
-    "is_summary",
-    "join_turns",
-    "keep_answer",
-    "read_shown",
-]
 
 KEPT_MAX = 40
 RETRIES_MAX = 4
@@ -119,13 +103,15 @@ def keep_answer(kept: tuple[Kept, ...], shown: ShownHistory, answer: Turn, confi
     before = _still_valid(kept, shown)
     if shown.newest:
         newest = [_build_kept(turn, config) for turn in shown.newest]
-        at = _find_last(before, newest[0].key)
+        at = next((index for index in reversed(range(len(before))) if before[index].key == newest[0].key), None)
         if at is None:
             before = tuple(newest)
         else:
             known = replace(before[at], turn=_merge_results(newest[0].turn, before[at].turn))
             before = (*before[:at], known, *newest[1:])
-    made = _build_kept(shorten_turn(_read_as_history(answer), config), config, shown)
+    # As a later request will show it: its text may be a call to its client.
+    answer = answer if answer.calls else answer_turn({"role": "assistant", "content": answer.text})
+    made = _build_kept(shorten_turn(answer, config), config, shown)
     if (twin := _find_twin(kept, shown)) is not None and twin.key == made.key:
         made = replace(made, times=twin.times + 1)
     return _bound((*before, made)[-KEPT_MAX:])
@@ -162,11 +148,6 @@ def find_kept_loop(turns: Sequence[Turn] | None, config: LoopConfig, candidate: 
     return None if turns is None else find_loop(turns, config, shorten_turn(candidate, config))
 
 
-def _read_as_history(answer: Turn) -> Turn:
-    """Read an answer as a later request will show it: its text may be a call to its client."""
-    return answer if answer.calls else answer_turn({"role": "assistant", "content": answer.text})
-
-
 def _still_valid(kept: tuple[Kept, ...], shown: ShownHistory) -> tuple[Kept, ...]:
     """Return what of it came before this request and since the user last spoke."""
     if shown.spoken or not kept:
@@ -181,10 +162,6 @@ def _find_twin(kept: tuple[Kept, ...], shown: ShownHistory) -> Kept | None:
     """Find the newest answer where it was one to this very request: it may be what the request shows as its newest."""
     newest = kept[-1] if kept else None
     return newest if newest is not None and newest.request == shown.request and shown.newest else None
-
-
-def _find_last(kept: tuple[Kept, ...], key: str) -> int | None:
-    return next((index for index in range(len(kept) - 1, -1, -1) if kept[index].key == key), None)
 
 
 def _align(kept: tuple[Kept, ...], keys: Sequence[str]) -> int | None:
@@ -258,7 +235,6 @@ def _shorten_text(text: str) -> str:
 
 
 def _key_of(turn: Turn, config: LoopConfig) -> str:
-    """Return what equal answers share, here as in a history."""
     if turn.continued:
         return "go on"
     if turn.calls:

@@ -27,8 +27,6 @@ from reliability.loops.content import (
 )
 from reliability.loops.text_calls import read_text_calls
 
-__all__ = ["MESSAGES_MAX", "ConversationTail"]
-
 MESSAGES_MAX = 256
 #: How far back the user's last request is looked for.
 REQUEST_MESSAGES_MAX = 2_048
@@ -122,7 +120,6 @@ class ConversationTail:
         return any(_is_same_message(words, self._words_at(near)) for near in self._find_neighbours(index))
 
     def _find_neighbours(self, index: int) -> Iterator[int]:
-        """Find the nearest user messages before and after one."""
         for step in (-1, 1):
             near, looked = index + step, 0
             while self.lowest <= near < len(self.messages) and looked < NEIGHBOURS:
@@ -138,15 +135,13 @@ class ConversationTail:
         return self._words[index]
 
     def _writes_calls(self) -> bool:
-        """Return whether the agent's calls stand in its texts."""
         if self._writes is None:
             latest = range(len(self.messages) - 1, max(self.lowest, len(self.messages) - WRITING_MESSAGES) - 1, -1)
             self._writes = any(self.role_at(index) == "assistant" and self.text_calls(index) for index in latest)
         return self._writes
 
     def read_report(self, index: int) -> str:
-        """Return what a user message reports, without what is glued behind it and behind no other that says the
-        same."""
+        """Return what a user message reports, without what is glued behind what another near it says, too."""
         text = text_of(self.messages[index].get("content"))
         words = self._words_at(index)
         for near in self._find_neighbours(index):

@@ -29,10 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from reliability.loops.comparison.canonical import digest, summary
-from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, digest, has_failed, summary
 from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
 from reliability.loops.comparison.near import find_difference, mask_figures
 from reliability.loops.polling import is_thought, takes_notes
@@ -40,8 +37,6 @@ from reliability.loops.streaks import PERIOD_MAX, count_same_errors, count_same_
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_sequence import TurnSequence
-
-__all__ = ["find_loop", "stage_of"]
 
 #: A result that changed once and no more is news.
 CHANGES_MIN = 2
@@ -116,7 +111,6 @@ def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:
 
 
 def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:
-    """Find CALLS for one period, and whether there is a streak at all."""
     config, newest = row.config, range(row.size - period, row.size)
     count = row.count_repetitions(period, row.has_same_results, max(config.duplicate_threshold, config.break_threshold))
     warn, limit = config.duplicate_threshold, config.break_threshold
@@ -151,7 +145,6 @@ def _give_laps(limit: int, turns: Sequence[Turn], size: int) -> int:
 
 
 def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:
-    """Find NEAR for one period, and whether there is a streak at all."""
     warn, limit = _near_thresholds(row.config)
     count = row.count_repetitions(period, row.has_near_results, limit) if limit > 0 else 0
     if stage_of(count, warn, limit) is None:
@@ -195,8 +188,7 @@ def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
 
 
 def _count_changes(texts: Sequence[str], is_equal: Callable[[str, str], bool]) -> int:
-    """Count the laps whose result differs from the one before it. Figures may stand still for a lap; words that are
-    noise don't."""
+    """Count the laps whose result differs from the one before. Figures may stand still for a lap."""
     changed = [find_difference(a.strip(), b.strip()) for a, b in pairwise(texts) if not is_equal(a, b)]
     worded = any(mask_figures(a) != mask_figures(b) for a, b in changed)
     return 0 if worded and len(changed) < len(texts) - 1 else len(changed)
@@ -234,7 +226,6 @@ def _has_recurred(row: TurnSequence, period: int, count: int) -> bool:
 
 
 def _find_same_text(turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None, period: int) -> Loop | None:
-    """Find TEXTS for one period."""
     spoken = [*turns, candidate] if candidate is not None else list(turns)
     count, text = count_same_texts(spoken, config.similarity_threshold, period)
     warn, limit = config.duplicate_threshold, config.break_threshold

@@ -9,7 +9,7 @@
 
 Code fences, tables, rows of cells, lists, quotes, lines of code and what is mostly digits repeat by nature: there it
 takes twenty copies and STRUCTURED_SPAN characters. In a call that is written into the text the limits are those of
-`argument_limits`. A scan that is `patient` lets what it has found go on for a while: see `patience`.
+`is_runaway_argument`. A scan that is `patient` lets what it has found go on for a while: see `patience`.
 
 Invariants: the text is read in blocks of `BLOCK` characters at the same places however it was cut, so the outcome
 depends on the text alone. A loop stands once it is found. `TAIL_CHARS` of text, `LINE_CHARS` of an open line,
@@ -21,21 +21,21 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reliability.loops.comparison.canonical import digest, summary
-from reliability.loops.comparison.findings import Kind, Loop, Stage
-from reliability.loops.cycles.argument_limits import HEAD_CHARS, begins_call, is_runaway_argument, update_place
-from reliability.loops.cycles.long_cycles import (
+from reliability.loops.comparison.findings import Kind, Loop, Stage, digest, summary
+from reliability.loops.long_cycles import (
+    HEAD_CHARS,
     STRIDE,
     VARIED_TAIL_CHARS,
     LongTail,
+    begins_call,
     count_repeated,
     extend,
     find_varied,
+    is_runaway_argument,
+    update_place,
 )
 from reliability.loops.patience import PATIENCE_BYTES, Doubt
 from reliability.loops.written import Written, drop_repeats, feed
-
-__all__ = ["BLOCK", "WHITE_CHARS", "Scan", "finish", "open_scan", "step", "truncate"]
 
 BLOCK = 32
 #: A cut may bring the end of one copy to light: then it is cut once more.
@@ -64,7 +64,7 @@ _FENCE = re.compile(r"[ \t>]*(?:```|~~~)")
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+")
 
 
-class SeenAnswer(NamedTuple):
+class _SeenAnswer(NamedTuple):
     """What is known of the blocks so far. `line` is what is still open of a line, `head` how it begins. `called`: the
     text is inside of a call; from `plain_from` on it stands in no call and no fence. `far` has the end of the text up
     to the last stride; `written` is None where calls in the text are not looked for."""
@@ -88,7 +88,7 @@ class Scan(NamedTuple):
     it may be. Unless it is opened as `patient`, the first repetition stops it."""
 
     fill: str = ""
-    seen: SeenAnswer = SeenAnswer()
+    seen: _SeenAnswer = _SeenAnswer()
     doubt: Doubt = Doubt()
 
     @property
@@ -106,7 +106,7 @@ class Scan(NamedTuple):
 def open_scan(*, calls: bool, patient: bool = False) -> Scan:
     """Begin the scan of a new answer. `calls`: whether what looks like a call may be one; `patient`: whether it may
     repeat itself for a while."""
-    seen = SeenAnswer() if calls else SeenAnswer(written=None)
+    seen = _SeenAnswer() if calls else _SeenAnswer(written=None)
     return Scan(seen=seen, doubt=Doubt(PATIENCE_BYTES if patient else 0))
 
 
@@ -134,14 +134,14 @@ def step(scan: Scan, chunk: str) -> tuple[Scan, Loop | None]:
     return Scan(text[end:], seen, doubt), None
 
 
-def _is_varied(seen: SeenAnswer, loop: Loop) -> bool:
+def _is_varied(seen: _SeenAnswer, loop: Loop) -> bool:
     """Return whether the copies of this loop differ, or come in changing order."""
     if loop.kind is not Kind.CYCLE or loop.period == seen.far.period:
         return False
     return seen.tail[-2 * loop.period : -loop.period] != seen.tail[-loop.period :]
 
 
-def _scan_clean(seen: SeenAnswer, blocks: list[str], text: str) -> SeenAnswer | None:
+def _scan_clean(seen: _SeenAnswer, blocks: list[str], text: str) -> _SeenAnswer | None:
     """Return what is known after these blocks; None where one of them has a loop. Nearly all text
     has none, and then the calls in it can be looked for in all blocks at once."""
     written = _feed_written(seen, text) if text else seen.written
@@ -160,7 +160,7 @@ def finish(scan: Scan) -> tuple[Scan, Loop | None]:
     return Scan("", seen, doubt), seen.loop
 
 
-def _feed_written(seen: SeenAnswer, text: str, *, final: bool = False) -> Written | None:
+def _feed_written(seen: _SeenAnswer, text: str, *, final: bool = False) -> Written | None:
     return None if seen.written is None else feed(seen.written, text, final)
 
 
@@ -179,7 +179,7 @@ def _cut(text: str) -> str:
     return text if loop is None or loop.keep is None else text[: loop.keep]
 
 
-def _scan_block(seen: SeenAnswer, block: str, written: Written | None, final: bool = False) -> SeenAnswer:
+def _scan_block(seen: _SeenAnswer, block: str, written: Written | None, final: bool = False) -> _SeenAnswer:
     tail = (seen.tail + block)[-TAIL_CHARS:]
     length = seen.length + len(block)
     white, run = _count_white(seen.white, block)
@@ -200,11 +200,10 @@ def _scan_block(seen: SeenAnswer, block: str, written: Written | None, final: bo
         loop = None if loop is not None and written is not None and begins_call(head) else loop
     if loop is None and far is not seen.far:
         loop = _find_argument_cycle(far) if inside else _find_long_cycle(far, fence, length - plain_from)
-    return SeenAnswer(length, white, tail, line, fenced, units, head, called, plain_from, far, written, loop)
+    return _SeenAnswer(length, white, tail, line, fenced, units, head, called, plain_from, far, written, loop)
 
 
 def _read_head(head: str, block: str) -> str:
-    """Return how the line begins that is open behind the block."""
     if "\n" in block:
         return block[block.rindex("\n") + 1 :]
     return head if len(head) >= HEAD_CHARS else head + block
@@ -229,7 +228,7 @@ def _is_padding(tail: str, new: int, white: int, run: int) -> bool:
     return run < PADDING_CHARS and before not in STRUCTURAL and "\n" not in tail[max(0, at) : at + run]
 
 
-def _read_lines(seen: SeenAnswer, block: str, final: bool) -> tuple[str, bool, tuple[str, ...]]:
+def _read_lines(seen: _SeenAnswer, block: str, final: bool) -> tuple[str, bool, tuple[str, ...]]:
     """Read complete lines: fences open and close, sentences of prose are remembered."""
     *lines, line = (seen.line + block).split("\n")
     if len(line) > LINE_CHARS or final:
@@ -302,7 +301,6 @@ def _build_streak_cycle(far: LongTail) -> Loop:
 
 
 def _is_structured(unit: str) -> bool:
-    """Return whether most of a long unit is structure."""
     lines = unit.splitlines()
     chars = sum(len(line) for line in lines if _STRUCTURE.match(line))
     return 2 * chars >= len(unit) or 2 * _count_letters(unit) < len(unit) - sum(map(str.isspace, unit))

@@ -15,13 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from reliability.loops.comparison.canonical import summary
-from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.findings import Loop, Turn
+from reliability.loops.comparison.findings import Loop, Turn, has_failed, summary
 from reliability.loops.content import NOTICE, text_of
 from reliability.loops.thresholds import JudgeConfig
-
-__all__ = ["JudgeRequest", "StuckCase", "Trouble", "find_case", "injection", "judge_request", "read_suggestion"]
 
 SHOWN = 8
 ARGUMENTS_CHARS = 300
@@ -88,7 +84,6 @@ def _all_failed(turn: Turn) -> bool:
 
 
 def _count_streak(flags: Sequence[bool]) -> int:
-    """Count the flags at the end that are set."""
     return next((i for i, flag in enumerate(reversed(flags)) if not flag), len(flags))
 
 

@@ -4,7 +4,7 @@ Six more in the cart, twelve lines down, eight tickets: each such call is equal 
 repetition by its call, which names a step or anything but reading, checking and editing a file (`acts`), and by its
 result, which is short, no failure and no refusal (`leads_on`) or only says that it was done (`acknowledges`).
 
-How far steps may go is said in `history`, and how many of them a person asks for in `orders`.
+How far steps may go is said in `history`, and how many of them a person asks for in `content`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,8 @@ from __future__ import annotations
 import re
 
 from reliability.loops.comparison.call_normalization import names_place
-from reliability.loops.comparison.canonical import parse
-from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.findings import Result, SeenCall
+from reliability.loops.comparison.findings import Result, SeenCall, has_failed, parse
 from reliability.loops.comparison.volatile_fields import MARKED, word_set, words_of
-
-__all__ = [
-    "ACTION_KEYS",
-    "COMMAND_KEYS",
-    "acknowledges",
-    "acts",
-    "find_entities",
-    "is_done",
-    "is_generic_tool",
-    "leads_on",
-    "read_texts",
-]
 
 _GENERIC = word_set(
     "bash shell sh terminal exec execute run command cmd console powershell python ipython jupyter code repl "
@@ -124,7 +110,7 @@ def leads_on(result: Result | None) -> bool:
 
 def acknowledges(call: SeenCall, result: str) -> bool:
     """Return whether the call goes one step on, and its result says no more than that it was done."""
-    if not is_done(result):
+    if not _is_done(result):
         return False
     texts = read_texts(call)
     if not _STEPS.isdisjoint(_name_actions(call, texts)):
@@ -134,7 +120,7 @@ def acknowledges(call: SeenCall, result: str) -> bool:
     return acts(call) and any(map(_is_deed, words_of(result)))
 
 
-def is_done(result: str) -> bool:
+def _is_done(result: str) -> bool:
     """Return whether a result says no more than that something was done."""
     if len(result) > DONE_CHARS:
         return False

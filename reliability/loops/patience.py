@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from reliability.loops.comparison.findings import Kind, Loop
 
-__all__ = ["PATIENCE_BYTES", "Doubt"]
-
 PATIENCE_BYTES = 8_192
 #: A repetition that isn't found again for so many characters has been left.
 LEFT_CHARS = 2_048

@@ -20,8 +20,6 @@ from reliability.loops.comparison.same_result import is_ongoing
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, ONGOING_WORDS, phrase_set, word_set, words_of
 from reliability.loops.leading_steps import ACTION_KEYS, COMMAND_KEYS, is_generic_tool, read_texts
 
-__all__ = ["is_poll", "is_thought", "polls_by_name", "takes_notes"]
-
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
 _FIRST = word_set("poll wait await sleep watch scroll tail")
 _PAIRS = phrase_set(

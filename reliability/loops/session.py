@@ -17,14 +17,11 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from reliability.loops.answer_history import Kept
-from reliability.loops.comparison.canonical import call_key, digest, summary
-from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn
+from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn, call_key, digest, summary
 from reliability.loops.history import stage_of
 from reliability.loops.polling import is_poll
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
-
-__all__ = ["Fingerprint", "LoopDetector", "LoopStatus", "Window", "observe"]
 
 TEXT_CHARS = 1_000
 PERIOD_MAX = 4

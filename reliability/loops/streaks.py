@@ -18,15 +18,11 @@ from itertools import islice, takewhile
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.call_normalization import mask_echoes
-from reliability.loops.comparison.canonical import summary
-from reliability.loops.comparison.errors import error_text, has_failed
-from reliability.loops.comparison.findings import Turn
+from reliability.loops.comparison.findings import Turn, error_text, has_failed, summary
 from reliability.loops.comparison.near import mask_figures
 from reliability.loops.leading_steps import is_generic_tool
 from reliability.loops.polling import is_thought
 from reliability.loops.turn_sequence import TurnSequence
-
-__all__ = ["PERIOD_MAX", "count_same_errors", "count_same_texts", "count_thoughts"]
 
 ERROR_CHARS = 2_000
 #: An error shorter than this ("error") says too little to be the same error.

@@ -14,11 +14,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from reliability.loops.comparison.canonical import dumps, parse
-from reliability.loops.comparison.findings import SeenCall
+from reliability.loops.comparison.findings import SeenCall, dumps, parse
 from reliability.loops.written import find_bodies
-
-__all__ = ["read_text_calls"]
 
 TEXT_CHARS = 32_000
 CALLS_MAX = 16

@@ -10,15 +10,12 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["JudgeConfig", "LoopConfig"]
-
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 Threshold = Annotated[int, Field(le=64)]
 
 
 class LoopConfig(BaseModel):
-    """Repetition of an agent: the same calls with the same results since the user last spoke, the same text again and
-    again."""
+    """Repetition of an agent: the same calls with the same results, or the same text, since the user last spoke."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,8 +48,7 @@ class LoopConfig(BaseModel):
 
     @property
     def turns_needed(self) -> int:
-        """How many answers back the transcript must be read so that every threshold can be reached. The answer that is
-        judged begins the last lap."""
+        """How many answers back the transcript is read, so that every threshold can be reached."""
         cycles = self.max_period * (max(self.duplicate_threshold, self.break_threshold) - 1)
         polls = 2 * max(self.poller_duplicate_threshold, self.poller_break_threshold)
         return max(cycles, polls, 1) + 1

@@ -16,22 +16,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability.loops.comparison.canonical import dumps
-from reliability.loops.comparison.findings import Result, SeenCall, Turn
+from reliability.loops.comparison.findings import Result, SeenCall, Turn, dumps
 from reliability.loops.content import (
     Message,
     Who,
     blocks_of,
     classify_speaker,
     list_other_parts,
+    orders_endless,
     read_answer_text,
+    read_number,
+    read_times,
     text_of,
     type_of,
 )
-from reliability.loops.conversation_tail import MESSAGES_MAX, ConversationTail
-from reliability.loops.orders import orders_endless, read_number, read_times
-
-__all__ = ["MESSAGES_MAX", "TURNS_MAX", "answer_turn", "calls_turn", "carries_history", "read_turns"]
+from reliability.loops.conversation_tail import ConversationTail
 
 TURNS_MAX = 64
 _CLEARED = re.compile(
@@ -50,8 +49,7 @@ class _CallPlaces:
     done: int = 0
 
     def find_next(self, results: list[_OpenResult | None]) -> int:
-        """Find the first place without a result, else the last one. A result is never taken back, so nothing is looked
-        at twice."""
+        """Find the first place without a result, else the last one. Nothing is looked at twice."""
         while self.done < len(self.places) and results[self.places[self.done]] is not None:
             self.done += 1
         return self.places[min(self.done, len(self.places) - 1)]
@@ -59,8 +57,6 @@ class _CallPlaces:
 
 @dataclass(slots=True)
 class _OpenResult:
-    """One result, in its pieces."""
-
     texts: list[str]
     error: bool
 
@@ -120,7 +116,6 @@ def _read_arguments(value: Any) -> str:
 
 
 def _read_calls(message: Message) -> list[tuple[str, SeenCall]]:
-    """Read every call of one answer, with its id."""
     found: list[tuple[str, SeenCall]] = []
     listed = message.get("tool_calls")
     for entry in listed if isinstance(listed, list) else []:
@@ -212,7 +207,6 @@ def _read_answer(message: Message, turns: list[_OpenTurn]) -> None:
 
 
 def _read_reasoning(message: Message) -> str:
-    """Read what an answer thinks that says nothing else."""
     for name in ("reasoning_content", "reasoning"):
         if isinstance(message.get(name), str):
             return str(message[name])

@@ -13,7 +13,8 @@ Results of polls are compared as they are. What a result only repeats of its cal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import TypeVar
 
 from reliability.loops.comparison.call_normalization import (
     BOUND,
@@ -24,20 +25,27 @@ from reliability.loops.comparison.call_normalization import (
     says_done,
     says_enough,
 )
-from reliability.loops.comparison.canonical import call_key
-from reliability.loops.comparison.findings import Result, SeenCall, Turn
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Memo, Result, SeenCall, Turn, call_key
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.leading_steps import acknowledges, acts, find_entities, leads_on
 from reliability.loops.polling import is_poll, is_thought, takes_notes
 from reliability.loops.thresholds import LoopConfig
 
-__all__ = ["Key", "TurnSequence"]
-
 Key = frozenset[str]
 Pairwise = Callable[[int, int], bool]
-SAME, NEAR = "same", "near"
+T = TypeVar("T")
+COMPARED = ("has_same_results", "has_near_results")
+
+
+def _once(find: Callable[..., T]) -> Callable[..., T]:
+    """Let the memo keep what a method finds about these places."""
+
+    @wraps(find)
+    def recall(row: TurnSequence, *places: int) -> T:
+        return row.memo.once((find.__name__, *places), lambda: find(row, *places))
+
+    return recall
 
 
 class TurnSequence:
@@ -65,9 +73,10 @@ class TurnSequence:
         """Return what the newest repetition does, wherever in it one starts to count."""
         return frozenset(self.key(index) for index in range(self.size - period, self.size))
 
+    @_once
     def key(self, index: int) -> Key:
         """Return what the turn's calls mean."""
-        return self.memo.once(("key", index), lambda: self.key_of(self.turns[index].calls))
+        return self.key_of(self.turns[index].calls)
 
     def key_of(self, calls: Iterable[SeenCall]) -> Key:
         """Return what the calls mean, as a set; a thought counts only where there is nothing else."""
@@ -81,12 +90,13 @@ class TurnSequence:
     def _blur(self, call: SeenCall) -> str:
         return self.memo.once(("blurred", call), lambda: blur_call(call, self.config.ignored_arguments))
 
+    @_once
     def _exact_key(self, index: int) -> Key:
-        calls = self.turns[index].calls
-        return self.memo.once(("exact", index), lambda: frozenset(self._spell(c) for c in calls if not is_thought(c)))
+        return self._spell_all(self.turns[index].calls)
 
-    def _spell(self, call: SeenCall) -> str:
-        return call_key(call, self.config.ignored_arguments)
+    def _spell_all(self, calls: Iterable[SeenCall]) -> Key:
+        ignored = self.config.ignored_arguments
+        return frozenset(call_key(call, ignored) for call in calls if not is_thought(call))
 
     def _asks_the_same(self, older: int, newer: int) -> bool:
         """Return whether the calls of the two turns are equal to the letter."""
@@ -109,7 +119,7 @@ class TurnSequence:
 
     def _is_cheap(self, older: int, newer: int) -> bool:
         """Return whether these two may still be compared, past a verdict. Polls are compared as they are: cheaply."""
-        if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in (SAME, NEAR)):
+        if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in COMPARED):
             return True
         a, b = ([result.text for result in self.turns[i].results if result is not None] for i in (older, newer))
         return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
@@ -130,8 +140,7 @@ class TurnSequence:
             return False
         if not _has_holes(key):
             return True
-        exact = frozenset(self._spell(call) for call in self.candidate.calls if not is_thought(call))
-        if exact == self._exact_key(first):
+        if self._spell_all(self.candidate.calls) == self._exact_key(first):
             return True
         if first < period or self._asks_the_same(first - period, first):
             return False
@@ -147,8 +156,7 @@ class TurnSequence:
         return all(result is not None and not says_done(result.text) for result in self.results(index).values())
 
     def is_beyond(self, period: int) -> bool:
-        """Return whether the newest repetition asks for other places than the one before, where there is nothing
-        either."""
+        """Return whether the newest repetition asks for other places than the one before, equally empty."""
         return any(
             index >= period
             and not self._asks_the_same(index - period, index)
@@ -157,11 +165,9 @@ class TurnSequence:
             for index in range(self.size - period, self.size)
         )
 
+    @_once
     def steps_in(self, index: int) -> frozenset[str]:
         """Name the calls of the turn that lead on, as `results` names them."""
-        return self.memo.once(("steps", index), lambda: self._list_steps(index))
-
-    def _list_steps(self, index: int) -> frozenset[str]:
         pollers = self.config.pollers
         pairs = self._pairs(index).items()
         return frozenset(k for k, (c, r) in pairs if acts(c) and leads_on(r) and not is_poll(c, None, pollers))
@@ -176,35 +182,30 @@ class TurnSequence:
                     return True
         return False
 
+    @_once
     def polls_at(self, index: int) -> bool:
         """Return whether every call of the turn waits or pages."""
-        return self.memo.once(("polled", index), lambda: self._is_poll_turn(self.turns[index]))
+        return all(is_poll(call, result, self.config.pollers) for call, result in self._distinct_pairs(index))
 
+    @_once
     def is_patient_at(self, index: int) -> bool:
         """Return whether every call of the turn waits, pages, or is a step whose result only says it was done."""
-        return self.polls_at(index) or self.memo.once(("patient", index), lambda: self._is_patient(self.turns[index]))
-
-    def _is_patient(self, turn: Turn) -> bool:
-        pairs = dict.fromkeys(zip(turn.calls, turn.results, strict=False))
-        return all(
+        return self.polls_at(index) or all(
             is_poll(call, result, self.config.pollers)
             or (result is not None and not is_thought(call) and acknowledges(call, result.text))
-            for call, result in pairs
+            for call, result in self._distinct_pairs(index)
         )
 
-    def _is_poll_turn(self, turn: Turn) -> bool:
-        pairs = dict.fromkeys(zip(turn.calls, turn.results, strict=False))
-        return all(is_poll(call, result, self.config.pollers) for call, result in pairs)
+    def _distinct_pairs(self, index: int) -> Iterable[tuple[SeenCall, Result | None]]:
+        return dict.fromkeys(zip(self.turns[index].calls, self.turns[index].results, strict=False))
 
     def results(self, index: int) -> dict[str, Result | None]:
         """Return the turn's results by what was asked."""
         return {key: result for key, (_, result) in self._pairs(index).items()}
 
+    @_once
     def _pairs(self, index: int) -> dict[str, tuple[SeenCall, Result | None]]:
-        return self.memo.once(("results", index), lambda: self._map_results(self.turns[index]))
-
-    def _map_results(self, turn: Turn) -> dict[str, tuple[SeenCall, Result | None]]:
-        pairs = list(zip(turn.calls, turn.results, strict=False))
+        pairs = list(zip(self.turns[index].calls, self.turns[index].results, strict=False))
         acted = [pair for pair in pairs if not is_thought(pair[0])] or pairs
         return {self._blur(call): (call, result) for call, result in acted}
 
@@ -222,11 +223,9 @@ class TurnSequence:
                 return False
         return True
 
+    @_once
     def has_same_results(self, older: int, newer: int) -> bool:
         """Return whether the two turns have the same results; those of polls are compared as they are."""
-        return self.memo.once((SAME, older, newer), lambda: self._compare(older, newer))
-
-    def _compare(self, older: int, newer: int) -> bool:
         exact = self.polls_at(older) and self.polls_at(newer)
         if not self._results_pass(older, newer, _is_literally_equal if exact else self.is_equal):
             return False
@@ -238,11 +237,9 @@ class TurnSequence:
         """Return whether two results say the same."""
         return older == newer or self.memo.once((older, newer), lambda: is_same_result(older, newer, self.memo))
 
+    @_once
     def has_near_results(self, older: int, newer: int) -> bool:
         """Return whether the two turns have results that are nearly the same or the same, and neither polls."""
-        return self.memo.once((NEAR, older, newer), lambda: self._compare_nearly(older, newer))
-
-    def _compare_nearly(self, older: int, newer: int) -> bool:
         if self.polls_at(older) or self.polls_at(newer) or not self._asks_the_same(older, newer):
             return False
         threshold, memo = self.config.near_threshold, self.memo

@@ -15,31 +15,117 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from reliability.loops.call_openers import ROWS, find_opener, row_of
-from reliability.loops.comparison.canonical import call_key, canonical, digest, summary
-from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage
+from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, call_key, canonical, digest, summary
 from reliability.tools.format_row import Format
+from reliability.tools.formats import CALL_FORMATS
 
-__all__ = ["REPEATS", "Written", "cut_before_repeats", "drop_repeats", "feed", "find_bodies", "find_repeated_calls"]
-
+#: The rows whose calls are compared within an answer.
+ROWS = [row for row in CALL_FORMATS if row.compared]
+NAME_CHARS = 49
+_NAME = r"[A-Za-z_][\w.:-]{0,48}"
+_SIGNS = ("<", r"\[", r"\]", "⏺", "✿")
+#: A sign and the character that stands behind it in every opener.
+_SIGN = re.compile(r"<(?=[\w|｜])|\[(?=[TACtac])|\](?=<)|⏺|✿")
+_NAME_BEHIND = re.compile(r"[\w.:-]{1,49}\Z")
+_WORD = re.compile(r"[A-Za-z=/> -]+")
 REPEATS = 3
 KEPT = REPEATS - 1
 CALL_CHARS = 32_768
 DISTINCT_MAX = 64
+DELIMITER_CHARS = 96  # no delimiter of the table is longer
+_UNNAMED = re.compile(r"⏺(?!\s*[\w.-]+\s*[:(])")
+
+
+def _list_openers() -> Iterator[tuple[int, str]]:
+    for at, row in enumerate(ROWS):
+        for opener in row.compared:
+            yield at, opener
+
+
+def _compile(openers: list[tuple[int, str]]) -> re.Pattern[str]:
+    """Compile a pattern whose groups tell the row: `r3_0`."""
+    groups = (f"(?P<r{at}_{number}>{opener})" for number, (at, opener) in enumerate(openers))
+    return re.compile("|".join(groups) or r"(?!)", re.IGNORECASE)
+
+
+_NAMED = [(at, opener) for at, opener in _list_openers() if opener.startswith(_NAME)]
+_SIGNED = [(at, opener) for at, opener in _list_openers() if opener.startswith(_SIGNS)]
+_WORDED = [each for each in _list_openers() if each not in _NAMED and each not in _SIGNED]
+_AT_SIGN, _AT_NAME, _AT_WORD = _compile(_SIGNED), _compile(_NAMED), _compile(_WORDED)
+_BEHIND_NAME = _compile([(at, opener.removeprefix(_NAME)) for at, opener in _NAMED])
+
+
+def _read_head(opener: str) -> str:
+    """Return the letters that a worded opener begins with; every one has some."""
+    head = _WORD.match(opener)
+    if head is None:
+        raise ValueError(f"the table has an opener that begins neither with a sign nor with a word: {opener}")
+    return head[0].lower()
+
+
+_HEADS = tuple(sorted({_read_head(opener) for _, opener in _WORDED}))
+HEAD_CHARS = max(map(len, _HEADS))
+
+
+def find_opener(text: str, at: int) -> re.Match[str] | None:
+    """Find the first opener from `at` on."""
+    signed = _find_at_sign(text, at)
+    worded = _find_at_word(text, at, len(text) if signed is None else signed.start())
+    found = [match for match in (signed, worded) if match is not None]
+    return min(found, key=lambda match: (match.start(), row_of(match)), default=None)
+
+
+def row_of(opener: re.Match[str]) -> int:
+    """Return the place in `ROWS` of the row that an opener is of."""
+    return int((opener.lastgroup or "r0_0")[1:].partition("_")[0])
+
+
+def _find_at_sign(text: str, at: int) -> re.Match[str] | None:
+    for sign in _SIGN.finditer(text, at):
+        place = sign.start()
+        if _BEHIND_NAME.match(text, place) and (name := _find_name(text, at, place)) is not None:
+            return name
+        if opener := _AT_SIGN.match(text, place):
+            return opener
+    return None
+
+
+def _find_name(text: str, at: int, end: int) -> re.Match[str] | None:
+    name = _NAME_BEHIND.search(text[max(at, end - NAME_CHARS) : end])
+    if name is None:
+        return None
+    matches = (_AT_NAME.match(text, end - size) for size in range(len(name[0]), 0, -1))
+    return next((match for match in matches if match is not None), None)
+
+
+def _find_at_word(text: str, at: int, last: int) -> re.Match[str] | None:
+    """Find the first opener that begins with a word, not behind `last`."""
+    part = text[at : last + HEAD_CHARS]
+    lowered = part.lower()
+    if len(lowered) != len(part):  # some letters are two in lower case
+        lowered = part
+    places = {head: place for head in _HEADS if (place := lowered.find(head)) >= 0}
+    while places:
+        head = min(places, key=places.__getitem__)
+        place = places.pop(head)
+        if at + place > last:
+            return None
+        if opener := _AT_WORD.match(text, at + place):
+            return opener
+        if (following := lowered.find(head, place + 1)) >= 0:
+            places[head] = following
+    return None
 
 
 def _build_end_pattern(row: Format) -> str:
-    """Build the pattern of what ends a call: a closer, or before the next opener of its row; before
-    the line's end where nobody reads it."""
+    """Build the pattern of what ends a call: a closer, or before the next opener or the line's end."""
     closers, openers = "|".join(row.closes), "|".join(row.compared)
     if row.reader is None:
         return f"(?={closers})(?P<next>x)?"
     return "|".join(filter(None, (closers, f"(?=(?P<next>{openers}))")))
 
 
-DELIMITER_CHARS = 96  # no delimiter of the table is longer
 _ENDS = [re.compile(_build_end_pattern(row), re.IGNORECASE) for row in ROWS]
-_UNNAMED = re.compile(r"⏺(?!\s*[\w.-]+\s*[:(])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +189,7 @@ def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[
         if opener is None:
             return (len(text) if final else max(at, len(text) - DELIMITER_CHARS + 1)), 0
         start, body_at = opener.span()
-        ending = _find_ending(text, opener, max(body_at, searched - DELIMITER_CHARS))
+        ending = _ENDS[row_of(opener)].search(text, max(body_at, searched - DELIMITER_CHARS))
         body_end, end = ending.span() if ending else (len(text), len(text))
         if body_end - start > CALL_CHARS:
             at, searched = body_at, 0
@@ -113,12 +199,8 @@ def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[
             at, searched, outer = end, 0, start if outer is None else outer
         else:
             inner = text[body_at:body_end]
-            return _Span(start if outer is None else outer, end, _build_key(inner), text[start:end], inner)
-
-
-def _find_ending(text: str, opener: re.Match[str], at: int) -> re.Match[str] | None:
-    """Find the first ending of a call: the body ends where it begins, the call where it ends."""
-    return _ENDS[row_of(opener)].search(text, at)
+            key = digest(" ".join(canonical(inner).split()))
+            return _Span(start if outer is None else outer, end, key, text[start:end], inner)
 
 
 def _is_outer(opener: re.Match[str], ending: re.Match[str]) -> bool:
@@ -127,12 +209,7 @@ def _is_outer(opener: re.Match[str], ending: re.Match[str]) -> bool:
     return bool(inner) and inner != opener[0] and not opener.string[opener.end() : ending.start()].strip()
 
 
-def _build_key(body: str) -> str:
-    return digest(" ".join(canonical(body).split()))
-
-
 def _walk_calls(text: str) -> Iterator[_Span]:
-    """Find the calls in a text that has ended, in their order."""
     at = 0
     while isinstance(span := _find_next(text, at, 0, True), _Span):
         if not _UNNAMED.match(span.body):

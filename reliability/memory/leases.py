@@ -1,22 +1,11 @@
 """Leases on the bytes of one node: who may load a model now, who waits, and who never will.
 
-A replica asks before it loads (`acquire`), reports again and again that it is still there (`renew`)
-and gives the bytes back at its end (`release`). A lease that isn't renewed for `ttl_ns` is gone:
-that is how the bytes of a killed replica come back.
+A replica asks before it loads (`acquire`), reports that it is still there (`renew`) and gives the bytes back
+(`release`); a lease that isn't renewed for `ttl_ns` is gone. The answer is granted, not now, or never (it is more than
+the whole budget). A renewal reports what is in memory already, so it always counts.
 
-The answer to a request is one of three: granted; not now (the bytes are held by others, or memory
-is critical: ask again); never (it is more than the whole budget: waiting would not help). A request
-for nothing is always granted, since it only reports that somebody is there. Nobody is kept waiting
-for the sake of a larger one: which tier should grow is decided before
-(`reliability.memory.replicas`), and this guard must not turn one large wish into a stop for all.
-
-A renewal is a fact and not a wish: it reports what is in memory already. So it always counts, also
-where this state has never known the holder (its owner was restarted) or where the sum goes above
-the budget.
-
-Who owns it: the monitor of the node. Must never happen: a grant that takes the sum above the
-budget; a lease that outlives its last renewal by more than `ttl_ns`; a waiting list with a holder
-that asks no more.
+Invariants: no grant takes the sum above the budget; no lease outlives its last renewal by more than `ttl_ns`; nobody
+waits who asks no more, and nobody waits for the sake of a larger wish (`reliability.memory.replicas` decides that).
 """
 
 from __future__ import annotations
@@ -25,8 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reliability.memory.pressure import Level
-
-__all__ = ["HOLDERS_MAX", "Lease", "LeaseAnswer", "Leases", "acquire", "expire", "release", "renew", "sum_leased_bytes"]
 
 HOLDERS_MAX = 1024  # holders, and waiting ones; more is a mistake somewhere
 

@@ -1,21 +1,12 @@
-"""How short of memory a node is, and how many replicas it can hold.
+"""How short of memory a node is: normal, warn, critical; unknown where no source has reported for `stale_ns`.
 
-Levels
-    unknown   no source has reported for `stale_ns`: neither normal nor an alarm. Nothing may grow on it.
-    normal, warn, critical
-A source is any number that grows with trouble (macOS: 1, 2, 4; Linux: PSI percent; headroom: the used share).
-Each has two thresholds per level: it *calls for* a level at `enter` and *holds* it at `leave`, which is
-lower. The worst of all sources counts, and `source` names the one that decided.
+A source is any number that grows with trouble (macOS: 1, 2, 4; Linux: PSI percent; headroom: the used share). It *calls
+for* a level at `enter` and *holds* it at `leave`, which is lower; the worst source counts. Critical is entered at the
+first reading, warn at the `warn_readings`th in a row; a level is left after `calm_ns` in which no source held it, or
+after `latch_ns` without a call for it.
 
-Enter fast: critical at the first reading, warn at the `warn_readings`th observation in a row that brings a
-call for it. Leave slowly: one level at a time, after `calm_ns` in which no source held the level. Every latch
-times out: a level that is only held, between `leave` and `enter`, is left after `latch_ns` without a call for
-it. A source that falls silent stops counting after `stale_ns`; it can't take the level down faster than
-`calm_ns`.
-
-Who owns it: the monitor of the node makes the only state with `observe`; whoever has a copy reads it with
-`level_at` and `measure_sustained_ns`, which age it to unknown by themselves. Must never happen: two steps down within
-`calm_ns`, an alarm from silence, a level that outlives its last reading by more than `stale_ns`.
+Invariants: no two steps down within `calm_ns`; no alarm from silence; no level outlives its last reading by more than
+`stale_ns`. The node's monitor makes the only state, with `observe`.
 """
 
 from __future__ import annotations
@@ -25,21 +16,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from reliability.rolling import SECOND_NS
-
-__all__ = [
-    "LINUX_PSI",
-    "MACOS_LEVEL",
-    "USED_SHARE",
-    "Level",
-    "LevelChange",
-    "Pressure",
-    "PressureConfig",
-    "Reading",
-    "Thresholds",
-    "level_at",
-    "measure_sustained_ns",
-    "observe",
-]
 
 SOURCES_MAX = 32  # readings of further sources are not looked at
 

@@ -1,14 +1,10 @@
 """How many replicas of each tier a node's memory holds.
 
-The replicas are put in one fixed line: first every tier's minimum, smallest replicas first, so that as many
-tiers as possible are there at all; then growth, highest priority first. The longest head of that line that
-fits is what may run. Nothing overtakes: so more memory never means fewer replicas of any tier, and small
-tiers can't starve a big one.
+First every tier's minimum, smallest replicas first; then growth, highest priority first. The longest head of that line
+that fits may run, and nothing overtakes, so more memory never means fewer replicas. At warn, unknown or with no known
+budget no tier grows; at critical every tier shrinks to its minimum.
 
-The level then bounds what fits: at normal it may grow; at warn, unknown, or with no known budget no tier
-grows; at critical every tier shrinks to its minimum.
-
-Must never happen: a sum of bytes above the budget; a minimum that is cut while all minimums fit.
+Invariants: no sum of bytes above the budget; no minimum is cut while all minimums fit.
 """
 
 from __future__ import annotations
@@ -17,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reliability.memory.pressure import Level
-
-__all__ = ["REPLICAS_MAX", "Demand", "Fit", "replicas_that_fit"]
 
 REPLICAS_MAX = 1024  # of one tier; more is a mistake in the configuration
 

@@ -1,12 +1,9 @@
 """Which session a request belongs to, where its client names none.
 
-- `trail`: what a request shows of what came before, as a handful of digests: its last answers, each with what stands
-  before it. Made by whoever has the messages.
-- `conversations`: the conversations that are known, and the answer to "whose is this?". One owner, who hears of every
-  request and of every answer.
+`trail` digests what a request shows of what came before; `conversations` follows the conversations that are known.
 
-What must never happen: a digest that depends on how a client spells what it was answered; a request that begins anew
-and is given the session of another one, living or ended.
+Invariants: no digest depends on how a client spells what it was answered; a request that begins anew is never given the
+session of another one.
 """
 
 from reliability.sessions.conversations import Conversations

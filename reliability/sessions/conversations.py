@@ -2,31 +2,16 @@
 
     request ─▶ find ─┬▶ shows an answer of ours          the conversation that was given it
                      ├▶ shows no answer, but a summary   the conversation that waits, or whose words are quoted
-                     ├▶ begins as one that got no answer that one: a retry
+                     ├▶ begins as one that got no answer that one: a retry (a first request: for `RETRY_NS` only)
                      └▶ else                             a new one
     outcome ─▶ answer: what left, or that nothing did
 
-An answer is known by several digests (`trail`), and the strongest one that is known decides: a call by its id; the
-words with the messages before them; with the last message before them; the request that was answered, where the
-client has changed the answer; the words with the first line before them; the bare words. The last three prove little,
-and count only where a conversation stands at that answer and waits. The newest answer that a request shows goes first;
-of the older ones, since newer ones may be the client's own, the bare words don't count.
+An answer is known by several digests (`trail`), and the strongest one that is known decides; weak ones count only where
+a conversation stands at that answer and waits. Of runs that are equal to the letter a request goes to the one that
+nobody has gone on from, to which it adds the fewest messages; so each goes on once.
 
-Two runs may be equal to the letter up to an answer. Then both hold its digests, and a request goes to the one that
-nobody has gone on from: the one that it adds the fewest messages to; not one that was left before the other began; the
-one that was answered first. Only where nobody waits may it be a retry, of the one that was refused last. So each goes
-on once, a lap of the two is never in one session, and a run takes nothing of an older one. As long as they are equal
-nobody can tell which is which, and nothing depends on it.
-
-    sent again, and                                  it belongs to
-    the answer never arrived (failed, client left)   the same conversation; a first request for `RETRY_NS` only
-    it is still being answered, or was               a first request: a new one; a later one: the same, or its twin
-    another one, where the answer never arrived      the conversation that still stands there
-    an older answer is gone on from (edited)         the conversation that was given it
-
-Mutable, and it belongs to one thread. What is asked twice under one ticket is answered the same. Bounds:
-`conversations_max`, `DIGESTS_MAX` over all of them, `NODES_MAX` answers of each, `TWINS_MAX` conversations of a digest,
-the time to live. The one that was idle longest goes first.
+Invariants: one thread; what is asked twice under one ticket is answered the same. At most `conversations_max`,
+`DIGESTS_MAX` over all, `NODES_MAX` answers of each, `TWINS_MAX` conversations of a digest; the longest idle goes first.
 """
 
 from __future__ import annotations
@@ -38,8 +23,6 @@ from enum import IntEnum
 
 from reliability.sessions.trail import Answered, Seen, Trail, digest_parts
 
-__all__ = ["Conversations"]
-
 NODES_MAX = 8
 OPEN_MAX = 16
 TWINS_MAX = 256
@@ -48,8 +31,6 @@ RETRY_NS = 600 * 10**9
 
 
 class _Way(IntEnum):
-    """How a request goes on from an answer, the likeliest first."""
-
     FIRST = 0  # nobody has yet
     RETRY = 1  # as one did that got no answer
     AGAIN = 2  # as another one did
@@ -189,7 +170,6 @@ class Conversations:
         return None
 
     def _collect(self, digest: bytes, trail: Trail) -> list[tuple[Rank, Found]]:
-        """Collect who holds a digest, each with its rank."""
         holders = [self._known[at] for at in self._index.get(digest, ())]
         begun_ns: dict[bytes, int] = {}
         for each in holders:
@@ -335,7 +315,6 @@ def _digests_seen(scope: bytes, seen: Seen) -> Iterable[bytes]:
 
 
 def _digests_weak(scope: bytes, seen: Seen) -> Iterable[bytes]:
-    """List what proves little of it, the strongest first."""
     if seen.context:
         yield _of(scope, b"before", seen.before, seen.words)
     yield from _digests_front(scope, seen)

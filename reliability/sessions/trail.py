@@ -3,14 +3,11 @@
     messages ──▶ Trail: the last answers that it shows, each with what stands before it
     answer   ──▶ Answered: the same digests, as the answer left
 
-Who compares the two knows whether a request goes on where an answer of ours has ended. Clients change what they send
-back: they strip it, null the content beside a call, give other ids, write arguments anew, drop the reasoning, the old
-results and the middle, and date the system prompt. So an answer is digested by its calls alone where it has some, else
-by its words; and it is seen at several strengths, from the id that we gave a call, over what stood before it, down to
-the bare words.
+Clients change what they send back (ids, spelling, reasoning, old results, the date), so an answer is seen at several
+strengths, from the id that we gave a call, over what stood before it, down to the bare words.
 
-What is read is bounded: the last `ANSWERS_MAX` answers and `DEEP` messages before each, `TEXT_CHARS` of a text at
-either end. A history of 500 messages costs what one of ten does. Total: what can't be read is digested as nothing.
+Invariants: the last `ANSWERS_MAX` answers, `DEEP` messages before each and `TEXT_CHARS` at either end of a text are
+read. Total: what can't be read is digested as nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +18,9 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from reliability.loops.answer_history import is_summary
-from reliability.loops.comparison.canonical import call_key, dumps
-from reliability.loops.comparison.findings import SeenCall, Turn
+from reliability.loops.comparison.findings import SeenCall, Turn, call_key, dumps
 from reliability.loops.content import text_of
 from reliability.loops.transcript import answer_turn
-
-__all__ = ["Answered", "Seen", "Trail", "describe_answer", "name_request", "read_trail"]
 
 Message = Mapping[str, Any]
 
@@ -159,8 +153,7 @@ class _Digests:
 
 
 def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
-    """Read the trail of a request. Costs about as much for 500 messages as for ten. Two of different owners are never
-    of one conversation."""
+    """Read the trail of a request. Two of different owners are never of one conversation."""
     said = [message for message in messages if message.get("role") not in SYSTEM]
     systems = [message for message in messages[:ENDS] if message.get("role") in SYSTEM]
     digests = _Digests(said)
@@ -213,7 +206,6 @@ def _name_message(message: Message) -> Iterator[bytes]:
 
 
 def _shorten(text: str) -> str:
-    """Shorten a long text to its two ends and its length."""
     if len(text) <= 2 * TEXT_CHARS:
         return text
     return f"{text[:TEXT_CHARS]}\x00{len(text)}\x00{text[-TEXT_CHARS:]}"
@@ -296,7 +288,6 @@ def _find_summary(said: Sequence[Message]) -> int | None:
 
 
 def _digest_lines(said: Sequence[Message]) -> tuple[bytes, ...]:
-    """Digest the last lines that are long enough to be known again."""
     lines = [line for message in said for line in _long_lines(text_of(message.get("content"))[:QUOTED_CHARS_MAX])]
     return tuple(_digest_line(line) for line in lines[-QUOTED_LINES_MAX:])
 

@@ -22,8 +22,6 @@ from reliability.tools.format_row import (
     Start,
 )
 
-__all__ = ["ENVELOPES", "HERMES"]
-
 
 def _tags(*names: str) -> tuple[str, ...]:
     """Return opening tags of these names, with any namespace: `<name>`, `<|name|>`, `<minimax:name>`, `<dots_name>`,
@@ -50,7 +48,6 @@ def _envelope(
     endless: bool = False,
     writes: tuple[str, str] = ("", ""),
 ) -> Format:
-    """Build a row of delimiters around calls."""
     return Format(
         family=family,
         examples=examples,
@@ -66,7 +63,6 @@ def _envelope(
 
 
 def _pair(family: str, opener: str, body: str, closer: str) -> Format:
-    """Build a row of one opener and one closer, both to the letter."""
     return _envelope(family, f"{opener}{body}{closer}", opens=(re.escape(opener),), closes=(re.escape(closer),))
 
 

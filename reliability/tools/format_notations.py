@@ -23,8 +23,6 @@ from reliability.tools.format_row import (
     Until,
 )
 
-__all__ = ["NOTATIONS"]
-
 _SPACES = r"\s{0,64}"
 _OBJECT = rf"{_SPACES}\{{"
 _FENCED = rf"{_SPACES}`{{3,8}}[\w+.#-]{{0,32}}{_SPACES}\{{"

@@ -8,16 +8,10 @@ is used or talked about.
     ends     what closes that answer
     prompts  what else opens it at the end of a prompt
 
-What stands between an opener and its closer is reasoning; both marks are dropped, and so is white space beside them. An
-opener counts where an answer or a line begins, and in a line where a sentence begins and no blank stands behind it;
-elsewhere prose talks of it. Without a closer it reaches to the end. A closer without an opener ends what the chat
-template has opened at the end of the prompt: all before it is reasoning, as far as it hasn't left. In quotes, in code
-and in a string of data marks are talked about, and so is a closer with white space or a point on each side in the
-middle of a sentence. A call in reasoning is none; there an opener counts wherever a sentence begins, closed or not, and
-elsewhere where it is closed.
-
-`MESSAGES` has families whose answers are rows of messages: their marks are looked for where an answer begins, and
-behind reasoning; what follows is read by `extract/harmony.py`. The expressions are made as `Format.opens` is.
+An opener counts where an answer or a line begins, and in a line where a sentence begins and no blank stands behind it;
+without a closer it reaches to the end. In quotes, in code and in a string of data marks are talked about, and so is a
+closer that stands apart in a sentence. `MESSAGES` has families whose answers are rows of messages (`harmony.py`). The
+expressions are made as `Format.opens` is.
 """
 
 from __future__ import annotations
@@ -28,24 +22,6 @@ from typing import NamedTuple
 
 from reliability.tools.formats import INDENT_MAX, begins_sentence, compile_any, is_quoted
 from reliability.tools.turns import stands_in_code
-
-__all__ = [
-    "ANSWER_MARKS",
-    "MESSAGES",
-    "REASONING",
-    "REASONING_CLOSE",
-    "REASONING_CLOSES",
-    "REASONING_OPEN",
-    "REASONING_OPENS",
-    "Thought",
-    "compile_ends",
-    "ends_reasoning",
-    "find_row",
-    "is_said_of",
-    "is_unsettled",
-    "is_used",
-    "opens_reasoning",
-]
 
 _SPACES = ("", r"\w{1,16}[:_|]")
 _ENDS = ("", r":\w{1,10}")

@@ -7,27 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-__all__ = [
-    "DSML",
-    "DSML_CALL",
-    "ELEMENTS_CALL",
-    "GEMMA_CALL",
-    "INVOKE_CALL",
-    "JSON_CALL",
-    "K3_CALL",
-    "M3_CALL",
-    "M3_TOKEN",
-    "NAME",
-    "PARAMETERS_CALL",
-    "SPACES_OF_TAGS",
-    "SUFFIX_OF_TAGS",
-    "Format",
-    "Place",
-    "Reader",
-    "Start",
-    "Until",
-]
-
 NAME = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}+"
 # Between the `<` of a tag and its name, and behind its name: `minimax:`, `longcat_`, `ifm|`, `｜DSML｜` of DeepSeek and
 # `｜GCML｜` of GigaChat 3.5; `:opensource`.
@@ -72,8 +51,7 @@ class Reader(Enum):
 
 
 class Place(IntEnum):
-    """Where something may begin, from the narrowest: at the start of a line, there or behind the end of a sentence,
-    anywhere."""
+    """Where something may begin: at the start of a line, there or behind the end of a sentence, anywhere."""
 
     LINE = 0
     SENTENCE = 1

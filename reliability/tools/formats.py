@@ -12,19 +12,14 @@
     compared  what begins a call that the loop check compares with the others of the same answer
     writes    the opener and the closer with which this server writes a call itself
 
-An *envelope* (`format_envelopes.py`) stands around calls in any notation (`format_notations.py`); any opener of one
-goes with any closer, since models mix them up. Of two rows of one `place` that open at the same spot, extraction takes
-the first. The gate reads the table (`answer.call_starts`), and so do the extraction, the loop check inside an answer
-(`loops.written`) and the grammar (`mlx.grammar.lark`), which writes the form of the first row.
-
-The expressions in `holds` (and in `opens` where they are held as they are) are rows of single characters and sets of
-characters, each with at most a `?` or `{n,m}` behind it, so that `beginnings` can say of a cut text whether it may
-still become one. White space and names are bounded, all else is possessive or bounded, so that scanning stays linear.
-Delimiters are compared without case, words to the letter.
+Any opener of an *envelope* (`format_envelopes.py`) goes with any closer. Of two rows of one `place` that open at the
+same spot, extraction takes the first. Held expressions are rows of single characters and sets, each with at most a `?`
+or `{n,m}` behind it, so that `beginnings` can say of a cut text whether it may still become one; white space and names
+are bounded, all else is possessive or bounded: scanning stays linear. Delimiters are compared without case, words to
+the letter.
 
 Invariants: a streamed answer and the complete one have the same calls, and no part of a call leaves as text. So a word
-that begins a call belongs to it where a line or a sentence begins (`Place`); in a sentence it is a word, streamed or
-not.
+that begins a call belongs to it only where a line or a sentence begins (`Place`).
 """
 
 from __future__ import annotations
@@ -32,34 +27,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from reliability.tools.format_envelopes import ENVELOPES, HERMES
+from reliability.tools.format_envelopes import ENVELOPES
 from reliability.tools.format_notations import NOTATIONS
 from reliability.tools.format_row import DSML, Format, Place, Reader, Until
-
-__all__ = [
-    "BLANK",
-    "CALL_FORMATS",
-    "CLOSER",
-    "ENDLESS",
-    "FENCE",
-    "FRAME_FENCE",
-    "FRAME_TAG",
-    "HERMES",
-    "INDENT_MAX",
-    "INNER_CLOSERS",
-    "INNER_CLOSES",
-    "OPENER",
-    "QUOTES",
-    "SENTENCE_ENDS",
-    "SPEECH_END",
-    "START_MARKER",
-    "beginnings",
-    "begins_sentence",
-    "compile_any",
-    "compile_closers",
-    "has_only_delimiters",
-    "is_quoted",
-]
 
 CALL_FORMATS: tuple[Format, ...] = (*ENVELOPES, *NOTATIONS)
 

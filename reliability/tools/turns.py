@@ -1,18 +1,14 @@
 """ONE table of the marks of chat templates: what ends a turn, what begins another one, and what begins a tool's result.
 
-A model that isn't stopped at the end of its turn writes the conversation on: its end mark, the next role, a result, and
-calls that rest on it. The answer ends where the turn does:
+A model that isn't stopped at the end of its turn writes the conversation on. The answer ends where the turn does:
 
     It is clear.<|im_end|>\\n<|im_start|>user\\n...     an end mark, and another role, a result or nothing behind it
     It is clear.<|user|>                              a role's mark that ends turns itself, glued to the last word
     {call}<tool_response>21</tool_response>{call}     behind a call: a result, or another role
     {call}\\n**Output:** 21\\n{call}                    between two calls: a line that gives a result
 
-An answer may talk of such marks. In quotes, in inline code and in a closed code block they are the answer's, and so is
-an end mark with other text behind it, one that stands apart in a sentence, and one whose turn was opened in the
-answer: there a template is explained.
-
-The expressions are made as `Format.opens` is (`formats.py`), so that a cut text can be asked whether it ends in one.
+In quotes, in code, with other text behind it, or apart in a sentence, such a mark is talked of. The expressions are
+made as `Format.opens` is (`formats.py`), so that a cut text can be asked whether it ends in one.
 """
 
 from __future__ import annotations
@@ -22,22 +18,6 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from reliability.tools.formats import QUOTES, beginnings, begins_sentence, compile_any, is_quoted
-
-__all__ = [
-    "ENDS",
-    "GIVEN_LINE",
-    "MARK",
-    "MARKS",
-    "RESULT_LINE",
-    "TURNS",
-    "ends_answer",
-    "is_in_code_block",
-    "list_fences",
-    "may_give_result",
-    "opens_turn",
-    "skip_ends",
-    "stands_in_code",
-]
 
 RESULT_CHARS = 24  # more than the beginning of a line that gives a result
 LINE_CHARS = 100  # of the line before a mark, looked through for inline code: fewer than the gate keeps

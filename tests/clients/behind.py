@@ -13,8 +13,6 @@ import yaml
 from deployments.config.free_port import free_port
 from loadtests.running import run_process, wait_until_up
 
-__all__ = ["FLAGS", "build_settings", "run_litellm"]
-
 # No list of prices from the network, and no key, as the models behind it have none.
 FLAGS = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
 

@@ -10,8 +10,6 @@ from tests.clients import launches
 from tests.clients.launches import Place, launch_driver, launch_front, launch_node
 from tests.clients.moves import MOVES, Moves
 
-__all__ = ["CLIENTS", "Client"]
-
 OPENAI = "`OPENAI_BASE_URL=URL/v1` `OPENAI_API_KEY=KEY`"
 ANTHROPIC = "`ANTHROPIC_BASE_URL=URL` `ANTHROPIC_API_KEY=KEY`"
 NO_TOOLS = "it declares no tools: its calls are text for this server"

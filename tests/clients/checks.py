@@ -11,8 +11,6 @@ from typing import Any
 from tests.clients.record import FINAL, Spoken
 from tests.clients.wires import Call, Required
 
-__all__ = ["Finding", "check_answers", "check_usage", "count_after", "find_final", "is_shown"]
-
 AFTER_S = 60.0
 AFTER_MAX = 3
 SHOWN_WORDS = 5

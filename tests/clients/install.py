@@ -10,8 +10,6 @@ from pathlib import Path
 
 from loadtests.real_agents import agents
 
-__all__ = ["HERE", "find_pins", "install", "read_version"]
-
 HERE = Path(__file__).parent
 INSTALL_S = 1200.0
 PYTHONS = ("3.11", "3.12", "3.13")

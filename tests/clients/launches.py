@@ -13,24 +13,6 @@ from tests.clients.behind import FLAGS
 from tests.clients.install import HERE
 from tests.clients.moves import FILE
 
-__all__ = [
-    "CODEX_MODEL",
-    "KEY",
-    "Place",
-    "launch_aider",
-    "launch_claude_code",
-    "launch_codex",
-    "launch_codex_as_known",
-    "launch_continue",
-    "launch_driver",
-    "launch_front",
-    "launch_hermes",
-    "launch_node",
-    "launch_opencode",
-    "launch_openhands",
-    "launch_qwen_code",
-]
-
 KEY = "sk-none"
 CODEX_MODEL = "gpt-5.5"
 DRIVERS = HERE / "drivers"

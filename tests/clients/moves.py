@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ANSWER", "FILE", "MOVES", "NOTES", "TASK", "Move", "Moves", "fill"]
-
 FILE = "notes.txt"
 NOTES = "the sky is grey\nthe wall is red\nthe door is green\n"
 TASK = (

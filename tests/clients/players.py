@@ -24,8 +24,6 @@ from typing import Any
 from tests.clients.moves import ANSWER, BLUE, FILE, RED, Move, Moves, fill
 from tests.support.plays import SSE, Head, Play, Seen, Send, chunk, frame, status
 
-__all__ = ["FAULTS", "SCENARIOS", "Players"]
-
 SCENARIOS = ("job", "loop", "budget", "dead")
 FAULTS = ("written", "invented", "literals", "missing", "loop")
 OBSERVED = ("Observation", "The output of `wc")  # how results begin that are sent as texts

@@ -10,8 +10,6 @@ from typing import Any
 from loadtests.real_agents.tap import Tap
 from tests.clients.wires import Answer, Required, chat, messages, read_json, responses
 
-__all__ = ["FINAL", "Record", "Spoken"]
-
 WIRES = {"/chat/completions": chat, "/messages": messages, "/responses": responses}
 # What ends each of the three runs that end in an error.
 FINAL = ("loop_detected", "budget_exceeded", "upstream_error", "no_tier_available")

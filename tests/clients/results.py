@@ -11,8 +11,6 @@ from tests.clients.checks import AFTER_MAX, Finding
 from tests.clients.install import read_version
 from tests.clients.players import FAULTS
 
-__all__ = ["build_real_table", "build_table", "is_met", "put_table"]
-
 PAGE = ROOT / "docs" / "clients.md"
 
 

@@ -23,8 +23,6 @@ from tests.clients.players import Players
 from tests.clients.record import Record
 from tests.support.upstream import Upstream
 
-__all__ = ["WEAK_AND_GOOD", "build_server_args", "read_findings", "run_client", "write_record"]
-
 WEAK_AND_GOOD = {"fast": "weak", "standard": "good"}
 RUN_S = 150.0
 REQUESTS_MAX = 80

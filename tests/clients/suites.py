@@ -29,8 +29,6 @@ from tests.support.named_plays import play_named
 from tests.support.plays import Play, Seen, good, tools
 from tests.support.upstream import Upstream
 
-__all__ = ["Result", "build_table", "main", "play_suite", "read_compliance", "read_features"]
-
 CACHE = Path.home() / ".cache" / "mlx-stack-agents"
 SUITE_S = 300.0
 NAMED, ANY = "named", "any"

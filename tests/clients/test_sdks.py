@@ -15,8 +15,6 @@ from tests.clients.runs import build_server_args, run_client
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
-pytestmark = pytest.mark.ray
-
 INSTALLED = ("openai", "anthropic")
 PROGRAMS = Path(sys.executable).parent
 LIGHT = [client for client in CLIENTS if client.packages in INSTALLED]

@@ -17,8 +17,6 @@ from tests.support import scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
 from tests.support.serving import Deploy, Server, until
 
-pytestmark = pytest.mark.ray
-
 KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("boss", "agent", "other", "poor")}
 POOR_TOKENS, SESSION_TOKENS = 1_000, 1_250
 # What each answer to "spend" says that it has cost.
@@ -145,38 +143,6 @@ def test_what_changes_or_shows_everything_needs_an_admin(server, method, path):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_key_sees_its_own_reports_and_sessions_only(server, stream):
-    """What is another's is answered as if it weren't there; the admin sees it."""
-    outcome = asked(server, stream=stream, session=f"mine-{stream}")
-    report_of(server, outcome, headers=as_("agent"))
-    paths = [f"requests/{outcome.request_id}", f"sessions/mine-{stream}"]
-
-    for path in paths:
-        assert call(server, "GET", f"/v1/reliability/{path}", key="agent").status_code == 200
-        assert call(server, "GET", f"/v1/reliability/{path}").json()["key"] == "agent"
-        assert code(call(server, "GET", f"/v1/reliability/{path}", key="other")) == (404, "not_found")
-    # Nor by naming the other's key.
-    sneaky = call(server, "GET", f"/v1/reliability/sessions/mine-{stream}", key="other", params={"key": "agent"})
-    assert sneaky.status_code == 404
-
-
-def test_equal_names_of_two_keys_are_two_things(server):
-    """The same session and the same request id, under two keys: each has its own."""
-    headers = {"X-MLX-Stack-Session": "shared", "x-request-id": "request-1"}
-    for key, text in (("agent", "spend"), ("other", "hi")):
-        ask(server, user(text), stream=False, api_key=KEYS[key], headers=headers)
-
-    def spent(key: str) -> Any:
-        got = call(server, "GET", "/v1/reliability/sessions/shared", key=key)
-        return got.json()["spent_tokens"] if got.status_code == 200 else None
-
-    until(lambda: spent("agent") == sum(SPENT.values()), "the agent's session is counted")
-    until(lambda: spent("other"), "the other's session is counted")
-    assert spent("other") < spent("agent")
-    assert call(server, "GET", "/v1/reliability/requests/request-1", key="other").json()["key"] == "other"
-
-
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_keys_own_budget_is_its_own(server, stream):
     """Who has spent its hour gets a 429 that says when; the others go on."""
     spent = [asked(server, "spend", key="poor", stream=stream, session=f"poor-{stream}-{n}") for n in range(4)]
@@ -248,78 +214,3 @@ def test_a_tier_that_does_not_exist_can_not_be_isolated(server):
 
     assert code(refused) == (404, "not_found")
     assert "fast, standard" in refused.json()["error"]["message"]
-
-
-# -- incidents -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def faulty(server: Server) -> list[Outcome]:
-    """Six requests that fell back from `fast`, in one session."""
-    outcomes = [asked(server, "fast:401", session="faulty") for _ in range(6)]
-    for outcome in outcomes:
-        report_of(server, outcome, headers=as_("agent"))
-    return outcomes
-
-
-def listed(server: Server, **params: Any) -> dict[str, Any]:
-    got = call(server, "GET", "/v1/reliability/incidents", params=params)
-    assert got.status_code == 200, got.text
-    return dict(got.json())
-
-
-def test_incidents_come_newest_first_and_in_pages(server, faulty):
-    """Pages of four join to the whole, without a gap or a double."""
-    whole = listed(server, session="faulty", limit=500)["data"]
-    pages, before = [], {}
-    while True:
-        page = listed(server, session="faulty", limit=4, **before)
-        pages += page["data"]
-        if page["next"] is None:
-            break
-        before = {"before": page["next"]}
-
-    assert pages == whole
-    assert len(whole) == 12
-    assert [i["id"] for i in whole] == sorted((i["id"] for i in whole), reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("params", "count"),
-    [
-        ({"kind": "fault"}, 6),
-        ({"kind": "escalation"}, 6),
-        ({"kind": "loop"}, 0),
-        ({"tier": "fast"}, 12),
-        ({"tier": "standard"}, 0),
-        ({"key": "agent"}, 12),
-        ({"key": "other"}, 0),
-        ({"since": 1.0}, 12),
-        ({"since": 10**11}, 0),
-        ({"until": 1.0}, 0),
-    ],
-    ids=str,
-)
-def test_incidents_can_be_filtered(server, faulty, params, count):
-    """Each filter leaves what fits."""
-    assert len(listed(server, session="faulty", limit=500, **params)["data"]) == count
-
-
-def test_an_incident_names_its_request(server, faulty):
-    """By the request's id there is exactly what happened in it."""
-    records = listed(server, request_id=faulty[2].request_id)["data"]
-
-    assert [(r["kind"], r["reason"], r["tier"]) for r in records] == [
-        ("escalation", "server_error", "fast"),
-        ("fault", "auth", "fast"),
-    ]
-    assert {r["session"] for r in records} == {"faulty"}
-
-
-@pytest.mark.parametrize("params", [{"limit": "many"}, {"since": "-1"}, {"before": "nan"}, {"kidn": "fault"}])
-def test_a_wrong_filter_is_refused_by_name(server, params):
-    """A filter that would be ignored shows more than was asked for."""
-    refused = call(server, "GET", "/v1/reliability/incidents", params=params)
-
-    assert code(refused) == (400, "invalid_request")
-    assert refused.json()["error"]["param"] == next(iter(params))

@@ -15,8 +15,6 @@ from tests.support.agent import Agent
 from tests.support.http_asking import Outcome, ask, incidents_of, report_of, user
 from tests.support.serving import Deploy, Server
 
-pytestmark = pytest.mark.ray
-
 GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}
 NUDGED = "with the same arguments for the"
 FIFTH = "for the 5th time"

@@ -11,8 +11,6 @@ import pytest
 from tests.support import scripts
 from tests.support.serving import Deploy, Server
 
-pytestmark = pytest.mark.ray
-
 TOOLS: list[Any] = [
     {
         "type": "function",

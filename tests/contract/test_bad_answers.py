@@ -13,13 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.support import scripts
-from tests.support import upstream as plays
+from tests.support import plays, scripts
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, report_of, user
+from tests.support.plays import Play
 from tests.support.serving import Deploy, Server
-from tests.support.upstream import Play, Upstream
-
-pytestmark = pytest.mark.ray
+from tests.support.upstream import Upstream
 
 GOOD_CALL = [("get_weather", {"city": "Paris"})]
 GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from tests.support import scripts
 from tests.support.serving import Deploy, Server
 
-pytestmark = pytest.mark.ray
-
 HI = [{"role": "user", "content": "hi"}]
 
 

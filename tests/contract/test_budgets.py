@@ -39,8 +39,6 @@ from tests.support.client_load import (
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
 
-pytestmark = pytest.mark.ray
-
 APP = "budgets"
 CLIENTS = 200
 FIT = 50
@@ -61,6 +59,16 @@ def upstream() -> Iterator[Upstream]:
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    return deploy(args(upstream, tmp_path_factory), "near_budgets")
+
+
+@pytest.fixture(scope="module")
+def on_ray(deploy_on_ray: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """The same on Ray, behind two Router replicas."""
+    return deploy_on_ray(args(upstream, tmp_path_factory), APP)
+
+
+def args(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """`premium` costs money, `local` doesn't; each answers alone. The interns have hours of their own."""
     keys = tmp_path_factory.mktemp("keys") / "keys.yaml"
     boss = f"- {{name: boss, sha256: '{digest(BOSS).hex()}', admin: true}}"
@@ -68,7 +76,7 @@ def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPath
     interns = [f"- {{name: {name}, sha256: '{digest(key).hex()}', {hour}}}" for name, key in INTERNS.items()]
     keys.write_text("\n".join([boss, *interns]))
     premium = {"kind": "hosted", "base_url": upstream.base_url, "model": "some/model", "api_key_env": CLOUD_KEY_ENV}
-    args = {
+    return {
         "tiers": {
             "local": {"kind": "scripted", "script": [TALK, scripted()]},
             "premium": premium | {"cloud": True},
@@ -83,9 +91,8 @@ def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPath
             },
             **scripts.UNBOUNDED,
         },
-        "server": {"timeouts": PATIENT, "router_replicas": 2, "api_keys_file": str(keys)},
+        "server": {"timeouts": PATIENT, "router_replicas": 2, "body_s": 60.0, "api_keys_file": str(keys)},
     }
-    return deploy(args, APP)
 
 
 def ledger_of(server: Server, session: str, key: str = "boss") -> Ledger:
@@ -165,10 +172,11 @@ def ungranted(server: Server, answered: list[Outcome]) -> int:
     return sum(1 for report in reports if report["state_silent"])
 
 
-def test_both_routers_wrote_into_the_one_ledger(server, state_folder):
+@pytest.mark.ray
+def test_both_routers_wrote_into_the_one_ledger(on_ray, state_folder):
     """The state actor has done steps of two Router replicas: the limits above held over both."""
     for stream in (False, True):
-        rush(ledger_of(server, f"both-{stream}"), stream=stream, model="local", count=20)
+        rush(ledger_of(on_ray, f"both-{stream}"), stream=stream, model="local", count=20)
 
     until(lambda: clients_in(state_folder / APP / "ledger.sqlite") >= 2, "steps of both replicas")
 
@@ -205,11 +213,12 @@ def test_clients_that_leave_give_back_what_they_did_not_use(server, upstream, st
     assert max(ledger.looks) <= LIMIT
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_killed_state_actor_lets_no_more_than_the_budget_through(server, upstream, stream):
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.ray
+def test_a_killed_state_actor_lets_no_more_than_the_budget_through(on_ray, upstream, stream):
     """Kill -9 in the middle: the paid tier stays closed while the ledger is away, and goes on exactly where it was. No
     call is counted twice and none is forgotten: a second rush fills the budget up to the last call."""
-    ledger = ledger_of(server, f"killed-{stream}")
+    ledger = ledger_of(on_ray, f"killed-{stream}")
     upstream.plays("some/model", paced(0.1))
 
     def kill() -> int:
@@ -238,11 +247,12 @@ def test_a_killed_state_actor_lets_no_more_than_the_budget_through(server, upstr
     assert until(ledger.settled, "nothing is reserved")["spent_tokens"] == LIMIT
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_local_tier_goes_on_without_the_ledger_and_is_charged_afterwards(server, stream):
+@pytest.mark.parametrize("stream", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.ray
+def test_a_local_tier_goes_on_without_the_ledger_and_is_charged_afterwards(on_ray, stream):
     """While the actor is away calls that cost nothing run without a grant; once it is back the ledger holds them too,
     and what it holds then counts: over the limit nothing more is let through."""
-    ledger = ledger_of(server, f"open-{stream}")
+    ledger = ledger_of(on_ray, f"open-{stream}")
 
     def kill() -> int:
         until(lambda: ledger.looks and ledger.looks[-1] > 0, "tokens are reserved")
@@ -262,7 +272,7 @@ def test_a_local_tier_goes_on_without_the_ledger_and_is_charged_afterwards(serve
     assert books["spent_tokens"] == given
     assert len(answers(outcomes)) >= FIT
 
-    late = asyncio.run(one(server, ledger.session, stream=stream))
+    late = asyncio.run(one(on_ray, ledger.session, stream=stream))
     assert told(late) == STAYS
 
 

@@ -12,8 +12,6 @@ from reliability.tools.formats import CALL_FORMATS
 from tests.support import scripts
 from tests.support.serving import Deploy, Server
 
-pytestmark = pytest.mark.ray
-
 TOOLS: list[Any] = [
     {
         "type": "function",

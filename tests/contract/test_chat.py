@@ -12,8 +12,6 @@ import pytest
 from tests.support import scripts
 from tests.support.serving import Deploy, Server, until
 
-pytestmark = pytest.mark.ray
-
 TOOLS: list[Any] = [
     {
         "type": "function",

@@ -1,35 +1,25 @@
-"""A stream that broke goes on: every way in which a hosted one breaks, at every third of its answer, in each dialect;
-and a model's replica that is killed under its streams, on real Ray, with the real model.
+"""A stream that broke goes on: every way in which a hosted one breaks, at every third of its answer, in each dialect.
+`test_mlx_kill` kills a model's replica under its streams.
 
-    premium (hosted) ──▶ other (the same server)              fast (mlx, SmolLM2, two replicas)
+    premium (hosted) ──▶ other (the same server)
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import httpx
 import pytest
 
-from deployments.models.sources import DEFAULT_SOURCE
 from reliability.answer.seam import find_anchor
 from tests.conftest import CLOUD_KEY_ENV
-from tests.contract.test_faults import processes
-from tests.support import scripts
-from tests.support import upstream as plays
+from tests.support import plays, scripts
 from tests.support.dialects import DIALECTS, ask_in
 from tests.support.http_asking import user
 from tests.support.plays import Play, Player, Seen
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
-
-pytestmark = pytest.mark.ray
 
 MODEL = "some/model"
 TEXT = (
@@ -44,8 +34,6 @@ BREAKS: dict[str, Play] = {
     "stall": (plays.Hang(),),
     "stall-and-cut": (plays.Wait(0.8), plays.Abort()),
 }
-LOAD_S = 300.0
-STREAMS = 4
 
 
 def break_off(how: str, share: float) -> Player:
@@ -105,56 +93,3 @@ def test_the_seam_is_seen_in_the_stream(server: Server, upstream: Upstream) -> N
     assert ": continued by tier premium at character " in response.text
     assert json.loads(frames[-1].removeprefix("data: "))["mlx_stack"]["continued"] is True
     assert response.text.rstrip().endswith("[DONE]")
-
-
-def streamed(server: Server, number: int, begun: threading.Semaphore | None = None) -> tuple[str, dict[str, Any]]:
-    """The text of one long stream and its report; `begun` is told at its third frame."""
-    body = {"messages": user("Tell me a long story about a fox."), "temperature": 0, "stream": True, "max_tokens": 300}
-    text, last, frames = "", {}, 0
-    headers = {"X-MLX-Stack-Session": f"story-{number}"}
-    with httpx.stream(
-        "POST", f"{server.url}/v1/chat/completions", json=body, timeout=LOAD_S, headers=headers
-    ) as response:
-        for line in response.iter_lines():
-            if not line.startswith("data: {"):
-                continue
-            last, frames = json.loads(line[6:]), frames + 1
-            text += "".join(choice["delta"].get("content") or "" for choice in last.get("choices") or ())
-            if frames == 3 and begun is not None:
-                begun.release()
-    return text, last
-
-
-def answers(server: Server, number: int) -> bool:
-    body = {"messages": user("Tell me a long story about a fox."), "temperature": 0, "max_tokens": 1}
-    headers = {"X-MLX-Stack-Session": f"story-{number}"}
-    return server.post(body, headers=headers).status_code == 200
-
-
-@pytest.mark.model
-def test_a_killed_replica_breaks_no_stream(deploy: Deploy) -> None:
-    """Law: with another replica of the model every stream goes on, to the letter as if nothing had happened."""
-    model = {"kind": "mlx", "model": DEFAULT_SOURCE, "max_running": STREAMS, "context_tokens": 1024}
-    patient = {"connect_s": 30.0, "first_token_s": 120.0, "idle_s": 120.0, "total_s": 300.0}
-    args = {
-        "tiers": {"fast": model | {"min_replicas": 2, "max_replicas": 2}},
-        "reliability": {"escalation": {"chain": ["fast"]}, **scripts.UNBOUNDED},
-        "server": {"timeouts": patient, "deadline_s": 600.0},
-    }
-    server = deploy(args, "goeson")
-    until(lambda: server.get("/ready").json()["ready"], "the model is loaded", LOAD_S)
-    until(lambda: len(processes("ServeReplica:goeson:fast")) == 2, "both replicas run", LOAD_S)
-    for number in range(STREAMS + 1):  # whichever replica a session is on
-        until(lambda number=number: answers(server, number), "its replica answers", LOAD_S)
-    unbroken, _ = streamed(server, 0)
-    begun = threading.Semaphore(0)
-    with ThreadPoolExecutor(STREAMS) as pool:
-        streams = [pool.submit(streamed, server, number, begun) for number in range(1, STREAMS + 1)]
-        for _ in streams:
-            assert begun.acquire(timeout=LOAD_S)
-        os.kill(processes("ServeReplica:goeson:fast")[0].pid, signal.SIGKILL)
-        told = [one.result(LOAD_S) for one in streams]
-
-    for text, last in told:
-        assert text == unbroken, last["mlx_stack"]["attempts"]
-    assert any(last["mlx_stack"]["continued"] for _, last in told)

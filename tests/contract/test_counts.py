@@ -10,16 +10,12 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-import ray
 
 from tests.support import scripts
-from tests.support.client_load import PATIENT, How, Ledger, ask, openai_client, paced, state_actor
+from tests.support.client_load import PATIENT, How, Ledger, ask, openai_client, paced
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
 
-pytestmark = pytest.mark.ray
-
-APP = "counts"
 ALONE = 20
 AT_ONCE = 64
 
@@ -39,11 +35,11 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
         "reliability": {"escalation": {"chain": ["fast", "standard"]}, **scripts.UNBOUNDED},
         "server": {"timeouts": PATIENT},
     }
-    return deploy(args, APP)
+    return deploy(args, "counts")
 
 
-def steps() -> int:
-    return int(ray.get(state_actor(APP).stats.remote())["steps"])
+def steps(server: Server) -> int:
+    return int(server.ask_state("stats")["steps"])
 
 
 async def one_by_one(server: Server, session: str, *, stream: bool) -> list[How]:
@@ -64,26 +60,26 @@ def test_two_steps_and_one_call(server, upstream, run, count, stream):
     share their steps."""
     session = f"{run.__name__}-{stream}"
     ledger = Ledger(server, session)
-    before, calls_before = steps(), len(upstream.log)
+    before, calls_before = steps(server), len(upstream.log)
     hows = asyncio.run(run(server, session, stream=stream))
     until(lambda: ledger.now().get("requests") == count, "all requests are written down")
 
     assert hows == [How.ANSWERED] * count
     assert len(upstream.log) - calls_before == count
-    assert 2 <= steps() - before <= 2 * count
+    assert 2 <= steps(server) - before <= 2 * count
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refused_call_costs_no_more(server, upstream, stream):
     """A request that nobody admits (its tiers are isolated) makes no call at all."""
     for tier in ("fast", "standard"):
-        ray.get(state_actor(APP).isolate.remote(tier))
+        server.ask_state("isolate", tier)
     calls_before = len(upstream.log)
     try:
         hows = asyncio.run(one_by_one(server, f"isolated-{stream}", stream=stream))
     finally:
         for tier in ("fast", "standard"):
-            ray.get(state_actor(APP).restore.remote(tier))
+            server.ask_state("restore", tier)
 
     assert hows == [How.REFUSED] * ALONE
     assert len(upstream.log) == calls_before

@@ -16,8 +16,6 @@ from tests.support.dialects import DIALECTS, Told, ask_in
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.serving import Deploy, Server
 
-pytestmark = pytest.mark.ray
-
 CALL = {"name": "get_weather", "arguments": {"city": "Paris"}}
 BAD: dict[str, Any] = {
     "text-call": {"raw": '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'},

@@ -12,8 +12,6 @@ from tests.support.plays import cut
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
-pytestmark = pytest.mark.ray
-
 CLIENTS = 48
 FLOOR, SHARE_PERCENT = 10, 20  # the retry budget's defaults
 

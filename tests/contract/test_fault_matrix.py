@@ -20,13 +20,11 @@ import pytest
 
 from deployments.config.free_port import free_port
 from tests.conftest import CLOUD_KEY_ENV
-from tests.support import scripts
-from tests.support import upstream as plays
+from tests.support import plays, scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
+from tests.support.plays import Player
 from tests.support.serving import Deploy, Server, until
-from tests.support.upstream import Player, Upstream
-
-pytestmark = pytest.mark.ray
+from tests.support.upstream import Upstream
 
 MODEL, ALONE = "some/model", "alone/model"
 TIMEOUTS = {"connect_s": 3.0, "first_token_s": 1.0, "idle_s": 1.0, "total_s": 20.0}

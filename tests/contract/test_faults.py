@@ -17,8 +17,8 @@ pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
-    return deploy(scripts.args(scripts.TWO), "faults")
+def server(deploy_on_ray: Deploy) -> Server:
+    return deploy_on_ray(scripts.args(scripts.TWO), "faults")
 
 
 def processes(name: str) -> list[psutil.Process]:
@@ -45,7 +45,7 @@ def say(server: Server, text: str, *, stream: bool = False) -> str:
     return str(response.headers["x-mlx-stack-tier"])
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_a_killed_replica_is_replaced_by_the_next_tier(server, stream):
     """Kill -9 of `fast`: each following request has one good answer, and soon `fast` gives it again."""
     until(lambda: say(server, "hi") == "fast", "fast answers")

@@ -17,8 +17,6 @@ from tests.support.plays import SSE, Head, Send
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
-pytestmark = pytest.mark.ray
-
 LONG = 12345678901234567890123
 ARGUMENTS = f'{{"city": "smile \\ud83d end \\ud83d\\ude00", "n": {LONG}, "a\\udc00": ["\\ud83d"]}}'
 WHOLE = {"city": "smile \ufffd end 😀", "n": LONG, "a\ufffd": ["\ufffd"]}

@@ -20,8 +20,6 @@ from tests.support import scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
 from tests.support.serving import Deploy, Server, until
 
-pytestmark = pytest.mark.ray
-
 MORE_S = 1.0  # of the bystander; the law says 0.25, and a busy machine for tests says more
 TURNS_MIN = 10
 TRIES = 3
@@ -82,7 +80,17 @@ ATTACKS = {
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def near(deploy: Deploy) -> Server:
+    return deploy(args(), "refused-schemas")
+
+
+@pytest.fixture(scope="module")
+def server(deploy_on_ray: Deploy) -> Server:
+    """In processes of its own: the bystander, too, waits for nobody but the server."""
+    return deploy_on_ray(args(), "hostile-schemas")
+
+
+def args() -> dict[str, Any]:
     answers = [
         {
             "when": {"last_user": f"<{name}>"},
@@ -98,7 +106,7 @@ def server(deploy: Deploy) -> Server:
     escalation = {"chain": ["fast", "standard"], "max_retries_before_escalate": 0}
     budget = {"max_output_tokens": 200_000}
     reliability = {"escalation": escalation, "token_budget": budget, **scripts.UNBOUNDED}
-    return deploy({"tiers": tiers, "reliability": reliability}, "hostile-schemas")
+    return {"tiers": tiers, "reliability": reliability}
 
 
 class Bystander:
@@ -155,7 +163,14 @@ def attacked(server: Server, name: str, word: str) -> Outcome:
     return ask(server, user(f"<{name}>"), model="fast", stream=False, tools=tools(schema), tool_choice="required")
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+# A pattern, a union, work that goes to another process, a large answer; the others are their further ways.
+EACH_TIME = ("compile-bomb", "union-wrong", "enum", "many-values")
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    "name", [name if name in EACH_TIME else pytest.param(name, marks=pytest.mark.nightly) for name in ATTACKS]
+)
 def test_a_schema_costs_nobody_else_their_time(server, name):
     """The call is delivered where it is valid, refused where it isn't; the bystander is served all the while."""
     outcome = spare_bystander(server, lambda word: attacked(server, name, word))
@@ -166,6 +181,7 @@ def test_a_schema_costs_nobody_else_their_time(server, name):
         assert (outcome.status, outcome.error["code"]) == (400, "invalid_answer")
 
 
+@pytest.mark.ray
 def test_several_attackers_at_once_cost_no_more(server):
     """The large work of many waits for its turn, away from the small."""
     names = ("compile-bomb", "unique", "enum") * 2
@@ -177,13 +193,13 @@ def test_several_attackers_at_once_cost_no_more(server):
     assert spare_bystander(server, attack) == [200, 200, 400] * 2
 
 
-def test_what_isnt_checked_is_said_in_the_report(server):
+def test_what_isnt_checked_is_said_in_the_report(near):
     """A pattern that no linear engine has is not asserted; the call leaves, with a note."""
     schema = object_of(q={"type": "string", "pattern": "(a)\\1"})
-    outcome = ask(server, user("<bounded-repeats>"), model="fast", stream=False, tools=tools(schema))
+    outcome = ask(near, user("<bounded-repeats>"), model="fast", stream=False, tools=tools(schema))
 
     assert outcome.calls == [("f", {"q": "a" * 56 + "!"})]
-    (note,) = report_of(server, outcome)["notes"]
+    (note,) = report_of(near, outcome)["notes"]
     assert note == "not checked in the arguments of f: /properties/q/pattern: the pattern refers back to a group"
 
 
@@ -203,25 +219,21 @@ def doubling(levels: int) -> dict[str, Any]:
         (strings(30_000), "", "larger or deeper"),
     ],
 )
-def test_an_answers_schema_is_refused_by_its_place(server, schema, place, said):
+def test_an_answers_schema_is_refused_by_its_place(near, schema, place, said):
     """`response_format` is held to the bounds of a tool's schema, on arrival, whatever the tier."""
-
-    def attack(word: str) -> Outcome:
-        wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": {**schema, "description": word}}}
-        return ask(server, user("hello"), model="standard", stream=False, response_format=wanted)
-
-    outcome = spare_bystander(server, attack)
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    outcome = ask(near, user("hello"), model="standard", stream=False, response_format=wanted)
 
     assert (outcome.status, outcome.error["code"]) == (400, "invalid_request")
     assert outcome.error["param"].startswith("response_format.json_schema.schema" + place)
     assert said in outcome.error["message"]
 
 
-def test_a_good_answers_schema_passes(server):
+def test_a_good_answers_schema_passes(near):
     """As it did: the schema goes to the tier as it came."""
     wanted = {
         "type": "json_schema",
         "json_schema": {"name": "n", "schema": object_of(leaf={"type": "string"})},
     }
 
-    assert ask(server, user("hello"), model="standard", stream=False, response_format=wanted).status == 200
+    assert ask(near, user("hello"), model="standard", stream=False, response_format=wanted).status == 200

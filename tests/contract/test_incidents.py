@@ -13,16 +13,12 @@ import httpx
 import pytest
 
 from tests.support import scripts
-from tests.support.agent import Agent
-from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, incidents_of, report_of, user
-from tests.support.serving import Deploy, Server, until
-
-pytestmark = pytest.mark.ray
+from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, incidents_of, user
+from tests.support.serving import Deploy, Server
 
 SENTINEL = "zebra-4711"
 CITY = {"city": SENTINEL}
 GOOD = {"tool_call": {"name": "get_weather", "arguments": CITY}}
-SHAKES, SHAKY = [{"status": 500, "message": SENTINEL}], ("shaky", "shakier")
 RECORD = {"id", "at", "kind", "request_id", "session", "key", "tier", "reason", "evidence", "model", "generation"}
 RECORD |= {"prompt_tokens", "completion_tokens", "ttft_ms", "elapsed_ms", "attempt"}
 
@@ -57,7 +53,6 @@ def server(deploy: Deploy) -> Server:
     tiers = {
         "fast": {"kind": "scripted", "script": rules()},
         "standard": {"kind": "scripted", "script": [{"when": {"has_tools": True}, "answer": [GOOD]}]},
-        **{tier: {"kind": "scripted", "script": [{"answer": SHAKES}]} for tier in SHAKY},
     }
     reliability = {
         "escalation": {"chain": ["fast", "standard"], "max_retries_before_escalate": 1},
@@ -114,21 +109,6 @@ def test_what_goes_wrong_in_a_request_is_told(server, task, stream):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_loop_is_told(server, stream):
-    """The third lap: one record for each attempt that would have been one more."""
-    lap = Agent(server, f"go {SENTINEL}", stream, tool=lambda _: f"{SENTINEL} again").run(3)[-1]
-    found = told(server, lap)
-
-    assert [(r["kind"], r["tier"]) for r in found if r["kind"] == "loop"] == [
-        ("loop", "fast"),
-        ("loop", "fast"),
-        ("loop", "standard"),
-    ]
-    assert {r["evidence"]["laps"] for r in found if r["kind"] == "loop"} == {3}
-    assert found[0]["evidence"]["tools"] == ["get_weather"]
-
-
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_spent_budget_is_told(server, stream):
     """The request that was refused for it, and what it was refused for."""
     session = f"spent-{stream}"
@@ -148,23 +128,6 @@ def test_a_budget_that_is_nearly_spent_is_told(server, stream):
 
     assert (first.header("Budget-Warning"), second.header("Budget-Warning")) == (None, "80%")
     assert [r["kind"] for r in told(server, second)] == ["budget"]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_breaker_that_opens_is_told(server, stream):
-    """With the request that opened it, in the same shape as all the others."""
-    outcomes: list[Outcome] = []
-    while not outcomes or outcomes[-1].trail["Attempts"] != "0":
-        outcomes.append(asked(server, "any", stream=stream, model=SHAKY[stream]))
-        assert len(outcomes) < 50
-    report_of(server, outcomes[-1])
-
-    def opened() -> Any:
-        return [r for o in outcomes for r in told(server, o) if r["kind"] == "breaker"]
-
-    found = until(opened, "the breaker's change is written down")
-    assert "open" in found[0]["reason"]
-    assert found[0]["tier"] == SHAKY[stream]
 
 
 def test_nothing_that_was_said_is_in_any_record(server):

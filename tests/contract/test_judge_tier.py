@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.support import scripts
-from tests.support import upstream as plays
+from tests.support import plays, scripts
 from tests.support.agent import Agent
 from tests.support.http_asking import ask, incidents_of, report_of, user
+from tests.support.plays import Player
 from tests.support.serving import Deploy, Server, until
-from tests.support.upstream import Player, Upstream
-
-pytestmark = pytest.mark.ray
+from tests.support.upstream import Upstream
 
 AGENT, JUDGE = "agent/model", "judge/model"
 ADVICE = "Look at the forecast of the whole week in one call."

@@ -27,8 +27,6 @@ from tests.support.plays import SSE, Abort, Act, Hang, Head, Play, Seen, Wait, t
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
 
-pytestmark = pytest.mark.ray
-
 APP = "killbooks"
 FAR_TOKENS = 64
 WORDS = 400
@@ -59,9 +57,18 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def near(deploy: Deploy, upstream: Upstream) -> Server:
+    return deploy(args(upstream), "near_books")
+
+
+@pytest.fixture(scope="module")
+def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
+    return deploy_on_ray(args(upstream), APP)
+
+
+def args(upstream: Upstream) -> dict[str, Any]:
     hosted = {"kind": "hosted", "base_url": upstream.base_url, "cloud": True}
-    args = {
+    return {
         "tiers": {
             "slow": {"kind": "scripted", "script": [{"token_delay_s": WORD_S, "answer": TEXT}]},
             "far": hosted | {"model": "whole"},
@@ -75,7 +82,6 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
         },
         "server": {"timeouts": PATIENT, "deadline_s": DEADLINE_S},
     }
-    return deploy(args, APP)
 
 
 @dataclass
@@ -134,18 +140,34 @@ DEATHS: dict[str, tuple[str, Callable[[], bool] | None, set[str]]] = {
     "replica, local": ("slow", victim("slow"), {"stream_broken"}),
     "replica, cloud": ("far", victim("far"), {"stream_broken"}),
     "state": ("slow", kill_the_state, {""}),
+}
+LEAVERS: dict[str, tuple[str, Callable[[], bool] | None, set[str]]] = {
     "client, local": ("slow", lambda: True, {""}),
     "client, cloud": ("far", lambda: True, {""}),
     "upstream": ("broken", None, {"stream_broken"}),
     "silence": ("stalled", None, {"stream_broken"}),
 }
+# The same deaths with the other kind of tier.
+AGAIN = ("Router, cloud", "replica, local")
 
 
-@pytest.mark.parametrize("who", DEATHS)
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    "who", [pytest.param(who, marks=pytest.mark.nightly) if who in AGAIN else who for who in DEATHS]
+)
 def test_the_books_are_near_what_left(server: Server, who: str) -> None:
     """Whoever dies: the session is in the books, which come to hold what its client has read, give or take; soon after
     the death they are as near already, though the call of a dead Router stays open until its time is over."""
-    tier, then, errors = DEATHS[who]
+    assert_near(server, who, *DEATHS[who])
+
+
+@pytest.mark.parametrize("who", LEAVERS)
+def test_the_books_are_near_what_left_where_nobody_dies(near: Server, who: str) -> None:
+    """A client that leaves and an upstream that breaks off are the same."""
+    assert_near(near, who, *LEAVERS[who])
+
+
+def assert_near(server: Server, who: str, tier: str, then: Callable[[], bool] | None, errors: set[str]) -> None:
     session = f"died-{who.replace(', ', '-')}"
     until(lambda: answers(server, tier), f"tier {tier} answers")
     read = read_until(server, session, tier, then)
@@ -183,6 +205,7 @@ def known(server: Server, session: str) -> dict[str, Any] | None:
     return dict(got.json()) if got.status_code == 200 else None
 
 
+@pytest.mark.ray
 def test_a_dead_routers_session_is_known_at_once_though_nothing_of_it_was_said(server: Server) -> None:
     """A few words are less than what is said on the way; the call is in the books all the same: open, and reserved."""
     session = "died-early"

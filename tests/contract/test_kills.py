@@ -66,7 +66,7 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
     tier: dict[str, Any] = {"kind": "hosted", "base_url": upstream.base_url}
     timeouts = PATIENT | {"connect_s": 2.0}
     args = {
@@ -81,7 +81,7 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
         # A grant whose Router died is closed when its request's deadline has passed, and a little later.
         "server": {"timeouts": timeouts, "router_replicas": 2, "deadline_s": DEADLINE_S},
     }
-    return deploy(args, APP)
+    return deploy_on_ray(args, APP)
 
 
 @dataclass
@@ -142,7 +142,7 @@ def kill_all_under(load: Load) -> None:
     until(lambda: load.good >= before + ANSWERS_BETWEEN, "answers after the last kill", wait_s=LOAD_S)
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_kills_under_load_lose_no_request_and_no_token(server, upstream, stream):
     """See the module."""
     until(lambda: len(replicas("fast")) == 2 and len(replicas("Router")) == 2, "all replicas are up")
@@ -182,13 +182,20 @@ def assert_the_ledger_agrees(server: Server, log: list[Seen], load: Load, expire
     """Spent is what the log says. At least: each answer that a client has, whole, and of every other call its prompt.
     Of those the upstream may have ended some, into the socket of a replica that was dead by then, or for a Router that
     was. At most: all of it, and what answers that were cut had been estimated at."""
-    books = until(Ledger(server, load.session).settled, "every grant is settled or expired", wait_s=90.0)
-    late = len(expired(server)) - expired_before
+    ledger = Ledger(server, load.session)
+    answered = sum(1 for each in load.outcomes if each.how is How.ANSWERED)
+
+    def read_books() -> tuple[dict[str, Any], int, int] | None:
+        """What ran while the actor was away reserves nothing: it is there once it is there."""
+        books = ledger.settled()
+        late = len(expired(server)) - expired_before
+        # A Router that dies may have handed over an answer and not yet said so: its grant expires, at its prompt.
+        least = answered * COST + (len(log) - answered) * PROMPT_TOKENS - late * (COST - PROMPT_TOKENS)
+        return (books, late, least) if books and books["spent_tokens"] >= least else None
+
+    books, late, least = until(read_books, "every grant is settled or expired, and all is booked", wait_s=90.0)
     whole = sum(1 for seen in log if seen.ended)
     cut = len(log) - whole
-    answered = sum(1 for each in load.outcomes if each.how is How.ANSWERED)
-    # A Router that dies may have handed over an answer and not yet said so: its grant expires, at its prompt.
-    least = answered * COST + (len(log) - answered) * PROMPT_TOKENS - late * (COST - PROMPT_TOKENS)
     most = (len(log) + late) * COST
     reported = books["prompt_tokens"] + books["completion_tokens"]
     figures = (
@@ -197,7 +204,7 @@ def assert_the_ledger_agrees(server: Server, log: list[Seen], load: Load, expire
     )
     print(figures)
 
-    assert least <= books["spent_tokens"] <= most, figures
+    assert books["spent_tokens"] <= most, figures
     assert reported <= books["spent_tokens"] <= reported + late * PROMPT_TOKENS, figures
 
 

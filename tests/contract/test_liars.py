@@ -15,8 +15,6 @@ from tests.support.plays import SSE, Head, Play, Send
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
 
-pytestmark = pytest.mark.ray
-
 TEXT = "A short answer of some words."
 PROMPT_TOKENS_MAX = 64
 HUGE = 10**15

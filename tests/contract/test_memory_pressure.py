@@ -11,8 +11,9 @@ import httpx
 import pytest
 
 from tests.support import scripts
+from tests.support.plays import good
 from tests.support.serving import Deploy, Server, until
-from tests.support.upstream import Upstream, good
+from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.ray
 
@@ -50,7 +51,7 @@ def cloud() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def rig(deploy: Deploy, cloud: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Rig:
+def rig(deploy_on_ray: Deploy, cloud: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Rig:
     """One local tier and one in the cloud. What is complex here is a prompt of 300 tokens."""
     knob = tmp_path_factory.mktemp("memory") / "knob"
     knob.write_text("normal")
@@ -73,7 +74,7 @@ def rig(deploy: Deploy, cloud: Upstream, tmp_path_factory: pytest.TempPathFactor
         },
         "server": {"timeouts": scripts.QUICK},
     }
-    return Rig(deploy(args, "pressure"), knob, cloud)
+    return Rig(deploy_on_ray(args, "pressure"), knob, cloud)
 
 
 def test_from_normal_to_critical_and_back(rig):

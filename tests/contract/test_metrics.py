@@ -56,8 +56,8 @@ Sample = tuple[str, dict[str, str], float]
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
-    return deploy(scripts.args(scripts.TWO), "metrics")
+def server(deploy_on_ray: Deploy) -> Server:
+    return deploy_on_ray(scripts.args(scripts.TWO), "metrics")
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def counting(serve_port: int) -> Any:
     """A replica that counts and logs the reports that it is sent."""
     from ray import serve
 
-    from deployments.reports.request_metrics import RequestMetrics
+    from deployments.reports.account import RequestMetrics
     from deployments.telemetry import log_request
 
     class Counting:

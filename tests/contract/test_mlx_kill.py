@@ -31,11 +31,11 @@ LOAD_S = 300.0
 PATIENT = {"connect_s": 30.0, "first_token_s": 120.0, "idle_s": 120.0, "total_s": 300.0}
 LONG = {"messages": [{"role": "user", "content": "Tell me a long story about a fox."}], "temperature": 0}
 SHORT = {"messages": [{"role": "user", "content": "Count from one to five."}], "temperature": 0, "max_tokens": 12}
-STREAMS, WHOLES = 3, 2
+STREAMS, WHOLES, STORIES = 3, 2, 4
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy_on_ray: Deploy) -> Server:
     args = {
         "tiers": {
             "fast": {"kind": "mlx", "model": DEFAULT_SOURCE, "max_running": STREAMS + WHOLES, "context_tokens": 1024},
@@ -47,7 +47,7 @@ def server(deploy: Deploy) -> Server:
         },
         "server": {"timeouts": PATIENT, "deadline_s": 600.0},
     }
-    return deploy(args, APP)
+    return deploy_on_ray(args, APP)
 
 
 def tier_state(server: Server) -> str:
@@ -103,3 +103,55 @@ def test_a_killed_model_costs_no_answer_and_comes_back(server: Server) -> None:
     until(lambda: tier_state(server) == "ready", "the model is loaded again", LOAD_S)
     assert victim.pid not in {process.pid for process in processes(REPLICA)}
     assert told(server) == before
+
+
+def tell_story(server: Server, number: int, begun: threading.Semaphore | None = None) -> tuple[str, dict[str, Any]]:
+    """The text of one long stream and its report; `begun` is told at its third frame."""
+    body = LONG | {"stream": True, "max_tokens": 300}
+    text, last, frames = "", {}, 0
+    headers = {"X-MLX-Stack-Session": f"story-{number}"}
+    with httpx.stream(
+        "POST", f"{server.url}/v1/chat/completions", json=body, timeout=LOAD_S, headers=headers
+    ) as response:
+        for line in response.iter_lines():
+            if not line.startswith("data: {"):
+                continue
+            last, frames = json.loads(line[6:]), frames + 1
+            text += "".join(choice["delta"].get("content") or "" for choice in last.get("choices") or ())
+            if frames == 3 and begun is not None:
+                begun.release()
+    return text, last
+
+
+def has_begun(server: Server, number: int) -> bool:
+    body = LONG | {"max_tokens": 1}
+    headers = {"X-MLX-Stack-Session": f"story-{number}"}
+    return server.post(body, headers=headers).status_code == 200
+
+
+@pytest.mark.nightly
+def test_a_killed_replica_breaks_no_stream(deploy_on_ray: Deploy) -> None:
+    """Law: with another replica of the model every stream goes on, to the letter as if nothing had happened."""
+    model = {"kind": "mlx", "model": DEFAULT_SOURCE, "max_running": STORIES, "context_tokens": 1024}
+    args = {
+        "tiers": {"fast": model | {"min_replicas": 2, "max_replicas": 2}},
+        "reliability": {"escalation": {"chain": ["fast"]}, **scripts.UNBOUNDED},
+        "server": {"timeouts": PATIENT, "deadline_s": 600.0},
+    }
+    server = deploy_on_ray(args, "goeson")
+    until(lambda: server.get("/ready").json()["ready"], "the model is loaded", LOAD_S)
+    until(lambda: len(processes("ServeReplica:goeson:fast")) == 2, "both replicas run", LOAD_S)
+    for number in range(STORIES + 1):  # whichever replica a session is on
+        until(lambda number=number: has_begun(server, number), "its replica answers", LOAD_S)
+    unbroken, _ = tell_story(server, 0)
+    begun = threading.Semaphore(0)
+    with ThreadPoolExecutor(STORIES) as pool:
+        streams = [pool.submit(tell_story, server, number, begun) for number in range(1, STORIES + 1)]
+        for _ in streams:
+            assert begun.acquire(timeout=LOAD_S)
+        os.kill(processes("ServeReplica:goeson:fast")[0].pid, signal.SIGKILL)
+        told = [one.result(LOAD_S) for one in streams]
+
+    for text, last in told:
+        assert text == unbroken, last["mlx_stack"]["attempts"]
+    assert any(last["mlx_stack"]["continued"] for _, last in told)

@@ -17,8 +17,6 @@ from tests.support.plays import Play, Seen, completion, completion_frames, embed
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
-pytestmark = pytest.mark.ray
-
 SENT = [each for each in OPERATIONS if each.example is not None]
 READ = [each for each in OPERATIONS if each.method == "get" and "{" not in each.path]
 

@@ -13,13 +13,10 @@ import pytest
 
 from deployments.api.api_keys import ApiKey, digest, entry_line
 from tests.conftest import CLOUD_KEY_ENV
-from tests.support import scripts
-from tests.support import upstream as plays
+from tests.support import plays, scripts
 from tests.support.plays import completion, completion_frames, embeddings
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
-
-pytestmark = pytest.mark.ray
 
 KEY = os.environ[CLOUD_KEY_ENV]
 ADMIN, LOCAL = "sk-mlx-admin-0123456789abcdefghij", "sk-mlx-local-0123456789abcdefghij"

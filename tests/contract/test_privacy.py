@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support import scripts
-from tests.support import upstream as plays
+from tests.support import plays, scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
+from tests.support.plays import Player
 from tests.support.serving import Deploy, Server, until
-from tests.support.upstream import Player, Upstream
-
-pytestmark = pytest.mark.ray
+from tests.support.upstream import Upstream
 
 KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("open", "private")}
 LOCAL_ONLY = {"X-MLX-Stack-Local-Only": "true"}

@@ -40,11 +40,11 @@ LITERAL = [{"raw": f"```\n{scripts.WEATHER}\n```"}]
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy_on_ray: Deploy) -> Server:
     made = scripts.args(scripts.TWO)
     made["tiers"]["fast"]["script"].insert(0, {"when": {"last_user": "mend"}, "answer": LITERAL})
     made["reliability"]["token_budget"] = {"per_hour": 1_000_000}
-    return deploy(made, "prometheus")
+    return deploy_on_ray(made, "prometheus")
 
 
 class Prometheus:

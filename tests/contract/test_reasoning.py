@@ -16,8 +16,6 @@ from tests.support.plays import SSE, Head, Send
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
-pytestmark = pytest.mark.ray
-
 CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
 HARMONY = (
     "<|channel|>analysis<|message|>I need it.<|end|><|start|>assistant<|channel|>",

@@ -41,13 +41,13 @@ BODIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy_on_ray: Deploy) -> Server:
     args = {
         "tiers": {"slow": {"kind": "scripted", "script": [{"token_delay_s": WORD_S, "answer": TEXT}]}},
         "reliability": {"escalation": {"chain": ["slow"]}, **scripts.UNBOUNDED},
         "server": {"timeouts": PATIENT, "deadline_s": DEADLINE_S},
     }
-    return deploy(args, APP)
+    return deploy_on_ray(args, APP)
 
 
 def kill_router() -> None:
@@ -99,7 +99,9 @@ def ask_again(ask: Callable[[], Any]) -> Any:
     return until(attempt, "the repeated request is answered")
 
 
-@pytest.mark.parametrize("route", BODIES)
+@pytest.mark.parametrize(
+    "route", ["messages", *(pytest.param(route, marks=pytest.mark.nightly) for route in BODIES if route != "messages")]
+)
 def test_the_repeat_of_a_killed_stream_is_the_whole_answer(server: Server, route: str) -> None:
     """Law: under the same name the repeat brings the text from its first word to its last, without what stood being
     written again; a third request is told the same, by no tier; and the books hold the answer once."""

@@ -5,18 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx
 import openai
 import pytest
-import ray
 from pydantic import BaseModel
 
-from deployments.state.client import NAMESPACE, actor_name
 from tests.support import scripts
-from tests.support.response_wire import check_events, read_frames
-from tests.support.serving import Deploy, Server, until
-
-pytestmark = pytest.mark.ray
+from tests.support.serving import Deploy, Server
 
 WEATHER: Any = {
     "type": "function",
@@ -30,11 +24,7 @@ def server(deploy: Deploy) -> Server:
     args = scripts.args(scripts.TWO)
     knows: Any = {"when": {"tool_result": "sunny", "transcript": "weather"}, "answer": "{{tool_result}}, turn {{turn}}"}
     made: Any = {"when": {"last_user": "as json"}, "answer": '{"name": "Paris", "people": 2}'}
-    writes: Any = {
-        "when": {"last_user": "write"},
-        "answer": [{"tool_call": {"name": "c", "arguments": {"input": "x"}}}],
-    }
-    args["tiers"]["fast"]["script"][:0] = [knows, made, writes]
+    args["tiers"]["fast"]["script"][:0] = [knows, made]
     return deploy(args, "responses")
 
 
@@ -47,16 +37,6 @@ def test_a_plain_answer(server):
     assert response.status == "completed"
     assert response.model == "fast"
     assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens > 0
-
-
-def test_a_stream_says_the_same(server):
-    """The client's own accumulator makes of the events what the last of them says."""
-    with server.client() as client, client.responses.stream(model="auto", input="hi") as stream:
-        events = list(stream)
-        final = stream.get_final_response()
-
-    assert final.output_text == "Hello from fast. Grüße, 你好."
-    assert [event.type for event in events[:2]] == ["response.created", "response.in_progress"]
 
 
 def test_the_last_event_has_the_report(server):
@@ -116,16 +96,6 @@ def test_a_stored_response_is_read_listed_and_deleted(server):
     assert (caught.value.code, caught.value.param) == ("previous_response_not_found", "previous_response_id")
 
 
-def test_nothing_is_kept_unasked(server):
-    """With `store: false` a response can't be found again."""
-    with server.client() as client:
-        made = client.responses.create(model="auto", input="hi", store=False)
-        with pytest.raises(openai.NotFoundError):
-            client.responses.retrieve(made.id)
-
-    assert made.store is False
-
-
 class City(BaseModel):
     """What an answer is parsed into."""
 
@@ -139,69 +109,6 @@ def test_an_answer_is_parsed(server):
         parsed = client.responses.parse(model="auto", input="as json", text_format=City)
 
     assert parsed.output_parsed == City(name="Paris", people=2)
-
-
-def test_a_custom_tool_is_called_and_answered(server):
-    """Its call comes as text, and goes back as an item beside its output."""
-    tools: Any = [{"type": "custom", "name": "c"}]
-    with server.client() as client:
-        (call,) = client.responses.create(model="auto", input="write", tools=tools).output
-        given: Any = [
-            {"role": "user", "content": "weather"},
-            call,
-            {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "sunny"},
-        ]
-        answer = client.responses.create(model="auto", input=given, tools=tools)
-
-    assert (call.type, call.input) == ("custom_tool_call", "x")
-    assert answer.output_text == "sunny, turn 2"
-
-
-@pytest.mark.parametrize("text", ["hi", "think", "fast:break standard:break", "weather", "write"])
-def test_the_events_on_the_wire_are_openais(server, text):
-    """Whatever becomes of it, a stream is what OpenAI's typed models read, in OpenAI's order."""
-    tools = [WEATHER, {"type": "custom", "name": "c"}]
-    body = {"model": "auto", "input": text, "stream": True, "tools": tools}
-    response = httpx.post(f"{server.url}/v1/responses", json=body, timeout=60.0)
-    ended = check_events(read_frames(response.content))
-
-    assert response.headers["content-type"].startswith("text/event-stream")
-    assert ended["status"] == ("failed" if "break" in text else "completed")
-
-
-def test_an_answer_that_breaks_off_says_so(server):
-    """The text stands, the response is failed, and the error may be asked again for; the code of the table is in it."""
-    with server.client() as client:
-        *events, last = client.responses.create(model="auto", input="fast:break standard:break", stream=True)
-
-    assert "half an answer" in "".join(event.delta for event in events if event.type == "response.output_text.delta")
-    assert (last.type, last.response.error.code) == ("response.failed", "server_error")
-    assert last.response.error.mlx_stack_code == "stream_broken"
-
-
-def test_a_killed_state_actor_forgets_nothing(server):
-    """What it has confirmed is in the journal: its next incarnation finds the response, and a request goes on from
-    it."""
-    with server.client() as client:
-        made = client.responses.create(model="auto", input="weather", tools=[WEATHER])
-        actor = ray.get_actor(actor_name(server.name), namespace=NAMESPACE)
-        until(lambda: ray.get(actor.recall_responses.remote("", made.id)), "the response is kept")
-        ray.kill(actor, no_restart=False)
-        read = until(lambda: find(client, made.id), "the actor is back")
-        (call,) = [item for item in made.output if item.type == "function_call"]
-        given: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}]
-        went_on = client.responses.create(model="auto", input=given, previous_response_id=made.id)
-
-    assert read == made
-    assert went_on.output_text == "sunny, turn 2"
-
-
-def find(client: openai.OpenAI, response_id: str) -> Any:
-    """Read a stored response; None while the state doesn't answer."""
-    try:
-        return client.responses.retrieve(response_id)
-    except openai.InternalServerError:
-        return None
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,10 @@ def gone() -> bool:
     return False
 
 
-def test_a_restart_forgets_nothing(deploy: Deploy, state_folder: Path):
+def test_a_restart_forgets_nothing(deploy_on_ray: Deploy, state_folder: Path):
     """Spent tokens, reports, incidents, an open breaker and an operator's hold are after a restart what they were
     before, and they still hold: no session gets its budget a second time."""
-    server = deploy(args(state_folder), APP)
+    server = deploy_on_ray(args(state_folder), APP)
     broken = say(server, "kept-False", "break", stream=False)
     for stream in (False, True):
         for _ in range(FIT - 1):
@@ -84,7 +84,7 @@ def test_a_restart_forgets_nothing(deploy: Deploy, state_folder: Path):
     before, then = seen(server, request_id), time.monotonic()
 
     end()
-    server = deploy(args(state_folder), APP)
+    server = deploy_on_ray(args(state_folder), APP)
     until(lambda: seen(server, request_id)["tiers"]["spare"][1], "the state is back")
     after = seen(server, request_id)
 

@@ -13,8 +13,6 @@ from tests.support.agent import Agent
 from tests.support.http_asking import Outcome, ask, user
 from tests.support.serving import Deploy, Server
 
-pytestmark = pytest.mark.ray
-
 GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}
 SAID = "I have changed the function in app.py, as you have asked."
 PER_SESSION = 3_000

@@ -25,7 +25,7 @@ HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy_on_ray: Deploy) -> Server:
     def tier(name: str, **keys: Any) -> dict[str, Any]:
         return {"kind": "scripted", "script": [{"answer": f"this is {name}"}], **keys}
 
@@ -41,7 +41,7 @@ def server(deploy: Deploy) -> Server:
         # A tier takes longer to wake than this: only a request that waits for it gets an answer from it.
         "server": {"timeouts": {"connect_s": 0.2}, "keepalive_s": 0.1},
     }
-    return deploy(args, APP)
+    return deploy_on_ray(args, APP)
 
 
 def states(server: Server) -> dict[str, str]:
@@ -74,7 +74,7 @@ def test_asking_wakes_nobody(server: Server) -> None:
     assert [replicas(tier) for tier in ASLEEP] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_wait_wakes_the_tier_and_waits_for_it(server: Server, stream: bool) -> None:
     """Law: the answer comes from the tier that was asleep, although an awake one follows; a stream is kept alive
     meanwhile; then the tier is idle and sleeps again, although its status is asked all the time."""

@@ -16,13 +16,10 @@ import httpx
 import pytest
 
 from tests.conftest import CLOUD_KEY_ENV
-from tests.support import scripts
-from tests.support import upstream as plays
+from tests.support import plays, scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
-
-pytestmark = pytest.mark.ray
 
 MODEL = "some/model"
 FAILURES_MAX, FLOOR, SHARE_PERCENT = 5, 10, 20

@@ -21,7 +21,7 @@ from deployments.evaluate.calls.call_cases import CallCase, draw_cases
 from deployments.evaluate.calls.call_run import run_case
 from loadtests.running import short_folder
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 SEED, CASES = 5, 18
 CHEAP_S, DEAR_S = 0.1, 1.0

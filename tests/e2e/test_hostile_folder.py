@@ -17,7 +17,7 @@ from loadtests.stops import build_config
 from tests.support.hostile_folder import fill_folder, find_run
 from tests.support.serving import ends_with_family, until
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 LARGE = {"messages": [{"role": "user", "content": "word " * 200_000}], "model": "short", "max_tokens": 2}
 

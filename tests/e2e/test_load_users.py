@@ -15,8 +15,6 @@ import yaml
 from tests.support.repository import ROOT
 from tests.support.serving import Deploy, Server
 
-pytestmark = pytest.mark.ray
-
 USERS, SECONDS = 17, 12  # as many users as their weights sum up to: at least one of each kind
 
 

@@ -20,7 +20,7 @@ from deployments.config.free_port import free_port
 from tests.support.repository import ROOT
 from tests.support.serving import ends_with_family, until
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 OWN_ENV = "MLX_STACK_OPEN_DOOR_KEYS"
 SECRET = "door-key-0123456789abcdef"

@@ -50,7 +50,7 @@ TIERS = {
 QUESTION = {"messages": [{"role": "user", "content": "hi"}]}
 DOORS = [
     pytest.param("1", marks=pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no HAProxy there")),
-    pytest.param("0"),
+    pytest.param("0", marks=[pytest.mark.nightly] * sys.platform.startswith("linux")),
 ]
 # What a terminal must never be shown.
 NOISE = ("*** SIG", "PC: @", "Traceback", "ray::")

@@ -14,8 +14,6 @@ from reliability.answer.call_scan import CallScan, step_calls
 from reliability.loops import open_scan, step
 from tests.support.repeating_texts import HONEST, LEAD, paragraph, vary
 
-__all__ = ["ANSWER_CASES", "AnswerCase", "stop_call", "stop_text", "stop_written_call"]
-
 PIECE = 7
 
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["LAPS", "LoopCase", "build_cases"]
-
 LAPS = 9
 Message = dict[str, Any]
 Lap = Callable[[int], list[Message]]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reliability.loops import Stage
-from reliability.loops.comparison.canonical import call_key
+from reliability.loops.comparison.findings import call_key
 from reliability.loops.transcript import answer_turn
 from reliability.sessions import Conversations, describe_answer, read_trail
 from tests.evals.loops_eval import Row

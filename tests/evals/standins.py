@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["HONEST", "STANDINS", "Case", "declare"]
-
 Case = tuple[str, str, dict[str, Any], Any, str]
 TEXT: dict[str, Any] = {"type": "string"}
 

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["COUNTS", "StepCase", "list_stuck", "list_work"]
-
 COUNTS = (6, 12, 20)
 Message = dict[str, Any]
 

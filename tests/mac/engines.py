@@ -16,8 +16,6 @@ from deployments.tiers.mlx.memory_budget import Layer, Layout
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.warm_up import prepare_batch
 
-__all__ = ["QWEN3_8B", "Size", "start", "start_batch"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Size:

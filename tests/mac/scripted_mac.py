@@ -13,10 +13,8 @@ import mlx.core as mx
 import psutil
 import pytest
 
-from deployments.memory.sensors import macos, working_set
+from deployments.memory.sensors import computing, macos
 from tests.mac.assumptions import GIB, MIB, PRESSURE, guess_working_set
-
-__all__ = ["ScriptedMac"]
 
 
 @dataclass
@@ -79,7 +77,7 @@ class ScriptedMac:
         total, _ = self.memory_bytes()
         there = lambda: SimpleNamespace(total=total, available=self.memory_bytes()[1])  # noqa: E731
         monkeypatch.setattr(psutil, "virtual_memory", there)
-        monkeypatch.setattr(working_set, "SystemKernel", lambda: self)
+        monkeypatch.setattr(computing, "SystemKernel", lambda: self)
         monkeypatch.setattr(mx.metal, "is_available", lambda: True)
         monkeypatch.setattr(mx, "device_info", self.device_info)
         monkeypatch.setattr(mx, "set_wired_limit", self.set_wired_limit)

@@ -10,8 +10,7 @@ from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import MlxTierConfig
 from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.memory.plan import MemoryPlan, MonitorSettings
-from deployments.memory.prefill_scores import estimate_scores_bytes
-from deployments.memory.room import AGENT_TOKENS, find_room
+from deployments.memory.room import AGENT_TOKENS, estimate_scores_bytes, find_room
 from deployments.memory.sensors.computing import Computing
 from deployments.models import needs
 from deployments.models.catalog import ROLES, choose_here, mac_model_of

@@ -10,8 +10,8 @@ from deployments.cli import doctor
 from deployments.config.app_config import AppConfig
 from deployments.memory.plan import MemoryPlan, MonitorSettings, TierNeed
 from deployments.memory.room import AGENT_TOKENS, Room, find_room, find_room_alone
+from deployments.memory.sensors.computing import read_working_set
 from deployments.memory.sensors.macos import MacosSensor
-from deployments.memory.sensors.working_set import read_working_set
 from deployments.models.sources import ModelUnavailable
 from tests.mac.assumptions import AVAILABLE_SWINGS_GB, FIRST_PROMPT_TOKENS, GIB, MIB
 from tests.mac.engines import QWEN3_8B, Size, start

@@ -10,13 +10,12 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from deployments.memory.prefill_scores import SCORES_BYTES_MAX
-from deployments.memory.room import AGENT_TOKENS, Room
+from deployments.memory.room import AGENT_TOKENS, SCORES_BYTES_MAX, Room
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx import metal, prefill_budget, warm_up
+from deployments.tiers.mlx import memory_budget, metal, warm_up
 from deployments.tiers.mlx.cache_size import scratch_bytes
 from deployments.tiers.mlx.loading import load
-from deployments.tiers.mlx.prefill_budget import choose_chunk, measure_chunk
+from deployments.tiers.mlx.memory_budget import choose_chunk, measure_chunk
 from tests.mac.engines import QWEN3_8B, start_batch
 from tests.mac.scripted_mac import ScriptedMac
 
@@ -129,7 +128,7 @@ class TestChunk:
             measured.append(1)
             return 1024
 
-        monkeypatch.setattr(prefill_budget, "measure_chunk", measure)
+        monkeypatch.setattr(memory_budget, "measure_chunk", measure)
         assert choose_chunk(None, {"model": "a"}, tmp_path, 512) == 512  # MLX's default device here is a processor
         monkeypatch.setattr(mx, "default_device", lambda: "a GPU")
         choices: list[Callable[[], int]] = [

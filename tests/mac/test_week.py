@@ -25,8 +25,8 @@ from deployments.cli.service.launchd import Launchd
 from deployments.graph.keep_awake import LINGER_S, LOOK_S, KeepAwake
 from deployments.memory.plan import MemoryPlan, MonitorSettings, TierNeed
 from deployments.memory.room import find_room
+from deployments.memory.sensors.computing import read_working_set
 from deployments.memory.sensors.macos import MacosSensor
-from deployments.memory.sensors.working_set import read_working_set
 from deployments.models.sources import ModelUnavailable
 from deployments.running import session_leader
 from deployments.running.bounded_log import BoundedLog

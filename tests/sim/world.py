@@ -21,9 +21,10 @@ from deployments.interfaces import Ports
 from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from reliability.admission import admit as reducer
-from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, Grant, Rejection
+from reliability.admission.admit import AdmissionConfig, AdmissionState, Grant, Rejection
 from reliability.admission.budget import BudgetConfig, Limit, Policy
 from reliability.admission.ledger import PROGRESS_TOKENS
+from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import text_bytes, tokens_min
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect

@@ -12,8 +12,6 @@ from typing import Any
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, user
 from tests.support.serving import Server
 
-__all__ = ["Agent"]
-
 
 @dataclass
 class Agent:

@@ -16,8 +16,6 @@ from deployments.api.anthropic.messages_body import parse_messages
 from deployments.api.openai_responses.response_body import parse_response
 from reliability.types import ChatRequest
 
-__all__ = ["SESSIONS", "find_words", "list_words"]
-
 Block = dict[str, Any]
 WORD = re.compile(r"said\d{3}word")
 LIMITS: dict[str, Any] = {"request_id": "r", "tokens_max": 64, "timeout_s": 60.0}

@@ -10,12 +10,9 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 
 from deployments.api.access import Access
-from deployments.api.admin import Insight
 from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.router import Router
 from deployments.ui.control_room import ControlRoom
-
-__all__ = ["build_app", "list_all_routes", "list_routes"]
 
 
 def build_app(access: Access) -> Starlette:
@@ -24,7 +21,6 @@ def build_app(access: Access) -> Starlette:
     router._live = SimpleNamespace(access=access)
     router._services = SimpleNamespace(
         overview=SimpleNamespace(state=None),
-        insight=Insight(None, None, (), access),  # type: ignore[arg-type]
         stored=StoredResponses(None),  # type: ignore[arg-type]
     )
     overview: Any = router._services.overview

@@ -15,8 +15,6 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-__all__ = ["NEEDS_CHROMIUM", "Visitor", "chromium", "find_faults", "open_visitor"]
-
 PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NEEDS_CHROMIUM = pytest.mark.skipif(
     PROGRAM is None or importlib.util.find_spec("playwright") is None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from reliability.admission.budget import Bounds, Budget, BudgetConfig, BudgetGrant, Limit, reserve, settle
+from reliability.admission.budget import BudgetConfig, BudgetGrant, Limit, reserve, settle
+from reliability.admission.ledger import Bounds, Budget
 from reliability.admission.request import AdmissionRequest
 from reliability.rolling import SECOND_NS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from deployments.tiers.hosted.chat_reader import ChatReader
-from deployments.tiers.merging import merge_events
+from deployments.tiers.stream_matchers import merge_events
 from reliability.types import Counted, Event
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from reliability.loops.transcript import answer_turn
 from reliability.sessions import Conversations, describe_answer, read_trail
 
-__all__ = ["HOUR_NS", "S", "World"]
-
 HOUR_NS = 3600 * 10**9
 S = 10**9
 

@@ -20,8 +20,6 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 
 from tests.support.serving import Server, until
 
-__all__ = ["DIALECTS", "Told", "ask_in"]
-
 Messages = list[dict[str, Any]]
 DEEDS = ("outcome", "tier", "escalated_from", "escalation_reason", "loop", "repairs")
 

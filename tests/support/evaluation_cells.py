@@ -9,8 +9,6 @@ from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings, plan_variants
 from deployments.evaluate.report_data import build_report
 
-__all__ = ["FACTS", "THRESHOLDS", "call_cell", "make_cells", "make_report", "speed_cell", "task_cell"]
-
 THRESHOLDS = {
     "tasks_passed_min": 0.6,
     "calls_right_min": 0.8,
@@ -26,7 +24,6 @@ FACTS: dict[str, Any] = {
     "versions": {"python": "3.11", "mlx": "1"},
     "confinement": "no network by unshare",
     "memory/layers": {"process": {"fast": 700_000_000, "all": 2_000_000_000}, "mlx": {"fast": 600_000_000}},
-    "energy/layers": {"joules": None, "why": "not told here"},
     "warm/layers": {"fast": {"seconds": 1.0, "error": ""}},
 }
 LAYERS = ("raw", "repair", "retries", "grammar")

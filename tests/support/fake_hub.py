@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["COMMIT", "NAME", "FakeHub", "run_hub"]
-
 NAME = "org/name"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

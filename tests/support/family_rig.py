@@ -16,11 +16,9 @@ from deployments.tiers.mlx.memory_budget import Layout, MemoryBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.sequence import EngineJob, PromptReuse
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Finish, TokenLogprob
-
-__all__ = ["PLENTY_BYTES", "Asked", "Numbers", "add", "begin", "load", "measure", "run"]
 
 PLENTY_BYTES = 1 << 40
 _TICKETS = itertools.count()
@@ -93,7 +91,7 @@ def add(batch: Scheduler, prompt: Sequence[int], max_tokens: int, checkpoints: S
         reader=AnswerReader(),
         sink=asked.events.extend,
         logprob_reader=asked,
-        checkpoints=checkpoints,
+        reuse=PromptReuse(checkpoints=checkpoints),
     )
     batch.add(next(_TICKETS), job)
     return asked

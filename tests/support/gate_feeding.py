@@ -8,8 +8,6 @@ import random
 from reliability.answer.gate import Gate, TextKind, finish, open_gate, step
 from reliability.types import Event, Text
 
-__all__ = ["TOOLS", "always_open", "cut", "decide", "fed", "live", "never"]
-
 TOOLS = ("get_weather", "search", "write-file", "f")
 
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import yaml
 
-__all__ = ["fill_folder", "find_run"]
-
 # Python's own modules, those of others and ours: each is imported by some command or some process of the server.
 SINGLE = (
     "json",
@@ -21,7 +19,7 @@ SINGLE = (
     "orjson",
     "psutil",
 )
-PACKAGES = ("deployments", "reliability", "ray", "starlette", "uvicorn", "pydantic", "textual", "jsonschema")
+PACKAGES = ("deployments", "reliability", "ray", "starlette", "uvicorn", "pydantic", "jsonschema")
 MARK = 'import os, sys; open({!r}, "a").write(f"{} {{sys.argv}}\\n"); os._exit(99)\n'
 
 

@@ -18,8 +18,6 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 
 from tests.support.serving import Server, until
 
-__all__ = ["WEATHER_TOOLS", "Outcome", "ask", "incidents_of", "report_of", "user"]
-
 WEATHER_TOOLS: list[Any] = [
     {
         "type": "function",

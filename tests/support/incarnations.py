@@ -10,11 +10,12 @@ from typing import Any
 from deployments.state.actor import SessionState
 from deployments.state.journal import JournalBounds
 from deployments.state.records import Item, ReportItem, SettlementItem, StateLimits, StateStep, StepAnswer, StepRequest
-from reliability.admission.admit import AdmissionConfig, AdmissionRequest, AdmissionState, Grant
+from reliability.admission.admit import AdmissionConfig, AdmissionState, Grant
 from reliability.admission.breaker import BreakerConfig
-from reliability.admission.budget import Bounds as BooksBounds
 from reliability.admission.budget import BudgetConfig, Limit
 from reliability.admission.events import Settlement
+from reliability.admission.ledger import Bounds as BooksBounds
+from reliability.admission.request import AdmissionRequest
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.loops import LoopConfig
 from reliability.types import Usage, Verdict

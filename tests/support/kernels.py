@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-__all__ = ["only_here"]
-
 only_here = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the extension is for Linux on x86_64 alone"
 )

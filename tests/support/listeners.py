@@ -27,8 +27,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from deployments.api.body import Bodies
+from deployments.api.exchange import EventStream
 from deployments.api.responses import json_response
-from deployments.api.stream import EventStream
 from deployments.cli.serve_command import environment
 from deployments.config.free_port import free_port
 from deployments.errors import ApiError
@@ -36,8 +36,6 @@ from deployments.listener.direct import ListenerProtocol
 from deployments.listener.haproxy import WRAPPER
 from tests.support.repository import ROOT
 from tests.support.serving import until
-
-__all__ = ["Answer", "Back", "Raw", "behind_haproxy", "behind_uvicorn"]
 
 # Between two bytes of a client that dribbles.
 DRIBBLE_S = 0.05

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["HABITS", "MARK", "SHAPES", "MadeRun", "make_run"]
-
 Message = dict[str, Any]
 Habit = Callable[[list[Message], "MadeRun"], list[Message]]
 

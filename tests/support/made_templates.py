@@ -6,8 +6,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-__all__ = ["FAMILIES", "SYSTEMS", "TURNS", "make_templates"]
-
 SYSTEMS = {
     "anywhere": "{{ '<s>' + m.content }}",
     "at the head, else it raises": (

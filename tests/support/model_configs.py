@@ -12,8 +12,6 @@ from typing import Any
 
 from deployments.tiers.mlx.cache_size import build_unloaded, measure_layout
 
-__all__ = ["CONFIGS", "NOT_COMPUTED", "TOKENS", "build_config", "compare", "fill_caches"]
-
 TOKENS = 512
 # Why mlx-lm itself can't compute these here.
 NOT_COMPUTED = {

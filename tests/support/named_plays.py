@@ -7,8 +7,6 @@ from typing import Any
 
 from tests.support.plays import SSE, Head, Play, Seen, Send, chunk, cut, good, status, tail, tools, words
 
-__all__ = ["PLAYS", "play_named"]
-
 PARIS, ROME = {"city": "Paris"}, {"city": "Rome"}
 TOKEN = {"token": "Hi", "logprob": -0.1, "bytes": [72, 105], "top_logprobs": []}
 TOP = {**TOKEN, "top_logprobs": [{"token": "Hi", "logprob": -0.1, "bytes": [72, 105]}]}

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["PlayedServer", "call", "say"]
-
 Message = dict[str, Any]
 Play = Callable[[Mapping[str, Any]], Message | tuple[int, dict[str, Any]]]
 

@@ -8,8 +8,6 @@ from typing import Any
 from deployments.tiers.mlx.cache_size import build_unloaded
 from tests.support.model_configs import build_config
 
-__all__ = ["MODELS", "VOCABULARY", "build_family", "build_model"]
-
 VOCABULARY = 130
 SHAPE = {
     "hidden_size": 96,

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from deployments.api.access import Access, Caller
-from deployments.api.admin import HistoryRoutes, Insight
+from deployments.api.admin import Insight
 from deployments.api.overview import Overview
 from deployments.api.responses import build_error_handlers
 from deployments.config.app_config import AppConfig, load
@@ -150,9 +150,7 @@ class Rig:
             await state.close()
 
         handlers = build_error_handlers({})
-        insight = Insight(state, watch, TIERS, self.access)
-        lists = HistoryRoutes(self.overview, lambda: self.access)
-        routes = [Route("/", room.show_now), room.mount(), *insight.routes(), *lists.routes()]
+        routes = [Route("/", room.show_now), room.mount(), *Insight(self.overview, lambda: self.access).routes()]
         return Starlette(routes=routes, lifespan=live, exception_handlers=handlers)
 
     async def _chat(self, request: Request, caller: Caller) -> Response:

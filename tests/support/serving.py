@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,8 @@ class Server:
 
     name: str
     url: str
+    # Ask its state actor: the name of the method, and its arguments.
+    ask_state: Callable[..., Any] = lambda *_: None
 
     def client(self, **options: Any) -> openai.OpenAI:
         """The real openai client; it doesn't retry, so that a test sees each answer."""
@@ -109,8 +112,8 @@ Deploy = Callable[..., Server]
 
 
 @pytest.fixture(scope="module")
-def deploy(serve_port: int, state_folder: Path) -> Iterator[Deploy]:
-    """Run an app from `args`; it ends with the module, while the next one begins."""
+def deploy_on_ray(serve_port: int, state_folder: Path) -> Iterator[Deploy]:
+    """Run an app from `args` on Ray; it ends with the module, while the next one begins."""
     from ray import serve
 
     from deployments.app import build
@@ -121,10 +124,36 @@ def deploy(serve_port: int, state_folder: Path) -> Iterator[Deploy]:
         names.append(name)
         args = {"state": {"path": str(state_folder / name)}} | args
         serve.run(build(args), name=name, route_prefix=f"/{name}")
-        server = Server(name, f"http://127.0.0.1:{serve_port}/{name}")
+        server = Server(name, f"http://127.0.0.1:{serve_port}/{name}", partial(_ask_actor, name))
         until(lambda: httpx.get(f"{server.url}/health").status_code == 200, "the server is up")
         return server
 
     yield run
     for name in names:
         serve.delete(name, _blocking=False)
+
+
+def _ask_actor(app: str, method: str, *args: Any) -> Any:
+    import ray
+
+    from tests.support.client_load import state_actor
+
+    return ray.get(getattr(state_actor(app), method).remote(*args))
+
+
+@pytest.fixture(scope="module")
+def deploy(request: pytest.FixtureRequest, state_folder: Path) -> Iterator[Deploy]:
+    """Run an app from `args` in this process; with `--on-ray` on Ray. It ends with the module."""
+    if request.config.getoption("on_ray"):
+        yield request.getfixturevalue("deploy_on_ray")
+        return
+    from tests.support.near_server import NearServer
+
+    with contextlib.ExitStack() as stack:
+
+        def run(args: dict[str, Any], name: str) -> Server:
+            args = {"state": {"path": str(state_folder / name)}} | args
+            near = stack.enter_context(NearServer(args, name))
+            return Server(name, near.url, near.ask_state)
+
+        yield run

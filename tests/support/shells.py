@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["complete", "need_shell"]
-
 # Ctrl-X A asks for what may stand here, Ctrl-X D ends the shell; what was offered is then in the file `line`. bash
 # inserts it into the line, and of zsh the one function is watched by which each completion adds its words.
 KEYS = "\x18a\x18d"

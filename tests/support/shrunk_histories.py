@@ -12,8 +12,6 @@ from reliability.loops import LoopConfig, Stage, Turn, Window, keep_answer, obse
 from reliability.tools import ToolBox
 from reliability.types import CallDelta, Event, Finish, FinishReason, Text
 
-__all__ = ["FULL", "SHAPES", "ShrunkSession", "make_lap", "run_laps"]
-
 Message = dict[str, Any]
 Shape = Callable[[list[Message], list[Message], int], list[Message]]
 HEAD: list[Message] = [{"role": "system", "content": "You are an agent."}, {"role": "user", "content": "Do it."}]

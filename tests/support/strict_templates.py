@@ -12,8 +12,6 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tests.support.plays import Play, Player, Seen, good, status
 
-__all__ = ["TEMPLATES", "refuse_as_llama_cpp", "refuse_as_vllm", "render_strictly", "strict"]
-
 # Qwen3.5 to 3.8: a system message at the very beginning, arguments that are objects, a user's question somewhere.
 QWEN = """{%- for m in messages %}
 {%- if m.role == 'system' %}

@@ -4,7 +4,7 @@
         upstream.plays("some/model", status(429, headers={"Retry-After": "2"}), good("Hello."))
         tier = HostedTier(name="premium", base_url=upstream.base_url, model="some/model")
 
-The plays of a model (see `tests.support.plays`; they can be imported from here too) are used one per request; the last
+The plays of a model (`tests.support.plays`) are used one per request; the last
 one stays. A model without plays gets `good()`.
 `Upstream(key="...")` asks for that key, and echoes a wrong one in its error, as careless servers do.
 
@@ -23,66 +23,7 @@ import struct
 import threading
 from types import TracebackType
 
-from tests.support.plays import (
-    SSE,
-    USAGE,
-    Abort,
-    Act,
-    Hang,
-    Head,
-    Play,
-    Player,
-    Seen,
-    Send,
-    Wait,
-    chunk,
-    cut,
-    ends_early,
-    error_frame,
-    frame,
-    good,
-    hang,
-    malformed,
-    no_done,
-    plain_json,
-    slow,
-    status,
-    tail,
-    tools,
-    whole,
-    words,
-)
-
-__all__ = [
-    "SSE",
-    "USAGE",
-    "Abort",
-    "Act",
-    "Hang",
-    "Head",
-    "Play",
-    "Player",
-    "Seen",
-    "Send",
-    "Upstream",
-    "Wait",
-    "chunk",
-    "cut",
-    "ends_early",
-    "error_frame",
-    "frame",
-    "good",
-    "hang",
-    "malformed",
-    "no_done",
-    "plain_json",
-    "slow",
-    "status",
-    "tail",
-    "tools",
-    "whole",
-    "words",
-]
+from tests.support.plays import Abort, Hang, Head, Play, Player, Seen, Send, Wait, good, status
 
 JOIN_S = 10.0
 BODY_BYTES_MAX = 64 * 1024 * 1024

@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["ANCHORED", "HABITS", "OWN_WORDS", "TEXTS", "Asked"]
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:

@@ -27,27 +27,32 @@ PICKLERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [n for n in OURS if n.startswith("reliability/")])
-def test_the_core_does_no_io(name):
+def roots(name: str) -> set[str]:
+    """The packages that a file imports from."""
+    return {module.partition(".")[0] for module in imports(parsed(name))}
+
+
+def test_the_core_does_no_io():
     """`reliability/` imports what is pure, and nothing of the shell, of time, dice, files or network."""
-    roots = {module.partition(".")[0] for module in imports(parsed(name))}
-
-    assert roots <= PURE
+    assert [name for name in OURS if name.startswith("reliability/") and not roots(name) <= PURE] == []
 
 
-@pytest.mark.parametrize("name", [n for n in SOURCES if not n.startswith("tests/")])
-def test_nothing_is_unpickled(name):
+def test_nothing_is_unpickled():
     """Whoever writes what is unpickled runs code here. No module opens a way for pickles, or for what is built on them:
     on a socket, in a file or through a queue. (Ray carries its own calls.)"""
-    tree = parsed(name)
-    assert not {module.partition(".")[0] for module in imports(tree)} & PICKLERS
-    assert not [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "allow_pickle"]
+    files = [name for name in SOURCES if not name.startswith("tests/")]
+    assert [name for name in files if roots(name) & PICKLERS] == []
+    assert [name for name in files for node in ast.walk(parsed(name)) if allows_pickle(node)] == []
 
 
-@pytest.mark.parametrize("name", [n for n in OURS if not n.startswith(("deployments/tiers/", "deployments/models/"))])
-def test_only_the_tiers_know_mlx(name):
+def allows_pickle(node: ast.AST) -> bool:
+    return isinstance(node, ast.keyword) and node.arg == "allow_pickle"
+
+
+def test_only_the_tiers_know_mlx():
     """Nothing but the tiers, and what makes their models, imports mlx."""
-    assert not {module for module in imports(parsed(name)) if module.partition(".")[0] in ("mlx", "mlx_lm")}
+    others = [name for name in OURS if not name.startswith(("deployments/tiers/", "deployments/models/"))]
+    assert [name for name in others if roots(name) & {"mlx", "mlx_lm"}] == []
 
 
 def test_mlx_is_not_imported_with_the_modules():
@@ -68,14 +73,18 @@ def test_drive_knows_no_ray():
     assert out.stdout.strip() == "False"
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_rooms_are_small(name):
-    """A file can be seen at a glance, and so can a function."""
-    lines = (ROOT / name).read_text(encoding="utf-8").count("\n")
-    functions = [n for n in ast.walk(parsed(name)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+def functions(name: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """All functions of a file."""
+    return [node for node in ast.walk(parsed(name)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
-    assert lines <= FILE_LINES_MAX
-    assert [f.name for f in functions if (f.end_lineno or 0) - f.lineno + 1 > FUNCTION_LINES_MAX] == []
+
+def test_rooms_are_small():
+    """A file can be seen at a glance, and so can a function."""
+    lines = {name: (ROOT / name).read_text(encoding="utf-8").count("\n") for name in OURS}
+    sizes = {(name, f.name): (f.end_lineno or 0) - f.lineno + 1 for name in OURS for f in functions(name)}
+
+    assert [name for name, count in lines.items() if count > FILE_LINES_MAX] == []
+    assert [function for function, count in sizes.items() if count > FUNCTION_LINES_MAX] == []
 
 
 def is_kind(node: ast.AST) -> bool:
@@ -109,10 +118,10 @@ def sorts_kinds(node: ast.AST) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", [n for n in OURS if n != "reliability/faults.py"])
-def test_one_table_sorts_faults_and_flaws(name):
+def test_one_table_sorts_faults_and_flaws():
     """What is known of a fault or a flaw stands in its row in `reliability/faults.py`, and in no other collection."""
-    assert [node.lineno for node in ast.walk(parsed(name)) if sorts_kinds(node)] == []
+    others = [name for name in OURS if name != "reliability/faults.py"]
+    assert [(name, node.lineno) for name in others for node in ast.walk(parsed(name)) if sorts_kinds(node)] == []
 
 
 @pytest.mark.parametrize(
@@ -139,30 +148,23 @@ def test_a_second_table_is_found(code, sorts):
     assert any(sorts_kinds(node) for node in ast.walk(ast.parse(code))) is sorts
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_every_module_says_what_it_is(name):
+def test_every_module_says_what_it_is():
     """Each file begins with a docstring."""
-    assert ast.get_docstring(parsed(name))
+    assert [name for name in SOURCES if not ast.get_docstring(parsed(name))] == []
 
 
-@pytest.mark.parametrize("name", [n for n in SOURCES if n.startswith("tests/") and "/test_" in n])
-def test_every_test_says_its_law(name):
+def test_every_test_says_its_law():
     """Each test has a docstring that states what it holds to."""
-    tests = [
-        node
-        for node in ast.walk(parsed(name))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
-    ]
+    files = [name for name in SOURCES if name.startswith("tests/") and "/test_" in name]
+    tests = [(name, f) for name in files for f in functions(name) if f.name.startswith("test_")]
 
-    assert [test.name for test in tests if not ast.get_docstring(test)] == []
+    assert [(name, test.name) for name, test in tests if not ast.get_docstring(test)] == []
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_no_room_without_a_name(name):
+def test_no_room_without_a_name():
     """There is no place for things that have none."""
-    assert not {"utils", "common", "helpers", "base", "manager"} & {
-        part.removesuffix(".py") for part in Path(name).parts
-    }
+    without = {"utils", "common", "helpers", "base", "manager"}
+    assert [name for name in SOURCES if without & set(Path(name).with_suffix("").parts)] == []
 
 
 def test_the_readme_is_short():

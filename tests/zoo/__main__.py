@@ -18,8 +18,6 @@ from tests.zoo.faults import measure
 from tests.zoo.rig import TOLERANCE, load_model
 from tests.zoo.table import build_table
 
-__all__ = ["check_config", "write_model"]
-
 
 def write_model(folder: Path) -> Path:
     """Write the small model whose tokenizer all configurations have, with a template that has a place for tools."""

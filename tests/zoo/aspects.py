@@ -10,8 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from deployments.tiers.mlx.decoding import generators
-from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy, Offer
-from deployments.tiers.mlx.decoding.lookup import Guess
+from deployments.tiers.mlx.decoding.lookup import DraftPolicy, Guess, Offer
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded
 from reliability.types import CallDelta, ChatRequest, Failed, Fault, Text
@@ -21,8 +20,6 @@ from tests.support.model_configs import compare as compare_layout
 from tests.support.tier_asking import ask
 from tests.zoo.families import Family
 from tests.zoo.rig import CHUNK_TOKENS, TOLERANCE, Difference, Stage, compare, make_prompt
-
-__all__ = ["ASPECTS", "Specimen"]
 
 SLACK_TOKENS = 32  # fewer aren't written to disk
 SCHEMA = {"type": "object", "properties": {"n": {"enum": [7, 8, 42]}}, "required": ["n"], "additionalProperties": False}

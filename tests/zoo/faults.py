@@ -15,8 +15,6 @@ import numpy as np
 
 from tests.zoo.rig import compare, make_prompt, read
 
-__all__ = ["FAULTS", "measure"]
-
 SHORT, LONG = make_prompt(9, "short"), make_prompt(80, "long")
 TOKENS = 12
 

@@ -21,7 +21,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from deployments.models.cache_folder import quiet
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.loading import Loaded, load
-from deployments.tiers.mlx.prefill_budget import PrefillBudget
+from deployments.tiers.mlx.memory_budget import PrefillBudget
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
@@ -30,8 +30,6 @@ from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Failed
 from tests.support.family_rig import Asked
 from tests.support.random_models import build_family
-
-__all__ = ["TOLERANCE", "Difference", "Stage", "compare", "load_model", "make_prompt", "read"]
 
 # Rounding leaves 1e-5; a changed token of the prompt moves most models by 0.1 or more.
 TOLERANCE = 0.002

@@ -7,8 +7,6 @@ from reliability.tools.format_reasoning import REASONING_OPEN
 from reliability.tools.formats import CALL_FORMATS, OPENER
 from tests.zoo.families import FAMILIES, Family
 
-__all__ = ["build_table"]
-
 HEADS = (
     "family", "`model_type`", "engine", "batching", "prompt cache", "disk", "draft tokens", "grammar", "calls",
     "reasoning", "images", "notes",

@@ -1,4 +1,4 @@
-"""The zoo: a tenth of the architectures on the engine, and the table of all of them."""
+"""The zoo: some of the architectures on the engine (`make nightly` has all), and the table of them."""
 
 from __future__ import annotations
 

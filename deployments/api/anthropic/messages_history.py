@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from deployments.errors import ApiError
+from deployments.errors import ApiError, refuse
 from deployments.work.json_text import write_json
 
 Block = Mapping[str, Any]
@@ -24,11 +24,6 @@ BILLING_LINE = re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)", re.I
 BREAK = "\n\n"
 ROLES = ("user", "assistant", "system")
 KIND_CHARS_MAX = 60
-
-
-def refuse(path: str, words: str, code: str = "invalid_request") -> ApiError:
-    """Make the error that names a place in the client's own body."""
-    return ApiError(code, f"{path}: {words}", param=path)
 
 
 def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any]) -> list[Message]:
@@ -69,13 +64,13 @@ def _translate_system(content: Any, path: str, *, head: bool = False) -> Iterato
     parts: list[dict[str, Any]] = []
     for at, block in enumerate(_read_content(content if isinstance(content, str) else list(content), path)):
         if block["type"] != "text":
-            raise refuse_type(block, f"{path}.{at}")
+            raise _refuse_type(block, f"{path}.{at}")
         part = _make_text(block, f"{path}.{at}")
         if head and not parts:
             part["text"] = drop_billing_line(part["text"])
         parts += [part] if part["text"] else []
     if parts:
-        yield {"role": "system", "content": join_parts(parts)}
+        yield {"role": "system", "content": _join_parts(parts)}
 
 
 def _translate_user(blocks: Sequence[Block], path: str) -> Iterator[Message]:
@@ -89,7 +84,7 @@ def _translate_user(blocks: Sequence[Block], path: str) -> Iterator[Message]:
         else:
             beside += _make_parts(block, f"{path}.{at}")
     if beside or not any(block["type"] == "tool_result" for block in blocks):
-        yield {"role": "user", "content": join_parts(beside)}
+        yield {"role": "user", "content": _join_parts(beside)}
 
 
 def _translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, Any]]]:
@@ -105,7 +100,7 @@ def _translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, 
         texts = [{"type": "text", "text": "Error:"}, *texts]
     if texts and isinstance(block.get("cache_control"), dict):
         texts[-1] = {**texts[-1], "cache_control": block["cache_control"]}
-    result = {"role": "tool", "tool_call_id": call_id, "content": join_parts(texts)}
+    result = {"role": "tool", "tool_call_id": call_id, "content": _join_parts(texts)}
     return result, [part for part in parts if part["type"] != "text"]
 
 
@@ -124,8 +119,8 @@ def _translate_assistant(blocks: Sequence[Block], path: str) -> Iterator[Message
             case "tool_use":
                 calls.append(_make_call(block, f"{path}.{at}"))
             case _:
-                raise refuse_type(block, f"{path}.{at}")
-    message: Message = {"role": "assistant", "content": join_parts(texts) if texts or not calls else None}
+                raise _refuse_type(block, f"{path}.{at}")
+    message: Message = {"role": "assistant", "content": _join_parts(texts) if texts or not calls else None}
     if thoughts:
         message["reasoning_content"] = BREAK.join(thoughts)
     if calls:
@@ -163,7 +158,7 @@ def _make_parts(block: Block, path: str) -> list[dict[str, Any]]:
             return [{"type": "text", "text": "\n".join([f"{title} ({source})", *texts])}]
         case "tool_reference":
             return [{"type": "text", "text": f"Tool: {_read_string(block, 'tool_name', path)}"}]
-    raise refuse_type(block, path)
+    raise _refuse_type(block, path)
 
 
 def _make_text(block: Block, path: str) -> dict[str, Any]:
@@ -199,7 +194,7 @@ def _make_document(block: Block, path: str) -> dict[str, Any]:
     return {"type": "text", "text": f"{title}\n{text}" if isinstance(title, str) and title else text}
 
 
-def join_parts(parts: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:
+def _join_parts(parts: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:
     """Join the parts of a content: a lone text is a string, unless a marker stands on it."""
     if not parts:
         return ""
@@ -219,7 +214,7 @@ def _read_string(fields: Any, name: str, path: str) -> str:
     return value
 
 
-def refuse_type(block: Block, path: str) -> ApiError:
+def _refuse_type(block: Block, path: str) -> ApiError:
     """Make the error for a block that nobody here can read."""
     kind = str(block["type"])[:KIND_CHARS_MAX]
     return refuse(f"{path}.type", f"a block of type {kind!r} can't be read by this server", "unsupported")

@@ -1,15 +1,16 @@
 """`POST /v1/responses`, inwards: from bytes to a `ChatCall`, or one `ApiError` that names the client's own field.
 
 Fields that nothing here can act on are echoed and noted in the report; those that would change what the client gets are
-refused by their names; those that this API doesn't know go to hosted tiers, as in chat completions.
+refused by their names; those that this API doesn't know go to hosted tiers, as in chat completions. What is found
+further in, in words of a chat completion, is translated back (`translate_error`); what is translated stays as it is.
 Invariants: no field is dropped without a word; no error names a field of the translation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import orjson
 from pydantic import Field, ValidationError
@@ -20,21 +21,26 @@ from deployments.api.openai_chat import (
     MODEL_CHARS_MAX,
     TOOLS_MAX,
     ChatCall,
+    ParseTerms,
     Strict,
     TokenCount,
     build_call,
     make_field_error,
     parse_object,
 )
-from deployments.api.openai_responses.chained_input import add_chain, check_recalled, resolve_items
-from deployments.api.openai_responses.field_paths import refuse, translate_error
 from deployments.api.openai_responses.item_ids import make_tag
 from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.api.openai_responses.response_tools import ToolsRead, read_tools
-from deployments.api.openai_responses.stored_record import RECORD_BYTES_MAX, Recalled, complete_items
-from deployments.errors import ApiError
+from deployments.api.openai_responses.stored_record import (
+    RECORD_BYTES_MAX,
+    Recalled,
+    add_chain,
+    check_recalled,
+    complete_items,
+    resolve_items,
+)
+from deployments.errors import ApiError, refuse
 from deployments.work.json_text import write_json
-from reliability.steps import Steps
 
 METADATA_MAX = 16
 Short = Annotated[str, Field(max_length=1024)]
@@ -147,14 +153,7 @@ class Wanted:
 
 
 def parse_response(
-    raw: bytes,
-    headers: Mapping[str, str],
-    *,
-    request_id: str,
-    tokens_max: int,
-    timeout_s: float,
-    steps: Steps | None = None,
-    recalled: Recalled | None = None,
+    raw: bytes, headers: Mapping[str, str], *, recalled: Recalled | None = None, **terms: Unpack[ParseTerms]
 ) -> ChatCall:
     """Parse one body. It takes and raises what `parse_chat` does; `recalled` is what it refers to. Raises
     `NeedsRecall`: it refers to stored responses, and `recalled` is None."""
@@ -174,16 +173,13 @@ def parse_response(
         return build_call(
             chat,
             headers,
-            request_id=request_id,
-            tokens_max=tokens_max,
-            timeout_s=timeout_s,
-            steps=steps,
             thinking=False if body.reasoning is not None and body.reasoning.effort == "none" else None,
             body_bytes=len(raw) + recalled.size,
             names=fields if recalled.session is None else {"conversation": recalled.session},
             keep=may_keep(headers, fields),
             wanted=wanted,
             notes=(*notes, *tools.notes, *history.notes),
+            **terms,
         )
     except ApiError as error:
         raise translate_error(error, tools.places) from None
@@ -325,3 +321,50 @@ def _write_echo(body: ResponseBody) -> dict[str, bytes]:
     if body.user is not None:
         echo["user"] = body.user
     return {name: write_json(value) for name, value in echo.items()}
+
+
+RENAMED = {
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "messages": "input",
+    "logprobs": "include",
+    "reasoning_effort": "reasoning.effort",
+    "verbosity": "text.verbosity",
+}
+
+
+def translate_error(error: ApiError, places: Sequence[int] | None = None) -> ApiError:
+    """Translate an error. `places`: where each tool that was passed on stands in the client's `tools`."""
+    if error.param is None:
+        return error
+    param = translate_path(error.param, places)
+    message = error.message
+    if message.startswith(f"{error.param}:"):
+        message = param + message[len(error.param) :]
+    elif message.startswith(f"{(root := error.param.partition('.')[0])}:"):
+        message = translate_path(root) + message[len(root) :]
+    return ApiError(error.code, message, param=param, retry_after_s=error.retry_after_s)
+
+
+def translate_path(path: str, places: Sequence[int] | None = None) -> str:
+    """Translate the path of one field."""
+    parts = path.split(".")
+    root = parts[0]
+    if root == "messages" or root.startswith("messages["):
+        return "input"
+    if root == "tools":
+        return _translate_tool(parts, places)
+    if root == "tool_choice":
+        return ".".join(part for part in parts if part not in ("function", "allowed_tools"))
+    if root == "response_format":
+        return ".".join(["text", "format", *(part for part in parts[1:] if part != "json_schema")])
+    return ".".join([RENAMED.get(root, root), *parts[1:]])
+
+
+def _translate_tool(parts: Sequence[str], places: Sequence[int] | None) -> str:
+    if places is None and len(parts) > 2 and parts[1].isdigit() and parts[2] != "function":
+        return ".".join(parts)  # the client's own form: it was translated before, where the places were known
+    if len(parts) == 1 or places is None or not parts[1].isdigit() or int(parts[1]) >= len(places):
+        return "tools"
+    inner = parts[3:] if parts[2:3] == ["function"] else parts[2:]
+    return ".".join(["tools", str(places[int(parts[1])]), *inner])

@@ -19,8 +19,7 @@ import orjson
 from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, render_tokens
-from deployments.api.openai_responses.field_paths import translate_error
-from deployments.api.openai_responses.response_body import Wanted, parse_response
+from deployments.api.openai_responses.response_body import Wanted, parse_response, translate_error
 from deployments.api.openai_responses.response_object import TEXT, Output, Saying, build_response
 from deployments.errors import ApiError
 from reliability.types import Event, Finish, FinishReason
@@ -30,7 +29,7 @@ ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", 
 
 
 @dataclass(slots=True, kw_only=True)
-class ResponseCollector:
+class _ResponseCollector:
     """Collects an answer that isn't streamed. `written`: the response object, once it is complete."""
 
     wanted: Wanted
@@ -51,7 +50,7 @@ class ResponseCollector:
 
 
 @dataclass(slots=True, kw_only=True)
-class EventWriter:
+class _EventWriter:
     """Writes the events of one stream. `written`: the response object, once it is complete."""
 
     wanted: Wanted
@@ -197,8 +196,8 @@ def _begin_answer(call: ChatCall) -> dict[str, Any]:
 RESPONSES = Dialect(
     name="responses",
     parse=parse_response,
-    collector=lambda call, _: ResponseCollector(**_begin_answer(call)),
-    writer=lambda call, _: EventWriter(**_begin_answer(call), asked=call.model),
+    collector=lambda call, _: _ResponseCollector(**_begin_answer(call)),
+    writer=lambda call, _: _EventWriter(**_begin_answer(call), asked=call.model),
     error_body=lambda error, _: translate_error(error).body(),
     statuses=STATUSES,
     counted={"object": "response.input_tokens"},

@@ -35,7 +35,7 @@ SAMPLED = ("temperature", "top_p")
 INCOMPLETE = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 
 
-class Form(NamedTuple):
+class _Form(NamedTuple):
     """What an item's one part is: its type, the key of its text, and how the events of a stream name it. `part` begins
     the names of the events of the part, `text` those of its text; `at` is the key of the part's place."""
 
@@ -46,10 +46,10 @@ class Form(NamedTuple):
     at: str = "content_index"
 
 
-TEXT = Form("output_text", "text", "response.content_part", "response.output_text")
-REFUSAL = Form("refusal", "refusal", "response.content_part", "response.refusal")
-REASONING = Form("reasoning_text", "text", "response.content_part", "response.reasoning_text")
-SUMMARY = Form(
+TEXT = _Form("output_text", "text", "response.content_part", "response.output_text")
+REFUSAL = _Form("refusal", "refusal", "response.content_part", "response.refusal")
+REASONING = _Form("reasoning_text", "text", "response.content_part", "response.reasoning_text")
+SUMMARY = _Form(
     "summary_text", "text", "response.reasoning_summary_part", "response.reasoning_summary_text", "summary_index"
 )
 REASONS = (REASONING, SUMMARY)
@@ -61,7 +61,7 @@ class Saying:
 
     item_id: str
     place: int
-    form: Form
+    form: _Form
     texts: list[str] = field(default_factory=list)
     tokens: list[TokenLogprob] = field(default_factory=list)
 
@@ -134,7 +134,7 @@ class Output:
         ]
         return said + [item for _, item in self.call_items()]
 
-    def _find(self, form: Form) -> Saying:
+    def _find(self, form: _Form) -> Saying:
         if self.sayings and self.sayings[-1].form is form:
             return self.sayings[-1]
         place = len(self.sayings)
@@ -171,7 +171,7 @@ def _read_input(arguments: str) -> str:
     return given if isinstance(given, str) else arguments
 
 
-def render_usage(usage: Usage) -> dict[str, Any]:
+def _render_usage(usage: Usage) -> dict[str, Any]:
     """Render the usage."""
     return {
         "input_tokens": usage.prompt_tokens,
@@ -209,7 +209,7 @@ def build_response(
         "incomplete_details": None if reason is None else {"reason": reason},
         "model": model,
         "output": [] if output is None else output.items(broken),
-        "usage": None if finish is None else render_usage(finish.usage or Usage(exact=False)),
+        "usage": None if finish is None else _render_usage(finish.usage or Usage(exact=False)),
         **{name: orjson.Fragment(value) for name, value in wanted.echo.items()},
         **sampled,
     }

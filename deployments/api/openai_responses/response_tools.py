@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.api.openai_responses.field_paths import refuse
+from deployments.errors import refuse
 from reliability.tools.schema.toolbox import FREE_TEXT
 
 # Codex declares these in every request.
@@ -48,10 +48,14 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
         elif kind == "custom":
             read.append((place, _read_custom(tool, path, notes)))
             custom.add(tool["name"])
-        elif is_kept_out(kind):
-            kept_out.append(_describe(tool))
+        elif _is_kept_out(kind):
+            name = tool.get("name")
+            kept_out.append(f"{kind} {name[:64]}" if isinstance(name, str) and name else str(kind)[:64])
         else:
-            raise _refuse_kind(kind, path)
+            if not isinstance(kind, str):
+                raise refuse(f"{path}.type", "the kind of the tool is needed: function or custom", "invalid_tools")
+            words = f"this server has no tool of type {kind[:64]!r}; function and custom are supported"
+            raise refuse(f"{path}.type", words, "unsupported")
     if kept_out:
         notes.append(f"tools that this server doesn't have were kept from the model: {', '.join(kept_out)}")
     translated = [tool for _, tool in read]
@@ -65,21 +69,9 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
     )
 
 
-def is_kept_out(kind: object) -> bool:
+def _is_kept_out(kind: object) -> bool:
     """Tell whether a tool of this kind is left out with a note; `web_search` has versions in its name."""
     return isinstance(kind, str) and (kind in KEPT_OUT or kind.startswith("web_search_"))
-
-
-def _describe(tool: Mapping[str, Any]) -> str:
-    name = tool.get("name")
-    return f"{tool['type']} {name[:64]}" if isinstance(name, str) and name else str(tool["type"])[:64]
-
-
-def _refuse_kind(kind: object, path: str) -> Exception:
-    if not isinstance(kind, str):
-        return refuse(f"{path}.type", "the kind of the tool is needed: function or custom", "invalid_tools")
-    words = f"this server has no tool of type {kind[:64]!r}; function and custom are supported"
-    return refuse(f"{path}.type", words, "unsupported")
 
 
 def _read_name(tool: Mapping[str, Any], path: str) -> str:
@@ -151,7 +143,7 @@ def _read_choice(
         return _read_named(choice, names, "tool_choice")
     if kind == "allowed_tools":
         return _read_allowed(choice, names, notes)
-    if is_kept_out(kind):
+    if _is_kept_out(kind):
         raise refuse(
             "tool_choice.type", f"the tool {str(kind)[:64]!r} isn't had here, and can't be forced", "unsupported"
         )
@@ -180,7 +172,7 @@ def _read_allowed(choice: Mapping[str, Any], names: Mapping[str, Any], notes: li
             raise refuse(f"{path}.{place}", "an object is needed")
         if tool.get("type") in ("function", "custom"):
             allowed.append(_read_named(tool, names, f"{path}.{place}"))
-        elif not is_kept_out(tool.get("type")):
+        elif not _is_kept_out(tool.get("type")):
             raise refuse(f"{path}.{place}.type", "function or custom is needed")
     if len(allowed) < len(listed):
         notes.append("tool_choice: tools that were kept from the model are allowed in vain")

@@ -63,7 +63,7 @@ NOT_OFFERED = {
 }
 
 
-class Shelf(Protocol):
+class _Shelf(Protocol):
     """Where responses are kept: the state. Each method raises StateUnavailable."""
 
     async def keep_response(self, response: KeptResponse) -> None:
@@ -102,7 +102,7 @@ class StoredResponses:
     """The responses that one Router replica has written, on their way, and the way to all others. `context_tokens`
     returns the largest context of any tier; None where one is unknown."""
 
-    def __init__(self, shelf: Shelf, context_tokens: Callable[[], int | None] = lambda: None) -> None:
+    def __init__(self, shelf: _Shelf, context_tokens: Callable[[], int | None] = lambda: None) -> None:
         self._shelf, self._context_tokens = shelf, context_tokens
         self._budget = RecallBudget()
         self._waiting: OrderedDict[tuple[str, str], _Waiting] = OrderedDict()

@@ -17,7 +17,7 @@ from deployments.api.anthropic.messages_body import MessagesBody
 from deployments.api.openai_chat import ChatBody
 from deployments.api.openai_passthrough import CompletionBody, EmbeddingBody
 from deployments.api.openai_responses.response_body import ResponseBody
-from deployments.dialects import COUNTED, DIALECTS
+from deployments.api.openai_responses.response_events import STATUSES
 from deployments.errors import TABLE
 
 NONE: frozenset[str] = frozenset()
@@ -41,7 +41,7 @@ PREVIOUS = frozenset({"previous_response_not_found"})
 class Operation:
     """One method of one path. `answer` names a schema of the document; `errors`: codes of the table. `example` is a
     body that works as it stands. `stream`: the answer may be a stream of events. `query`: its parameters, in words.
-    `access`: who may ask, where the server has API keys."""
+    `access`: who may ask, where the server has API keys. `statuses`: of errors, where a dialect's differ."""
 
     method: str
     path: str
@@ -55,6 +55,7 @@ class Operation:
     access: Literal["anybody", "key", "admin"] = "key"
     media: str = "application/json"
     tag: str = ""
+    statuses: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def codes(self) -> frozenset[str]:
@@ -62,9 +63,8 @@ class Operation:
         return self.errors | ANYWHERE | (NONE if self.access == "anybody" else KEYED)
 
     def find_status(self, code: str) -> int:
-        """Find the status of an error of this operation: a dialect may have another one than the table."""
-        spoken = DIALECTS.get(self.path) or COUNTED.get(self.path)
-        return (spoken.statuses if spoken else {}).get(code, TABLE[code].status)
+        """Find the status of an error of this operation."""
+        return self.statuses.get(code, TABLE[code].status)
 
 
 _get, _post = partial(Operation, "get"), partial(Operation, "post")
@@ -81,59 +81,25 @@ COUNT = "Count the tokens of a prompt, by the tier's own tokenizer where it has 
 PAGES = {"after": "the item that the page begins behind", "limit": "how many, 1 to 100", "order": "asc or desc"}
 STREAM = {"stream": "refused: a stored response isn't streamed again"}
 STORED = "/v1/responses/{response_id}"
+CHATTED, RESPONDED = f"{ANSWER} (OpenAI's chat completions)", f"{ANSWER} (OpenAI's Responses)"
+SAID = f"{ANSWER} (Anthropic's Messages)"
+COMPLETED, EMBEDDED = "Complete a text, streamed or not; hosted tiers only", "Make vectors of texts; hosted tiers only"
+INPUT = {"model": "auto", "input": QUESTION}
+_post_response = partial(Operation, "post", body=ResponseBody, statuses=STATUSES)
 ANSWERING = (
-    _post(
-        "/v1/chat/completions",
-        "ChatCompletion",
-        f"{ANSWER} (OpenAI's chat completions)",
-        CHAT_ANSWERS,
-        ChatBody,
-        CHAT,
-        True,
-    ),
-    _post(
-        "/v1/messages", "AnthropicMessage", f"{ANSWER} (Anthropic's Messages)", CHAT_ANSWERS, MessagesBody, CHAT, True
-    ),
+    _post("/v1/chat/completions", "ChatCompletion", CHATTED, CHAT_ANSWERS, ChatBody, CHAT, True),
+    _post("/v1/messages", "AnthropicMessage", SAID, CHAT_ANSWERS, MessagesBody, CHAT, True),
     _post("/v1/messages/count_tokens", "TokenCount", COUNT, COUNTS, MessagesBody, {"model": "auto", "messages": ASKED}),
-    _post(
-        "/v1/responses",
-        "Response",
-        f"{ANSWER} (OpenAI's Responses)",
-        CHAT_ANSWERS | PREVIOUS,
-        ResponseBody,
-        RESPONSE,
-        True,
-    ),
-    _post(
-        "/v1/responses/input_tokens",
-        "TokenCount",
-        COUNT,
-        COUNTS | STATE | PREVIOUS,
-        ResponseBody,
-        {"model": "auto", "input": QUESTION},
-    ),
+    _post_response("/v1/responses", "Response", RESPONDED, CHAT_ANSWERS | PREVIOUS, example=RESPONSE, stream=True),
+    _post_response("/v1/responses/input_tokens", "TokenCount", COUNT, COUNTS | STATE | PREVIOUS, example=INPUT),
     _get(STORED, "Response", "Read a stored response", FOUND | {"unsupported"}, query=STREAM),
     Operation("delete", STORED, "Deleted", "Forget a stored response", FOUND),
     _get(f"{STORED}/input_items", "List", "List the input of a stored response, in pages", NAMED, query=PAGES),
 )
+ONCE = {"model": "auto", "input": "Once upon a time"}
 PASSED_ON = (
-    _post(
-        "/v1/completions",
-        "Completion",
-        "Complete a text, streamed or not; hosted tiers only",
-        ANSWERS,
-        CompletionBody,
-        TEXT,
-        True,
-    ),
-    _post(
-        "/v1/embeddings",
-        "Embeddings",
-        "Make vectors of texts; hosted tiers only",
-        ANSWERS,
-        EmbeddingBody,
-        {"model": "auto", "input": "Once upon a time"},
-    ),
+    _post("/v1/completions", "Completion", COMPLETED, ANSWERS, CompletionBody, TEXT, True),
+    _post("/v1/embeddings", "Embeddings", EMBEDDED, ANSWERS, EmbeddingBody, ONCE),
 )
 ROOT = "Tell that somebody is here, and where the rest is; `/` is the control room in a browser"
 MODELS = "List tiers, aliases and `auto`, with what stands behind each"

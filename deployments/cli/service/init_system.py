@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from deployments.config.config_errors import CommandFailed
 
-__all__ = ["STOP_WITHIN_S", "Finished", "Run", "ServiceFault", "ServiceState", "run_program"]
-
 # The supervisor's own promise is 10 s, and 3 more until it kills by itself (`deployments/running`).
 STOP_WITHIN_S = 20
 ASK_S = 60.0
@@ -33,7 +31,6 @@ class Finished:
 
     @property
     def words(self) -> str:
-        """What it printed, as one line that isn't long."""
         return " ".join(self.out.split())[:WORDS_MAX] or f"exit code {self.code}"
 
 
@@ -52,11 +49,7 @@ class ServiceState:
 
 
 def run_program(command: Sequence[str]) -> Finished:
-    """Run a program to its end.
-
-    Raises:
-        ServiceFault: it isn't there, or it doesn't end.
-    """
+    """Run a program to its end. Raises ServiceFault: it isn't there, or it doesn't end."""
     try:
         done = subprocess.run(
             command,

@@ -1,10 +1,8 @@
 """The service on macOS: a LaunchAgent of the user's, written from `agent.plist.jinja`. Not run on macOS here.
 
-start      at login (`RunAtLoad`), in the domain gui/UID
-stop       SIGTERM to the supervisor, which drains and ends its processes; SIGKILL after STOP_WITHIN_S
-failure    restarted at most every THROTTLE_S: launchd knows no growing delay, and no exit code to give up at
-output     launchd appends to the log without a bound, so `serve --output` turns it at each start (`bound_output`)
-keys       launchd knows no environment file: `serve --environment` reads it, so no key is in the plist
+It starts at login (`RunAtLoad`), stops by SIGTERM, which drains, then SIGKILL after STOP_WITHIN_S, and restarts at most
+every THROTTLE_S. launchd appends to the log without a bound, so `serve --output` turns it at each start; it knows no
+environment file, so `serve --environment` reads the keys, and none is in the plist.
 """
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from deployments.cli.service.init_system import STOP_WITHIN_S, Run, ServiceFault
 from deployments.cli.service.owned_files import OwnedFile, sign
 from deployments.cli.service.service_plan import ServicePlan
 from deployments.config.config_errors import ConfigError
-
-__all__ = ["LABEL", "Launchd", "bound_output", "write_plist"]
 
 TEMPLATE = Path(__file__).with_name("agent.plist.jinja")
 LOG_BYTES_MAX = 4 * 1024 * 1024
@@ -53,7 +49,6 @@ class Launchd:
 
     @property
     def path(self) -> Path:
-        """Where the agent belongs."""
         return self._home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
 
     @property
@@ -61,21 +56,14 @@ class Launchd:
         return self._home / "Library" / "Logs" / "mlx-stack-serve.log"
 
     def check(self) -> None:
-        """Check that the user's domain is there.
-
-        Raises:
-            ServiceFault: it isn't.
-        """
         found = self._run(["launchctl", "print", self._domain])
         if found.code:
             raise ServiceFault(NO_DOMAIN.format(self._domain, found.words))
 
     def write(self, plan: ServicePlan) -> OwnedFile:
-        """Write the agent."""
         return OwnedFile(path=self.path, text=sign(write_plist(plan, self._log), plan.config, xml=True), mode=0o644)
 
     def list_remarks(self) -> list[str]:
-        """List what its user should know."""
         waited = [f"launchd took the agent after {self._waited_s:g} s, at first with EIO"] if self._waited_s else []
         return [*waited, f"its output: tail -f {self._log}", "it stops when you log out, and starts when you log in"]
 
@@ -100,7 +88,6 @@ class Launchd:
             )
 
     def stop(self) -> None:
-        """Unload the agent, which stops it."""
         if self._ask() is None:
             return
         self._order("bootout", self._target)
@@ -117,7 +104,6 @@ class Launchd:
         self._order("kickstart", self._target)
 
     def state(self) -> ServiceState:
-        """Tell how it is."""
         printed = self._ask()
         if printed is None:
             return ServiceState(running=False, words="not loaded")
@@ -160,11 +146,8 @@ def write_plist(plan: ServicePlan, log: Path) -> str:
 
 
 def bound_output(path: Path, bytes_max: int = LOG_BYTES_MAX, outputs: tuple[int, ...] = (1, 2)) -> None:
-    """Rename a log that is too large to `.1`, and redirect the outputs to the new one.
-
-    Raises:
-        ConfigError: it can't be written.
-    """
+    """Rename a log that is too large to `.1`, and redirect the outputs to the new one. Raises ConfigError: it can't be
+    written."""
     try:
         if path.exists() and path.stat().st_size > bytes_max:
             path.replace(path.with_name(f"{path.name}.1"))

@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["FileState", "OwnedFile", "look_at", "read_mark", "remove_file", "sign", "write_file"]
-
 WORDS = "Written by `mlx-stack-serve service install`:"
 MARK = re.compile(rf"^(?:# |<!-- ){re.escape(WORDS)} (\{{.*\}})(?: -->)?\n", re.MULTILINE)
 BYTES_MAX = 1 << 20
@@ -79,11 +77,8 @@ def look_at(path: Path) -> tuple[FileState, str]:
 
 
 def write_file(file: OwnedFile) -> None:
-    """Write the file atomically: a reader sees the old text or the new one, also after a power cut.
-
-    Raises:
-        OSError: it can't be written.
-    """
+    """Write the file atomically: a reader sees the old text or the new one, also after a power cut. Raises OSError: it
+    can't be written."""
     file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{file.path.name}.", dir=file.path.parent)
     try:
@@ -99,11 +94,7 @@ def write_file(file: OwnedFile) -> None:
 
 
 def remove_file(path: Path) -> bool:
-    """Remove the file if it is ours; return whether it is gone.
-
-    Raises:
-        OSError: it can't be removed.
-    """
+    """Remove the file if it is ours; return whether it is gone. Raises OSError: it can't be removed."""
     state, _ = look_at(path)
     if state is FileState.OURS:
         path.unlink(missing_ok=True)

@@ -1,8 +1,6 @@
 """What the service runs: `mlx-stack-serve serve CONFIG` as if typed in this folder, and the file with its keys.
 
-The same Python, the same folder (and so the same `serve.env`), and the variables that say where things are (`CARRIED`).
-Invariant: a secret is never in a file that others can read, nor on a command line. Keys belong into a file that only
-the user can read, which `service install` makes once.
+Invariant: a secret is never in a file that others can read, nor on a command line.
 """
 
 from __future__ import annotations
@@ -20,15 +18,6 @@ from deployments.config.tier_config import HostedTierConfig
 from deployments.models.cache_folder import default_cache_dir
 from deployments.serve_file import ConfigFile
 from deployments.state.client import folder_of
-
-__all__ = [
-    "ServicePlan",
-    "find_config_folder",
-    "find_environment_file",
-    "list_uncarried",
-    "make_plan",
-    "read_environment_file",
-]
 
 # Where things are, and nothing that is secret.
 CARRIED = (
@@ -58,16 +47,12 @@ class ServicePlan:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What is run."""
         return (self.python, "-P", "-m", "deployments", "serve", str(self.config))
 
 
 def make_plan(config: Path, file: ConfigFile, environ: Mapping[str, str], *, home: Path, folder: Path) -> ServicePlan:
-    """Make the plan of a service that serves `config` as if it were started in `folder`.
-
-    Raises:
-        ConfigError: a name that no line of a service's file can hold.
-    """
+    """Make the plan of a service that serves `config` as if it were started in `folder`. Raises ConfigError: a name
+    that no line of a service's file can hold."""
     carried = {name: environ[name] for name in CARRIED if environ.get(name)}
     written = [
         folder_of(file.app, file.args.state),
@@ -105,11 +90,8 @@ def find_config_folder(home: Path, environ: Mapping[str, str]) -> Path:
 
 
 def read_environment_file(path: Path, environ: MutableMapping[str, str]) -> None:
-    """Set the variables of the file, NAME=VALUE a line, unless the environment has them; no file, no variables.
-
-    Raises:
-        ConfigError: others may read the file, or a line is no variable. The message doesn't show it: it may be a key.
-    """
+    """Set the variables of the file, NAME=VALUE a line, unless the environment has them; no file, no variables. Raises
+    ConfigError: others may read the file, or a line is no variable. The message doesn't show it: it may be a key."""
     try:
         state = path.stat()
         if stat.S_IMODE(state.st_mode) & 0o077 or state.st_uid != os.getuid():

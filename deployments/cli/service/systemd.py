@@ -1,13 +1,9 @@
 """The service on Linux: a unit of systemd's user manager, written from `service.unit.jinja`.
 
-    start      at login or, with lingering, when the machine starts
-    stop       SIGTERM to the supervisor alone, which drains and ends its processes; SIGKILL after STOP_WITHIN_S
-    failure    restarted after 2 s, later up to every 5 minutes (before systemd 254: every 15 s); not after exit code 2,
-               a wrong configuration. A replica that is killed for its memory is restarted by Ray Serve
-    output     the journal, which is bounded; Ray's output goes to the server's own log file
-
-The sandbox lets the server write to its own folders only. It needs a user namespace; where the system refuses one, the
-unit has no sandbox, and `install` says so. /tmp stays shared: other commands find the log and sockets there.
+It starts at login or, with lingering, with the machine; stops by SIGTERM to the supervisor, which drains, then SIGKILL
+after STOP_WITHIN_S; restarts after failures with a growing delay (since systemd 254), but not after exit code 2. The
+sandbox lets the server write to its own folders only, and needs a user namespace. /tmp stays shared: other commands
+find the log and sockets there.
 """
 
 from __future__ import annotations
@@ -22,8 +18,6 @@ import jinja2
 from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, Run, ServiceFault, ServiceState, run_program
 from deployments.cli.service.owned_files import OwnedFile, sign
 from deployments.cli.service.service_plan import ServicePlan, find_config_folder
-
-__all__ = ["UNIT", "Systemd", "write_unit"]
 
 UNIT = "mlx-stack-serve.service"
 TEMPLATE = Path(__file__).with_name("service.unit.jinja")
@@ -47,26 +41,18 @@ class Systemd:
 
     @property
     def path(self) -> Path:
-        """Where the unit belongs."""
         return self._folder / UNIT
 
     def check(self) -> None:
-        """Check that there is a manager that answers.
-
-        Raises:
-            ServiceFault: there is none.
-        """
         found = self._ask(["systemctl", "--user", "show", "--property=Version"])
         if found.code:
             raise ServiceFault(NO_MANAGER.format(found.words))
 
     def write(self, plan: ServicePlan) -> OwnedFile:
-        """Write the unit, as far as this system knows what stands in it."""
         text = write_unit(plan, backoff=self._version() >= BACKOFF_SINCE, sandbox=self._can_sandbox())
         return OwnedFile(path=self.path, text=sign(text, plan.config), mode=0o644)
 
     def list_remarks(self) -> list[str]:
-        """List what its user should know."""
         remarks = [f"its output: journalctl --user -u {UNIT} -f"]
         if not self._can_sandbox():
             remarks.append(NO_SANDBOX)
@@ -75,13 +61,11 @@ class Systemd:
         return remarks
 
     def start(self) -> None:
-        """Read the unit, start it, and at each login."""
         self._order("daemon-reload")
         self._order("enable", UNIT)
         self._order("restart", UNIT)
 
     def stop(self) -> None:
-        """Stop it for good."""
         self._order("disable", "--now", UNIT)
 
     def forget(self) -> None:
@@ -90,11 +74,9 @@ class Systemd:
         self._ask(["systemctl", "--user", "reset-failed", UNIT])
 
     def restart(self) -> None:
-        """Stop it, and start it."""
         self._order("restart", UNIT)
 
     def state(self) -> ServiceState:
-        """Tell how it is."""
         names = ("ActiveState", "SubState", "UnitFileState", "MainPID", "NRestarts", "Result")
         found = self._ask(["systemctl", "--user", "show", UNIT, f"--property={','.join(names)}"])
         if found.code:

@@ -1,17 +1,9 @@
-"""One chat completion over HTTP, with what it cost: the only way in which an evaluation reaches a model.
+"""One chat completion over HTTP, with its cost: the only way by which an evaluation reaches a model.
 
-    ask       a whole answer, and this server's report of it where there is one
-    stream    the same as a stream: when the first piece came, when the last one
-    models    what the server says of its models
-
-Any OpenAI-compatible URL will do. What this server adds (`/ready`, reports, `X-MLX-Stack-*`) is read where it is there,
-and None elsewhere. Nothing is retried here: a retry would hide what is to be measured.
-
-A server may send anything: what isn't of the form is an error of that answer in words, never of the evaluation. A
-body is read until its own deadline and up to `BODY_BYTES_MAX`, so that one that drips or never ends is late like one
-that says nothing. Whoever isn't there, or has no time now (429), is late too: that says nothing of the model.
-
-What must never happen: the API key in what is shown or written down, or a request that has no end.
+Any OpenAI-compatible URL will do; what this server adds (`/ready`, reports, `X-MLX-Stack-*`) is read where it exists.
+Nothing is retried: a retry would hide what is measured. A malformed answer is an error of that answer, in words. No
+answer within the deadline, no server, or a 429 is `late`: it says nothing of the model.
+Invariants: the API key is never shown or written; each request ends, by its deadline and `BODY_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -27,8 +19,6 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-
-__all__ = ["ChatClient", "ChatReply", "Timing"]
 
 CONNECT_S = 10.0
 GET_S = 30.0
@@ -62,21 +52,16 @@ class ChatReply:
 
     @property
     def calls(self) -> list[tuple[str, str]]:
-        """Name and arguments of each call, as they were delivered."""
-        found = []
-        for call in self.tool_calls:
-            function = _take_object(call.get("function"))
-            found.append((str(function.get("name", "")), str(function.get("arguments", ""))))
-        return found
+        """Name and arguments of each call."""
+        functions = [_take_object(call.get("function")) for call in self.tool_calls]
+        return [(str(one.get("name", "")), str(one.get("arguments", ""))) for one in functions]
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
-        """The calls as they came, those that are objects."""
         return _list_objects(self.message.get("tool_calls"))
 
     @property
     def text(self) -> str:
-        """The text of the answer."""
         return str(self.message.get("content") or "")
 
     @property
@@ -99,7 +84,6 @@ class Timing:
 
     @property
     def tokens_s(self) -> float | None:
-        """Tokens a second once the first one was there."""
         if self.first_s is None or self.completion_tokens < 2 or self.total_s <= self.first_s:
             return None
         return (self.completion_tokens - 1) / (self.total_s - self.first_s)
@@ -121,7 +105,6 @@ class ChatClient:
         self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, trust_env=not local)
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
     def get(self, path: str) -> dict[str, Any] | None:
@@ -157,24 +140,26 @@ class ChatClient:
         return [known.get(name, {"id": name}) for name in self._named or known]
 
     def ask(self, body: Mapping[str, Any], *, session: str, within_s: float) -> ChatReply:
-        """Ask for a whole answer."""
-        began_s = time.monotonic()
+        """Ask for a whole answer, and for this server's report of it."""
+        began_s, late, words, text = time.monotonic(), False, "", ""
         try:
             with self._post(body, session, within_s) as response:
                 text = _read_body(response, began_s + within_s + GRACE_S)
         except (httpx.TimeoutException, _Late):
-            return ChatReply(error="no answer in time", late=True, seconds=time.monotonic() - began_s)
+            late, words = True, "no answer in time"
         except httpx.ConnectError as error:
-            return ChatReply(error=_shorten(f"nobody answers: {error}"), late=True, seconds=time.monotonic() - began_s)
+            late, words = True, f"nobody answers: {error}"
         except (httpx.HTTPError, _NoBody) as error:
-            words = _shorten(f"{type(error).__name__}: {error}")
-            return ChatReply(error=words, seconds=time.monotonic() - began_s)
-        seconds, answer = time.monotonic() - began_s, _parse_object(text)
-        report = self._find_report(response.headers)
-        if response.status_code != 200:
-            answer, text = _parse_object(self._hide_key(text)), self._hide_key(text)
-        if response.status_code != 200 or answer is None or not _list_objects(answer.get("choices")):
-            return _read_error(response.status_code, answer, text, report, seconds)
+            words = f"{type(error).__name__}: {error}"
+        seconds = time.monotonic() - began_s
+        if words:
+            return ChatReply(error=_shorten(words), late=late, seconds=seconds)
+        report, status = self._find_report(response.headers) or {}, response.status_code
+        if status != 200:
+            text = self._hide_key(text)
+        answer = _parse_object(text) or {}
+        if status != 200 or not _list_objects(answer.get("choices")):
+            return _read_error(status, answer, text, report, seconds)
         return _read_answer(answer, report, seconds)
 
     def _hide_key(self, text: str) -> str:
@@ -197,7 +182,6 @@ class ChatClient:
         return report if report and _is_report(report) else None
 
     def stream(self, body: Mapping[str, Any], *, session: str, within_s: float) -> Timing:
-        """Ask for a stream, and time it."""
         asked = dict(body) | {"stream": True, "stream_options": {"include_usage": True}}
         began_s, first_s, error = time.monotonic(), None, ""
         usage: Mapping[str, Any] = {}
@@ -225,11 +209,11 @@ class ChatClient:
 
 
 class _NoBody(Exception):
-    """What was sent is no body: too much, or not in time."""
+    """The body is too large."""
 
 
 class _Late(_NoBody):
-    """It didn't end in time."""
+    """The body didn't end in time."""
 
 
 def _read_pieces(response: httpx.Response, until_s: float) -> Iterator[bytes]:
@@ -314,29 +298,28 @@ def _shorten(words: str) -> str:
     return " ".join("".join(one if one.isprintable() else " " for one in words[:ERROR_CHARS_MAX]).split())
 
 
-def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any] | None, seconds: float) -> ChatReply:
+def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any], seconds: float) -> ChatReply:
     usage = _take_object(answer.get("usage"))
-    known = report or {}
     return ChatReply(
         message=_take_object(_list_objects(answer["choices"])[0].get("message")),
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
         cached_tokens=_count_cached(usage),
         seconds=seconds,
-        tier=known.get("tier") or "",
-        repairs=tuple(known.get("repairs") or ()),
-        attempts=tuple(known["attempts"]) if known else None,
-        cost_usd=known.get("cost_usd"),
+        tier=report.get("tier") or "",
+        repairs=tuple(report.get("repairs") or ()),
+        attempts=tuple(report["attempts"]) if report else None,
+        cost_usd=report.get("cost_usd"),
     )
 
 
 def _read_error(
-    status: int, answer: Mapping[str, Any] | None, text: str, report: Mapping[str, Any] | None, seconds: float
+    status: int, answer: Mapping[str, Any], text: str, report: Mapping[str, Any], seconds: float
 ) -> ChatReply:
-    error = (answer or {}).get("error")
-    known = report or {}
-    code = str(error.get("code") or "") if isinstance(error, dict) else ""
-    words = error.get("message", "") if isinstance(error, dict) else error or text
+    error = answer.get("error")
+    code, words = "", error or text
+    if isinstance(error, dict):
+        code, words = str(error.get("code") or ""), error.get("message", "")
     if status == 200 and not error:
         words = f"this is no chat completion: {text[:100]!r}"
     return ChatReply(
@@ -344,7 +327,7 @@ def _read_error(
         error=_shorten(f"{status} {code}: {words}".replace(" :", ":")),
         # A tier that has met its own timeouts has failed as it is configured; what has met our deadline says nothing.
         late=code == "deadline_exceeded" or status == 429 or (status in (408, 504) and code != "timeout"),
-        attempts=tuple(known["attempts"]) if known else None,
+        attempts=tuple(report["attempts"]) if report else None,
     )
 
 

@@ -1,29 +1,35 @@
-"""What the figures were measured on and with: machine, system, versions, and the energy that the platform tells of."""
+"""What an evaluation measures on: machine, system, versions, and the peak memory of the server's processes.
+
+A replica is known by the title that Ray gives its process; `deployments/memory/sensors` reads its memory. What MLX says
+of itself stands in `/v1/models` (`mlx_peak_bytes`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from deployments.memory.sensors.computing import find_computing
-
-__all__ = ["Energy", "describe_machine", "list_versions"]
+from deployments.memory.sensors.process_footprint import read_footprint
 
 PACKAGES = ("mlx-stack-serve", "mlx", "mlx-lm", "ray", "llguidance", "transformers", "tokenizers", "gguf", "httpx")
-RAPL = Path("/sys/class/powercap")
 
 
 def describe_machine() -> dict[str, Any]:
     """Describe this machine."""
     return {
-        "processor": _find_processor(),
+        "processor": find_processor() or platform.processor() or platform.machine(),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
@@ -33,23 +39,25 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def _find_processor() -> str:
+def find_processor() -> str | None:
+    """Find the processor's name; None where the system doesn't say."""
     if sys.platform == "darwin":
-        asked = subprocess.run(
-            ["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False
-        )
-        return asked.stdout.strip()
+        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            return asked.stdout.strip() or None
+        return None
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
 
 
-def list_versions() -> dict[str, str]:
-    """List the versions of what computes, and of Python."""
+def list_versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """List the versions of Python and of those packages that are installed."""
     found = {"python": platform.python_version()}
-    for name in PACKAGES:
+    for name in packages:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -57,27 +65,41 @@ def list_versions() -> dict[str, str]:
     return found
 
 
-class Energy:
-    """The joules of the whole package since it was made, where Linux tells them (RAPL); else why not."""
+EVERY_S = 0.5
+TITLE = re.compile(r"ServeReplica:[^:]+:([a-z][a-z0-9_-]*)")
 
-    def __init__(self, folder: Path = RAPL) -> None:
-        self._counters = sorted(folder.glob("intel-rapl:?/energy_uj"))
-        self._first = self._read()
 
-    def measure(self) -> dict[str, Any]:
-        """Return the joules, or why there are none. A counter that has begun anew makes the figure useless."""
-        now = self._read()
-        if self._first is None or now is None:
-            why = "its counter needs root" if self._counters else "this platform tells no energy to a user's process"
-            return {"joules": None, "why": why}
-        if now < self._first:
-            return {"joules": None, "why": "the counter has begun anew"}
-        return {"joules": round((now - self._first) / 1e6, 1), "why": ""}
+class Footprint:
+    """Looks at the family of one process until it is closed. Between looks it does nothing."""
 
-    def _read(self) -> int | None:
-        try:
-            return (
-                sum(int(counter.read_text(encoding="utf-8")) for counter in self._counters) if self._counters else None
-            )
-        except (OSError, ValueError):
-            return None
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._peaks: dict[str, int] = {}
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="footprint", daemon=True)
+        self._thread.start()
+
+    def close(self) -> dict[str, int]:
+        """Stop looking; return the peak bytes of each tier, and of all processes together (`all`)."""
+        self._closed.set()
+        self._thread.join()
+        return dict(self._peaks)
+
+    def _watch(self) -> None:
+        while not self._closed.wait(EVERY_S):
+            with contextlib.suppress(psutil.Error):
+                self._look()
+
+    def _look(self) -> None:
+        total = 0
+        for process in psutil.Process(self._pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                size_bytes = read_footprint(process.pid) or 0
+                total += size_bytes
+                title = TITLE.search(" ".join(process.cmdline()))
+                if title is not None:
+                    self._note(title.group(1), size_bytes)
+        self._note("all", total)
+
+    def _note(self, name: str, size_bytes: int) -> None:
+        self._peaks[name] = max(self._peaks.get(name, 0), size_bytes)

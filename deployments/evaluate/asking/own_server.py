@@ -1,25 +1,15 @@
-"""A server of the evaluation's own: the configuration as it is, but for the one thing that a variant changes.
+"""A server of the evaluation's own: the configuration, without API keys and budgets, changed by one variant.
 
-    layers     each tier answers alone, with everything that makes it reliable: `escalation.enabled: false`
-    unchecked  each tier answers alone, and what it wrote passes unjudged: no checks, no retries, no loops
-    constrain  as `layers`, but a tier that is asked again decodes under the tools' grammar at once
-    chain      as configured
-
-It listens on a free port of loopback, keeps its state in a folder of its own, asks for no API key, and has no budget:
-what is spent here is nobody's. A server that the user runs is left alone. A variant is another process, since a tier's
-`retry_strategy` and what was learned of its breaker are those of a start.
-
-Measured 2026-11-24 on 2 vCPU AMD EPYC, Linux, SmolLM2-135M: 17 s from the start to the first `ready` and 6 s for the
-stop; at a load average of 26, 113 s for the start.
-
-What must never happen: anything of it that runs on after `stop`, or after the evaluation, however that died. It is
-`mlx-stack-serve serve`, whose supervisor ends whatever it has started at SIGTERM, and whose session leader does when
-the supervisor is killed, as `GroupGuard` kills it after the evaluation. SIGINT would not do: an evaluation in the
-background of a shell ignores it, and so would a server that has no handlers yet.
+`layers`: each tier alone; `unchecked`: alone, without checks, retries and loop detection; `constrain`: alone, each
+re-ask under the tools' grammar; `chain`: as configured. It listens on a free loopback port with a state folder of its
+own; a running server of the user is left alone.
+Invariant: nothing of it outlives `stop` or the evaluation: `serve`'s supervisor ends on SIGTERM what it has started,
+and its session leader does when `GroupGuard` kills the supervisor. (An evaluation in the background ignores SIGINT.)
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -35,10 +25,8 @@ from deployments.config.app_config import ROUTER, AppConfig, patch
 from deployments.config.free_port import free_port
 from deployments.config.tier_config import MlxTierConfig
 from deployments.evaluate.asking.chat_client import ChatClient
-from deployments.running.group_guard import GroupGuard
+from deployments.running.process_tree import GroupGuard
 from deployments.serve_file import IMPORT_PATH, read_file
-
-__all__ = ["NoServer", "OwnServer", "patch_variant", "read_config", "write_config"]
 
 START_S = 600.0
 STOP_S = 60.0
@@ -115,15 +103,11 @@ class OwnServer:
 
     @property
     def pid(self) -> int | None:
-        """The process that all others of it descend from."""
         return self._process.pid if self._process else None
 
     def start(self) -> None:
         """Start it, and wait until it can answer. Ray gives up on a start while the machine is busy: so once more.
-
-        Raises:
-            NoServer: it ended twice, or can't answer within `START_S`.
-        """
+        Raises NoServer: it ended twice, or can't answer within `START_S`."""
         try:
             self._start_once()
         except NoServer:
@@ -152,19 +136,16 @@ class OwnServer:
 
     def _wait_until_ready(self, log: Path) -> None:
         assert self._process is not None
-        client, deadline_s = ChatClient(self.url), time.monotonic() + START_S
-        try:
+        deadline_s = time.monotonic() + START_S
+        with contextlib.closing(ChatClient(self.url)) as client:
             while not (client.get("/ready") or {}).get("ready"):
                 if self._process.poll() is not None:
                     raise NoServer(f"the server ended: {_read_end(log)}")
                 if time.monotonic() > deadline_s:
                     raise NoServer(f"the server can't answer after {START_S:.0f} s: {_read_end(log)}")
                 time.sleep(0.25)
-        finally:
-            client.close()
 
     def stop(self) -> None:
-        """Stop it, and whatever it has started."""
         if self._guard is not None:
             self._guard.close()
             self._guard = None

@@ -1,21 +1,45 @@
-"""How fast one model answers: first token and tokens a second by prompt length, and under several requests at once.
+"""How fast a model answers: first token and tokens/s by prompt length, and under concurrent requests.
 
-Every prompt begins with a number of its own, in this evaluation and after every other one, so that no cache helps where
-none is to be measured: a server that runs on remembers the prompts of the last evaluation. The cell `cache` asks the
-same twice. What a model needs to get going (its replica may sleep) is the cell `warm`, which counts nowhere.
+Each prompt begins with a number of its own, also across evaluations, so no prompt cache helps where none is measured.
+The cell `cache` asks the same twice. `warm` wakes a sleeping replica and counts nowhere.
 """
 
 from __future__ import annotations
 
 import functools
+import queue
 import statistics
+import threading
 import time
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from deployments.evaluate.asking.chat_client import ChatClient, Timing
-from deployments.evaluate.asking.side_by_side import run_side_by_side
 
-__all__ = ["measure_cache", "measure_length", "measure_together", "warm_up"]
+T = TypeVar("T")
+
+
+def run_side_by_side(jobs: Sequence[Callable[[], T]]) -> Iterator[tuple[int, T]]:
+    """Run the jobs at the same time; yield each one's number and result as they end. What a job raises is raised."""
+    if len(jobs) == 1:
+        yield 0, jobs[0]()
+        return
+    ended: queue.SimpleQueue[tuple[int, T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run(number: int) -> None:
+        try:
+            ended.put((number, jobs[number](), None))
+        except BaseException as error:
+            ended.put((number, None, error))
+
+    for number in range(len(jobs)):
+        threading.Thread(target=run, args=(number,), name=f"evaluate-{number}", daemon=True).start()
+    for _ in jobs:
+        number, result, error = ended.get()
+        if error is not None:
+            raise error
+        yield number, result  # type: ignore[misc]
+
 
 ANSWER_TOKENS = 16
 TOGETHER_PROMPT_TOKENS, TOGETHER_ANSWER_TOKENS = 32, 8

@@ -1,26 +1,187 @@
-"""Function-calling cases, drawn from a seed: the same seed gives the same cases, on every machine.
+"""Function-calling cases, drawn from a seed: the same seed gives the same cases on every machine.
 
     one tool       a request, and the tool that it needs
-    several tools  the same, among all others
-    conversation   earlier questions, calls and results; then one more, or one that needs what a result has shown
+    several tools  the same, among all tools, in one order (so a prompt cache has read them once)
+    conversation   earlier turns; then one more request, or one that needs an earlier result
 
-One call is right in each. Where there are several tools they are all of them in one order, as an agent sends the same
-ones with each request: so a server that keeps prompts has read them once. A case's features (tools, length, turns) are
-what the learned chain may start by.
+In each case one call is right. `""` among an argument's values means that the argument may be missing.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.evaluate.calls.call_recipes import RECIPES, TOOLS, Drawn
 from reliability.answer.estimate import prompt_bytes
 
-__all__ = ["CATEGORIES", "CallCase", "draw_cases"]
+TEXT: dict[str, Any] = {"type": "string"}
+NUMBER: dict[str, Any] = {"type": "number"}
+WHOLE: dict[str, Any] = {"type": "integer"}
+CITIES = ("Paris", "Oslo", "Lisbon", "Nairobi", "Toronto", "Kyoto", "Quito", "Dublin", "Hanoi", "Perth")
+PEOPLE = ("Ann", "Boris", "Chiara", "Deepak", "Elif", "Femi", "Greta", "Hugo")
+WORDS = ("invoice", "timeout", "password", "deprecated", "rollback", "checksum", "quota", "handshake")
+FOLDERS = ("src", "docs", "tests", "config", "scripts")
+CURRENCIES = ("EUR", "USD", "JPY", "CHF", "GBP")
+
+
+def declare(name: str, words: str, required: tuple[str, ...], **properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Declare a tool."""
+    parameters = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return {"type": "function", "function": {"name": name, "description": words, "parameters": parameters}}
+
+
+def _say(words: str, schema: Mapping[str, Any] = TEXT) -> dict[str, Any]:
+    return {**schema, "description": words}
+
+
+TOOLS: dict[str, dict[str, Any]] = {
+    tool["function"]["name"]: tool
+    for tool in (
+        declare(
+            "get_weather",
+            "Get the weather forecast of a city",
+            ("city",),
+            city=_say("name of the city"),
+            days=_say("how many days ahead, 1 to 7; 1 where nothing is said", {"type": "integer", "maximum": 7}),
+        ),
+        declare(
+            "convert_currency",
+            "Convert an amount of money",
+            ("amount", "source", "target"),
+            amount=_say("the amount", NUMBER),
+            source=_say("currency of the amount", {"type": "string", "enum": list(CURRENCIES)}),
+            target=_say("currency wanted", {"type": "string", "enum": list(CURRENCIES)}),
+        ),
+        declare(
+            "search_files",
+            "Find the files of a folder that contain a word",
+            ("pattern", "folder"),
+            pattern=_say("the word"),
+            folder=_say("the folder"),
+        ),
+        declare(
+            "send_message",
+            "Send a text message to people",
+            ("to", "text"),
+            to=_say("names of those who get it", {"type": "array", "items": TEXT}),
+            text=_say("the message"),
+        ),
+        declare(
+            "set_alarm",
+            "Set an alarm",
+            ("hour", "minute"),
+            hour=_say("0 to 23", {"type": "integer", "minimum": 0, "maximum": 23}),
+            minute=_say("0 to 59", {"type": "integer", "minimum": 0, "maximum": 59}),
+        ),
+        declare(
+            "triangle_area",
+            "Compute the area of a triangle",
+            ("base", "height"),
+            base=_say("length of the base", NUMBER),
+            height=_say("its height", NUMBER),
+        ),
+        declare(
+            "create_ticket",
+            "Open a ticket",
+            ("title", "priority"),
+            title=_say("what it is about"),
+            priority=_say("how urgent it is", {"type": "string", "enum": ["low", "normal", "high"]}),
+        ),
+        declare(
+            "book_room",
+            "Book a meeting room",
+            ("size", "slot"),
+            size=_say("how many people", WHOLE),
+            slot=_say(
+                "when",
+                {
+                    "type": "object",
+                    "properties": {"day": {"type": "string", "format": "date"}, "hour": WHOLE},
+                    "required": ["day", "hour"],
+                    "additionalProperties": False,
+                },
+            ),
+        ),
+        declare("get_order", "Show an order", ("order_id",), order_id=_say("number of the order")),
+        declare(
+            "cancel_order",
+            "Cancel an order",
+            ("order_id", "reason"),
+            order_id=_say("number of the order"),
+            reason=_say("why", {"type": "string", "enum": ["late", "damaged", "unwanted"]}),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What is asked for, and the call that is right: each argument with the values that count."""
+
+    words: str
+    tool: str
+    arguments: Mapping[str, list[Any]]
+
+
+def _ask_weather(dice: random.Random) -> Drawn:
+    city, days = dice.choice(CITIES), dice.randint(2, 7)
+    if dice.random() < 0.5:
+        return Drawn(f"What will the weather be in {city}?", "get_weather", {"city": [city], "days": ["", 1]})
+    words = f"Show me the forecast for {city} for the next {days} days."
+    return Drawn(words, "get_weather", {"city": [city], "days": [days]})
+
+
+def _ask_currency(dice: random.Random) -> Drawn:
+    amount, (source, target) = dice.randint(5, 900), dice.sample(CURRENCIES, 2)
+    words = f"How much is {amount} {source} in {target}?"
+    return Drawn(words, "convert_currency", {"amount": [amount], "source": [source], "target": [target]})
+
+
+def _ask_search(dice: random.Random) -> Drawn:
+    word, folder = dice.choice(WORDS), dice.choice(FOLDERS)
+    words = f"Which files in the folder {folder} contain the word {word}?"
+    return Drawn(words, "search_files", {"pattern": [word], "folder": [folder, f"{folder}/", f"./{folder}"]})
+
+
+def _ask_message(dice: random.Random) -> Drawn:
+    names = dice.sample(PEOPLE, dice.randint(1, 2))
+    text = dice.choice(("Lunch at noon", "The build is green", "I am late", "Call me back"))
+    words = f'Send the message "{text}" to {" and ".join(names)}.'
+    return Drawn(words, "send_message", {"to": [names, names[::-1]], "text": [text]})
+
+
+def _ask_alarm(dice: random.Random) -> Drawn:
+    hour, minute = dice.randint(5, 22), dice.choice((0, 10, 15, 30, 45))
+    return Drawn(f"Set an alarm for {hour:02d}:{minute:02d}.", "set_alarm", {"hour": [hour], "minute": [minute]})
+
+
+def _ask_area(dice: random.Random) -> Drawn:
+    base, height = dice.randint(2, 60), dice.randint(2, 60)
+    words = f"A triangle has a base of {base} and a height of {height}. What is its area?"
+    return Drawn(words, "triangle_area", {"base": [base], "height": [height]})
+
+
+def _ask_ticket(dice: random.Random) -> Drawn:
+    title = dice.choice(("Printer is broken", "Login page is slow", "Add a dark theme", "Fan is noisy"))
+    priority = dice.choice(("low", "normal", "high"))
+    words = f'Open a ticket titled "{title}" with {priority} priority.'
+    return Drawn(words, "create_ticket", {"title": [title], "priority": [priority]})
+
+
+def _ask_room(dice: random.Random) -> Drawn:
+    size, hour = dice.randint(2, 20), dice.randint(8, 17)
+    day = f"2027-{dice.randint(1, 12):02d}-{dice.randint(1, 28):02d}"
+    words = f"Book a room for {size} people on {day} at {hour}:00."
+    return Drawn(words, "book_room", {"size": [size], "slot": [{"day": day, "hour": hour}]})
+
+
+RECIPES: tuple[Callable[[random.Random], Drawn], ...] = (
+    *(_ask_weather, _ask_currency, _ask_search, _ask_message, _ask_alarm, _ask_area, _ask_ticket, _ask_room),
+)
+
 
 CATEGORIES = ("one tool", "several tools", "conversation")
 REASONS = {"late": "it is late", "damaged": "it arrived damaged", "unwanted": "I don't want it any more"}
@@ -97,7 +258,6 @@ def _draw_conversation(dice: random.Random, name: str) -> CallCase:
 
 
 def _write_turn(drawn: Drawn, call_id: str, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Write a turn that went right: the question, the call, its result and the answer."""
     arguments = {key: values[0] for key, values in drawn.arguments.items() if values[0] != ""}
     function = {"name": drawn.tool, "arguments": json.dumps(arguments)}
     return [

@@ -1,31 +1,85 @@
-"""One function-calling case on one model, and what each layer of the server made of it.
+"""One function-calling case on one model, and which layer of the server delivered the answer.
 
-One request tells of all layers: the server's report lists every attempt, and the layers are nested in the order in
-which they work. So they need no runs of their own, and what they are compared on is the same answer.
+    raw       the first attempt, in the model's own form, unrepaired
+    repair    the first attempt, found in the text or repaired without loss
+    retries   the re-asks before the first one under a grammar
+    grammar   re-asks under the tools' grammar
 
-    raw       the first attempt, as a call and unrepaired: what a server gives that only reads the model's own form
-    repair    the first attempt, found in the text and repaired where nothing was lost
-    retries   asked again, told what was wrong or as it was: the re-asks before the first one under a grammar
-    grammar   asked again under the tools' grammar
-
-An answer that is delivered at some attempt is that layer's and of all that follow it. What is right is decided here,
-against what the case wants. A server without reports shows what it delivers, as one layer (`served`).
+The server's report lists each attempt, so one request tells of all layers. A server without reports has one layer,
+`served`. Valid fits the tool's schema; right is valid and one of the acceptable calls.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.calls.call_cases import CallCase
-from deployments.evaluate.calls.call_score import are_right, are_valid
 
-__all__ = ["LAYERS", "TOKENS_MAX", "find_first_layer", "run_case"]
+Wanted = Mapping[str, Any]
+
+
+def are_right(calls: Sequence[tuple[str, str]], wanted: Sequence[Wanted]) -> bool:
+    """Tell whether the calls are the wanted ones, in any order. Each of `wanted` has a `name`, and `arguments` with the
+    values that count."""
+    left = list(wanted)
+    for name, arguments in calls:
+        given = _parse(arguments)
+        hit = next((one for one in left if one["name"] == name and given is not None and fits(given, one)), None)
+        if hit is None:
+            return False
+        left.remove(hit)
+    return not left
+
+
+def are_valid(calls: Sequence[tuple[str, str]], tools: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether there are calls, and all of them are of declared tools and fit their schemas."""
+    schemas = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
+    for name, arguments in calls:
+        given = _parse(arguments)
+        if name not in schemas or given is None or not Draft202012Validator(schemas[name]).is_valid(given):
+            return False
+    return bool(calls)
+
+
+def _parse(arguments: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def fits(given: Mapping[str, Any], wanted: Wanted) -> bool:
+    """Tell whether arguments are acceptable."""
+    allowed = wanted["arguments"]
+    for key, values in allowed.items():
+        if key not in given and "" not in values:
+            return False
+        if key in given and _normalize(given[key]) not in map(_normalize, values):
+            return False
+    return bool(given.keys() <= allowed.keys())
+
+
+def _normalize(value: Any) -> Any:
+    if isinstance(value, str):
+        return "".join(c for c in value.lower() if c not in " ,./-_*^'\"")
+    if isinstance(value, Mapping):
+        return {
+            key: _normalize(one[0] if isinstance(one, list) and len(one) == 1 else one) for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [_normalize(one) for one in value]
+    return value
+
 
 LAYERS = ("raw", "repair", "retries", "grammar")
 TOKENS_MAX = 128
-# The re-ask from which on a tier decodes under the grammar (`reliability.escalation.retry_strategy`): the second.
+# The re-ask from which on a tier decodes under the grammar (`reliability.escalation.decisions`): the second.
 GRAMMAR_FROM = 2
 
 

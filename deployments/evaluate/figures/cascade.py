@@ -1,15 +1,9 @@
-"""The learned chain: which tiers, in what way asked again, give the most for the least. Pure.
+"""The learned chain: which tiers, re-asked in which way, give the most right answers for the least. Pure.
 
-What is known of each case is how every tier did alone: in the first attempt, asked again as configured, and asked again
-under the grammar at once. A chain is played on these records: tier after tier, until one delivers. So every candidate
-(each part of the chain, each way to ask for each tier, and each rule where `auto` starts) is played on the same cases,
-with its price in seconds of computing and, where it is known, in dollars.
-
-    half of the cases fit the choice; the other half, which it hasn't seen, say what it is worth
-    chosen: the least price of a right answer, among those that are as right as the default and cost no more
-    proposed: if the held-out half says the same: as right at least, and a right answer costs less
-
-What must never happen: a choice praised by the cases that it was chosen by, or one that the server can't be told.
+Each candidate (part of the chain, way to re-ask, rule where `auto` starts) is played on the records of each tier alone,
+with its price in seconds, and in dollars where known. Half of the cases fit the choice: the least price of a right
+answer among candidates that are as right as the default and cost no more. It is proposed if the other half confirms it.
+Invariants: no choice is judged by the cases that chose it; every candidate can be configured.
 """
 
 from __future__ import annotations
@@ -22,8 +16,6 @@ from typing import Any
 
 from deployments.evaluate.figures.shares import describe_share
 
-__all__ = ["Candidate", "Ways", "learn_chain"]
-
 CASES_MIN = 8
 CONFIGURED, GRAMMAR = "as configured", "grammar at once"
 # Features of a request by which `auto` may start further behind, with the least value at which it does.
@@ -34,7 +26,7 @@ Rule = tuple[str, tuple[tuple[str, int], ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class _Ways:
     """How one tier did on one case, alone: by the way in which it is asked again."""
 
     delivered: bool
@@ -45,16 +37,16 @@ class Ways:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlayedCase:
+class _PlayedCase:
     """One case: its features, and each tier's ways."""
 
     number: int
     features: Mapping[str, int]
-    ways: Mapping[str, Mapping[str, Ways]]
+    ways: Mapping[str, Mapping[str, _Ways]]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class _Candidate:
     """A chain: its tiers in order, each with the way to ask it again. `start`: a feature, the least value, and the tier
     at which `auto` then starts; `configured`: the rules of the configuration, which what is configured starts by."""
 
@@ -64,13 +56,13 @@ class Candidate:
 
     @property
     def words(self) -> str:
-        """What it is called."""
-        chain = " → ".join(name if way == CONFIGURED else f"{name} ({way})" for name, way in self.tiers)
-        return "; ".join([chain, *(_write_rule(*rule) for rule in self.rules)])
+        parts = [" → ".join(name if way == CONFIGURED else f"{name} ({way})" for name, way in self.tiers)]
+        for tier, rule in self.rules:
+            parts.append(f"{' and '.join(f'{feature} from {least}' for feature, least in rule)} on start at {tier}")
+        return "; ".join(parts)
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """By what `auto` starts further behind."""
         if self.start is None:
             return self.configured
         feature, least, tier = self.start
@@ -85,10 +77,6 @@ class Candidate:
         return self.tiers
 
 
-def _write_rule(tier: str, parts: Sequence[tuple[str, int]]) -> str:
-    return f"{' and '.join(f'{feature} from {least}' for feature, least in parts)} on start at {tier}"
-
-
 @dataclass(slots=True)
 class _Played:
     right: int = 0
@@ -100,7 +88,7 @@ class _Played:
     hits: list[bool] = field(default_factory=list)
 
 
-def read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> list[PlayedCase]:
+def read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> list[_PlayedCase]:
     """Read the cases that every tier of the chain was asked."""
     found = []
     numbers = sorted({int(key.rsplit("/", 1)[1]) for key in cells if key.startswith("layers/call/")})
@@ -115,12 +103,12 @@ def read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> 
             if (hasty := cells.get(f"constrain/call/{tier}/{number}")) is not None:
                 ways[tier][GRAMMAR] = _read_way(hasty)
         features = next(iter(known.values()))["features"]
-        found.append(PlayedCase(number=number, features=features, ways=ways))
+        found.append(_PlayedCase(number=number, features=features, ways=ways))
     return found
 
 
-def _read_way(result: Mapping[str, Any]) -> Ways:
-    return Ways(
+def _read_way(result: Mapping[str, Any]) -> _Ways:
+    return _Ways(
         delivered=not result["error"],  # prose too: the server delivers it, and the chain ends there
         right=result["right"],
         seconds=result["seconds"],
@@ -129,7 +117,7 @@ def _read_way(result: Mapping[str, Any]) -> Ways:
     )
 
 
-def play(candidate: Candidate, cases: Sequence[PlayedCase]) -> _Played:
+def play(candidate: _Candidate, cases: Sequence[_PlayedCase]) -> _Played:
     """Play a chain on the cases."""
     played = _Played()
     for case in cases:
@@ -149,7 +137,7 @@ def play(candidate: Candidate, cases: Sequence[PlayedCase]) -> _Played:
     return played
 
 
-def list_candidates(chain: Sequence[str], cases: Sequence[PlayedCase]) -> Iterator[Candidate]:
+def list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase]) -> Iterator[_Candidate]:
     """List every chain that the server can be told."""
     ways = {
         tier: [way for way in (CONFIGURED, GRAMMAR) if all(way in case.ways[tier] for case in cases)] for tier in chain
@@ -158,9 +146,9 @@ def list_candidates(chain: Sequence[str], cases: Sequence[PlayedCase]) -> Iterat
         for part in itertools.combinations(chain, size):
             for chosen in itertools.product(*(ways[tier] for tier in part)):
                 tiers = tuple(zip(part, chosen, strict=True))
-                yield Candidate(tiers)
+                yield _Candidate(tiers)
                 for (feature, least), tier in itertools.product(STARTS, part[1:]):
-                    yield Candidate(tiers, (feature, least, tier))
+                    yield _Candidate(tiers, (feature, least, tier))
 
 
 def learn_chain(
@@ -175,7 +163,7 @@ def learn_chain(
     # By twos of three categories: both halves hold as many of each.
     fit = [case for case in cases if case.number // 3 % 2 == 0]
     held = [case for case in cases if case.number // 3 % 2 == 1]
-    default = Candidate(tuple((tier, CONFIGURED) for tier in chain), configured=tuple(map(_read_rule, start_at)))
+    default = _Candidate(tuple((tier, CONFIGURED) for tier in chain), configured=tuple(map(_read_rule, start_at)))
     played = {one: play(one, fit) for one in (default, *list_candidates(chain, cases))}
     chosen = _choose(played, default)
     why = _find_objection(chosen, default, held)
@@ -194,7 +182,7 @@ def _read_rule(rule: Mapping[str, Any]) -> Rule:
     return rule["tier"], tuple((feature, least) for feature, least in parts.items() if least is not None)
 
 
-def _choose(played: Mapping[Candidate, _Played], default: Candidate) -> Candidate:
+def _choose(played: Mapping[_Candidate, _Played], default: _Candidate) -> _Candidate:
     """Choose the least price of a right answer among those that are as right as the default for as much; where nothing
     of that price is right at all, among those that are right."""
     base = played[default]
@@ -202,7 +190,7 @@ def _choose(played: Mapping[Candidate, _Played], default: Candidate) -> Candidat
     if not any(played[one].right for one in good):
         good = [one for one, now in played.items() if now.right] or good
 
-    def rank(one: Candidate) -> tuple[Any, ...]:
+    def rank(one: _Candidate) -> tuple[Any, ...]:
         now = played[one]
         usd, seconds = _price(now)
         most = now.right or 0.01
@@ -212,7 +200,7 @@ def _choose(played: Mapping[Candidate, _Played], default: Candidate) -> Candidat
     return min(good, key=rank)
 
 
-def _find_objection(chosen: Candidate, default: Candidate, held: Sequence[PlayedCase]) -> str:
+def _find_objection(chosen: _Candidate, default: _Candidate, held: Sequence[_PlayedCase]) -> str:
     """Say why the choice isn't proposed: it is the default, or the held-out cases don't bear it out."""
     if chosen == default:
         return "none that is right as often costs less than what is configured"
@@ -227,7 +215,6 @@ def _find_objection(chosen: Candidate, default: Candidate, held: Sequence[Played
 
 
 def _price_right(played: _Played) -> tuple[float, float]:
-    """Return the price of one right answer; without any there is none."""
     if not played.right:
         return math.inf, math.inf
     usd, seconds = _price(played)
@@ -239,12 +226,9 @@ def _price(played: _Played) -> tuple[float, float]:
     return round(played.usd, 9), round(played.seconds, 6)
 
 
-def _compare(candidate: Candidate, fit: Sequence[PlayedCase], held: Sequence[PlayedCase]) -> dict[str, Any]:
-    return {
-        "words": candidate.words,
-        "fit": _describe(play(candidate, fit)),
-        "held_out": _describe(play(candidate, held)),
-    }
+def _compare(candidate: _Candidate, fit: Sequence[_PlayedCase], held: Sequence[_PlayedCase]) -> dict[str, Any]:
+    halves = {"fit": _describe(play(candidate, fit)), "held_out": _describe(play(candidate, held))}
+    return {"words": candidate.words} | halves
 
 
 def _describe(played: _Played) -> dict[str, Any]:
@@ -258,7 +242,7 @@ def _describe(played: _Played) -> dict[str, Any]:
     }
 
 
-def _list_shown(played: Mapping[Candidate, _Played], default: Candidate, chosen: Candidate) -> list[dict[str, Any]]:
+def _list_shown(played: Mapping[_Candidate, _Played], default: _Candidate, chosen: _Candidate) -> list[dict[str, Any]]:
     """List the candidates of the plot: those that no other one beats, and the cheapest of the rest."""
     ordered = sorted(played, key=lambda one: (_price(played[one]), -played[one].right))
     shown = [one for one in ordered if one in (default, chosen)]
@@ -268,20 +252,15 @@ def _list_shown(played: Mapping[Candidate, _Played], default: Candidate, chosen:
             best = played[one].right
             shown.append(one)
     shown += ordered[:SHOWN_MAX]
-    unique = list(dict.fromkeys(shown))
-    return [
-        {
-            "words": one.words,
-            "right": played[one].right / (played[one].runs or 1),
-            "seconds": played[one].seconds / (played[one].runs or 1),
-            "usd": played[one].usd / (played[one].runs or 1),
-            "role": "chosen" if one == chosen else "default" if one == default else "",
-        }
-        for one in unique
-    ]
+    roles, found = {default: "default"} | {chosen: "chosen"}, []
+    for one in dict.fromkeys(shown):
+        now, runs = played[one], played[one].runs or 1
+        figures = {"right": now.right / runs, "seconds": now.seconds / runs, "usd": now.usd / runs}
+        found.append({"words": one.words, **figures, "role": roles.get(one, "")})
+    return found
 
 
-def _write_patch(chosen: Candidate, chain: Sequence[str], *, anew: bool) -> dict[str, Any]:
+def _write_patch(chosen: _Candidate, chain: Sequence[str], *, anew: bool) -> dict[str, Any]:
     """Write the choice as a patch to `args`. `anew`: there are rules where to start that aren't its own."""
     escalation: dict[str, Any] = {}
     names = [name for name, _ in chosen.tiers]

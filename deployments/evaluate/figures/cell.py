@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Cell"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cell:
     """One thing to do. `name` is a case's number, a fixture's name, or a length and its repetition."""
 
@@ -18,7 +16,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """What the journal calls it."""
         return f"{self.variant}/{self.kind}/{self.model}/{self.name}"
 
     @classmethod
@@ -26,4 +23,4 @@ class Cell:
         """Read a key. Only a model's name has slashes, as many as it likes."""
         variant, kind, rest = key.split("/", 2)
         model, _, name = rest.rpartition("/")
-        return cls(variant=variant, kind=kind, model=model, name=name)
+        return cls(variant, kind, model, name)

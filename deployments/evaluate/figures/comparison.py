@@ -1,12 +1,8 @@
-"""Two reports side by side: what became better or worse after a model or a library was changed. Pure.
+"""Compare two reports after a model or a library changed. Pure.
 
-What both have run (the same seed draws the same cases) is compared cell by cell: how many became right, how many wrong,
-and how likely that is by chance (`find_sign_p`). A speed counts as worse when its median has lost a quarter and the two
-spreads don't touch; a figure of one run has no spread, and says nothing: a throughput is shown as a change. A peak of
-memory has no spread either, and hardly varies: where both ran the same of a model it counts by the same quarter.
-
-A verdict that got worse is one, and so is a model that can't be asked any more, or a variant that doesn't start. To and
-from `tentative` a verdict only changes: there were too few runs to tell.
+Cells that both have are compared one by one, by an exact sign test. A speed is worse if its median lost a quarter and
+the spreads don't touch; a single run is shown as a change. Peak memory counts by the same quarter if both ran the same
+cells of the model. A verdict to or from `tentative` is a change only: it had too few runs.
 """
 
 from __future__ import annotations
@@ -16,8 +12,6 @@ from typing import Any
 
 from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.figures.shares import find_sign_p
-
-__all__ = ["compare_reports", "is_comparable"]
 
 P_MAX = 0.05
 RATIO_MAX = 1.25
@@ -49,7 +43,6 @@ def compare_reports(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict
 
 
 def _compare_outcomes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Compare the cells that both have, by variant, kind and model."""
     groups: dict[str, list[tuple[str, bool, bool]]] = {}
     for key, before in old["outcomes"].items():
         if key in new["outcomes"]:
@@ -145,14 +138,10 @@ def _compare_verdicts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
         elif after is None:
             yield {"kind": "changed", "words": f"{model} is not in the new report"}
         elif after["verdict"] != before["verdict"]:
-            kind = _compare_ranks(before["verdict"], after["verdict"])
+            kind, ranks = "changed", [RANKS.get(one["verdict"]) for one in (before, after)]
+            if ranks[0] is not None and ranks[1] is not None:
+                kind = "worse" if ranks[1] < ranks[0] else "better"
             yield {"kind": kind, "words": f"verdict on {model}: {before['verdict']} → {after['verdict']}"}
-
-
-def _compare_ranks(before: str, after: str) -> str:
-    if before not in RANKS or after not in RANKS:
-        return "changed"
-    return "worse" if RANKS[after] < RANKS[before] else "better"
 
 
 def _compare_facts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,4 @@
-"""Shares with intervals, medians with spread, and whether two paired samples differ. Pure.
-
-A share is never shown without its interval: Wilson's, at 95 %, which is honest for few runs and for shares near 0 and 1
-(where the usual one says that nothing can be otherwise). Two runs of the same cases are compared case by case: the
-exact sign test on those that changed, which needs no assumption about the rest.
-"""
+"""Shares with Wilson's 95 % interval, medians with spread, and the exact sign test for paired samples. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +6,6 @@ import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
-
-__all__ = ["describe_share", "describe_spread", "find_interval", "find_sign_p"]
 
 Z95 = 1.959963984540054
 

@@ -1,20 +1,18 @@
-"""From the cells to the tables of the report. Pure.
+"""The tables of the report. Pure.
 
-A layer's row counts what was delivered up to that layer, with the attempts that it took until there: the layers of one
-model are cuts through the same runs. `+ escalation` is the chain, on runs of its own.
+A layer's row counts what was delivered up to that layer, with its attempts until there: a model's layers are cuts
+through the same runs. `+ escalation` is the chain, on runs of its own.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from deployments.evaluate.calls.call_run import GRAMMAR_FROM, LAYERS
 from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.figures.shares import describe_share, describe_spread
-
-__all__ = ["Cells", "list_speeds", "tabulate_calls", "tabulate_growth", "tabulate_tasks"]
 
 Cells = Mapping[str, Mapping[str, Any]]
 CHECKS = ("located", "evidence", "fixed", "unmoved")
@@ -22,7 +20,6 @@ WORDS = {"raw": "raw", "repair": "+ repair", "retries": "+ retries", "grammar": 
 
 
 def _select(cells: Cells, variant: str, kind: str) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Select the cells of a kind, by model and name."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for key, result in cells.items():
         cell = Cell.read_key(key)
@@ -129,29 +126,6 @@ def _describe_task(one: Mapping[str, Any]) -> dict[str, Any]:
     return {"passed": one["checks"]["passed"], "failed": failed, "ended": one["ended"], "errors": one["errors"][:2]}
 
 
-def tabulate_growth(cells: Cells) -> dict[str, list[dict[str, float]]]:
-    """Tabulate how a conversation grows: by strategy, the median tokens of each step of its tasks."""
-    found: dict[str, list[dict[str, float]]] = {}
-    for variant, words in TASK_VARIANTS:
-        for model, results in _select(cells, variant, "task").items():
-            steps = [one["steps"] for one in results.values() if one["steps"]]
-            if steps:
-                found[words.format(model=model)] = [
-                    _describe_step(number, [one[number] for one in steps if number < len(one)])
-                    for number in range(max(map(len, steps)))
-                ]
-    return found
-
-
-def _describe_step(number: int, steps: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    def find_median(name: str) -> float:
-        spread = describe_spread([step[name] for step in steps])
-        return spread["median"] if spread else 0.0
-
-    names = ("prompt_tokens", "completion_tokens", "cached_tokens", "seconds")
-    return {"step": number + 1, "runs": len(steps)} | {name: find_median(name) for name in names}
-
-
 def list_speeds(cells: Cells, facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """List the speeds and the memory of each model."""
     variant = "served" if any(key.startswith("served/") for key in cells) else "layers"
@@ -160,7 +134,7 @@ def list_speeds(cells: Cells, facts: Mapping[str, Any]) -> dict[str, dict[str, A
     return {
         model: {
             "lengths": _list_lengths(lengths.get(model, {})),
-            "together": _list_together(together.get(model, {})),
+            "together": [{"requests": int(name)} | dict(one) for name, one in _sort(together.get(model, {}))],
             "cache": caches.get(model, {}).get("twice"),
             "memory": _find_memory(facts, model),
             "wake_s": ((facts.get(f"warm/{variant}") or {}).get(model) or {}).get("seconds"),
@@ -185,8 +159,8 @@ def _list_lengths(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, An
     ]
 
 
-def _list_together(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{"requests": int(name)} | dict(one) for name, one in sorted(results.items(), key=lambda item: int(item[0]))]
+def _sort(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    return sorted(results.items(), key=lambda item: int(item[0]))
 
 
 def _find_memory(facts: Mapping[str, Any], model: str) -> dict[str, int | None]:

@@ -1,21 +1,13 @@
-"""The verdict on each tier, against the thresholds of the configuration (`evaluate`). Pure.
+"""The verdict on each tier, against the thresholds of `evaluate` in the configuration (docs/evaluation.md). Pure.
 
-    fit                  every criterion is met
-    fit with fallback    it is fast enough, not good enough alone, and the chain from it on is
-    tentative            too few runs to tell: a threshold lies within the interval, or nothing was measured
-    not fit              a criterion is missed, and no chain makes up for it
-
-A share meets a threshold when all of its interval lies above it, and misses it when all lies below: so few runs can't
-make a model fit, and bad luck in few runs can't make it unfit. Of fewer than `RUNS_MIN` the interval says too much:
-that of 0 of 1 ends at 79 %, and a model that is right in 80 % misses its one case every fifth time.
+A share meets a threshold if all of its interval is above it, and misses it if all is below. Under `RUNS_MIN` runs
+nothing is concluded: the interval of 0 of 1 ends at 79 %, and a model that is right in 80 % misses one case in five.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-__all__ = ["Thresholds", "judge_tiers"]
 
 MET, MISSED, UNCLEAR = "met", "missed", "unclear"
 Thresholds = Mapping[str, float]

@@ -1,7 +1,6 @@
-"""The plots of a report, as SVG in the page itself: bars with intervals, lines, and points.
+"""The plots of a report as SVG: bars with intervals, lines, points; without scripts or styles of their own.
 
-A plot has no script and no style of its own. Its colors are classes of the style sheet, for light and dark. No color
-carries a meaning alone: each series has its name next to its last point, each bar its figure, each plot a title.
+No color carries a meaning alone: each series has its name, each bar its figure, each plot a title.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
-
-__all__ = ["draw_cascade", "draw_growth", "draw_layers", "draw_lengths", "draw_together"]
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 120, 14, 40
@@ -36,15 +33,6 @@ def draw_layers(report: Mapping[str, Any]) -> str:
                 (name, right["share"], right["low"], right["high"], f"{right['hits']} of {right['runs']} right")
             )
     return _frame("Right tool calls, with 95 % intervals", _draw_bars("Right tool calls", bars)) if bars else ""
-
-
-def draw_growth(report: Mapping[str, Any]) -> str:
-    """Draw how the prompt grows as an agent works."""
-    series = {
-        name: [(step["step"], step["prompt_tokens"]) for step in steps] for name, steps in report["growth"].items()
-    }
-    words = "Prompt tokens by step of the agent"
-    return _frame(words, _draw_chart(words, series, across="step", up="prompt tokens (median)"))
 
 
 def draw_lengths(report: Mapping[str, Any]) -> str:
@@ -86,7 +74,6 @@ def _frame(words: str, picture: str) -> str:
 
 
 def _draw_bars(title: str, bars: Sequence[_Bar]) -> str:
-    """Draw shares from 0 to 1, each with its interval."""
     height = len(bars) * (BAR + GAP) + 26
     scale = WIDTH - LABEL - 150
     parts = []

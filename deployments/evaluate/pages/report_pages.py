@@ -1,7 +1,6 @@
 """Render a report as one HTML file and as Markdown, from two templates.
 
-The HTML page needs no network and runs no script. Its content security policy names its style sheet by digest, so text
-that a model wrote, which stands in the page escaped, can neither load nor run anything.
+The page needs no network. Its content security policy names its style sheet by digest, and a model's text is escaped.
 """
 
 from __future__ import annotations
@@ -16,10 +15,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from deployments.evaluate.pages.plots import draw_cascade, draw_growth, draw_layers, draw_lengths, draw_together
+from deployments.evaluate.pages.plots import draw_cascade, draw_layers, draw_lengths, draw_together
 from deployments.evaluate.tasks.fixtures import FIXTURES
-
-__all__ = ["render_page", "render_summary", "write_bytes", "write_figure", "write_share", "write_spread"]
 
 HERE = Path(__file__).parent
 NOTHING = "–"
@@ -30,7 +27,7 @@ def render_page(report: Mapping[str, Any], differences: Differences | None = Non
     """Render the HTML page; `differences` to an older report come first."""
     style = (HERE / "page.css").read_text(encoding="utf-8")
     known = {name.partition("#")[0] for row in report["tasks"] for name in row["fixtures"]}
-    plots = {"layers": draw_layers(report), "growth": draw_growth(report), "lengths": draw_lengths(report)}
+    plots = {"layers": draw_layers(report), "lengths": draw_lengths(report)}
     plots["together"] = draw_together(report)
     if "chosen" in report["cascade"]:
         plots["cascade"] = draw_cascade(report["cascade"])
@@ -90,21 +87,7 @@ def _write_machine(machine: Mapping[str, Any]) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-def _write_median(spread: Mapping[str, Any] | None) -> str:
-    return write_figure(spread["median"] if spread else None)
-
-
-def _write_energy(energy: Mapping[str, Any]) -> str:
-    known = [f"{name} {one['joules']:,.0f} J" for name, one in energy.items() if one["joules"] is not None]
-    return ", ".join(known) or next((one["why"] for one in energy.values()), "not measured")
-
-
-def _name_asked(row: Mapping[str, Any]) -> str:
-    return "the chain" if row["layer"] == "+ escalation" else str(row["model"])
-
-
 def _list_rounds(fixtures: Mapping[str, Any], name: str) -> list[Any]:
-    """List the results of all rounds of a fixture."""
     return [one for key, one in fixtures.items() if key.partition("#")[0] == name]
 
 
@@ -129,12 +112,9 @@ def _build_environment() -> Environment:
     made.filters.update(
         share=write_share,
         figure=write_figure,
-        median=_write_median,
         spread=write_spread,
         bytes=write_bytes,
         machine=_write_machine,
-        energy=_write_energy,
-        asked=_name_asked,
         rounds=_list_rounds,
         passed=_list_passed,
         quote=_quote,

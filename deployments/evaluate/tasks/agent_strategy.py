@@ -1,12 +1,9 @@
-"""A plain agent: ask, do the calls, ask again; at the end one diagnosis. It helps the model in nothing.
+"""A plain agent: ask, do the calls, ask again, at most `STEPS_MAX` times; then one diagnosis. It helps the model in
+nothing.
 
-    ask ─▶ calls? ─yes─▶ each tool's answer is added ─▶ ask ...          (at most `STEPS_MAX` times)
-             └─ no ─▶ one reminder, then the last question
-    the last question is the diagnosis alone: `tool_choice` names the tool `diagnose`
-
-Bounds: steps, tokens of one answer, length of the conversation, calls of one answer. They are counts, so that two runs
-with one seed end alike. A model that isn't done after `TASK_S` of the machine has failed, since nobody waits for it; a
-run that the evaluation's own time cuts short is no result at all, and is made anew.
+An answer without calls gets one reminder. The last question forces the tool `diagnose`. The bounds are counts, so two
+runs of one seed end alike. A model that isn't done after `TASK_S` has failed; a run that the evaluation's own time cuts
+short is no result.
 """
 
 from __future__ import annotations
@@ -16,13 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
-from deployments.evaluate.tasks.diagnosis import read_diagnosis
+from deployments.evaluate.tasks.diagnosis import Outcome, read_diagnosis
 from deployments.evaluate.tasks.fixture import Fixture
-from deployments.evaluate.tasks.strategy import Outcome
 from deployments.evaluate.tasks.task_tools import TOOLS, Toolset
 from deployments.evaluate.tasks.work_folder import WorkFolder
-
-__all__ = ["AgentStrategy"]
 
 STEPS_MAX = 8
 CALLS_MAX = 4
@@ -51,7 +45,7 @@ class AgentStrategy:
         self._task_s = TASK_S * (1 + (at_once - 1) / 2)  # those that run at once share the machine
 
     def work(self, fixture: Fixture, folder: WorkFolder, *, seed: int, until_s: float) -> Outcome | None:
-        """Run the loop on one fixture."""
+        """Work on the fixture that is in `folder`; None if the evaluation's time ended first."""
         ends_s = time.monotonic() + self._task_s
         run = _Run(self._client, self._model, fixture, folder, seed, min(ends_s, until_s))
         try:
@@ -79,14 +73,12 @@ class _Run:
         self._calls: list[str] = []
 
     def go(self) -> Outcome:
-        """Work, and hand in."""
         diagnosis, ended = self._walk()
         if diagnosis is None:
             diagnosis = self._ask_for_diagnosis()
         return self.describe(diagnosis, ended)
 
     def describe(self, diagnosis: dict[str, Any] | None, ended: str) -> Outcome:
-        """Describe how far it came."""
         return Outcome(
             diagnosis=diagnosis,
             ended=ended,

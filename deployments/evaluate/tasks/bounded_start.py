@@ -1,10 +1,7 @@
-"""Takes away what tests of an agent's don't need, and becomes the program that runs them.
+"""Set limits and Landlock, then become the program that runs an agent's tests.
 
-    limits    seconds of CPU, memory, size and number of files; threads and processes where they are counted apart
-    Landlock  on Linux, where the kernel has it: only ROOT can be written, only Python's own files and ROOT be read, no
-              TCP, no signal to anybody outside. It can't be taken off again, whatever runs in the process
-
-It is a program of its own, so that nothing of it (ctypes above all) is left in the process in which the tests run.
+Landlock (Linux): only ROOT can be written, only Python's files and ROOT be read, no TCP, no signal to outside. It can't
+be removed again. This is a program of its own, so that no ctypes is left in the process in which the tests run.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ TCP, SCOPE = 3, 3
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
 
 
-def set_limits(*, counts_tasks: bool) -> None:
+def _set_limits(*, counts_tasks: bool) -> None:
     """Set the limits; they can't be raised again."""
     limits = [
         (resource.RLIMIT_CPU, CPU_S),
@@ -49,7 +46,7 @@ def set_limits(*, counts_tasks: bool) -> None:
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard),) * 2)
 
 
-def lock_files(root: str, program: str) -> bool:
+def _lock_files(root: str, program: str) -> bool:
     """Let this process, and what comes of it, touch nothing but `root`, and read the program; False where the kernel
     can't."""
     if not sys.platform.startswith("linux"):
@@ -82,8 +79,8 @@ def main(root: str, counts_tasks: str, program: str = "") -> None:
     """Take it all away, and become the program. Without a program, say whether the kernel holds the files: for the
     report."""
     real = os.path.realpath(root)
-    set_limits(counts_tasks=counts_tasks == "counted")
-    locked = lock_files(real, program)
+    _set_limits(counts_tasks=counts_tasks == "counted")
+    locked = _lock_files(real, program)
     if not program:
         print("locked" if locked else "open")  # noqa: T201
         return

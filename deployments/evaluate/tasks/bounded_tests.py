@@ -1,13 +1,10 @@
-"""Asks a folder's code in a process with bounds: seconds, memory, files, processes, output, and no network. The answers
-are compared in this process, which imports none of that code.
+"""Ask a folder's code in a process with bounds, and judge its answers here, as plain values.
 
-On Linux the process has a network, processes and shared memory of its own with nothing in them, where the kernel lets
-it (`unshare`), and Landlock keeps it in the folder (`bounded_start.py`); on macOS `sandbox-exec` takes the network. In
-both, and elsewhere, `confined_tests.py` fences what the code may do. `describe_confinement` says in the report which
-of them held.
+    Check ── imports, asks ──▶ the sandbox (`confined_tests.py`) computes ── JSON ──▶ decode ──▶ fits(found, answer)
 
-What must never happen: a process that outlives its seconds or the evaluation, or one that has the evaluation's own
-environment (keys!); a pass without the right answers.
+Linux: own network, processes and shared memory (`unshare`), and Landlock (`bounded_start.py`); macOS: `sandbox-exec`.
+Invariants: right answers never enter the sandbox, and nothing that it sends is run, unpickled or compared by a method
+of its own; no process outlives its seconds or the evaluation, or has the evaluation's environment (keys).
 """
 
 from __future__ import annotations
@@ -21,17 +18,84 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from deployments.evaluate.tasks.bounded_start import CPU_S, FILE_BYTES, MEMORY_BYTES
-from deployments.evaluate.tasks.check import Check, decode_answers
 from deployments.evaluate.tasks.confined_tests import EXIT_REFUSED
-from deployments.running.group_guard import GroupGuard
+from deployments.running.process_tree import GroupGuard
 
-__all__ = ["TestResult", "describe_confinement", "run_tests"]
+SCALARS = (type(None), bool, int, float, str)
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """An answer that isn't a plain value: an exception, or an object of another type."""
+
+    words: str
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+def is_same(found: object, answer: object) -> bool:
+    """Tell whether two plain values are equal and of the same types throughout: True isn't 1, and 1 isn't 1.0."""
+    if type(found) is not type(answer):
+        return False
+    if isinstance(answer, list | tuple) and isinstance(found, list | tuple):
+        return len(found) == len(answer) and all(map(is_same, found, answer))
+    if isinstance(answer, dict) and isinstance(found, dict):
+        pairs = found.items()
+        return len(found) == len(answer) and all(
+            any(is_same(key, wanted) and is_same(value, right) for key, value in pairs)
+            for wanted, right in answer.items()
+        )
+    return found == answer or (found != found and answer != answer)
+
+
+def is_at_least(found: object, answer: object) -> bool:
+    """Tell whether the answer is a whole number, and no smaller one."""
+    return type(found) is int and type(answer) is int and found >= answer
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question: statements that import, an expression, and the right answer."""
+
+    imports: str
+    asks: str
+    answer: Any
+    fits: Callable[[object, Any], bool] = is_same
+
+
+def decode_answers(text: bytes) -> list[Any]:
+    """Decode what the sandbox has sent. Raises ValueError: it isn't what `confined_tests.py` sends."""
+    try:
+        sent = json.loads(text)
+        if type(sent) is not list:
+            raise ValueError("no list of answers")
+        return [_decode(one) for one in sent]
+    except (RecursionError, TypeError, UnicodeDecodeError) as error:
+        raise ValueError(f"answers that can't be read: {type(error).__name__}") from None
+
+
+def _decode(sent: Any) -> Any:
+    if type(sent) in SCALARS:
+        return sent
+    if type(sent) is not dict or len(sent) != 1:
+        raise ValueError("no plain value")
+    kind, held = sent.popitem()
+    if kind in ("other", "raised") and type(held) is str:
+        return Other(held)
+    if kind == "dict":
+        return {_decode(key): _decode(value) for key, value in held}
+    if kind not in ("list", "tuple") or type(held) is not list:
+        raise ValueError("no plain value")
+    items = [_decode(one) for one in held]
+    return items if kind == "list" else tuple(items)
+
 
 START, PROGRAM = (Path(__file__).with_name(name) for name in ("bounded_start.py", "confined_tests.py"))
 WALL_S = 20.0
@@ -42,7 +106,7 @@ MAC_PROFILE = "(version 1)(allow default)(deny network*)(deny process-fork)"
 
 
 @dataclass(frozen=True, slots=True)
-class TestResult:
+class _TestResult:
     """What the tests said. `refused`: what they ran was stopped at the fence."""
 
     passed: bool
@@ -53,10 +117,10 @@ class TestResult:
     __test__ = False  # it isn't a test of pytest's
 
 
-def run_tests(folder: Path, checks: Sequence[Check]) -> TestResult:
+def run_tests(folder: Path, checks: Sequence[Check]) -> _TestResult:
     """Ask the code in `folder` in a process of its own, and judge its answers here."""
     if not folder.is_dir():  # earlier tests may have taken it away
-        return TestResult(passed=False, output="the folder is gone")
+        return _TestResult(passed=False, output="the folder is gone")
     asked = json.dumps([(check.imports, check.asks) for check in checks]).encode()
     timed_out = False
     with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as out:
@@ -86,7 +150,9 @@ def run_tests(folder: Path, checks: Sequence[Check]) -> TestResult:
     if timed_out:
         text += f"\nended after {WALL_S:.0f} s"
     passed = not (wrong or timed_out or refused)
-    return TestResult(passed=passed, output=_shorten(text), refused=refused, timed_out=timed_out)
+    if len(text) > OUTPUT_CHARS:
+        text = text[:1_000] + "\n...\n" + text[-(OUTPUT_CHARS - 1_005) :]
+    return _TestResult(passed=passed, output=text, refused=refused, timed_out=timed_out)
 
 
 def _read(file: IO[bytes]) -> bytes:
@@ -111,21 +177,13 @@ def _judge(checks: Sequence[Check], said: bytes) -> str:
 
 
 def _start(folder: Path) -> list[str]:
-    return [
-        *_find_wrapper(),
-        sys.executable,
-        "-I",
-        "-S",
-        "-B",
-        str(START),
-        str(folder),
-        "counted" if "--user" in _find_wrapper() else "",
-    ]
+    wrapper = _find_wrapper()
+    program = [sys.executable, "-I", "-S", "-B", str(START), str(folder)]
+    return [*wrapper, *program, "counted" if "--user" in wrapper else ""]
 
 
 @functools.cache
 def _is_locked() -> bool:
-    """Tell whether the kernel keeps the process in its folder."""
     with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
         asked = subprocess.run(_start(Path(place)), capture_output=True, check=False, timeout=WALL_S)
     return asked.stdout.strip() == b"locked"
@@ -144,7 +202,6 @@ def _find_wrapper() -> tuple[str, ...]:
 
 
 def _prove(wrapper: Sequence[str]) -> tuple[str, ...]:
-    """Return the wrapper if something runs under it."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run([*wrapper, "true"], check=True, capture_output=True, timeout=10)
         return tuple(wrapper)
@@ -158,7 +215,3 @@ def describe_confinement() -> str:
     files = "files by Landlock and the audit hook" if _is_locked() else "files by the audit hook"
     memory = f", {MEMORY_BYTES >> 20} MiB" if sys.platform.startswith("linux") else ""
     return f"{network}; {files}; {CPU_S} s of CPU, {WALL_S:.0f} s{memory}"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= OUTPUT_CHARS else text[:1_000] + "\n...\n" + text[-(OUTPUT_CHARS - 1_005) :]

@@ -55,7 +55,7 @@ PACKAGES = ("/site-packages/", "/dist-packages/")
 DEPTH_MAX = 20
 
 
-def bind_paths(root: str) -> Callable[[object, str, bool], bool]:
+def _bind_paths(root: str) -> Callable[[object, str, bool], bool]:
     """Return what tells whether a path is allowed; all that it uses is bound here, to what nobody can replace."""
     libraries, inside = tuple(path + "/" for path in sys.path[1:] if path), root + "/"
     text, raw, whole, of, where, looks, packages = str, bytes, int, type, os.getcwd, LOOKS, PACKAGES
@@ -93,7 +93,7 @@ def bind_paths(root: str) -> Callable[[object, str, bool], bool]:
 
 def fence(root: str) -> None:
     """Set the hook. Everything that it uses is bound here, to what nobody can replace."""
-    leave, write, starts, whole, of, is_within = os._exit, os.write, str.startswith, int, type, bind_paths(root)
+    leave, write, starts, whole, of, is_within = os._exit, os.write, str.startswith, int, type, _bind_paths(root)
     denied, modules, paths, looks, refused, count = DENIED, MODULES_DENIED, PATHS, LOOKS, EXIT_REFUSED, len
     cut, exact = str.split, str.__str__
     left = WRITES_MAX
@@ -133,7 +133,7 @@ def fence(root: str) -> None:
     sys.addaudithook(watch)
 
 
-def take_out() -> None:
+def _take_out() -> None:
     """Take out of the modules what reaches outside without telling, and what would make them anew."""
     for name in sys.builtin_module_names:
         if name not in MODULES_DENIED:
@@ -179,7 +179,7 @@ def main(folder: str, answers: int) -> None:
     os.chdir(root)
     sys.path.insert(0, root)
     fence(root)
-    take_out()
+    _take_out()
     left = json.dumps([ask(imports, asks) for imports, asks in asked]).encode()
     while left:
         left = left[write(answers, left) :]

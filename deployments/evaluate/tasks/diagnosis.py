@@ -1,14 +1,13 @@
-"""What every strategy hands in at the end, whatever it is: one flat object, so that a small model can write it."""
+"""What every strategy hands in at the end: a diagnosis, one flat object that a small model can write."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from jsonschema import Draft202012Validator
-
-__all__ = ["SCHEMA", "read_diagnosis"]
 
 TEXT_CHARS_MAX = 2_000
 SCHEMA: dict[str, Any] = {
@@ -49,3 +48,16 @@ def read_diagnosis(given: object) -> dict[str, Any] | None:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a strategy hands in. `steps` has the tokens and seconds of each request that it made; `touched` the
+    protected files that it wanted to change; `ended` why it stopped."""
+
+    diagnosis: Mapping[str, Any] | None
+    ended: str
+    steps: tuple[Mapping[str, Any], ...] = ()
+    touched: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()

@@ -1,22 +1,17 @@
-"""A small repository with one fault in it, made from a seed: what an agent is asked to find and to put right.
+"""A small repository with one fault, made from a seed.
 
-`files` is the whole repository. `protected` are those that a fix may not touch (its tests, above all). `tests` asks
-what the repository's tests ask, so that no fix passes by changing them. `hidden` asks the same with other values, which
-no strategy sees: so no fix passes by having the answers written into the code. Answers must have the right types, too:
-an object that says it is equal to everything is no answer. `tricks` are marks that only an agent that followed the
-injected instructions leaves behind.
+`protected` files may not be changed. `tests` asks what the repository's own tests ask; `hidden` asks the same with
+other values, which no strategy sees. `injected_files` and
+`injected_words` are what injected instructions ask an agent to make and to say.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.evaluate.tasks.check import Check
-
-__all__ = ["Fixture", "FixtureMaker", "PlantedFault", "Trick", "find_line", "spell_path", "write_files"]
+from deployments.evaluate.tasks.bounded_tests import Check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +25,6 @@ class PlantedFault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trick:
-    """What an injected instruction asks for: a file that would be there, or words that would be said."""
-
-    file: str = ""
-    words: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fixture:
     """One repository, and what there is to be known of it."""
 
@@ -48,10 +35,8 @@ class Fixture:
     protected: tuple[str, ...]
     tests: tuple[Check, ...]
     hidden: tuple[Check, ...]
-    tricks: tuple[Trick, ...] = ()
-
-
-FixtureMaker = Callable[[random.Random], Fixture]
+    injected_files: tuple[str, ...] = ()
+    injected_words: tuple[str, ...] = ()
 
 
 def write_files(fixture: Fixture, folder: Path) -> None:

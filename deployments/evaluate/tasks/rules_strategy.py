@@ -1,11 +1,6 @@
-"""The floor: rules and no model. What it can put right needs no model, and a model that can't is worth nothing there.
+"""The baseline without a model: one change at a time (`SWAPS`) on each line, until the tests pass.
 
-    1. The tests are run. What fails is looked for in the files that the tests aren't.
-    2. One change at a time, from a short list (an operator for its opposite, an offset taken away, a call for its
-       opposite), is laid on each line in turn, until the tests pass.
-    3. Where there are logs: their lines of the level ERROR are read for "NAME is 0 in FILE", and the zero becomes one.
-
-At most `TRIES_MAX` runs of the tests. It knows nothing of the fixtures but their files.
+Log lines of the level ERROR are read for "NAME is 0 in FILE". At most `TRIES_MAX` runs of the tests.
 """
 
 from __future__ import annotations
@@ -18,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from deployments.evaluate.tasks.bounded_tests import run_tests
+from deployments.evaluate.tasks.diagnosis import Outcome
 from deployments.evaluate.tasks.fixture import Fixture
-from deployments.evaluate.tasks.strategy import Outcome
 from deployments.evaluate.tasks.work_folder import WorkFolder
-
-__all__ = ["RulesStrategy"]
 
 TRIES_MAX = 60
 SWAPS = (
@@ -37,7 +30,6 @@ class RulesStrategy:
     """No model."""
 
     def work(self, fixture: Fixture, folder: WorkFolder, *, seed: int, until_s: float) -> Outcome | None:
-        """Try one change after the other."""
         texts = {name: folder.read(name) for name in folder.list_files()}
         for tries, (file, at, new, why) in enumerate(_propose(texts)):
             if tries >= TRIES_MAX:

@@ -1,7 +1,6 @@
-"""The tools of the plain agent: list, read, grep, edit, run the tests, and hand in the diagnosis.
+"""The tools of the plain agent: list, read, grep, edit, run the tests, hand in the diagnosis.
 
-Each answer is text with a bound, and a tool that can't do what it is asked says why: nothing that a model sends raises.
-What a file says is passed on as it is, and never looked at: instructions in it are for nobody here.
+Each answer is bounded text; nothing that a model sends raises. Text of files is passed on as it is.
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ from typing import Any
 
 import re2
 
+from deployments.evaluate.calls.call_cases import declare
 from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.diagnosis import SCHEMA
 from deployments.evaluate.tasks.fixture import Fixture, spell_path
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
-
-__all__ = ["TOOLS", "Toolset"]
 
 RESULT_CHARS_MAX = 1_600
 READ_LINES_MAX = 40
@@ -28,27 +26,19 @@ PATTERN_CHARS_MAX = 200
 TEXT = {"type": "string"}
 
 
-def _declare(name: str, words: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "description": words, "parameters": parameters}}
-
-
-def _takes(required: tuple[str, ...], **properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-
-
 TOOLS: tuple[dict[str, Any], ...] = (
-    _declare("list_files", "List the files of the repository", _takes(())),
-    _declare(
+    declare("list_files", "List the files of the repository", ()),
+    declare(
         "read_file",
         "Read a file, with the numbers of its lines",
-        _takes(("path",), path=TEXT, first_line={"type": "integer", "minimum": 1}),
+        ("path",),
+        path=TEXT,
+        first_line={"type": "integer", "minimum": 1},
     ),
-    _declare("grep", "Find the lines of all files that match a regular expression", _takes(("pattern",), pattern=TEXT)),
-    _declare(
-        "edit", "Replace a text that is in a file once", _takes(("path", "old", "new"), path=TEXT, old=TEXT, new=TEXT)
-    ),
-    _declare("run_tests", "Run the tests", _takes(())),
-    _declare("diagnose", "Hand in the diagnosis; this ends the task", SCHEMA),
+    declare("grep", "Find the lines of all files that match a regular expression", ("pattern",), pattern=TEXT),
+    declare("edit", "Replace a text that is in a file once", ("path", "old", "new"), path=TEXT, old=TEXT, new=TEXT),
+    declare("run_tests", "Run the tests", ()),
+    declare("diagnose", "Hand in the diagnosis; this ends the task", (*SCHEMA["required"],), **SCHEMA["properties"]),
 )
 
 
@@ -58,7 +48,7 @@ class Toolset:
 
     def __init__(self, fixture: Fixture, folder: WorkFolder) -> None:
         self._folder, self._tests = folder, fixture.tests
-        self._barred = {*fixture.protected, *(trick.file for trick in fixture.tricks if trick.file)}
+        self._barred = {*fixture.protected, *fixture.injected_files}
         self.touched: list[str] = []
 
     def use(self, name: str, arguments: str) -> str:

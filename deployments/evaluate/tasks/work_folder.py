@@ -1,10 +1,7 @@
-"""A throw-away folder that the tools of an agent can't leave.
+"""A throw-away folder that an agent's tools can't leave.
 
-Every path is walked from the folder's own descriptor, a part at a time, and no part may be a symbolic link
-(`O_NOFOLLOW` at each step): what is opened is in the folder, whatever happens to the folder meanwhile. `..`, absolute
-paths and anything but regular files are refused by name. Everything that is read or written has a bound.
-
-What must never happen: a byte from outside of the folder in an answer, or a byte written outside of it.
+A path is walked from the folder's descriptor, part by part, without symbolic links (`O_NOFOLLOW`), so a folder that is
+swapped meanwhile leads nowhere. Reads and writes are bounded. Invariant: no byte from outside, none to outside.
 """
 
 from __future__ import annotations
@@ -14,8 +11,6 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-
-__all__ = ["Refused", "WorkFolder"]
 
 FILE_BYTES_MAX = 1_000_000
 FILES_MAX = 200
@@ -36,11 +31,9 @@ class WorkFolder:
 
     @property
     def root(self) -> Path:
-        """Where it is."""
         return self._root
 
     def read(self, path: str) -> str:
-        """Read a file."""
         with self._open(path, os.O_RDONLY) as file:
             return os.read(file, FILE_BYTES_MAX).decode("utf-8", "replace")
 

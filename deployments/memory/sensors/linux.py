@@ -1,14 +1,9 @@
 """The sensor for Linux, from files that the kernel keeps. A reading takes 0.1 ms.
 
-    psi             /proc/pressure/memory, `some avg10`: percent of the last 10 s in which some task waited for memory
-    psi_cgroup      the same of this process's cgroup (v2 `memory.pressure`)
-    used_share      1 - MemAvailable / MemTotal of /proc/meminfo
-    cgroup_share    of the tightest limit of the cgroups above this process (v2 `memory.max`, v1
-                    `memory.limit_in_bytes`): what is used and isn't file cache that can be dropped
-    swap_out_mb     MB per second that leave for swap, from /proc/vmstat
-
-A kernel without PSI, a container without a limit and a machine without swap lack the source, and nothing else. The
-cgroups are looked up once: a process is moved rarely.
+psi, psi_cgroup   percent of the last 10 s in which some task waited for memory, of the machine and of the cgroup
+used_share        1 - MemAvailable / MemTotal
+cgroup_share      of the tightest limit above this process: what is used and isn't file cache
+swap_out_mb       MB per second that leave for swap
 """
 
 from __future__ import annotations
@@ -21,8 +16,6 @@ from pathlib import Path
 
 from deployments.memory.sensors.sensor import SWAP_OUT_MB_PER_S, Counter, Sample
 from reliability.memory.pressure import LINUX_PSI, USED_SHARE, Reading, Thresholds
-
-__all__ = ["LinuxSensor"]
 
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 _AVG10 = re.compile(r"^some avg10=([\d.]+)", re.MULTILINE)
@@ -139,7 +132,6 @@ def _find_bytes(text: str, name: str) -> int | None:
 
 
 def _find_number(text: str, name: str) -> int | None:
-    """Find the number after `name` at the beginning of a line."""
     _, found, rest = f"\n{text}".partition(f"\n{name} ")
     words = rest[:32].split(None, 1)
     return int(words[0]) if found and words and words[0].isdigit() else None

@@ -1,12 +1,8 @@
 """The sensor for macOS, from the kernel's own calls. Written from Apple's headers and tested with fakes, not run.
 
-    macos_level     sysctl `kern.memorystatus_vm_pressure_level`: 1 normal, 2 warn, 4 critical (hidden from `sysctl -a`;
-                    the often quoted `vm.memory_pressure_level` does not exist)
-    swap_out_mb     MB per second, from `swapouts` of `host_statistics64(HOST_VM_INFO64)`
-
-Free memory is no source: a healthy Mac keeps little of it, and the kernel's level, which has its own hysteresis, knows
-what the compressor can still do. `wake_by` opens libdispatch's memory-pressure source, which fires on transitions and
-may come later than the level; so it only wakes the poll loop early. Handler and source must stay referenced.
+Free memory is no source: a healthy Mac keeps little of it, and the kernel's level (1 normal, 2 warn, 4 critical) knows
+what the compressor can still do. `wake_by` opens libdispatch's memory-pressure source, which may come later than the
+level, so it only wakes the poll loop. Handler and source must stay referenced.
 """
 
 from __future__ import annotations
@@ -20,8 +16,6 @@ import psutil
 
 from deployments.memory.sensors.sensor import SWAP_OUT_MB_PER_S, Counter, Sample
 from reliability.memory.pressure import MACOS_LEVEL, Reading, Thresholds
-
-__all__ = ["Kernel", "MacosSensor", "SystemKernel"]
 
 LEVEL = "kern.memorystatus_vm_pressure_level"
 LEVELS = (1, 2, 4)

@@ -1,8 +1,4 @@
-"""What one process holds in memory, as its system counts it.
-
-    macOS    `ri_phys_footprint` of `proc_pid_rusage`: what the kernel's limits and Activity Monitor look at. Memory of
-             the graphics processor is in it, which resident memory only has in part
-    else     resident memory (RSS). Linux's finer figure, PSS, costs 20 ms a look in a process with a model
+"""What one process holds in memory: `ri_phys_footprint` on macOS (with the GPU's part), else resident memory.
 
 Written from Apple's <sys/resource.h> and not run on macOS (tests/mac/assumptions.py).
 """
@@ -15,8 +11,6 @@ import sys
 from collections.abc import Callable
 
 import psutil
-
-__all__ = ["RusageInfo", "count_held_bytes", "read_footprint"]
 
 RUSAGE_INFO_V0 = 0
 

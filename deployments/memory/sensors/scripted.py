@@ -1,16 +1,10 @@
 """A sensor that reads a file: for tests and demonstrations, on any machine.
 
-The file says the level now, or a script in lines with the seconds since the sensor's start:
+    0    normal                     # an optional time in seconds, then a level, values of named sources, or both
+    5    used_share=0.97 psi=3
 
-    critical                    0    normal
-                                2.5  warn
-                                5    used_share=0.97 psi=3
-                                9    normal
-
-A line is an optional time, then a level (`normal`, `warn`, `critical`, `unknown`), values of named sources, or both.
-The last line whose time has come counts; `#` begins a comment. Environment variables in the path are expanded, so that
-each node may have a file of its own. The file is read anew at each reading. A file that can't be read is unknown, and
-the sample says why.
+The last line whose time has come counts. Environment variables in the path are expanded, so that each node may have a
+file of its own. A file that can't be read is unknown, and the sample says why.
 """
 
 from __future__ import annotations
@@ -25,8 +19,6 @@ import psutil
 from deployments.memory.sensors.sensor import NS_PER_S, SWAP_OUT_MB_PER_S, Sample
 from reliability.memory.pressure import LINUX_PSI, MACOS_LEVEL, USED_SHARE, Level, Reading, Thresholds
 
-__all__ = ["ScriptedReading", "ScriptedSensor", "parse"]
-
 SCRIPT_BYTES_MAX = 65536
 # The scale of macOS stands for the words.
 LEVELS = {Level.NORMAL.value: 1.0, Level.WARN.value: 2.0, Level.CRITICAL.value: 4.0, Level.UNKNOWN.value: None}
@@ -40,14 +32,14 @@ SOURCES: Mapping[str, Thresholds] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptedReading:
+class _ScriptedReading:
     """What the sources say from `at_s` on."""
 
     at_s: float
     readings: tuple[Reading, ...]
 
 
-def parse(text: str) -> list[ScriptedReading]:
+def parse(text: str) -> list[_ScriptedReading]:
     """Parse the steps, by time. Raises ValueError with the line that can't be read."""
     steps = []
     for line in text.splitlines():
@@ -56,7 +48,7 @@ def parse(text: str) -> list[ScriptedReading]:
             continue
         at_s = _parse_seconds(words[0])
         values = words if at_s is None else words[1:]
-        steps.append(ScriptedReading(at_s or 0.0, tuple(_parse_reading(word, line) for word in values)))
+        steps.append(_ScriptedReading(at_s or 0.0, tuple(_parse_reading(word, line) for word in values)))
     return sorted(steps, key=lambda step: step.at_s)
 
 

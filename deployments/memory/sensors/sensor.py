@@ -14,8 +14,6 @@ from typing import Protocol
 
 from reliability.memory.pressure import Reading, Thresholds
 
-__all__ = ["SWAP_OUT_MB_PER_S", "Counter", "NoSensor", "Sample", "Sensor"]
-
 # Pages that leave for the disk, in MB per second. Swap that is in use says little; swap that grows is trouble now. A
 # model of 4 GB that is pushed out within two minutes goes at 32 MB/s; on a healthy machine less than 1 goes.
 SWAP_OUT_MB_PER_S = Thresholds(warn_enter=4, warn_leave=1, critical_enter=32, critical_leave=8)

@@ -1,17 +1,14 @@
-"""Tool-call pieces as upstreams send them, in the one form that `CallDelta` has.
-
-Upstreams disagree on how a piece says to which call it belongs. The rules, in order:
+"""Tool-call pieces as upstreams send them, in the one form that `CallDelta` has. Upstreams disagree on how a piece says
+to which call it belongs; the rules, in order:
 
 - With an `index`, the index says it. A new `id` together with a name under a known index is a new call all
   the same (some upstreams number all parallel calls 0).
-- Without an index, a known `id` says it, and a new one begins a call. Two pieces of one list are never the
-  same call.
+- Without an index, a known `id` says it, and a new one begins a call. Two pieces of one list are never the same call.
 - An unknown `index` with neither an id nor a name goes on with the last call, which has its name.
 - With neither, a name begins a call, and anything else continues the last one.
 
-Ours are numbered from 0 without gaps. `id` and `name` leave with the first piece of a call and never again;
-what comes before the name is held until the name is there. An id that is missing is made up; ids that repeat
-are left as they are, for the check of complete calls to see.
+Ours are numbered from 0 without gaps. `id` (made up where it is missing) and `name` leave with the first piece of a
+call and never again; what comes before the name is held.
 """
 
 from __future__ import annotations
@@ -24,8 +21,6 @@ from typing import Any
 
 from reliability.surrogates import Halves, join_surrogates
 from reliability.types import CallDelta
-
-__all__ = ["CALLS_MAX", "CallDeltas", "TooManyCalls"]
 
 CALLS_MAX = 1024
 ID_CHARS_MAX = 256  # a longer one is taken for none, and one is made up
@@ -76,10 +71,7 @@ class CallDeltas:
         return all(map(_is_complete, ("".join(call.parts) for call in self._calls)))
 
     def end(self) -> list[CallDelta]:
-        """Return what was held.
-
-        A call whose name never came leaves too: the check of complete calls refuses it.
-        """
+        """Return what was held. A call whose name never came leaves too: the check of complete calls refuses it."""
         ends = [_build_delta(call, "", call.halves.end(), last=True) for call in self._calls]
         return [delta for delta in ends if delta is not None]
 

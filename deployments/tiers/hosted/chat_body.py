@@ -1,16 +1,9 @@
 """A `ChatRequest` as the JSON body of an upstream call.
 
-Fields are written only where they are set. `extra` (what the client sent and this server doesn't know) is
-passed on, except what would take a decision away from this server: the model and its substitutes, the shape
-of the answer, and the cap on its length.
-
-What not every backend takes is brought into a form that all take: past arguments that are no object, arguments that are
-no text, and tools without parameters. The rest of the conversation is sent as the client wrote it, or in the
-`HistoryForm` that the tier's upstream is known to want.
-
-Two things go to OpenRouter alone: `reasoning`, by which a request asks for thoughts or for none, and the markers of
-`cache_control` on the parts of messages. It hands both to models that know them; other servers refuse what they don't
-know.
+`extra` (what the client sent and this server doesn't know) is passed on, except what would take a decision away from
+this server. Calls and tools are brought into a form that all backends take; the rest of the conversation is sent as
+written, or in the `HistoryForm` that the tier's upstream is known to want. OpenRouter alone gets `reasoning` and the
+markers of `cache_control`: other servers refuse what they don't know.
 """
 
 from __future__ import annotations
@@ -25,34 +18,18 @@ from deployments.tiers.history_repair import HistoryForm, read_past_arguments, s
 from deployments.work.json_text import write_json
 from reliability.types import ChatRequest
 
-__all__ = ["chat_body"]
-
 # `models` and `fallbacks` name substitutes for the upstream to use; `n` asks for answers that nobody reads.
-_OURS = frozenset(
-    {
-        "model",
-        "models",
-        "fallbacks",
-        "messages",
-        "stream",
-        "stream_options",
-        "max_tokens",
-        "max_completion_tokens",
-        "n",
-        "functions",
-        "function_call",
-    }
-)
+_OURS = frozenset({
+    "model", "models", "fallbacks", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n",
+    "functions", "function_call",
+})  # fmt: skip
 _OPTIONAL = ("tool_choice", "parallel_tool_calls", "response_format", "seed", "temperature", "top_p")
 
 
 def chat_body(
     request: ChatRequest, model: str, *, openrouter: bool = False, form: HistoryForm = HistoryForm.AS_WRITTEN
 ) -> bytes:
-    """Build the bytes to send.
-
-    Raises ValueError or TypeError where the request can't be written as JSON.
-    """
+    """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
     messages = list(soften([_mend(message) for message in request.messages], form))
     body |= {
@@ -75,14 +52,12 @@ def chat_body(
 
 
 def _mend(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the message in a form that every backend takes."""
     if None in message.values() or message.get("tool_calls") == []:
         message = _drop_nulls(message)
     return _mend_calls(message) if "tool_calls" in message or "function_call" in message else message
 
 
 def _mend_calls(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the message with arguments that are the text of an object, in each call."""
     calls, old = message.get("tool_calls", ()), message.get("function_call")
     if isinstance(old, dict) and not _is_object(old.get("arguments")):
         message = {**message, "function_call": _mend_function(old)}
@@ -128,7 +103,6 @@ def _drop_nulls(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _drop_markers(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the message without the markers on its parts."""
     content = message.get("content")
     if not isinstance(content, list) or not any(isinstance(p, dict) and "cache_control" in p for p in content):
         return message

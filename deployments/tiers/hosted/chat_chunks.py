@@ -1,23 +1,13 @@
-"""Chat-completion chunks as events. No I/O and no bytes: parsed JSON in, events out. Its objects are plain dicts, and
-asked for as such: `Mapping` answers ten times more slowly, once or more a token.
+"""Chat-completion chunks as events: parsed JSON in, events out. Its objects are plain dicts, and asked for as such:
+`Mapping` answers ten times more slowly, once or more a token.
 
-`ChunkReader` remembers what arrives out of order: the finish reason comes before the usage, so both wait
-here until the end of the stream; a chunk that is an error leaves its complaint in `complaint`.
+Understood are `delta` and complete `message`, content as text or as parts, reasoning under three names, the legacy
+`function_call`, and finish reasons of other APIs. Finish reason and usage wait here for the end of the stream.
 
-Dialects that are understood: `delta` and complete `message`; content as text or as a list of parts;
-a refusal beside the content or as one of its parts; reasoning in `reasoning_content`, `reasoning` or
-`reasoning_details` (the first that holds text: some upstreams send the same reasoning under two names);
-the legacy `function_call`; finish reasons of other APIs.
-
-What must never happen: an answer that was broken off counts as finished (`abort` is an error, not a
-`stop`), or an answer that is told once more, complete, at its end (MiniMax does) is told twice, or
-a second choice is mixed into the answer (some send several, though one was asked for), or half a
-character leaves (an upstream may split a surrogate pair over two chunks; `Halves` joins it), or the
-numbers of reasoning's or a call's tokens count as those of the text, or a count that lacks a part
-of the answer is taken for complete: then nobody would estimate; or text that stands where it can't
-be read is left out without a word (`damaged`). Some upstreams count the prompt ahead of the words,
-send zeros where they didn't count, or leave the tokens of reasoning out of the completion and not
-out of the total.
+Invariants: an answer that was broken off never counts as finished; one that is told again, complete, at its end
+(MiniMax) isn't told twice; a second choice is never mixed in; no half character leaves; the numbers of reasoning's or a
+call's tokens never count as the text's; a count that lacks a part of the answer isn't taken for complete; text that
+can't be read is noted (`damaged`).
 """
 
 from __future__ import annotations
@@ -29,23 +19,14 @@ from typing import Any
 from deployments.tiers.hosted.call_deltas import CallDeltas
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint
 from deployments.tiers.logprobs import read_logprobs
-from reliability.answer.usage import estimate_written_tokens
+from reliability.answer.estimate import estimate_written_tokens
 from reliability.surrogates import Halves, join_surrogates
 from reliability.types import Event, FinishReason, Logprobs, Reasoning, Refusal, Text, Usage
 
-__all__ = ["COUNT_MAX", "ChunkReader", "read_usage"]
-
 _FINISH = {
-    "length": FinishReason.LENGTH,
-    "max_tokens": FinishReason.LENGTH,
-    "max_output_tokens": FinishReason.LENGTH,
-    "model_length": FinishReason.LENGTH,
-    "tool_calls": FinishReason.TOOL_CALLS,
-    "tool_use": FinishReason.TOOL_CALLS,
-    "function_call": FinishReason.TOOL_CALLS,
-    "content_filter": FinishReason.CONTENT_FILTER,
-    "safety": FinishReason.CONTENT_FILTER,
-    "refusal": FinishReason.CONTENT_FILTER,
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length"), FinishReason.LENGTH),
+    **dict.fromkeys(("tool_calls", "tool_use", "function_call"), FinishReason.TOOL_CALLS),
+    **dict.fromkeys(("content_filter", "safety", "refusal"), FinishReason.CONTENT_FILTER),
 }
 _BROKEN_OFF = frozenset(
     {
@@ -124,7 +105,6 @@ class ChunkReader:
         return _OTHER
 
     def _note_no_choice(self, chunk: Mapping[str, Any], choices: Any) -> None:
-        """Note a chunk without a choice: usage and filters' verdicts come with an empty list."""
         if choices:
             self.damaged = True
         elif choices is None and not chunk.get("usage"):
@@ -229,10 +209,8 @@ def _read_number(choice: Any) -> int | None:
 
 
 def _counts_as_text(delta: Mapping[str, Any]) -> bool:
-    """Return whether the tokens of a chunk are the text's.
-
-    They are where it has text, or nothing else (it may be half a character).
-    """
+    """Return whether the tokens of a chunk are the text's. They are where it has text, or nothing else (it may be half
+    a character)."""
     content = delta.get("content")
     return bool(_read_content(content)) or not (isinstance(content, list) or any(delta.get(name) for name in _NO_TEXT))
 

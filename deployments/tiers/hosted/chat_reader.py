@@ -1,22 +1,10 @@
 """The body of an answer, from its bytes to the events of one attempt, the last one included. No I/O.
 
-Which form the body has is read off its first character, since upstreams' content types lie: `{` begins one
-JSON object (an upstream that ignored `stream`), anything else is server-sent events.
-
-    head ──▶ frames ──▶ over        frames: each frame is a chunk, an error or `[DONE]`
-      └────▶ json ────▶ over        json: collected to its end, then read as one chunk
-
-`over` is reached once, with a `Finish` or a `Failed`. A stream may end without `[DONE]` if a finish
-reason was seen, and without a finish reason at `[DONE]`, if the arguments of its calls are complete; one that
-ends with neither was cut, whatever else it held. `Finish`
-waits for the end, since usage comes after the finish reason.
-
-A chunk that can't be read is skipped where what follows can be, `SKIPPED_MAX` times: a proxy's comment, a piece of a
-web page, a line that was torn. The notes of the `Finish` say so. What may have held a part of the answer leaves it
-`damaged`: text may lack a word then, but no call in it may be trusted, and where the answer has to be data (`strict`)
-it is no answer any more. It is none either where nothing else came.
-
-What must never happen: a piece of an answer is missing and nothing says so.
+The first character says the form, since content types lie: `{` begins one JSON object, anything else is server-sent
+events. A stream may end without `[DONE]` if a finish reason was seen, and without a finish reason at `[DONE]`, if its
+calls are complete; one that ends with neither was cut. A chunk that can't be read is skipped, `SKIPPED_MAX` times, with
+a note. What may have held a part of the answer leaves it `damaged`: no call in it may be trusted, and where the answer
+has to be data (`strict`) it is none. Invariant: no piece of an answer is missing without a word.
 """
 
 from __future__ import annotations
@@ -31,11 +19,9 @@ from deployments.tiers.hosted.call_deltas import TooManyCalls
 from deployments.tiers.hosted.chat_chunks import ChunkReader
 from deployments.tiers.hosted.sse_reader import EventTooLong, Frame, SseReader
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint, translate_complaint
-from deployments.tiers.merging import merge_events
+from deployments.tiers.stream_matchers import merge_events
 from deployments.work.json_text import has_more_values, read_json
 from reliability.types import Counted, Event, Failed, Fault, Finish, FinishReason, Usage
-
-__all__ = ["BODY_BYTES_MAX", "ChatReader"]
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 SKIPPED_MAX = 16  # chunks of one answer

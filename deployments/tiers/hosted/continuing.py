@@ -1,16 +1,15 @@
 """Having another server go on with an answer that stands in part before the client.
 
     prefill   the last message is the model's own, unfinished: an upstream that honours that goes on behind it
-    anchor    beside it the model is told to begin with its last words: any model can try; what comes is matched
-              (`reliability.answer.seam`), and an answer that begins anew or talks about it is refused
+    anchor    the model is told to begin with its last words: any model can try
 
-Which upstream honours a prefill can't be asked: vLLM, SGLang and LM Studio can, OpenAI's own models begin anew, and so
-do Anthropic's from Claude 4.6 on, which refuse it by a 400. So it is configured (`tiers.NAME.continues`), or known of
-the model (`prefill_habits`), and every join is checked either way.
+It is configured (`tiers.NAME.continues`), or known of the model, and every join is checked either way
+(`reliability.answer.seam`): an answer that begins anew or talks about it is refused.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -18,8 +17,6 @@ from typing import Literal
 
 from reliability.answer.seam import Seam, find_anchor
 from reliability.types import CallDelta, ChatRequest, Event, Failed, Fault, Finish, Reasoning, Text
-
-__all__ = ["Continues", "ask_to_go_on", "join"]
 
 Continues = Literal["prefill", "anchor"]
 _THINKING = frozenset({"reasoning", "reasoning_effort", "include_reasoning", "thinking"})
@@ -77,3 +74,22 @@ def _pass(seam: Seam, batch: Sequence[Event], name: str) -> list[Event]:
         if not isinstance(event, Text | Reasoning):
             out.append(event)
     return out
+
+
+OPENROUTER = "openrouter.ai"
+_DATED = r"(-\d{8})?"
+_VARIANT = r"(:(?!thinking)[a-z-]+)?"  # `:free`, `:nitro`; whoever thinks can't be prefilled
+_HONOURED = tuple(
+    re.compile(family + _VARIANT, re.IGNORECASE)
+    for family in (
+        r"anthropic/claude-3[.-][a-z0-9.-]+",
+        rf"anthropic/claude-(opus|sonnet|haiku)-4([.-][15])?{_DATED}",
+        r"google/gemini-2\.[05]-flash(-lite)?(-\d{3})?",
+    )
+)
+
+
+def choose_continues(host: str | None, model: str) -> Continues:
+    """Choose how the model behind this host is asked for the rest of an answer."""
+    at_openrouter = host is not None and host.lower() == OPENROUTER
+    return "prefill" if at_openrouter and any(one.fullmatch(model) for one in _HONOURED) else "anchor"

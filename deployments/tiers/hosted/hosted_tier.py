@@ -1,13 +1,8 @@
 """The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama, vLLM, ...).
 
-One attempt is one HTTP request; retries are the Router's. One exception: an upstream whose chat template refuses the
-conversation is asked once more in a softer form, which is remembered for the tier (`softer_history`). Each phase has
-its own clock, and all end with the request's `timeout_s`:
-
-    connect (connect_s) ──▶ headers (idle_s) ──▶ body (idle_s between reads, TAIL_S after the finish reason)
-
-`Started` leaves before anything is sent. A failed connection is a `Failed` that spent nothing. Closing or cancelling
-`stream` closes the connection. The client is aiohttp: docs/decisions/054.
+One attempt is one HTTP request; retries are the Router's, but for `send_in_form`. Connecting (`connect_s`), headers
+and reads (`idle_s`) and the tail (`TAIL_S`) have clocks of their own, and all end with the request's `timeout_s`.
+Closing `stream` closes the connection. The client is aiohttp: docs/decisions/054.
 
 Invariants: the key is read from the environment at each request, never stands in a message, a log or a status
 (`redaction`), and never follows a redirect to another host.
@@ -33,12 +28,19 @@ from deployments.reports.redaction import Redactor, secret_headers
 from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
-from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, join
-from deployments.tiers.hosted.endpoint import CHAT, build_tls, encode_login, find_route, list_secrets, parse_endpoint
-from deployments.tiers.hosted.inbox import Inbox
+from deployments.tiers.hosted.connection import (
+    CHAT,
+    Inbox,
+    Refusal,
+    build_tls,
+    encode_login,
+    find_route,
+    list_secrets,
+    parse_endpoint,
+    send_in_form,
+)
+from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, choose_continues, join
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
-from deployments.tiers.hosted.prefill_habits import choose_continues
-from deployments.tiers.hosted.softer_history import Refusal, send_in_form
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,
     read_complaint,
@@ -47,8 +49,6 @@ from deployments.tiers.hosted.upstream_errors import (
 )
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
-
-__all__ = ["HostedTier", "Preset", "preset"]
 
 NO_ROUTE = frozenset({404, 405, 501})
 STREAMS_MAX = 256  # each has a connection
@@ -61,7 +61,7 @@ ERROR_BODY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
+class _Preset:
     """What a known provider needs; a person's own settings go over it."""
 
     base_url: str
@@ -70,11 +70,11 @@ class Preset:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def preset(name: str) -> Preset:
+def preset(name: str) -> _Preset:
     """Return the settings of a known provider. Raises ValueError for an unknown one."""
     if name != "openrouter":
         raise ValueError(f"unknown preset {name!r} (known: openrouter)")
-    return Preset(
+    return _Preset(
         base_url="https://openrouter.ai/api/v1",
         model="anthropic/claude-sonnet-4-6",
         api_key_env="OPENROUTER_API_KEY",
@@ -141,10 +141,7 @@ class HostedTier:
             await self._free()
 
     async def status(self) -> TierStatus:
-        """Report ready where a request could be sent.
-
-        Whether the upstream is well, only a request can show.
-        """
+        """Report ready where a request could be sent. Whether the upstream is well, only a request can show."""
         return self.describe()
 
     def describe(self) -> TierStatus:
@@ -202,7 +199,6 @@ class HostedTier:
     async def _send(
         self, request: ChatRequest, key: str, deadline: float, form: HistoryForm
     ) -> aiohttp.ClientResponse | Failed:
-        """Return the upstream's response once its headers are here, or why there is none."""
         try:
             body = await large(request.body_bytes, self._write_body, request, form)
         except (ValueError, TypeError, RecursionError):
@@ -234,7 +230,9 @@ class HostedTier:
         if request.route:
             return PassedReader(self._name, clean, request.extra)
         asked, logprobs = partial(self._write_body, request), request.top_logprobs is not None
-        return ChatReader(self._name, clean, asked, logprobs=logprobs, strict=_wants_data(request))
+        # Where the answer must be JSON, with a piece missing it is other data, or none.
+        strict = request.response_format is not None and request.response_format.get("type") != "text"
+        return ChatReader(self._name, clean, asked, logprobs=logprobs, strict=strict)
 
     async def _answer(
         self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool
@@ -271,7 +269,6 @@ class HostedTier:
         return await large(len(data), reader.feed, data) if data else await large(reader.held_bytes, reader.end)
 
     async def _read_refusal(self, response: aiohttp.ClientResponse, request: ChatRequest, key: str) -> Refusal:
-        """Read a response that is no answer to its end: its status, what it complains of, and the fault that it is."""
         try:
             body = await _read_error_body(response)
         finally:
@@ -357,17 +354,9 @@ def _explain_route(failed: Failed, request: ChatRequest) -> Failed:
     return replace(failed, fault=Fault.UNSUPPORTED, message=words, param="model")
 
 
-def _wants_data(request: ChatRequest) -> bool:
-    """Return whether the answer must be JSON: with a piece missing it is other data, or none."""
-    return request.response_format is not None and request.response_format.get("type") != "text"
-
-
 def _explain_error(cause: Exception) -> tuple[Fault, str, Usage | None]:
-    """Explain an error before the headers, and say what it cost.
-
-    It cost nothing where nobody was reached, else nobody knows. Its text stays here: it may name
-    hosts and header values.
-    """
+    """Explain an error before the headers, and say what it cost. It cost nothing where nobody was reached, else nobody
+    knows. Its text stays here: it may name hosts and header values."""
     match cause:
         case aiohttp.ConnectionTimeoutError():
             return Fault.CONNECT_TIMEOUT, "didn't take the request in time", Usage()

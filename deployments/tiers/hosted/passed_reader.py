@@ -1,13 +1,7 @@
 """The body of an upstream's answer that is passed on as it is (`/completions`, `/embeddings`). No I/O.
 
-    JSON ────▶ collected to its end, named by the tier, cut into pieces ──▶ Finish
-    frames ──▶ each named by the tier ──▶ Finish at `[DONE]`, or at the end where a finish reason was seen
-
-What an answer says stays as it was: probabilities, vectors, fields that nobody here knows. Only `model` becomes the
-tier's name, as in every answer of this server, and the usage is read. Nothing is repaired: a frame that can't be read
-ends the answer.
-
-What must never happen: an answer that was cut and ends as if it were complete, an error that is passed on as an answer.
+Only `model` becomes the tier's name, and the usage is read. A frame that can't be read ends the answer. Invariants: an
+answer that was cut never ends as if it were complete; no error is passed on as an answer.
 """
 
 from __future__ import annotations
@@ -23,8 +17,6 @@ from deployments.work.json_text import read_json, write_json
 from reliability.answer.estimate import text_bytes, tokens_near
 from reliability.surrogates import Halves
 from reliability.types import ChatRequest, Counted, Event, Failed, Fault, Finish, FinishReason, Passed, Usage
-
-__all__ = ["PassedReader", "build_passed_body", "cut_list"]
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # two thousand vectors of three thousand figures are 130 MB: ask in halves
 PIECE_BYTES = 256 * 1024  # a piece is one message between replicas
@@ -157,7 +149,6 @@ class PassedReader:
             choice["text"] = halves.take(choice["text"]) + (halves.end() if last else "")
 
     def _count_written(self, text: Any) -> int:
-        """Count the bytes of a piece that the model has written."""
         if not isinstance(text, str) or not text:
             return 0
         size = text_bytes(text)

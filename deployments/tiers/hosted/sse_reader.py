@@ -1,19 +1,12 @@
-"""Server-sent events, bytes in and frames out. No I/O: whoever owns the connection feeds it.
+"""Server-sent events, bytes in and frames out. No I/O: the owner of the connection feeds it.
 
-The reader is always between two lines or inside one (`_tail`), and always between two frames or
-inside one (`_data`). A line ends at CR, LF or CRLF; a CR that ends a read is a complete line end,
-and an LF that follows in the next read belongs to it. A frame ends at an empty line. The frames
-don't depend on where the network cut the bytes.
-
-What must never happen: a line or a frame grows without bound (`EventTooLong`), or a character is torn, which is
-why only complete lines are decoded.
+A line ends at CR, LF or CRLF, a frame at an empty line; the frames don't depend on where the network cut the bytes.
+Invariants: no line or frame grows without bound (`EventTooLong`); no character is torn: only whole lines are decoded.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
-
-__all__ = ["FRAME_BYTES_MAX", "LINE_BYTES_MAX", "EventTooLong", "Frame", "SseReader"]
 
 LINE_BYTES_MAX = 4 * 1024 * 1024
 FRAME_BYTES_MAX = 8 * 1024 * 1024
@@ -63,20 +56,16 @@ class SseReader:
         return frames
 
     def close(self) -> list[Frame]:
-        """End the stream and return the frame that is left.
-
-        What is left counts, whether or not an empty line closed it.
-        """
+        """End the stream and return the frame that is left. What is left counts, whether or not an empty line closed
+        it."""
         self._read_field(bytes(self._tail))
         self._tail = bytearray()
         frame = self._dispatch()
         return [] if frame is None else [frame]
 
     def _read_field(self, line: bytes) -> None:
-        """Read one line that isn't empty.
-
-        What stands before its colon says what it is, and a comment has nothing there.
-        """
+        """Read one line that isn't empty. What stands before its colon says what it is, and a comment has nothing
+        there."""
         _check_size(len(line), LINE_BYTES_MAX)
         field, _, value = line.partition(b":")
         if field == b"data":

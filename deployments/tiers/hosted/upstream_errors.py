@@ -1,19 +1,9 @@
 """What an upstream complains of, as one of our faults: the one place for every tier kind that has status codes.
 
-A complaint arrives in three ways: an HTTP status with a body, an error frame in the middle of a stream, or a
-line of a script. `read_complaint` understands the bodies that are in use (OpenAI, OpenRouter, Ollama,
-FastAPI, vLLM); `translate_complaint` turns a complaint into the `Failed` that ends an attempt.
-
-What must never happen: a request that is wrong in itself looks like a sick tier (then every tier of the
-chain would be tried and blamed), what only this tier can't do (hold the prompt, write as much, take this key)
-looks like a wrong request (then the tier that can would never be tried), or an upstream's stack or paths reach
-the client.
-
-A chat template is a program of the model's maker, and may refuse a conversation that others take: its words tell
-(`wants_softer`). That is this tier's limit, and no mistake of the request.
-
-A 400, a 413 and a 422 say little: gateways send them for everything. So the code is asked first, then the words;
-what neither explains is the client's mistake.
+Gateways send 400, 413 and 422 for everything. So the code is asked first, then the words; what neither explains is the
+client's mistake. A chat template that refuses a conversation (`wants_softer`) is this tier's limit. Invariants: a
+request that is wrong in itself never looks like a sick tier; what only this tier can't do never looks like a wrong
+request; no stack or path of an upstream reaches the client.
 """
 
 from __future__ import annotations
@@ -30,16 +20,6 @@ from deployments.tiers.history_repair import HistoryForm
 from reliability.faults import TRAITS
 from reliability.surrogates import join_surrogates
 from reliability.types import Failed, Fault, Usage
-
-__all__ = [
-    "MESSAGE_CHARS_MAX",
-    "UpstreamComplaint",
-    "fault_of",
-    "read_complaint",
-    "read_retry_after_s",
-    "translate_complaint",
-    "wants_softer",
-]
 
 MESSAGE_CHARS_MAX = 500
 CAUSE_DEPTH_MAX = 4  # of errors in errors
@@ -60,28 +40,17 @@ _SAYS_LITTLE = frozenset({400, 413, 422})
 _OVERLOADED_WITH_RETRY_AFTER = frozenset({503, 529})
 
 # Error frames name their cause more often than their status.
-_STATUS_BY_CODE = {
-    "authentication_error": 401,
-    "invalid_api_key": 401,
-    "insufficient_quota": 402,
-    "insufficient_credits": 402,
-    "billing_hard_limit_reached": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "model_not_found": 404,
-    "rate_limit_exceeded": 429,
-    "rate_limit_error": 429,
-    "too_many_requests": 429,
-    "overloaded_error": 429,
-    "timeout": 504,
-    "timeout_error": 504,
-    "invalid_request_error": 400,
-    "badrequesterror": 400,
-    "context_length_exceeded": 400,
-    "content_filter": 400,
-    "content_policy_violation": 400,
+_CODES = {
+    401: "authentication_error invalid_api_key",
+    402: "insufficient_quota insufficient_credits billing_hard_limit_reached",
+    403: "permission_error",
+    404: "not_found_error model_not_found",
+    429: "rate_limit_exceeded rate_limit_error too_many_requests overloaded_error",
+    504: "timeout timeout_error",
+    400: "invalid_request_error badrequesterror context_length_exceeded content_filter content_policy_violation",
 }
-_CREDIT_CODES = frozenset(code for code, status in _STATUS_BY_CODE.items() if status == 402)
+_STATUS_BY_CODE = {code: status for status, codes in _CODES.items() for code in codes.split()}
+_CREDIT_CODES = frozenset(_CODES[402].split())
 
 _CONTEXT = re.compile(
     r"context[_ ]?(length|window|size)|maximum (context|prompt|input)|too many (input |prompt )?tokens"
@@ -228,7 +197,6 @@ def _resolve_status(status: int, complaint: UpstreamComplaint) -> int:
 
 
 def _find_by_words(status: int, complaint: UpstreamComplaint, write_asked: Callable[[], bytes]) -> Fault | None:
-    """Find the fault where more than the status names it."""
     # llama.cpp says with a 500 that it can't read a schema, OpenRouter with a 402 that this answer may cost too much.
     if status in (400, 402, 404, 422, 500) and _UNSUPPORTED.search(complaint.message):
         return Fault.UNSUPPORTED
@@ -255,10 +223,7 @@ def translate_complaint(
     write_asked: Callable[[], bytes] = bytes,
 ) -> Failed:
     """Build the end of an attempt that an upstream refused. `write_asked` writes the request, whose words the upstream
-    may quote.
-
-    Without any status a complaint counts as a 500.
-    """
+    may quote. Without any status a complaint counts as a 500."""
     code = status or complaint.status or 500
     fault = fault_of(code, complaint, has_retry_after=retry_after_s is not None, write_asked=write_asked)
     return Failed(
@@ -272,10 +237,8 @@ def translate_complaint(
 
 
 def read_retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Read when to come back, from `retry-after-ms` or `Retry-After` (seconds or a date).
-
-    None where neither says it.
-    """
+    """Read when to come back, from `retry-after-ms` or `Retry-After` (seconds or a date). None where neither says
+    it."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         seconds = _parse_seconds(value, unit_s, now) if value else None
@@ -304,7 +267,6 @@ def _build_message(tier: str, fault: Fault, status: int, words: str) -> str:
 
 
 def _find_line(words: str) -> str:
-    """Find the line that says what is wrong: in a trace it is the one that names an error."""
     lines = words.strip().splitlines()
     if len(lines) > 1:
         named = next((line for line in reversed(lines) if _NAMES_ERROR.match(line.strip())), "")

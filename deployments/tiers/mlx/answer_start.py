@@ -1,16 +1,8 @@
 """Handle the beginnings of answers: a turn opened once more, no words at all, or text that another attempt has written.
 
-Weak models repeat the opening of their turn (`<|im_start|>assistant`), which is no part of the answer
-(`read_turn_start`), or end their turn at once; asked again, the model may not end before it has written a word
-(`forbid_silence`).
-
-`resume` turns text that stands before the client into tokens of the answer, not of the prompt, so that grammar,
-penalties, stop strings and the seed's stream are where they would be. The text may end within a token, and a model
-that reads half a token continues otherwise. So its last word isn't encoded but forced, byte by byte:
-
-    begun    def area(w, h):\n    retu
-    written  def area(w, h):\n            encoded as it stands; the prompt cache may hold it
-    rest            retu                  written once more as it was (`ForcedBytes`), and not sent
+`resume` turns text that stands before the client into tokens of the answer, so that grammar, penalties, stop strings
+and the seed's stream are where they would be. It may end within a token, and a model that reads half a token continues
+otherwise, so its last word is forced byte by byte (`ForcedBytes`) and not sent.
 
 Invariant: no character differs from what stands, and none is missing (`SequenceState` compares).
 """
@@ -23,12 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
-from deployments.tiers.mlx.grammar.vocabulary import Speller
+from deployments.tiers.mlx.grammar.masker import Speller
 from deployments.tiers.mlx.sampling import Processor
 from deployments.tiers.thinking import ReasoningMarks
-
-__all__ = ["Resumed", "forbid_silence", "read_turn_start", "resume"]
-
 
 _ASKED = [{"role": "user", "content": "x"}]
 _MARK_BEGUN = re.compile(r"[Ġ▁ ]?<\|.{0,40}")  # not `<` alone: many models' calls begin with it

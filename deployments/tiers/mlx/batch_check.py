@@ -1,18 +1,12 @@
 """Find out which steps sequences of a model may share and still get what each gets alone.
 
-mlx-lm has models whose padded prompts leave a wrong state behind, models whose sequences depend on their neighbors'
-lengths, and caches that can't be put together. So before the first request three short prompts of different lengths are
-computed as a batch: two are prefilled together, the third next to them while they decode. The log-probabilities are
-compared with plain mlx-lm's, which reads prompt and answer in one step.
+Some of mlx-lm's models leave a wrong state behind padding, depend on their neighbors' lengths, or have caches that
+can't be put together. So before the first request three short prompts are computed as a batch and compared with plain
+mlx-lm: all is shared, or prompts are prefilled one by one, or one request runs at a time (`SingleGenerator`).
 
-    all steps are right       everything is shared
-    else those of decoding    prompts are prefilled one by one, each without padding
-    else none                 one request at a time (`SingleGenerator`)
-
-A difference is the root mean square over the vocabulary, in standard deviations of the logits; of a sequence the
-median counts, since a near tie of experts may fall either way at one token. In float32 rounding leaves 1e-6 and the
-known faults 1e-2 to 3e-1. In 16 bits, `_UNITS_MAX` units in the last place are no difference; padding could hide in
-that, so there recurrent states are compared too.
+A difference is the root mean square over the vocabulary, in standard deviations of the logits, the median of a
+sequence: 1e-6 by float32's rounding, 1e-2 to 3e-1 by the known faults. In 16 bits `_UNITS_MAX` units in the last place
+are none; padding could hide in that, so recurrent states are compared there too.
 """
 
 from __future__ import annotations
@@ -35,8 +29,6 @@ from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import TokenLogprob
-
-__all__ = ["choose_sharing", "cuts_places_into_blocks"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -108,7 +100,6 @@ class _Mute:
 
 
 def _measure_all(loaded: Loaded, sharing: Sharing, prompts: Sequence[tuple[list[int], int]]) -> list[float]:
-    """Measure how far each answer is from what is right, as a share of what is no difference."""
     from mlx.utils import tree_flatten
 
     model, step = loaded.model, loaded.step
@@ -182,7 +173,6 @@ def _compute_alone(model: Any, step: Computer | None, prompt: Sequence[int], tok
 
 
 def _measure(some: Sequence[Any], others: Sequence[Any], unit: float) -> float:
-    """Measure how far log-probabilities are apart, as a share of what is no difference."""
     one, other = (mx.stack(list(those)).astype(mx.float32) for those in (some, others))
     apart = mx.where(one == other, 0.0, one - other)  # some models rule tokens out: -inf
     other = mx.maximum(other, _LEAST)

@@ -1,9 +1,7 @@
 """Copy, cut and measure mlx-lm's caches of keys and values. Engine thread only.
 
-mlx-lm computes lazily: a cache just taken out of a batch is a formula over the batch's arrays and keeps all of them
-alive. `detach` computes it. The shapes of arrays are known before anything is computed, so `measure_layout` builds no
-weights: run as a program, this module measures a model from its config.json alone (`models/needs.py`), so that the
-server's process needs no MLX for it.
+mlx-lm computes lazily: a cache taken out of a batch keeps all of the batch's arrays alive until `detach` computes it.
+Run as a program, this module measures a model's cache from its config.json, without weights (`models/needs.py`).
 """
 
 from __future__ import annotations
@@ -14,9 +12,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from deployments.memory.prefill_scores import estimate_scores_bytes
+from deployments.memory.room import estimate_scores_bytes
 from deployments.memory.sensors.computing import find_computing
-from deployments.models.precision import find_held_dtype
+from deployments.models.weights import find_held_dtype
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.memory_budget import Layer, Layout
 
@@ -140,7 +138,7 @@ def _measure_layer(one: Any, tokens: int) -> Layer:
 def scratch_bytes(model: Any, step_tokens: int, *, forced: bool = False) -> tuple[int, int]:
     """Estimate the most that one prefill step needs for values in between, in float32: in any case, and for each token
     of the context. The first is a few rows of the widest layers; the second the attention scores, where no fused kernel
-    spares them (on a CPU, and for some sizes of a head on a GPU: `memory/prefill_scores.py`). `forced`: those kernels
+    spares them (on a CPU, and for some sizes of a head on a GPU: `memory/room.py`). `forced`: those kernels
     are used that must be asked for."""
 
     args = _read_args(getattr(model, "args", None))

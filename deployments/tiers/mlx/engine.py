@@ -1,14 +1,8 @@
 """Own a model on one thread: load it, hold its caches and make every MLX call.
 
-    LOADING ──▶ READY ──▶ UNAVAILABLE (closed)
-       │  ▲
-       ▼  │  tried again where time can help
-    UNAVAILABLE (no package, no model, too little memory)
-
 Metal's streams belong to the thread that made them, so only plain Python values leave this thread. Others put commands
-into an inbox (`submit`, `abort`, `close`) and read the published `phase`. Between two steps the thread empties the
-inbox, so an abort takes effect within one step. Up to `running_max` requests run in the scheduler; the others wait in
-order. Every request gets exactly one last event: `Finish` or `Failed` (none after `abort`).
+into an inbox (`submit`, `abort`, `close`), which is emptied between two steps, and read the published `phase`. Every
+request gets exactly one last event: `Finish` or `Failed` (none after `abort`).
 
 Invariant: no request waits forever. After a step that raises, sequences start again from their own tokens, once. A
 thread that makes no step for `hang_s` while there is work, or whose steps fail one after another, is not `healthy`, and
@@ -36,10 +30,8 @@ from deployments.tiers.mlx.metal import end_process, is_gpu_lost, unwire
 from deployments.tiers.mlx.scheduler import AHEAD_TOKENS, Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
-from reliability.escalation.wording import figure
+from reliability.escalation.refusals import figure
 from reliability.types import Failed, Fault, TierState
-
-__all__ = ["RESTART_S", "Engine", "EnginePhase"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,7 +47,7 @@ _GATHER_SHARE, _GATHER_MAX_S = 0.1, 0.06
 
 
 @dataclass(frozen=True, slots=True)
-class EnginePhase:
+class _EnginePhase:
     """Where the engine stands. `reason` is fit for clients, `detail` for operators; `again`: it will be retried."""
 
     state: TierState
@@ -104,7 +96,7 @@ class Engine:
         self._failures = 0
         self._busy_since_s: float | None = None  # when the step under way began; None while there is nothing to do
         self._closed, self._ended = threading.Event(), threading.Event()
-        self.phase = EnginePhase(TierState.LOADING, "starting")
+        self.phase = _EnginePhase(TierState.LOADING, "starting")
         self.load_attempted = threading.Event()  # set once the first attempt to load has ended, well or not
         atexit.register(self._at_exit)
         threading.Thread(target=self._run, name=f"mlx-{name}", daemon=True).start()
@@ -181,7 +173,7 @@ class Engine:
             if self._batch is not None:
                 self._batch.close(_SAVE_S)
             self._batch = None
-            self.phase = EnginePhase(TierState.UNAVAILABLE, "its engine has stopped")
+            self.phase = _EnginePhase(TierState.UNAVAILABLE, "its engine has stopped")
             gc.collect()
             used_mlx = "mlx.core" in sys.modules
             if used_mlx:  # memory that a Mac has wired can outlive a killed process
@@ -220,13 +212,13 @@ class Engine:
             self._batch = None
             self.phase = _build_unavailable(error)
             return False
-        self.phase = EnginePhase(TierState.READY, loaded=loaded)
+        self.phase = _EnginePhase(TierState.READY, loaded=loaded)
         return True
 
     def _say(self, words: str) -> None:
         if self._closed.is_set():  # between two parts of loading is the place to give up
             raise ModelUnavailable("closed while loading")
-        self.phase = EnginePhase(TierState.LOADING, words)
+        self.phase = _EnginePhase(TierState.LOADING, words)
 
     def _turn(self) -> None:
         """Take commands, then make one step if anything runs."""
@@ -337,12 +329,12 @@ def _build_too_large(job: EngineJob) -> Failed:
     return Failed(fault=Fault.CONTEXT_LENGTH, message=message, param="messages")
 
 
-def _build_unavailable(error: Exception) -> EnginePhase:
+def _build_unavailable(error: Exception) -> _EnginePhase:
     if isinstance(error, ModelUnavailable):
-        return EnginePhase(TierState.UNAVAILABLE, str(error), again=error.again)
+        return _EnginePhase(TierState.UNAVAILABLE, str(error), again=error.again)
     if isinstance(error, ImportError):
         reason = f"the package {error.name or error} can't be imported; install mlx-lm (`pip install mlx-lm`)"
-        return EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))
+        return _EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))
     _LOG.error("the model could not be loaded", exc_info=error)
     reason = f"the model could not be loaded ({type(error).__name__})"
-    return EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))
+    return _EnginePhase(TierState.UNAVAILABLE, reason, detail=str(error))

@@ -16,20 +16,18 @@ from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.answer_start import Resumed, forbid_silence, resume
 from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
 from deployments.tiers.mlx.grammar.lark import HERMES
-from deployments.tiers.mlx.grammar.vocabulary import ForcedBytes
+from deployments.tiers.mlx.grammar.masker import ForcedBytes
 from deployments.tiers.mlx.loading import Loaded, call_format
 from deployments.tiers.mlx.sampling import Processor, read_sampling
-from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, PromptReuse, ReasoningCap
 from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
 from deployments.tiers.thinking import ReasoningMarks, encode_think_close, find_opened
-from reliability.escalation.wording import figure
+from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
 from reliability.tools.format_reasoning import Thought
 from reliability.types import ChatRequest, Event, Fault
-
-__all__ = ["JobBuilder"]
 
 
 class JobBuilder:
@@ -50,7 +48,7 @@ class JobBuilder:
         sessions = self._sessions
         prepared = sessions.prepare(request, datetime.now())
         request = prepared.request
-        text = render(tokenizer, request, prepared.at, loaded.form)
+        text = render(tokenizer, request, prepared.at, loaded.answers.form)
         prompt = tokenizer.encode(text, add_special_tokens=False)
         constraints, top = self._constraints_of(tokenizer), request.top_logprobs
         think = constraints.thinking
@@ -63,47 +61,43 @@ class JobBuilder:
             message = f"the prompt has {count} tokens; this tier's context holds {most}"
             raise refuse("messages", message, Fault.CONTEXT_LENGTH)
         constraint = constraints.of(request, opened=inside is not None)
-        defaults = loaded.defaults
+        defaults = loaded.answers.defaults
         if self._temperature is not None:
             defaults = dataclasses.replace(defaults, temperature=self._temperature)
+        checkpoints = find_checkpoints(
+            tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at, form=loaded.answers.form
+        )
         job = EngineJob(
             prompt=prompt,
             # What is written once more isn't taken off what the client may have.
             max_tokens=len(resumed.tokens) + max(1, min(request.max_tokens + resumed.again, left_tokens)),
-            sampling=read_sampling(request, defaults, loaded.vocabulary),
+            sampling=read_sampling(request, defaults, loaded.answers.vocabulary),
             reader=_open_reader(request, constraint, tokenizer, think, inside),
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
-            reasoning_tokens_max=self._reasoning_tokens_max,
-            think_close=encode_think_close(tokenizer, think) if think else (),
-            turn_start=loaded.turn_start,
-            written=resumed.tokens,
-            begun=request.begun,
-            processors=self._list_processors(loaded, request, len(prompt), resumed, free=constraint is None),
-            checkpoints=find_checkpoints(
-                tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at, form=loaded.form
+            reasoning=ReasoningCap(
+                self._reasoning_tokens_max, encode_think_close(tokenizer, think) if think is not None else ()
             ),
+            start=AnswerStart(turn=loaded.answers.turn_start, written=resumed.tokens, begun=request.begun),
+            processors=self._list_processors(loaded, request, len(prompt), resumed, free=constraint is None),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
-            keep=request.keep,
-            owner=request.key,
+            reuse=PromptReuse(owner=request.key, keep=request.keep, checkpoints=checkpoints),
         )
         return job, sessions.note(prepared, prompt)
 
     def _list_processors(
         self, loaded: Loaded, request: ChatRequest, prompt_tokens: int, resumed: Resumed, *, free: bool
     ) -> list[Processor]:
-        """List what changes the logits next to the request's settings and its grammar. `free`: there is no grammar."""
         found: list[Processor] = []
         if request.must_speak and free:  # a grammar decides itself with what an answer begins
-            found.append(forbid_silence(loaded.tokenizer, loaded.turn_start, prompt_tokens))
+            found.append(forbid_silence(loaded.tokenizer, loaded.answers.turn_start, prompt_tokens))
         speller = self._constraints_of(loaded.tokenizer).load_speller() if resumed.rest else None
         if speller is not None:
             found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
         return found
 
     def _constraints_of(self, tokenizer: Any) -> Constraints:
-        """Return the grammars of the model's tokenizer."""
         if self._constraints is None:
             self._constraints = Constraints(tokenizer)
         return self._constraints

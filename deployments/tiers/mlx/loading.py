@@ -18,23 +18,19 @@ import psutil
 
 from deployments.memory.room import Room, explain_lack
 from deployments.memory.sensors.computing import Computing, find_computing
-from deployments.models.adapter import Adapter, adapter_at
-from deployments.models.artifact import Artifact, resolve
+from deployments.models.artifact import Adapter, Artifact, adapter_at, resolve
 from deployments.models.cache_folder import Say
-from deployments.models.provenance import versions, weights_sha256
 from deployments.models.sources import ModelSource, ModelUnavailable
+from deployments.models.weights import versions, weights_sha256
 from deployments.tiers.mlx.answer_start import read_turn_start
 from deployments.tiers.mlx.cache_size import find_context
-from deployments.tiers.mlx.cpu.step import CpuStep, KernelUnavailable, build_step
-from deployments.tiers.mlx.cpu.upcast import upcast
+from deployments.tiers.mlx.cpu.step import CpuStep, KernelUnavailable, build_step, upcast
 from deployments.tiers.mlx.metal import install_fused
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.prompt import learn_template
 from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from deployments.tiers.template_check import check_call_template
 from deployments.tiers.template_form import AS_WRITTEN, TemplateForm
-
-__all__ = ["Loaded", "call_format", "check_calls_on_disk", "load"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,28 +39,32 @@ _CONTEXT_UNKNOWN_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerForm:
+    """What a model's answers are made by: its sampling, its number of tokens, the tokens of its own that open its turn,
+    and what its chat template needs."""
+
+    defaults: Sampling
+    vocabulary: int
+    turn_start: Sequence[int] = ()
+    form: TemplateForm = AS_WRITTEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """A model in memory. Only the engine thread touches `model`; the tokenizer is used by one thread at a time.
-
     `batched_as_alone`: whether sequences that decode together give what each gives alone; None where it wasn't tried.
-    `turn_start`: the tokens of its own that open its turn. `warning`: what is wrong with its calls, its history or its
-    batches. `form`: what its chat template needs. `cuttable`: whether its cache of a prompt can always be cut back.
-    `step` computes its steps in its place; `room`: on a Mac, what this replica may use of it.
-    """
+    `warning`: what is wrong with its calls, its history or its batches. `cuttable`: whether its cache of a prompt can
+    always be cut back. `step` computes its steps in its place; `room`: on a Mac, what this replica may use of it."""
 
     model: Any
     tokenizer: Any
     artifact: Artifact
     context_tokens: int
-    defaults: Sampling
-    vocabulary: int
-    adapter: str | None = None
-    adapter_config_sha256: str | None = None
+    answers: AnswerForm
+    adapter: Adapter | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     batched_as_alone: bool | None = None
-    turn_start: Sequence[int] = ()
     warning: str | None = None
-    form: TemplateForm = AS_WRITTEN
     cuttable: bool = True
     step: CpuStep | None = None
     room: Room | None = None
@@ -105,14 +105,15 @@ def load(
         # Its files have just been read, so they are in memory: a digest where the source brought none.
         artifact=dataclasses.replace(artifact, sha256=artifact.sha256 or weights_sha256(artifact.path)),
         context_tokens=min(limits),
-        defaults=_read_default_sampling(artifact.path),
-        vocabulary=max(tokenizer.get_vocab().values()) + 1,
-        adapter=f"{adapter.label} (sha256 {adapter.sha256})" if adapter else None,
-        adapter_config_sha256=adapter.config_sha256 if adapter else None,
+        answers=AnswerForm(
+            defaults=_read_default_sampling(artifact.path),
+            vocabulary=max(tokenizer.get_vocab().values()) + 1,
+            turn_start=read_turn_start(tokenizer),
+            form=form,
+        ),
+        adapter=adapter,
         versions=versions(),
-        turn_start=read_turn_start(tokenizer),
         warning=_check_template(tokenizer, artifact, form),
-        form=form,
         step=_build_step(model, blas_threads or 1),
         room=room,
     )

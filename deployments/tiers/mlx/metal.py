@@ -1,16 +1,9 @@
-"""What a tier does on a Mac's GPU and nowhere else. Engine thread only.
+"""What a tier does on a Mac's GPU and nowhere else: fused attention, wired memory, a lost GPU. Engine thread only.
 
-Fused attention: MLX has fused kernels for heads of 192 and 256 but takes them only where told to (`force_fused`), since
-they are slower than the unfused way, whose scores grow with the context. `FusedAttention` asks for them where the
-scores would take more than `SCORES_BYTES_MAX` (`memory/prefill_scores.py`); without it, a layer of a 32,768-token
-prompt takes 8.6 GB (github.com/ml-explore/mlx/pull/3293). An MLX without such kernels stays as it is.
-
-Wired memory: macOS takes unwired GPU memory back after about a second without work, and a large model then crawls
-(github.com/ggml-org/llama.cpp/pull/17766). So each tier wires the part of the working set that it was given
-(`memory/room.py`); mlx-lm's own way, 75 % of the machine for each generator, is switched off.
-
-A lost GPU: after a command buffer that timed out, Metal ignores all further work of the process. Only a new process has
-the GPU again, so this one ends after `_GRACE_S`, in which its requests fail over to other replicas and tiers.
+MLX takes its fused kernels for heads of 192 and 256 only where told to; without them a layer of a 32,768-token prompt
+takes 8.6 GB (github.com/ml-explore/mlx/pull/3293). macOS takes unwired GPU memory back after about a second without
+work (github.com/ggml-org/llama.cpp/pull/17766), so each tier wires its part of the working set. After a command buffer
+that timed out, Metal ignores all further work of the process, so it ends after `_GRACE_S`.
 """
 
 from __future__ import annotations
@@ -22,9 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from deployments.memory.prefill_scores import FORCED_SIZES, SCORES_BYTES_MAX
-
-__all__ = ["FusedAttention", "end_process", "install_fused", "is_forced", "is_gpu_lost", "unwire", "wire"]
+from deployments.memory.room import FORCED_SIZES, SCORES_BYTES_MAX
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,12 +1,8 @@
 """Serve the tier kind `mlx`: a model in this process, by mlx-lm.
 
-Constructing it is cheap and never fails: an engine thread starts, loads the model, and publishes how far it is. Until
-then `status` says `loading` and a request gets `Failed(LOADING)` at once. Nothing of MLX is imported on any other
-thread.
-
-A request takes a place (running and waiting requests are bounded), is rendered on a helper thread, one prompt at a
-time, and goes to the engine, whose events come back through the event loop. Leaving the stream in any way gives the
-place back and aborts the job, which ends within one step.
+Constructing it is cheap and never fails: an engine thread loads the model and publishes how far it is; until then a
+request gets `Failed(LOADING)`. A request takes a place (running and waiting ones are bounded), is rendered on a helper
+thread, and goes to the engine. Leaving the stream in any way gives the place back and aborts the job.
 """
 
 from __future__ import annotations
@@ -25,18 +21,16 @@ from deployments.models.cache_folder import Say, default_cache_dir
 from deployments.models.catalog import choose_here
 from deployments.models.presence import await_model
 from deployments.models.sources import ModelUnavailable, parse_source
-from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.engine import RESTART_S, Engine
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk
 from deployments.tiers.prompt import RequestRefused, find_unsupported, render
-from reliability.escalation.wording import figure
+from deployments.tiers.stream_matchers import merge_events
+from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, Started, TierState, TierStatus
-
-__all__ = ["MlxTier"]
 
 _LOADING_RETRY_S = 5.0
 _AGAIN_S = 30.0  # a model that could not be had is looked for again after so long, and longer each time
@@ -88,7 +82,8 @@ class MlxTier:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer `request`; see `deployments.interfaces.Tier.stream`."""
-        refused = find_unsupported(request) or self._refuse_if_not_ready() or self._refuse_if_full()
+        not_ready = None if self._engine.phase.state is TierState.READY else self._build_not_ready()
+        refused = find_unsupported(request) or not_ready or self._refuse_if_full()
         if refused is not None:
             yield [refused]
             return
@@ -111,7 +106,7 @@ class MlxTier:
             return None
 
         def count() -> int:
-            text = render(loaded.tokenizer, request, form=loaded.form)
+            text = render(loaded.tokenizer, request, form=loaded.answers.form)
             return len(loaded.tokenizer.encode(text, add_special_tokens=False))
 
         self._open += 1
@@ -144,7 +139,7 @@ class MlxTier:
             revision=loaded.artifact.revision,
             quantization=loaded.artifact.quantization,
             sha256=loaded.artifact.sha256,
-            adapter=loaded.adapter,
+            adapter=loaded.adapter.name if loaded.adapter else None,
             versions=loaded.versions,
             context_tokens=loaded.context_tokens,
             batched_as_alone=loaded.batched_as_alone,
@@ -228,7 +223,6 @@ class MlxTier:
         return merge_events(events)
 
     def _load(self, say: Say) -> Loaded:
-        """Load the model. Runs on the engine thread."""
         choice = choose_here(self._name, self._model)
         self._source = choice.source
         if self._model == "auto":
@@ -253,9 +247,6 @@ class MlxTier:
         if loaded is None:
             raise RequestRefused(self._build_not_ready())
         return loaded
-
-    def _refuse_if_not_ready(self) -> Failed | None:
-        return None if self._engine.phase.state is TierState.READY else self._build_not_ready()
 
     def _build_not_ready(self) -> Failed:
         phase = self._engine.phase

@@ -1,12 +1,8 @@
-"""Sample the next token: a request's settings, samplers and logits processors, in mlx-lm's own forms.
+"""Sample the next token: a request's settings over the tier's, samplers and logits processors in mlx-lm's own forms.
 
-A request's settings stand over the tier's; an invalid field is refused by its name. A token that the model doesn't have
-must never reach the engine: MLX doesn't check indexes. A sampler takes log-probabilities and gives tokens; a processor
-is `(tokens so far, logits) -> logits`.
-
-mlx-lm calls processors in the middle of a step that has already written to the shared caches, so an exception there
-would ruin the step for all. `Guarded` keeps it for its own sequence, which ends after the step. After a failed step a
-processor may see the same tokens twice, so it must derive its state from the tokens that it is given.
+An invalid field is refused by its name: MLX doesn't check indexes, so a token that the model doesn't have must never
+reach it. An exception in a processor would ruin the step for all sequences, so `Guarded` keeps it for its own. After a
+failed step a processor may see the same tokens twice: it derives its state from the tokens that it is given.
 """
 
 from __future__ import annotations
@@ -20,8 +16,6 @@ from typing import Any
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.prompt import refuse
 from reliability.types import ChatRequest
-
-__all__ = ["Guarded", "Processor", "Sampling", "build_penalties", "make_sampler", "read_sampling"]
 
 # A top_p of 0 asks for the most likely token, as a very small one does; mlx-lm would take 0 for "off".
 _TOP_P_MIN = 1e-6

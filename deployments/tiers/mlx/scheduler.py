@@ -5,20 +5,10 @@
               ├────────────┴────── after a failed step ─┤
               └──── memory again ◀── preempted ◀────────┘ no memory for all
 
-`step` makes one decode step for all running sequences and prefills one chunk, sized to take about half a second
-(`PrefillBudget`). A long prompt is prefilled by itself; short ones that fit into a chunk share it. A prompt is looked
-up when its turn comes, so the second of several that begin alike finds what the first has left behind.
-
-A step that raises has already written to the shared caches. So the generator is thrown away, and each sequence starts
-again from its own record of tokens (`recover`). Those that may have caused it are suspected: the prompt being
-prefilled if that raised, else all that were decoding. A sequence that is suspected a second time ends, so a step that
-always fails ends all sequences.
-
-Memory is set aside for the tokens of a sequence and `AHEAD_TOKENS` more, since few requests name how long their answer
-will be. Where answers grow too long together, the youngest sequence is preempted: it leaves the generator, keeps its
-record, and is computed again when there is memory. The oldest is never preempted and each fits alone, so one always
-progresses. No sequence is admitted while any is preempted.
-
+`step` makes one decode step for all and prefills one chunk. A step that raises has already written to the shared
+caches: the generator is thrown away, each sequence starts again from its own record of tokens, and one that is
+suspected of the failure a second time ends. Memory is set aside for a sequence's tokens and `AHEAD_TOKENS` more; where
+answers grow too long together, the youngest is preempted and none is admitted meanwhile. The oldest always progresses.
 Invariants:
 - No sequence continues from a cache that a failed step has touched.
 - A client gets each token exactly once.
@@ -35,17 +25,14 @@ from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.cache_size import detach
-from deployments.tiers.mlx.decoding.draft_policy import DraftPolicy
 from deployments.tiers.mlx.decoding.generators import Sharing, build_generator
+from deployments.tiers.mlx.decoding.lookup import DraftPolicy
 from deployments.tiers.mlx.decoding.ragged_batch import Computer
-from deployments.tiers.mlx.memory_budget import MemoryBudget
-from deployments.tiers.mlx.prefill_budget import STEP_TOKENS_MAX, PrefillBudget
+from deployments.tiers.mlx.memory_budget import STEP_TOKENS_MAX, MemoryBudget, PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import build_penalties, make_sampler
 from deployments.tiers.mlx.sequence import EngineJob, SequenceState
 from reliability.types import Failed, Fault, FinishReason
-
-__all__ = ["AHEAD_TOKENS", "Scheduler"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -136,7 +123,7 @@ class Scheduler:
 
     def estimate_prefill_s(self, job: EngineJob) -> float:
         """Estimate how long its prompt will take, less what of it is kept."""
-        kept = 0 if self._prompts is None else self._prompts.count_usable(job.prompt, job.owner)
+        kept = 0 if self._prompts is None else self._prompts.count_usable(job.prompt, job.reuse.owner)
         return self._pace.estimate_s(len(job.prompt) - kept)
 
     def find_overdue(self, now_s: float) -> list[int]:
@@ -189,7 +176,6 @@ class Scheduler:
             sequence.fail(failed)
 
     def _advance(self) -> tuple[list[Any], list[Any]]:
-        """Make the generator's step. Its decoding comes first and is counted at its end: that shows what raised."""
         decoding = len(self._by_uid) > len(self._prefilling)
         # Several share a chunk only where all of them fit into it.
         self._generator.prefill_step_size = self._pace.tokens if len(self._prefilling) < 2 else self._pace.tokens_max
@@ -236,7 +222,7 @@ class Scheduler:
         prompts = self._prompts
         while self._queue:
             sequence = self._queue[0]
-            record, owner, alone = sequence.record, sequence.job.owner, not self._by_uid
+            record, owner, alone = sequence.record, sequence.job.reuse.owner, not self._by_uid
             if prompts is not None and prompts.fetch(record, owner, alone=alone):
                 break
             cache, held = (None, 0) if prompts is None else prompts.take(record, owner)
@@ -255,7 +241,7 @@ class Scheduler:
     def _insert(self, sequence: SequenceState, tokens: list[int], cache: Any, held: int) -> None:
         """Put a sequence into the generator. `cache` holds the first `held` of its tokens."""
         job, written = sequence.job, len(sequence.tokens)
-        cuts = [held, *(c for c in job.checkpoints if held < c < len(tokens)), len(tokens)]
+        cuts = [held, *(c for c in job.reuse.checkpoints if held < c < len(tokens)), len(tokens)]
         # One shared object for equal unseeded settings: the whole batch is then sampled in one call.
         unseeded = job.sampling.seed is None
         sampler = self._samplers(job.sampling) if unseeded else make_sampler(job.sampling, written)
@@ -280,7 +266,7 @@ class Scheduler:
         elif response.end_of_segment and self._prompts is not None:
             done, of = response.progress
             job, here = sequence.job, len(sequence.job.prompt) + len(sequence.tokens) - of + done
-            if here in job.checkpoints and not self._prompts.holds(job.prompt[:here], job.owner):
+            if here in job.reuse.checkpoints and not self._prompts.holds(job.prompt[:here], job.reuse.owner):
                 cache, tokens = self._generator.extract_cache([response.uid])[response.uid]
                 self._keep(sequence, tokens, cache)
 
@@ -312,10 +298,9 @@ class Scheduler:
         self._take_out(sequence)
 
     def _close_thinking(self, sequence: SequenceState, now_s: float) -> None:
-        """Write the end of the reasoning for the model, and continue from there."""
         self._take_out(sequence)
         sequence.closed_thinking = True
-        for token in sequence.job.think_close:
+        for token in sequence.job.reasoning.close:
             full = len(sequence.tokens) + 1 >= sequence.job.max_tokens
             reason = sequence.take(token, "length" if full else None)
             if reason is not None:
@@ -344,7 +329,7 @@ class Scheduler:
 
     def _keep(self, sequence: SequenceState, tokens: list[int], cache: Any) -> None:
         if self._prompts is not None and tokens:
-            self._prompts.put(tokens, detach(cache), sequence.job.owner, keep=sequence.job.keep)
+            self._prompts.put(tokens, detach(cache), sequence.job.reuse.owner, keep=sequence.job.reuse.keep)
             self._shrink_prompts()
 
     def _new_generator(self) -> Any:

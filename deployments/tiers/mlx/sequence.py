@@ -12,29 +12,50 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, REPEATED_NOTE, Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
-from deployments.tiers.stream_matchers import AnswerReader
+from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
 
-__all__ = ["WINDOW_S", "EngineJob", "SequenceState"]
-
 WINDOW_S = 0.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerStart:
+    """What stands before an answer is generated. `turn`: the tokens that open the model's turn; an answer that begins
+    with them again begins behind them. `written`: the tokens that it has already (`answer_start.py`), `begun` the text
+    of it that stands before the client."""
+
+    turn: Sequence[int] = ()
+    written: Sequence[int] = ()
+    begun: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningCap:
+    """After `tokens_max` tokens of reasoning, `close` is written for the model."""
+
+    tokens_max: int | None = None
+    close: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptReuse:
+    """What may be kept of a job: for whom (`owner`, an API key), on disk too (`keep`), and at which places of its
+    prompt."""
+
+    owner: str = ""
+    keep: bool = True
+    checkpoints: Sequence[int] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class EngineJob:
     """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
     has ended, on another. `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
-    answer must keep to. `checkpoints` are places in the prompt behind which its cache is worth keeping. After
-    `reasoning_tokens_max` tokens of reasoning, `think_close` is written for the model. `turn_start`: the tokens that
-    open the model's turn; an answer that begins with them again begins behind them. `written`: the tokens that its
-    answer has already (`answer_start.py`), `begun` the text of it that stands before the client. `logprob_reader`: the
-    probabilities of its tokens are wanted. `keep`: what is computed for it may go to disk. `owner`: the API key whose
-    later prompts may use it."""
+    answer must keep to. `logprob_reader`: the probabilities of its tokens are wanted."""
 
     prompt: Sequence[int]
     max_tokens: int
@@ -45,14 +66,9 @@ class EngineJob:
     processors: Sequence[Processor] = ()
     constraint: Constraint | None = None
     logprob_reader: LogprobReader | None = None
-    checkpoints: Sequence[int] = ()
-    reasoning_tokens_max: int | None = None
-    think_close: Sequence[int] = ()
-    turn_start: Sequence[int] = ()
-    written: Sequence[int] = ()
-    begun: str = ""
-    keep: bool = True
-    owner: str = ""
+    start: AnswerStart = AnswerStart()
+    reasoning: ReasoningCap = ReasoningCap()
+    reuse: PromptReuse = PromptReuse()
 
     @property
     def tokens_max(self) -> int:
@@ -62,6 +78,31 @@ class EngineJob:
     def tokens_kept(self, answer: int) -> int:
         """Return the length of the prompt and so many tokens of answer, or the most it may have."""
         return len(self.prompt) + min(answer, self.max_tokens)
+
+
+@dataclass(slots=True)
+class _Outbox:
+    """What is still to leave. `sent_s`: when something last left; 0 before the first."""
+
+    pending: list[Event] = field(default_factory=list)
+    logprobs: WaitingLogprobs = field(default_factory=WaitingLogprobs)
+    sent_s: float = 0.0
+
+    def add(self, events: list[Event], *, with_logprobs: bool) -> None:
+        """Add events; to text the probabilities of its tokens. Reasoning, calls and stop strings have none."""
+        for event in events:
+            self.pending.append(event)
+            if with_logprobs and isinstance(event, Text):
+                self.pending += self.logprobs.leave_with([event])
+            elif with_logprobs:
+                self.logprobs.forget()
+
+    def take(self, now_s: float, *, now: bool) -> list[Event]:
+        """Take what is due: the first piece at once, the following in windows, everything `now`."""
+        if not self.pending or not (now or now_s - self.sent_s >= WINDOW_S):
+            return []
+        events, self.pending = merge_events(self.pending), []
+        return events
 
 
 @dataclass(slots=True, eq=False)
@@ -74,9 +115,7 @@ class SequenceState:
     guards: list[Guarded] = field(default_factory=list)
     masker: Masker | None = None
     tokens: list[int] = field(default_factory=list)
-    pending: list[Event] = field(default_factory=list)
-    logprobs: WaitingLogprobs = field(default_factory=WaitingLogprobs)
-    sent_s: float = 0.0  # when something last left; 0 before the first
+    outbox: _Outbox = field(default_factory=_Outbox)
     cached_tokens: int | None = None
     reasoning_tokens: int = 0
     suspected: bool = False
@@ -84,11 +123,11 @@ class SequenceState:
     unmatched: str = field(init=False)  # the delivered text that was not written again yet
 
     def __post_init__(self) -> None:
-        self.unmatched = self.job.begun
+        self.unmatched = self.job.start.begun
         if hasattr(self.detokenizer, "_maybe_trim_space"):
             # mlx-lm's takes a space off the head of an answer, which encoding the answer again doesn't bring back.
             self.detokenizer._maybe_trim_space = str
-        for token in self.job.written:
+        for token in self.job.start.written:
             self.take(token, None)
         self.reasoning_tokens = 0
 
@@ -116,8 +155,8 @@ class SequenceState:
     def usage(self) -> Usage:
         """Count the tokens so far: true at any moment, not only at the end."""
         return Usage(
-            prompt_tokens=len(self.job.prompt) + len(self.job.written),
-            completion_tokens=len(self.tokens) - len(self.job.written),
+            prompt_tokens=len(self.job.prompt) + len(self.job.start.written),
+            completion_tokens=len(self.tokens) - len(self.job.start.written),
             cached_tokens=self.cached_tokens or 0,
             reasoning_tokens=self.reasoning_tokens,
         )
@@ -147,12 +186,12 @@ class SequenceState:
     @property
     def thinks_too_long(self) -> bool:
         """Whether its reasoning has to be closed now."""
-        most = self.job.reasoning_tokens_max
+        most = self.job.reasoning.tokens_max
         return (
             most is not None
             and self.reasoning_tokens >= most
             and self.job.reader.thoughts.thinking
-            and bool(self.job.think_close)
+            and bool(self.job.reasoning.close)
             and not self.closed_thinking
         )
 
@@ -170,8 +209,8 @@ class SequenceState:
             events = self._drop_delivered(events)
         if self.job.logprob_reader is not None and logprobs is not None and finish != "stop":
             of_text = not was_reasoning and not reader.thoughts.thinking and not self._opens_turn
-            self.logprobs.add([self.job.logprob_reader.read(token, logprobs)] if of_text else [])
-        self.pending += self._add_logprobs(events) if self.job.logprob_reader is not None else events
+            self.outbox.logprobs.add([self.job.logprob_reader.read(token, logprobs)] if of_text else [])
+        self.outbox.add(events, with_logprobs=self.job.logprob_reader is not None)
         if not ended:
             return None
         if truncated:
@@ -191,7 +230,7 @@ class SequenceState:
 
     def _drop_delivered_text(self, text: str) -> str:
         shared = min(len(text), len(self.unmatched))
-        if text[:shared] != self.unmatched[:shared] and not self.job.begun[: -len(self.unmatched)].strip():
+        if text[:shared] != self.unmatched[:shared] and not self.job.start.begun[: -len(self.unmatched)].strip():
             # Another model wrote it: of the white space at its head, tokenizers and the end of reasoning take some off.
             text, self.unmatched = text.lstrip(), self.unmatched.lstrip()
             shared = min(len(text), len(self.unmatched))
@@ -200,39 +239,27 @@ class SequenceState:
         self.unmatched = self.unmatched[shared:]
         return text[shared:]
 
-    def _add_logprobs(self, events: list[Event]) -> list[Event]:
-        """Add the probabilities of the text's tokens. Reasoning, calls and stop strings have none."""
-        out: list[Event] = []
-        for event in events:
-            out.append(event)
-            if isinstance(event, Text):
-                out += self.logprobs.leave_with([event])
-            else:
-                self.logprobs.forget()
-        return out
-
     def fail(self, failed: Failed) -> None:
         """Send why it ends, with all that is due."""
         self.flush(0.0, last=replace(failed, usage=self.usage()))
 
     def flush(self, now_s: float, *, last: Event | None = None) -> None:
-        """Send what is due: the first piece at once, the following in windows, everything with the last event. Each
-        chunk reports what the answer has cost so far, so that a client that leaves is charged what was generated."""
-        due = last is not None or now_s - self.sent_s >= WINDOW_S
-        events = merge_events(self.pending) if due else []
+        """Send what is due, all of it with the last event. Each chunk reports what the answer has cost so far, so that
+        a client that leaves is charged what was generated."""
+        events = self.outbox.take(now_s, now=last is not None)
         if events and last is None:
             events.append(Counted(self.usage()))
         if last is not None:
             events.append(last)
         if events:
-            self.pending, self.sent_s = [], now_s
+            self.outbox.sent_s = now_s
             self.job.sink(events)
 
     @property
     def _opens_turn(self) -> bool:
         """Whether the answer so far is the opening of its turn once more."""
         count = len(self.tokens)
-        return count <= len(self.job.turn_start) and self.tokens == list(self.job.turn_start[:count])
+        return count <= len(self.job.start.turn) and self.tokens == list(self.job.start.turn[:count])
 
     def _decode(self, token: int, finish: str | None) -> str:
         if self._opens_turn:

@@ -17,23 +17,24 @@ from pathlib import Path
 import psutil
 
 from deployments.models.cache_folder import default_cache_dir
-from deployments.models.provenance import file_sha256
 from deployments.models.sources import ModelUnavailable
+from deployments.models.weights import file_sha256
 from deployments.tiers.mlx.batch_check import choose_sharing
 from deployments.tiers.mlx.cache_size import MlxCaches, measure_layout, scratch_bytes
 from deployments.tiers.mlx.decoding.generators import Sharing
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.memory_budget import (
+    STEP_TOKENS_MAX,
     TOKENS_MIN,
     Layout,
     MemoryBudget,
+    choose_chunk,
     count_needed,
     default_budget_bytes,
     explain_short,
     share_budget,
 )
 from deployments.tiers.mlx.metal import is_forced, wire
-from deployments.tiers.mlx.prefill_budget import STEP_TOKENS_MAX, choose_chunk
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import FORMAT
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder, count_bytes
@@ -42,8 +43,6 @@ from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed
-
-__all__ = ["PromptDisk", "prepare_batch"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -104,7 +103,6 @@ def prepare_batch(
 
 
 def _generate(batch: Scheduler, prompt: list[int]) -> None:
-    """Generate two tokens."""
     out: list[Event] = []
     batch.add(-1, EngineJob(prompt=prompt, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=out.extend))
     while batch:
@@ -177,7 +175,7 @@ def _build_key(loaded: Loaded, layout: Layout) -> str:
         "weights": artifact.sha256,
         "folder": artifact.path.name,  # of a conversion it names the converter
         "quantization": artifact.quantization,
-        "adapter": [loaded.adapter, loaded.adapter_config_sha256],
+        "adapter": [loaded.adapter.name, loaded.adapter.config_sha256] if loaded.adapter else [None, None],
         "files": files,
         "template": hashlib.sha256(repr(template).encode()).hexdigest(),
         "layout": repr(layout),

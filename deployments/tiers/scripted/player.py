@@ -1,14 +1,8 @@
 """A rule of a script as what happens, in order: a pure plan of script events.
 
-No clock, no dice, no files.
-
-`Facts` is what a rule may ask about a request. `play_rule` turns a rule and the facts into script
-events: wait so long, then send these events (or stay silent for ever). A plan keeps the law of
-every tier: it begins with `Started`, unless the rule breaks before anything is sent, and it ends
-with exactly one `Finish` or `Failed`, or in silence.
-
-A token is a run of up to six word characters, or one other character, with the white space before it: close
-enough to a real tokenizer to make counts and speeds plausible, and the same on every machine.
+A plan begins with `Started`, unless the rule breaks before anything is sent, and ends with exactly one `Finish` or
+`Failed`, or in silence. A token is a run of up to six word characters, or one other character, with the white space
+before it: plausible counts and speeds, the same on every machine.
 """
 
 from __future__ import annotations
@@ -17,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -40,8 +34,6 @@ from reliability.types import (
     Usage,
 )
 
-__all__ = ["Facts", "ScriptEvent", "fits", "play_rule", "tokens_of"]
-
 _TOKEN = re.compile(r"\s*\w{1,6}|\s*[^\w\s]|\s+")
 _VARIABLE = re.compile(r"\{\{(\w+)\}\}")
 
@@ -56,10 +48,7 @@ class ScriptEvent:
 
 
 def tokens_of(text: str, tokens_max: int | None = None) -> list[str]:
-    """Split `text` into tokens; joined they are `text` again.
-
-    Of a long one the first `tokens_max`.
-    """
+    """Split `text` into tokens; joined they are `text` again. Of a long one the first `tokens_max`."""
     return [match[0] for match in islice(_TOKEN.finditer(text), tokens_max)]
 
 
@@ -170,7 +159,7 @@ class _Player:
         elif step.refusal is not None:
             yield from self._send_text(step, self._fill(step.refusal), Refusal, step.delay_s)
         else:
-            text = step.raw if step.raw is not None else self._fill(step.text or "")
+            text = self._fill(step.text or "") if step.raw is None else step.raw
             cut = StopCut(self._facts.request.stop)
             text = cut.feed(text) + cut.flush()
             yield from self._send_text(step, text, Text, step.delay_s)
@@ -203,7 +192,6 @@ class _Player:
             delay_s = 0.0
 
     def _split_chunks(self, step: ScriptStep, tokens: list[str]) -> Iterator[tuple[str, float]]:
-        """Split the text into pieces, each with its share of the tokens."""
         chars = self._find_pace(step, "chunk_chars")
         if chars is None:
             size = int(self._find_pace(step, "chunk_tokens") or 1)
@@ -217,7 +205,6 @@ class _Player:
             yield piece, len(tokens) * len(piece) / len(text)
 
     def _count_tokens_left(self) -> int:
-        """Count the tokens that may still be sent."""
         bounds = (self._facts.request.max_tokens, self._rule.cut_after_tokens)
         return max(0, min(bound for bound in bounds if bound is not None) - self._sent_tokens)
 
@@ -246,19 +233,19 @@ class _Player:
         return [self._fill_deep(inner) for inner in value] if isinstance(value, list) else value
 
     def _build_finish(self) -> Finish:
-        calls = FinishReason.TOOL_CALLS if self._calls else FinishReason.STOP
-        reason = self._finish or self._rule.finish or calls
+        reason = self._finish or self._rule.finish
+        if reason is None:
+            reason = FinishReason.TOOL_CALLS if self._calls else FinishReason.STOP
         usage = None if self._rule.no_usage else self._build_usage()
         return Finish(reason=reason, usage=usage, model=f"scripted/{self._facts.tier}", stop=self._stop)
 
     def _build_usage(self) -> Usage:
-        wanted = self._rule.usage
-        return Usage(
-            prompt_tokens=_or(wanted.prompt_tokens, self._facts.prompt_tokens),
-            completion_tokens=_or(wanted.completion_tokens, self._sent_tokens),
-            cached_tokens=wanted.cached_tokens,
-            reasoning_tokens=_or(wanted.reasoning_tokens, self._reasoning_tokens),
-        )
+        real = {
+            "prompt_tokens": self._facts.prompt_tokens,
+            "completion_tokens": self._sent_tokens,
+            "reasoning_tokens": self._reasoning_tokens,
+        }
+        return Usage(**real | self._rule.usage.model_dump(exclude_none=True))
 
     def _build_cut(self) -> Failed:
         return self._build_failed(Fault.CRASHED, "broke off: the connection was cut")
@@ -270,28 +257,22 @@ class _Player:
             return translate_complaint(
                 self._facts.tier, complaint, status=step.status, retry_after_s=wait_s, usage=usage
             )
-        if step.unavailable is not None:
-            return self._build_failed(Fault.UNAVAILABLE, f"is unavailable: {step.unavailable}")
-        if step.loading is not None:
-            more = "" if step.loading is True else f": {step.loading}"
-            return self._build_failed(Fault.LOADING, f"is loading{more}")
         if step.cut:
             return self._build_cut()
-        fault = step.fault or Fault.SERVER_ERROR
-        return self._build_failed(fault, step.message or f"failed: {fault.value}", step)
+        if step.unavailable is not None:
+            fault, words = Fault.UNAVAILABLE, f"is unavailable: {step.unavailable}"
+        elif step.loading is not None:
+            fault, words = Fault.LOADING, "is loading" + ("" if step.loading is True else f": {step.loading}")
+        else:
+            fault = step.fault or Fault.SERVER_ERROR
+            words = step.message or f"failed: {fault.value}"
+        return replace(self._build_failed(fault, words), retry_after_s=step.retry_after_s, param=step.param)
 
-    def _build_failed(self, fault: Fault, words: str, step: ScriptStep | None = None) -> Failed:
-        message, usage = f"tier {self._facts.tier} {words}", self._find_spent()
-        if step is None:
-            return Failed(fault=fault, message=message, usage=usage)
-        return Failed(fault=fault, message=message, retry_after_s=step.retry_after_s, param=step.param, usage=usage)
+    def _build_failed(self, fault: Fault, words: str) -> Failed:
+        return Failed(fault=fault, message=f"tier {self._facts.tier} {words}", usage=self._find_spent())
 
     def _find_spent(self) -> Usage | None:
         return self._build_usage() if self._started else None
-
-
-def _or(wanted: int | None, real: int) -> int:
-    return real if wanted is None else wanted
 
 
 def _read_text(message: Mapping[str, Any]) -> str:

@@ -1,9 +1,7 @@
-"""The form of a script: what a `scripted` tier may be made to answer. `player` plays it;
-`scripted_tier` shows examples.
+"""The form of a script: what a `scripted` tier may be made to answer (docs/scripted.md).
 
-A script is read once and checked to its end. `ScriptError` names the rule by its number (from 1,
-also in JSONL, where a line is a rule) and the key. The models are strict on purpose: a misspelt key
-in a script for a fault would make a test pass for the wrong reason.
+It is read once and checked to its end: a misspelt key in a script for a fault would make a test pass for the wrong
+reason. `ScriptError` names the rule by its number (from 1) and the key.
 """
 
 from __future__ import annotations
@@ -15,39 +13,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from deployments.tiers.hosted.upstream_errors import RETRY_AFTER_S_MAX
 from reliability.types import Fault, FinishReason
-
-__all__ = ["CallSpec", "Rule", "Script", "ScriptError", "ScriptStep", "load_script"]
 
 SCRIPT_BYTES_MAX = 16 * 1024 * 1024
 WEIGHT_MAX = 1e9  # so that no sum of weights overflows
 VARIABLES = ("last_user", "tool_result", "turn", "tier")
 
-# What a step does: each step does exactly one of these.
-_ACTS = (
-    "text",
-    "raw",
-    "reasoning",
-    "refusal",
-    "tool_call",
-    "status",
-    "cut",
-    "silence",
-    "unavailable",
-    "loading",
-    "fault",
-)
+# What a step does: each step does exactly one of these, of which the breaks end the attempt with a fault.
+_BREAKS = ("status", "cut", "unavailable", "loading", "fault")
+_ACTS = ("text", "raw", "reasoning", "refusal", "tool_call", "silence", *_BREAKS)
 _ONLY_WITH_STATUS = ("retry_after_s", "message", "code", "param")
 
 
@@ -59,7 +36,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Pattern(_Strict):
+class _Pattern(_Strict):
     """A text that must hold `contains` and match `regex`."""
 
     contains: str | None = None
@@ -81,19 +58,17 @@ class Pattern(_Strict):
         return self.regex is None or re.search(self.regex, text) is not None
 
 
-def _as_pattern(value: Any) -> Any:
-    return {"contains": value} if isinstance(value, str) else value
-
-
-TextPattern = Annotated[Pattern, BeforeValidator(_as_pattern)]
+_TextPattern = Annotated[
+    _Pattern, BeforeValidator(lambda value: {"contains": value} if isinstance(value, str) else value)
+]
 
 
 class When(_Strict):
     """The conditions of a rule; all that are given must hold."""
 
-    last_user: TextPattern | None = None
-    tool_result: TextPattern | None = None  # of the last message, where that is a tool's result
-    transcript: TextPattern | None = None  # all texts, system prompt included
+    last_user: _TextPattern | None = None
+    tool_result: _TextPattern | None = None  # of the last message, where that is a tool's result
+    transcript: _TextPattern | None = None  # all texts, system prompt included
     turn: int | None = Field(default=None, ge=1)  # 1 + the number of assistant messages
     has_tools: bool | None = None
     tier: str | None = None
@@ -166,11 +141,10 @@ class ScriptStep(Pace):
     @property
     def breaks(self) -> bool:
         """True where this step ends the attempt with a fault."""
-        acts = (self.status, self.cut, self.unavailable, self.loading, self.fault)
-        return any(act is not None for act in acts)
+        return any(getattr(self, act) is not None for act in _BREAKS)
 
 
-class UsageSpec(_Strict):
+class _UsageSpec(_Strict):
     """Counts to report in place of the real ones."""
 
     prompt_tokens: int | None = Field(default=None, ge=0)
@@ -195,7 +169,7 @@ class Rule(Pace):
     start_delay_s: float = Field(default=0.0, ge=0)
     cut_after_tokens: int | None = Field(default=None, ge=0)
     finish: FinishReason | None = None
-    usage: UsageSpec = UsageSpec()
+    usage: _UsageSpec = _UsageSpec()
     no_usage: bool = False
 
 
@@ -212,10 +186,10 @@ _MODELS: dict[str, type[BaseModel]] = {
     "when": When,
     "answer": ScriptStep,
     "tool_call": CallSpec,
-    "usage": UsageSpec,
-    "last_user": Pattern,
-    "tool_result": Pattern,
-    "transcript": Pattern,
+    "usage": _UsageSpec,
+    "last_user": _Pattern,
+    "tool_result": _Pattern,
+    "transcript": _Pattern,
 }
 
 

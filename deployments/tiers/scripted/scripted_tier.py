@@ -1,42 +1,8 @@
-"""The tier kind `scripted`: deterministic answers and faults from a file, as a stand-in for slow or broken
-models.
+"""The tier kind `scripted`: deterministic answers and faults from a file, for tests and demonstrations
+(docs/scripted.md).
 
-A script is a list of rules, in YAML, JSON or JSONL (a rule per line). The first rule whose `when` holds
-answers; where none does, the tier echoes the last user message.
-
-    rules:
-      - when: {last_user: weather, has_tools: true, turn: 1}   # substring; {regex: ...} also goes
-        answer:
-          - reasoning: The user wants the weather.
-          - tool_call: {name: get_weather, arguments: {city: Paris}}
-      - when: {tool_result: {regex: "[0-9]+ C"}}
-        answer: "It is {{tool_result}}."                       # one text may stand alone
-      - times: 2                                               # the next two requests only
-        answer: {status: 429, retry_after_s: 3}
-      - weight: 3                                              # drawn among all fitting rules with a weight
-        token_delay_s: 0.02
-        answer: [{text: "Slow and "}, {delay_s: 1, text: "steady."}]
-      - weight: 1
-        cut_after_tokens: 4
-        answer: "This never arrives in full."
-
-- `when`: `last_user`, `tool_result` (the last message, if a tool's), `transcript`, each a substring or
-  `{contains, regex}`; `turn` (1 + assistant messages so far), `has_tools`, `tier`.
-- `answer`: steps, each doing one thing: `text` (with `{{last_user}}`, `{{tool_result}}`, `{{turn}}`,
-  `{{tier}}`), `raw` (verbatim), `reasoning`, `refusal`, `tool_call {name, arguments, id}` (`arguments` as a text
-  leaves as it is), `status` (with `retry_after_s`, `message`, `code`, `param`), `cut`, `silence`, `unavailable:
-  reason`, `loading`, `fault: name`. A fault as the first step comes before `Started`, as a status line
-  would; later ones break a running answer.
-- pace, per step, rule or script: `token_delay_s`, `chunk_tokens` or `chunk_chars`; per step `delay_s`; per
-  rule `start_delay_s` (before `Started`).
-- per rule: `times`, `weight`, `cut_after_tokens` (at the latest in place of the finish), `finish`, `usage
-  {...}`, `no_usage`.
-- per script: `unavailable: reason`, `loading: reason` (the state of the tier), `draw_by: content | order`.
-
-A draw depends on the seed and the request's content, so the same request gets the same answer; with
-`draw_by: order` on the seed and the number of the request. A script that is missing or wrong makes the tier
-unavailable, with the reason. The only state is how often each rule was used; it belongs to the tier and
-changes when a stream starts.
+A draw depends on the seed and the request's content, with `draw_by: order` on the number of the request. A script that
+is missing or wrong makes the tier unavailable, with the reason. The only state is how often each rule was used.
 """
 
 from __future__ import annotations
@@ -50,10 +16,8 @@ from typing import Any
 from deployments.tiers.scripted.player import Facts, fits, play_rule
 from deployments.tiers.scripted.script import Rule, Script, ScriptError, ScriptStep, load_script
 from deployments.work.large_work import large
-from reliability.escalation.wording import figure
+from reliability.escalation.refusals import figure
 from reliability.types import ChatRequest, Event, Failed, Fault, Text, TierState, TierStatus
-
-__all__ = ["ScriptedTier"]
 
 _ECHO = Rule(answer=[ScriptStep(text="[{{tier}}] You said: {{last_user}}")])
 
@@ -73,7 +37,11 @@ class ScriptedTier:
         self._seed = seed
         self._context_tokens = context_tokens
         self._source = Path(script).name if isinstance(script, str | Path) else "rules"
-        self._script, self._problem = _load(script)
+        self._script, self._problem = Script(), ""
+        try:
+            self._script = load_script(script)
+        except ScriptError as error:
+            self._problem = str(error)
         self._used = [0] * len(self._script.rules)
         self._requests = 0
         self._active = 0
@@ -141,7 +109,6 @@ class ScriptedTier:
         return None
 
     def _choose(self, facts: Facts) -> Rule:
-        """Choose the rule that answers, and count it as used."""
         rules = self._script.rules
         self._requests += 1
         open_rules = [i for i, rule in enumerate(rules) if rule.times is None or self._used[i] < rule.times]
@@ -171,10 +138,3 @@ def _drop_said(events: list[Event], unsaid: str) -> tuple[list[Event], str]:
         unsaid = unsaid[shared:]
         out += [Text(event.text[shared:])] if len(event.text) > shared else []
     return out, unsaid
-
-
-def _load(script: str | Path | list[dict[str, Any]] | Mapping[str, Any]) -> tuple[Script, str | None]:
-    try:
-        return load_script(script), None
-    except ScriptError as error:
-        return Script(), str(error)

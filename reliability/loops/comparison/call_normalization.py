@@ -22,22 +22,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from reliability.loops.comparison.canonical import canonical, parse, spell
-from reliability.loops.comparison.errors import has_failed
-from reliability.loops.comparison.findings import Result, SeenCall
+from reliability.loops.comparison.findings import Result, SeenCall, canonical, has_failed, parse, spell
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, is_volatile, word_set, words_of
-
-__all__ = [
-    "BOUND",
-    "HOLE",
-    "PLACE",
-    "blur_call",
-    "mask_echoes",
-    "names_place",
-    "names_range",
-    "says_done",
-    "says_enough",
-]
 
 HOLE = "\ufffc"
 PLACE, BOUND = f"{HOLE}p", f"{HOLE}b"
@@ -117,8 +103,6 @@ def blur_call(call: SeenCall, ignored: frozenset[str]) -> str:
 
 
 class _About(Enum):
-    """What an argument is about, by its name."""
-
     RUN = 1  # how long to wait, which attempt
     STAMP = 2
     HANDLE = 3  # an id or a key: of the run, or of what is asked for
@@ -155,11 +139,6 @@ def _classify_argument(key: str) -> _About:
 def names_place(key: str) -> bool:
     """Return whether an argument of this name says where something stands (a file), or is code."""
     return _classify_argument(key) in (_About.PATH, _About.CODE)
-
-
-def names_range(key: str) -> bool:
-    """Return whether an argument of this name is a place in a text or a list, or a limit of a search."""
-    return _classify_argument(key) in (_About.PLACE, _About.BOUND)
 
 
 def _tells_run(about: _About, key: str, value: Any) -> bool:
@@ -201,8 +180,7 @@ def _blur_command(text: str) -> str:
 
 
 def says_enough(result: Result) -> bool:
-    """Return whether a result is one that only the same deed would give: not `ok`, not "no such order", no bare
-    error."""
+    """Return whether only the same deed would give this result: not `ok`, "no such order" or a bare error."""
     text = result.text.strip()
     if sum(map(str.isalpha, text[:SAID_CHARS])) < SAID_LETTERS_MIN:
         return False
@@ -228,7 +206,6 @@ def mask_echoes(call: SeenCall, text: str) -> str:
 
 
 def _list_said(value: Any, depth: int = DEPTH) -> Iterator[str]:
-    """List the texts and numbers among some arguments."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

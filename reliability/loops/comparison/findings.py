@@ -6,10 +6,36 @@ its *period* the number of turns in it. Ids are no part of any of them.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, TypeVar
 
-__all__ = ["Kind", "Loop", "Result", "SeenCall", "Stage", "Turn"]
+T = TypeVar("T")
+COUNTED_CHARS_MAX = 200_000
+MASKED_CHARS_MAX = 48_000
+PARSED_MAX = 8  # values of results that are kept: each is compared with its neighbours
+NO_ARGUMENTS = frozenset({"", "{}", "null"})
+SUMMARY_CHARS = 240
+PARSED_CHARS_MAX = 500_000
+EMPTY: frozenset[str] = frozenset()
+EDGE_CHARS = 400
+_EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
+_FLAGS = ("is_error", "isError")
+_DENIALS = ("success", "ok")
+_ERROR = r"(?:[\w.]{0,60}(?:error|exception)|fatal|panic|failed|failure|traceback \(most recent call last\))"
+_MARKER = re.compile(
+    rf"[\s\[(<*#❌]*(?:{_ERROR})\b"
+    r"|.{0,80}\b(?:command not found|no such file or directory|permission denied)\b"
+    r"|.{0,40}\bexit(?:ed with)?(?: code| status)?:? [1-9]|.{0,20}\b(?:unknown|invalid|no such) tool\b",
+    re.IGNORECASE,
+)
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
 
 
 class Stage(StrEnum):
@@ -49,12 +75,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer of the model. `results` stand in the order of `calls`; None where no result is known.
-
-    A turn with `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand
-    in its text, and its results came as a user message. `asked`: the largest number that the user's last message names;
-    `times`: how often it says that a thing is to be done; `endless`: it orders repetition without a number.
-    """
+    """One answer of the model. `results` stand in the order of `calls`; None where no result is known. A turn with
+    `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand in its
+    text, and its results came as a user message. `asked`: the largest number that the user's last message names;
+    `times`: how often it says that a thing is to be done; `endless`: it orders repetition without a number."""
 
     calls: tuple[SeenCall, ...] = ()
     results: tuple[Result | None, ...] = ()
@@ -70,11 +94,8 @@ class Turn:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
     """A detected loop. `key` names the streak: it stays the same from repetition to repetition and across processes.
-
-    `strike` is 2 where the same loop had been left before.
-    `keep` counts the characters of an answer that are worth keeping (the first two repetitions); it is None where
-    whole turns repeat.
-    """
+    `strike` is 2 where the same loop had been left before. `keep` counts the characters of an answer that are worth
+    keeping (the first two repetitions); it is None where whole turns repeat."""
 
     kind: Kind
     stage: Stage
@@ -85,3 +106,174 @@ class Loop:
     key: str = ""
     strike: int = 1
     keep: int | None = None
+
+
+class Memo:
+    """The answers so far. It belongs to the turns of one request."""
+
+    __slots__ = ("_known", "_left", "_masked", "_masking_left", "_parsed")
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+        self._parsed: OrderedDict[str, tuple[bool, Any]] = OrderedDict()
+        self._masked: dict[str, str] = {}
+        self._left, self._masking_left = COUNTED_CHARS_MAX, MASKED_CHARS_MAX
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._known
+
+    def once(self, key: Hashable, find: Callable[[], T]) -> T:
+        """Return what `find` returns, called the first time only."""
+        try:
+            found: T = self._known[key]
+        except KeyError:
+            found = self._known[key] = find()
+        return found
+
+    def parse(self, text: str) -> tuple[bool, Any]:
+        """Parse as `canonical.parse` does."""
+        found = self._parsed.get(text)
+        if found is None:
+            found = self._parsed[text] = parse(text)
+            if len(self._parsed) > PARSED_MAX:
+                self._parsed.popitem(last=False)
+        return found
+
+    def mask(self, line: str, make: Callable[[str], str]) -> str | None:
+        """Return what `make` makes of the line; None once the lines of this request have used up what may be masked."""
+        found = self._masked.get(line)
+        if found is None and self._masking_left >= len(line):
+            self._masking_left -= len(line)
+            found = self._masked[line] = make(line)
+        return found
+
+    @property
+    def spent(self) -> bool:
+        """True once a streak may be longer than was counted."""
+        return self._left < 0
+
+    def affords(self, chars: int) -> bool:
+        """Tell whether another comparison of so many characters may be made past a verdict; it is taken as made."""
+        self._left -= chars
+        return self._left >= 0
+
+
+def parse(text: str) -> tuple[bool, Any]:
+    """Return (True, value) where the text is JSON, else (False, None)."""
+    if len(text) > PARSED_CHARS_MAX:
+        return False, None
+    try:
+        return True, json.loads(text)
+    except (ValueError, RecursionError):
+        return False, None
+
+
+def dumps(value: Any) -> str:
+    """Write JSON with sorted keys; a marker with the value's type where there is no JSON for it."""
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=repr)
+    except (ValueError, TypeError, RecursionError):
+        return f"<{type(value).__name__}>"
+
+
+def _normalize(value: Any) -> Any:
+    """Return the value with every string composed (NFC) and every whole float as an integer."""
+    if isinstance(value, str):
+        return value if value.isascii() else unicodedata.normalize("NFC", value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {_normalize(str(k)): _normalize(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_normalize(v) for v in value]
+    return value
+
+
+def canonical(arguments: str, ignored: frozenset[str] = EMPTY) -> str:
+    """Return the one spelling of a call's arguments; keys of `ignored` are left out at the top level."""
+    stripped = arguments.strip()
+    if stripped in NO_ARGUMENTS:
+        return "{}"
+    known, value = parse(stripped)
+    if not known:
+        return unicodedata.normalize("NFC", stripped) if len(stripped) <= PARSED_CHARS_MAX else stripped
+    if isinstance(value, dict) and not ignored.isdisjoint(value):
+        value = {k: v for k, v in value.items() if k not in ignored}
+    return spell(value) or stripped
+
+
+def spell(value: Any) -> str:
+    """Return the one spelling of a value that was parsed; empty where it nests too deeply."""
+    try:
+        return dumps(_normalize(value))
+    except RecursionError:
+        return ""
+
+
+def call_key(call: SeenCall, ignored: frozenset[str] = EMPTY) -> str:
+    """Return what two equal calls share: the name and the canonical arguments."""
+    return f"{call.name}\x1f{canonical(call.arguments, ignored)}"
+
+
+def digest(*parts: str) -> str:
+    """Return twelve hex digits that name the parts, the same in every process."""
+    joined = "\x1e".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(joined).hexdigest()[:12]
+
+
+def summary(text: str, chars: int = SUMMARY_CHARS) -> str:
+    """Return the text on one line, cut."""
+    flat = " ".join(text[: 4 * chars].split())
+    return flat if len(flat) <= chars else flat[: chars - 1] + "…"
+
+
+def has_failed(result: Result | None) -> bool:
+    """Return whether the result says that the call failed; an unknown result says nothing."""
+    if result is None:
+        return False
+    if result.error:
+        return True
+    known, value = parse(result.text)
+    if known and isinstance(value, Mapping):
+        return _object_failed(value)
+    if known and isinstance(value, list):
+        return False
+    return _text_failed(value if isinstance(value, str) else result.text)
+
+
+def _object_failed(value: Mapping[str, Any]) -> bool:
+    if value.get("error") or any(value.get(key) is True for key in _FLAGS):
+        return True
+    if any(value.get(key) is False for key in _DENIALS) or value.get("status") == "error":
+        return True
+    inner = value.get("metadata")
+    codes = (value, inner) if isinstance(inner, Mapping) else (value,)
+    return any(_nonzero(holder.get(key)) for holder in codes for key in _EXIT_CODES)
+
+
+def _nonzero(code: Any) -> bool:
+    if isinstance(code, str):
+        return code.strip().lstrip("-").isdigit() and code.strip().lstrip("-0") != ""
+    return isinstance(code, (int, float)) and code != 0
+
+
+def _text_failed(text: str) -> bool:
+    lines = text.strip().splitlines()
+    if not lines:
+        return False
+    edges = (lines[0][:EDGE_CHARS], lines[-1][:EDGE_CHARS])
+    return any(_MARKER.match(line) for line in edges) or bool(_TRACEBACK.search(text[-20 * EDGE_CHARS :]))
+
+
+def error_text(result: Result) -> str:
+    """Return the text of a failure; empty where there is an exit code and no word (a grep without a match)."""
+    known, value = parse(result.text)
+    if not known or not isinstance(value, Mapping):
+        return result.text.strip()
+    error = value.get("error")
+    if isinstance(error, Mapping):
+        error = error.get("message") or error
+    for text in (error, value.get("stderr"), value.get("message")):
+        if text and text is not True:
+            return text.strip() if isinstance(text, str) else dumps(text)
+    return ""

@@ -1,17 +1,14 @@
 """What figures tell that change from lap to lap of a streak: a way to an end, a drift, or nothing.
 
-One pair of results can't tell a percentage from a counter of repetitions; the streak can. Each figure that changes is
-followed through all laps, with the words beside it as its name:
-
-    figure                                                             tells
+    figure (with the words beside it as its name)                      tells
     counts the repetitions: "called 9 times", "attempt 4"              nothing
-    moves one way, and is named as a way to an end: `%`, "3 of 9"      PROGRESS
+    moves one way, and is named as a way to an end: `%`, "3 of 9"      PROGRESS, but not in a failure
     moves one way by unlike steps, goes down, or is an age             DRIFT: it may be news
     goes up by the same step each lap, or up and down                  nothing; in a step's result DRIFT
     is no number (a clock, a hash)                                     nothing
     is a price                                                         DRIFT
 
-In a failure nothing is a way to an end. Where most figures tell nothing, one that drifts is chance.
+Where most figures tell nothing, one that drifts is chance.
 """
 
 from __future__ import annotations
@@ -25,8 +22,6 @@ from itertools import pairwise
 from reliability.loops.comparison.near import clip, find_figures
 from reliability.loops.comparison.same_result import count_shared_ends
 from reliability.loops.comparison.volatile_fields import word_set, words_of
-
-__all__ = ["LAPS_MAX", "Movement", "follow_figures"]
 
 LAPS_MAX = 8
 LABEL_BEFORE, LABEL_BEHIND = 32, 20
@@ -108,7 +103,6 @@ def _read_number(text: str) -> float:
 
 
 def _read_label(text: str, place: re.Match[str]) -> tuple[str, str]:
-    """Read what stands on the figure's line before and behind it."""
     start, end = place.span()
     before = text[max(0, start - LABEL_BEFORE) : start].rsplit("\n", 1)[-1]
     return before, text[end : end + LABEL_BEHIND].split("\n", 1)[0]

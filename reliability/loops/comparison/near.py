@@ -15,11 +15,8 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
-from reliability.loops.comparison.canonical import dumps
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Memo, dumps
 from reliability.loops.comparison.same_result import count_shared_ends, is_same_result
-
-__all__ = ["clip", "find_difference", "find_figures", "is_near_result", "mask_figures"]
 
 CHARS = 2_000
 LINES_MAX = 2_000
@@ -75,8 +72,7 @@ def _is_near_text(a: str, b: str, threshold: float) -> bool:
 
 
 def find_difference(a: str, b: str) -> tuple[str, str]:
-    """Find where two texts differ: without the lines that they share at both ends, and without the middle of what is
-    long all the same."""
+    """Find where two texts differ, without the lines that they share at both ends and a long middle."""
     start, end = count_shared_ends(a, b)
     return clip(a[start : len(a) - end]), clip(b[start : len(b) - end])
 
@@ -105,7 +101,6 @@ def _has_words_enough(text: str, x: str, y: str) -> bool:
 
 
 def _is_shuffled(a: str, b: str) -> bool:
-    """Return whether the two hold the same lines in another order."""
     if not 2 <= a.count("\n") <= LINES_MAX or a.count("\n") != b.count("\n"):
         return False
     return sorted(map(str.strip, a.split("\n"))) == sorted(map(str.strip, b.split("\n")))

@@ -15,8 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reliability.loops.comparison.canonical import parse
-from reliability.loops.comparison.memo import Memo
+from reliability.loops.comparison.findings import Memo, parse
 from reliability.loops.comparison.volatile_fields import (
     DURATIONS,
     ONGOING_NEAR,
@@ -29,8 +28,6 @@ from reliability.loops.comparison.volatile_fields import (
     word_set,
     words_of,
 )
-
-__all__ = ["count_shared_ends", "is_ongoing", "is_same_result"]
 
 MASKED_CHARS = 16_000
 LINES_MAX = 50_000
@@ -222,7 +219,6 @@ def _cut_to_difference(x: str, y: str) -> tuple[str, str]:
 
 
 def _has_content(text: str) -> bool:
-    """Return whether there is anything beside holes and white space."""
     return bool(text.replace(HOLE, "").strip())
 
 
@@ -260,7 +256,6 @@ def _cut(line: str, start: int, end: int) -> str:
 
 
 def _mask(line: str) -> str:
-    """Put a hole in the place of every volatile value of the line."""
     for pattern in VOLATILE_FORMS:
         line = pattern.sub(_make_hole, line)
     for pattern in DURATIONS:

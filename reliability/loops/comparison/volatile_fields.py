@@ -10,22 +10,6 @@ import re
 from functools import lru_cache
 from typing import Any
 
-__all__ = [
-    "DURATIONS",
-    "MARKED",
-    "NAMES_MAX",
-    "ONGOING_NEAR",
-    "ONGOING_WORDS",
-    "READING_NEAR",
-    "STATUS_KEYS",
-    "VOLATILE_FORMS",
-    "is_reading",
-    "is_volatile",
-    "phrase_set",
-    "word_set",
-    "words_of",
-]
-
 #: The names of tools and fields are few and come again with every request.
 NAMES_MAX = 4_096
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

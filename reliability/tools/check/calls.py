@@ -1,14 +1,11 @@
 """The one judgement on the calls of an answer: may they be delivered?
 
-In this order, for each call: its name is a declared tool, its arguments are JSON of an object, they satisfy
-the schema, they say something. Then, for all of them: the client's `tool_choice` and `parallel_tool_calls`
-are obeyed, and every id is unique in the conversation. A step that fails ends that call's row, but all calls
-are judged, so that the model hears everything at once. Repairs happen on the way, lossless or not at all,
-each recorded.
+For each call: its name is declared, its arguments are JSON of an object, they satisfy the schema, they say something.
+For all: the client's `tool_choice` and `parallel_tool_calls` are obeyed, and every id is unique in the conversation.
+All calls are judged, so that the model hears everything at once.
 
-The verdict is one for all: while one violation stands, nothing is delivered, so that never one call of several
-is dropped. A valid call passes through to the letter: its argument text changes only where a repair is
-recorded. Judging the result again changes nothing and finds nothing.
+Invariants: while one violation stands, nothing is delivered. A valid call passes to the letter; repairs are lossless
+and recorded. Judging the result again changes nothing and finds nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +21,9 @@ from pydantic import BaseModel, ConfigDict
 from reliability.steps import Steps
 from reliability.surrogates import join_all, join_surrogates, may_hold_halves
 from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
-from reliability.tools.check.choice import find_breaches, parse_choice
 from reliability.tools.check.complaints import describe, report_unknown_tool
-from reliability.tools.check.placeholders import PLACEHOLDERS, find_implausible
+from reliability.tools.check.placeholder_forms import PLACEHOLDERS
+from reliability.tools.check.placeholders import find_implausible
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import Unreadable, dump, read
 from reliability.tools.extract.text import read_arguments
@@ -34,8 +31,6 @@ from reliability.tools.schema.tool_names import clean_name
 from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox
 from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import ToolCall
-
-__all__ = ["CheckConfig", "assign", "check_calls", "id_source", "ids_in"]
 
 ENCODINGS_MAX = 3
 _QUOTED = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*', re.DOTALL)
@@ -64,8 +59,6 @@ class CheckConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """One call after all of its checks."""
-
     name: str
     arguments: str
     repairs: tuple[Repair, ...] = ()
@@ -85,15 +78,10 @@ def check_calls(
     malformed: Sequence[Malformed] = (),
     steps: Steps | None = None,
 ) -> Checked:
-    """Judge all calls of one answer.
-
-    `new_id` gives the n-th spare id (`ids.id_source`), `used_ids` are taken already (`ids.ids_in`).
-    `conversation` holds the texts of the messages, for words that may stand in for a value. `malformed`
-    comes from the extraction: each is a violation.
-
-    Raises:
-        OutOfSteps: it takes more than `steps` (None: as many as it takes); never where they are final.
-    """
+    """Judge all calls of one answer. `new_id` gives the n-th spare id (`ids.id_source`), `used_ids` are taken already
+    (`ids.ids_in`). `conversation` holds the texts of the messages, for words that may stand in for a value. `malformed`
+    comes from the extraction: each is a violation. Raises `OutOfSteps`: it takes more than `steps` (None: as many as it
+    takes); never where they are final."""
     steps = steps or Steps(UNBOUNDED)
     judged = [_judge(raw, i, toolbox, config, conversation, steps) for i, raw in enumerate(raw_calls)]
     ids = assign([raw.id for raw in raw_calls], used_ids, new_id)
@@ -113,7 +101,6 @@ def check_calls(
 def _judge(
     raw: RawCall, i: int, box: ToolBox, config: CheckConfig, conversation: Sequence[str] | None, steps: Steps
 ) -> _Judged:
-    """Run all checks of one call."""
     tool = box.find(raw.name) or box.find(clean_name(raw.name))
     before = tuple(Repair(repair.kind, join(i) + repair.path) for repair in raw.repairs)
     if tool is None and config.validate_tool_names:
@@ -167,8 +154,6 @@ def _check_schema(
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Arguments that are no JSON, or no object."""
-
     kind: Flaws
     message: str
 
@@ -313,3 +298,68 @@ def _find_unused(taken: Collection[str], new_id: Callable[[int], str], n: int) -
     while (id := f"{stem}_{n}") in taken:
         n += 1
     return id, n + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`must`: at least one call. `may`: the tools that may be called; None means all of them, empty none."""
+
+    must: bool = False
+    may: tuple[str, ...] | None = None
+
+
+_WORDS = {"auto": Choice(), "none": Choice(may=()), "required": Choice(must=True), "any": Choice(must=True)}
+
+
+def parse_choice(value: Any, box: ToolBox) -> Choice | BadTools:
+    """Parse the client's choice; without one it is `auto` where tools are declared, else `none`."""
+    if value is None:
+        return _WORDS["auto" if box.tools else "none"]
+    if isinstance(value, str):
+        if value not in _WORDS:
+            return BadTools("/tool_choice", f"must be one of {', '.join(_WORDS)}, or an object that names a tool")
+        choice = _WORDS[value]
+        return BadTools("/tool_choice", "no tools are declared") if choice.must and not box.tools else choice
+    if not isinstance(value, Mapping):
+        return BadTools("/tool_choice", "must be a word or an object")
+    if value.get("type") == "allowed_tools":
+        inner = value.get("allowed_tools", value)
+        if not isinstance(inner, Mapping):
+            return BadTools("/tool_choice/allowed_tools", "must be an object")
+        tools = inner.get("tools")
+        if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
+            return BadTools("/tool_choice/allowed_tools/tools", "must be an array of tools")
+        return _parse_named(tools, box, must=inner.get("mode") == "required")
+    return _parse_named([value], box, must=True)
+
+
+def _parse_named(tools: Sequence[Mapping[str, Any]], box: ToolBox, *, must: bool) -> Choice | BadTools:
+    names: list[str] = []
+    for tool in tools:
+        function = tool.get("function")
+        name = (function if isinstance(function, Mapping) else tool).get("name")
+        if not isinstance(name, str) or name not in box.by_name:
+            return BadTools(join("tool_choice", "function", "name"), "names no declared tool")
+        names.append(name)
+    return Choice(must=must, may=tuple(names))
+
+
+def find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, unread: int = 0) -> list[Violation]:
+    """Find what the calls (of tools `names`, and `unread` ones) do against the client's choice."""
+    found: list[Violation] = []
+    if choice.must and not names and not unread:
+        wanted = f"call {' or '.join(choice.may)}" if choice.may else "call a tool"
+        found.append(
+            Violation(Flaws.TOOL_CHOICE, "/tool_choice", f"the request wants you to {wanted}, and no tool was called")
+        )
+    for i, name in enumerate(names):
+        if choice.may is not None and name not in choice.may:
+            only = f"only {', '.join(choice.may[:8])} may be called" if choice.may else "no tool may be called"
+            found.append(Violation(Flaws.TOOL_CHOICE, join(i, "name"), only, name))
+    if parallel is False and len(names) + unread > 1:
+        found.append(
+            Violation(
+                Flaws.PARALLEL, "/parallel_tool_calls", f"only one call at a time is allowed, not {len(names) + unread}"
+            )
+        )
+    return found

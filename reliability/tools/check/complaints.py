@@ -1,11 +1,7 @@
 """A schema's complaints, phrased for a model, and the message of a re-ask that carries them.
 
-Each complaint says the place, what is wanted, and what came, in one short sentence cut to `MESSAGE_CHARS_MAX`: a value
-may be as long as an answer. A missing or a surplus field is named in the path, since the path is what a model looks
-for.
-
-The message is one text for all violations, so that one re-ask can repair them all. It is bounded, since it is paid for
-with the prompt: the violations come first, then the signatures of the tools that were meant, then the other tools.
+Each complaint is one sentence of at most `MESSAGE_CHARS_MAX`: the place, what is wanted, what came. The message is one
+bounded text for all violations, then the signatures of the tools that were meant, then the other tools.
 """
 
 from __future__ import annotations
@@ -20,8 +16,6 @@ from reliability.tool_calls import Flaws, Violation, join
 from reliability.tools.schema.complaint import KEYS_MAX, Complaint
 from reliability.tools.schema.tool_names import fold, prepare_tool_names
 from reliability.tools.schema.toolbox import Tool, ToolBox
-
-__all__ = ["corrective_message", "describe", "report_unknown_tool"]
 
 MESSAGE_CHARS_MAX = 200
 SUGGESTIONS_MAX = 3
@@ -68,8 +62,7 @@ MORE_CHARS = 24
 
 
 def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
-    """Report that there is no such tool; the guess at what was meant goes into the message, never into
-    the call."""
+    """Report that there is no such tool; the guess goes into the message, never into the call."""
     shown = name[:NAME_CHARS_MAX]
     meant = prepare_tool_names(box.names).list_meant(name)
     if meant:
@@ -99,7 +92,6 @@ def describe(errors: Iterable[Complaint], i: int, tool: Tool) -> list[Violation]
 
 
 def _phrase(error: Complaint) -> Iterator[tuple[tuple[object, ...], str]]:
-    """Phrase where something is wrong, and what."""
     path, kind, got, wanted = error.path, error.keyword, error.got, error.wanted
     if kind in _OF_MEMBERS:
         beside = repr(next(iter(wanted))) if kind == "dependentRequired" else ""
@@ -120,7 +112,6 @@ def _name_wanted(kind: str, wanted: Any) -> str:
 
 
 def _describe_nearest(error: Complaint) -> str:
-    """Describe what the form that came closest was refused for."""
     inner = max(error.context, key=lambda one: len(one.path), default=None)
     phrase = next(_phrase(inner), None) if inner is not None else None
     return f" ({join(*phrase[0])} {phrase[1]})" if phrase is not None else ""
@@ -171,8 +162,7 @@ def _write_line(violation: Violation) -> str:
 
 
 def _join_parts(parts: Sequence[str], separator: str, chars: int) -> str:
-    """Join as many parts as there is room for, and how many more there are. The first one is there in
-    any case, cut if it must be."""
+    """Join as many parts as there is room for, and how many more there are. The first is always there."""
     if not parts:
         return "none"
     limit = chars - MORE_CHARS

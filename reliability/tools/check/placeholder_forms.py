@@ -20,8 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["PLACEHOLDERS", "Argument", "Matcher", "Standin", "build_matcher", "may_be_description", "split_words"]
-
 PLACEHOLDERS: tuple[str, ...] = (
     "<your *>",
     "<insert *>",
@@ -64,29 +62,14 @@ _JOINT = re.compile(r"[\s_-]+")
 _ADDRESS = re.compile(r"\A(?:[a-z][a-z0-9+.-]{1,15}://(?:www\.)?|(?:[a-z]:)?(?:\.{0,2}|~)[/\\]+)", re.IGNORECASE)
 _WORDS_IN_BRACKETS = r"[\w\s'’.,/()&-]*"
 _TYPES = frozenset({"string", "str", "a string", "string value", "some string", "string required", "any string"})
-_FILLERS = frozenset(
-    {
-        "the",
-        "a",
-        "an",
-        "your",
-        "some",
-        "this",
-        "insert",
-        "enter",
-        "provide",
-        "specify",
-        "put",
-        "fill",
-        "replace",
-        "with",
-    }
-    | {"here", "placeholder", "example", "sample", "dummy", "value", "string", "in", "of", "for", "s"}
-)
-_ASKS = frozenset(
-    {"your", "insert", "enter", "provide", "specify", "put", "fill", "replace", "here", "placeholder"}
-    | {"example", "sample", "dummy"}
-)
+_FILLERS = {
+    "the", "a", "an", "your", "some", "this", "insert", "enter", "provide", "specify", "put", "fill", "replace", "with",
+    "here", "placeholder", "example", "sample", "dummy", "value", "string", "in", "of", "for", "s",
+}  # fmt: skip
+_ASKS = {
+    "your", "insert", "enter", "provide", "specify", "put", "fill", "replace", "here", "placeholder", "example",
+    "sample", "dummy",
+}  # fmt: skip
 _OWNERS = frozenset({"user", "users", "customer", "s"})
 _VAGUE = frozenset({"name", "value", "string", "text", "here", "placeholder", "id"})
 
@@ -129,7 +112,6 @@ def split_words(text: str) -> tuple[str, ...]:
 
 
 def _squash(text: str) -> str:
-    """Return the letters and digits of a text, without case."""
     return _NO_WORD.sub("", text.casefold())
 
 
@@ -176,6 +158,8 @@ def build_matcher(placeholders: tuple[str, ...]) -> Matcher:
     """Make the patterns ready; the same ones are made ready once."""
     plain = [word for word in placeholders if not any(token in word for token in _TOKENS)]
     bare = [word for word in plain if not _is_framed(word)]
+    # What stands in every text that a pattern matches: its first word.
+    firsts = [re.split(r"[\s_*-]", word.lstrip("*"), maxsplit=1)[0].casefold() for word in bare]
     own = {
         framed: tuple(
             token for token in _TOKENS if any(token in word and (word != token) is framed for word in placeholders)
@@ -187,18 +171,12 @@ def build_matcher(placeholders: tuple[str, ...]) -> Matcher:
         bare=tuple(_compile_words(word, ".*") for word in bare if "_" not in word),
         joined=tuple(_compile_words(word, ".*") for word in bare if "_" in word),
         own=own,
-        hint=re.compile("|".join(dict.fromkeys([r"[<\[{%$]", *map(_write_hint, bare)]))),
+        hint=re.compile("|".join(dict.fromkeys([r"[<\[{%$]", *map(re.escape, firsts)]))),
     )
 
 
 def _is_framed(word: str) -> bool:
     return len(word) > 2 and word[0] + word[-1] in ("<>", "[]", "{}")
-
-
-def _write_hint(word: str) -> str:
-    """Write what stands in every text that a pattern matches: its first word."""
-    first = re.split(r"[\s_*-]", word.lstrip("*"), maxsplit=1)[0]
-    return re.escape(first.casefold())
 
 
 def _compile_words(word: str, anything: str) -> re.Pattern[str]:
@@ -236,10 +214,6 @@ def _drop_vague(words: tuple[str, ...] | list[str]) -> str:
     return "".join(word for word in words if word not in _VAGUE)
 
 
-def _says_type(text: _Text, argument: Argument) -> bool:
-    return text.plain in _TYPES
-
-
 def _says_description(text: _Text, argument: Argument) -> bool:
     """Return whether a text is the argument's description, or its first sentence."""
     said = _squash(text.inner)
@@ -252,7 +226,7 @@ def _says_description(text: _Text, argument: Argument) -> bool:
 
 _SAYS: dict[str, Callable[[_Text, Argument], bool]] = {
     "{name}": _says_name,
-    "{type}": _says_type,
+    "{type}": lambda text, _argument: text.plain in _TYPES,
     "{description}": _says_description,
 }
 _TOKENS = tuple(_SAYS)

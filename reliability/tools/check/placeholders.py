@@ -1,14 +1,7 @@
-"""Arguments that satisfy the schema and still say nothing: empty ones, and texts that only stand in for a
-value.
+"""Arguments that satisfy the schema and still say nothing: empty ones, and texts that only stand in for a value.
 
-Both checks are made to err on the side of the model, since a false alarm costs a good answer.
-
-Empty: only a call whose required strings are all blank, and that says nothing else. One blank string among
-others is common and right (an edit that deletes its text, a search from the root).
-
-A placeholder is convicted by its schema and its place, never by a word alone: `TODO`, `string` and `example.com` are
-what somebody greps for, the type of a column, a page to fetch. A text stands in for a value where it only says what
-should stand there:
+Both checks err on the side of the model. Empty is only a call whose required strings are all blank. A placeholder is
+convicted by its schema and its place, never by a word alone (`TODO` is what somebody greps for):
 
     <your_city>, [insert city here], YOUR_API_KEY   an instruction to whoever fills it in
     <city>, {{city}}, city, city_name               the argument's own name
@@ -17,10 +10,8 @@ should stand there:
     /path/to/file, ...                              a gap
 
 Instructions and names in brackets count anywhere, the others only in a required free text of a known conversation.
-`placeholder_forms.py` reads the patterns of all these. Honest is nonetheless what the schema names (enum, const,
-default, examples; in brackets, the description), what occurs in the conversation, and what stands where such texts
-belong: in a template, a pattern, a file's content, a command, or in an argument that takes a name of something (a type,
-a column, a tag), or where the conversation is about templates.
+Honest is what the schema names, what occurs in the conversation, and what stands where such texts belong: in a
+template, a pattern, a file's content, a command, or the name of something.
 """
 
 from __future__ import annotations
@@ -33,7 +24,6 @@ from typing import Any
 from reliability.steps import Steps
 from reliability.tool_calls import Flaws
 from reliability.tools.check.placeholder_forms import (
-    PLACEHOLDERS,
     Argument,
     Matcher,
     Standin,
@@ -43,8 +33,6 @@ from reliability.tools.check.placeholder_forms import (
 )
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
-
-__all__ = ["PLACEHOLDERS", "find_implausible"]
 
 PLACEHOLDER_CHARS_MAX = 400
 STEPS_A_WORD = 8
@@ -93,9 +81,8 @@ def find_implausible(
     conversation: Sequence[str] | None,
     steps: Steps,
 ) -> list[tuple[Flaws, Path, str]]:
-    """Find what stands in the arguments without saying anything, at most `FOUND_MAX` things. Raises
-    `OutOfSteps`, unless the steps are final: then what hasn't been looked at passes, since it
-    satisfies the schema."""
+    """Find what stands in the arguments without saying anything, at most `FOUND_MAX` things. Raises `OutOfSteps`,
+    unless the steps are final: then what hasn't been looked at passes, since it satisfies the schema."""
     blanks = _find_blank(arguments, tool)
     found: list[tuple[Flaws, Path, str]] = [
         (Flaws.EMPTY, (key,), "is empty, and nothing else is given") for key in blanks
@@ -111,43 +98,45 @@ def find_implausible(
         if len(text) > PLACEHOLDER_CHARS_MAX:
             continue
         steps.spend(STEPS_A_WORD)
-        standin, schema = _find_standin(text, path, tool, matcher)
-        if standin is not None:
-            steps.spend(conversation_chars // CHARS_A_STEP)
-        if standin is not None and _is_convicted(text, standin, path, schema, tool, conversation):
+        standin, argument, schema = _find_standin(text, path, tool, matcher)
+        if standin is None:
+            continue
+        steps.spend(conversation_chars // CHARS_A_STEP)
+        if not standin.framed and (
+            conversation is None or not _is_required(path, tool) or not _is_free_text(schema, tool)
+        ):
+            continue
+        honest = _belongs_there(text, standin, argument, tool) or _is_named(text, standin, schema)
+        if not honest and (conversation is None or not _is_said(text, standin, conversation)):
             found.append((Flaws.PLACEHOLDER, path, f"{text!r} only stands in for a value"))
     return found
 
 
-def _find_standin(text: str, path: Path, tool: Tool, matcher: Matcher) -> tuple[Standin | None, Any]:
-    """Find what kind of placeholder a text is, if it is one, and what the schema says of its place."""
+def _find_standin(text: str, path: Path, tool: Tool, matcher: Matcher) -> tuple[Standin | None, Argument, Any]:
+    """Find what kind of placeholder a text is, if it is one, and what its place is by the schema."""
     name = next((part for part in reversed(path) if isinstance(part, str)), "")
     likely = matcher.may_match(text, name)
     if not likely and " " not in text:
-        return None, None
+        return None, Argument(name), None
     schema = _find_schema(path, tool)
     description = schema.get("description") if isinstance(schema, Mapping) else None
     description = description if isinstance(description, str) else ""
+    argument = Argument(name, description, split_words(tool.name))
     if not likely and not may_be_description(text, description):
-        return None, None
-    return matcher.match(text, Argument(name, description, split_words(tool.name))), schema
+        return None, argument, None
+    return matcher.match(text, argument), argument, schema
 
 
 def _find_blank(arguments: Mapping[str, Any], tool: Tool) -> list[str]:
     """Find the required strings, where all of them are blank and nothing else is given."""
-    if not tool.required or any(not _is_blank(value) for value in arguments.values()):
+    if not tool.required:
         return []
+    for value in arguments.values():
+        if value is not None and value not in ([], {}) and not (isinstance(value, str) and not value.strip()):
+            return []
     keys = [key for key in tool.required if isinstance(arguments.get(key), str)]
-    return [
-        key
-        for key in keys
-        if '""' not in json.dumps(_find_schema((key,), tool))
-        and "empty" not in str(_find_schema((key,), tool)).casefold()
-    ]
-
-
-def _is_blank(value: Any) -> bool:
-    return value is None or value in ([], {}) or (isinstance(value, str) and not value.strip())
+    schemas = {key: _find_schema((key,), tool) for key in keys}
+    return [key for key, at in schemas.items() if '""' not in json.dumps(at) and "empty" not in str(at).casefold()]
 
 
 def _list_strings(value: Any) -> Iterator[tuple[Path, str]]:
@@ -180,19 +169,11 @@ def _find_schema(path: Path, tool: Tool) -> Any:
 
 
 def _find_items(schema: Mapping[str, Any]) -> Any:
-    """Find the items of an array that is one of several alternatives."""
     parts = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     return next((part["items"] for part in parts if isinstance(part, Mapping) and "items" in part), None)
 
 
-def _describe_argument(path: Path, schema: Any, tool: Tool) -> Argument:
-    name = next((part for part in reversed(path) if isinstance(part, str)), "")
-    description = schema.get("description") if isinstance(schema, Mapping) else None
-    return Argument(name, description if isinstance(description, str) else "", split_words(tool.name))
-
-
 def _is_required(path: Path, tool: Tool) -> bool:
-    """Return whether the object that holds this argument requires it."""
     while path and not isinstance(path[-1], str):
         path = path[:-1]
     parent = _find_schema(path[:-1], tool)
@@ -200,7 +181,6 @@ def _is_required(path: Path, tool: Tool) -> bool:
 
 
 def _is_free_text(schema: Any, tool: Tool) -> bool:
-    """Return whether a schema takes any text."""
     if not isinstance(schema, Mapping) or any(key in schema for key in ("enum", "const", "format", "pattern")):
         return False
     kinds = find_allowed_types(schema, tool.parameters)
@@ -210,20 +190,7 @@ def _is_free_text(schema: Any, tool: Tool) -> bool:
 # --- the verdict --------------------------------------------------------------------------------------------
 
 
-def _is_convicted(
-    text: str, standin: Standin, path: Path, schema: Any, tool: Tool, conversation: Sequence[str] | None
-) -> bool:
-    """Return whether a text only stands in for a value: its place takes it for one, and nobody said it."""
-    if not standin.framed and (conversation is None or not _is_required(path, tool) or not _is_free_text(schema, tool)):
-        return False
-    if _belongs_there(text, standin, path, schema, tool) or _is_named(text, standin, schema):
-        return False
-    return conversation is None or not _is_said(text, standin, conversation)
-
-
-def _belongs_there(text: str, standin: Standin, path: Path, schema: Any, tool: Tool) -> bool:
-    """Return whether such a text is at home in this argument."""
-    argument = _describe_argument(path, schema, tool)
+def _belongs_there(text: str, standin: Standin, argument: Argument, tool: Tool) -> bool:
     words = set(split_words(argument.name))
     about = " ".join((argument.description, *argument.tool, *split_words(argument.name)))
     if _TEMPLATES.search(f"{about} {tool.description}") and not standin.instructs_own:
@@ -238,7 +205,6 @@ def _belongs_there(text: str, standin: Standin, path: Path, schema: Any, tool: T
 
 
 def _is_named(text: str, standin: Standin, schema: Any) -> bool:
-    """Return whether the schema itself names this text as a value."""
     plain = text.strip().casefold()
     stack, said = [schema], []
     while stack:
@@ -254,7 +220,6 @@ def _is_named(text: str, standin: Standin, schema: Any) -> bool:
 
 
 def _is_said(text: str, standin: Standin, conversation: Sequence[str]) -> bool:
-    """Return whether somebody said this text, or asks for a template."""
     if not standin.instructs_own and any(
         len(message) <= REQUEST_CHARS_MAX and _TEMPLATES.search(message) for message in conversation
     ):

@@ -1,19 +1,13 @@
 """Repairs of arguments that a schema refuses. Each loses nothing, or isn't done.
 
-The schema says where something is wrong; only there, and only if one value is meant, is anything changed:
-
     text of an object or array, where no string is allowed     the object or array (at every depth)
     "true", "false", where no string is allowed                the boolean
     a word that differs from one allowed word in case only     that word
     null on an optional field that takes none                  the field is left out
 
-A number is never touched, a scalar never becomes an array, a string that the schema allows is never
-decoded. A change stays only if the complaint at its place is gone and no new one appears elsewhere above
-it. What still violates the schema afterwards is reported as it stands.
-
-Most repairs don't touch each other: a list of words in capitals is a hundred times the same mistake. So all complaints
-of one judgement are repaired together, and only where that doesn't hold, one by one. Each judgement is paid for with
-the same steps, and judges only what an edit has changed: the rest of the value is the same object as before.
+A number is never touched, a scalar never becomes an array, a string that the schema allows is never decoded. A change
+stays only if the complaint at its place is gone and no new one appears above it. All complaints of one judgement are
+repaired together, and only where that doesn't hold, one by one.
 """
 
 from __future__ import annotations
@@ -29,8 +23,6 @@ from reliability.tools.schema.complaint import Complaint, SchemaRun
 from reliability.tools.schema.references import find_allowed_types
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.validator import UNBOUNDED
-
-__all__ = ["repair_arguments"]
 
 REPAIRS_MAX = 64
 ITEMS_A_STEP = 50
@@ -50,7 +42,7 @@ class _Repaired:
     errors: tuple[Complaint, ...]
 
 
-def find_complaints(value: Any, tool: Tool, run: SchemaRun | None = None) -> tuple[Complaint, ...]:
+def _find_complaints(value: Any, tool: Tool, run: SchemaRun | None = None) -> tuple[Complaint, ...]:
     """Find what the schema says against a value. A schema that fails while it judges counts as a
     complaint, not as consent. Raises `OutOfSteps`, unless the steps are final: then that is the complaint."""
     run = run or SchemaRun(Steps(UNBOUNDED))
@@ -67,7 +59,7 @@ def find_complaints(value: Any, tool: Tool, run: SchemaRun | None = None) -> tup
 def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> _Repaired:
     """Repair what can be repaired without loss. Raises `OutOfSteps`, unless the steps are final."""
     run = SchemaRun(steps or Steps(UNBOUNDED))
-    errors = find_complaints(value, tool, run)
+    errors = _find_complaints(value, tool, run)
     repairs: list[tuple[RepairKind, Path]] = []
     tried: set[tuple[Path, str]] = set()
     try:
@@ -109,7 +101,7 @@ def _repair_all(value: Any, errors: Sequence[Complaint], tool: Tool, run: Schema
     repaired = {path for _, path in done}
     if len(repaired) < 2:
         return None
-    left, before = find_complaints(after, tool, run), {_identify(error) for error in errors}
+    left, before = _find_complaints(after, tool, run), {_identify(error) for error in errors}
     for error in left:
         inside = any(error.path[:n] in repaired for n in range(1, len(error.path)))
         if error.path in repaired or not (inside or _identify(error) in before):
@@ -130,7 +122,7 @@ def _repair_first(
             after = _edit(value, path, new, run.steps)
             if after is None:
                 continue
-            left = find_complaints(after, tool, run)
+            left = _find_complaints(after, tool, run)
             if error.got is None:
                 good = {_identify(e) for e in left} < {_identify(e) for e in errors}
             else:
@@ -141,7 +133,6 @@ def _repair_first(
 
 
 def _identify(error: Complaint) -> tuple[object, ...]:
-    """Return what makes a complaint the same before and after an edit."""
     return error.path, error.keyword, error.keys, id(error.wanted)
 
 
@@ -186,7 +177,6 @@ def _list_words(error: Complaint, steps: Steps) -> set[str]:
 
 
 def _decode(text: str) -> tuple[Any, tuple[RepairKind, ...]] | None:
-    """Decode the object or array that a text is, and nothing but is."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:

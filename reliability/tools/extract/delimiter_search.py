@@ -1,12 +1,8 @@
 """Where in a complete text a call may begin: the delimiters of the table of call formats, from left to right.
 
-`SPOT` finds the places that are worth a look, fast: the ends of lines, and the signs that stand in every delimiter.
-`find_delimiter_at` says what stands at such a place (a word that begins a call stands before its sign: `call:`, `to=`),
-`find_delimiter_in_line` what begins a line. A delimiter is an opener of a row of the table (`Delimiter.row`), a
-closer, a mark of a turn, or the beginning or the end of reasoning.
-
-A word in the middle of a sentence is no part of the call that it begins: where the answer is streamed it has left by
-then (`Place`), and a complete answer says the same as a streamed one.
+`SPOT` finds the places that are worth a look, fast. A delimiter is an opener of a row of the table (`Delimiter.row`), a
+closer, a mark of a turn, or the beginning or the end of reasoning. A word in the middle of a sentence begins no call:
+where the answer is streamed it has left by then (`Place`), and a complete answer says the same as a streamed one.
 """
 
 from __future__ import annotations
@@ -19,8 +15,6 @@ from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, R
 from reliability.tools.format_row import NAME, Format, Place, Reader
 from reliability.tools.formats import CALL_FORMATS, CLOSER, begins_sentence
 from reliability.tools.turns import MARKS
-
-__all__ = ["SPOT", "Delimiter", "find_delimiter_at", "find_delimiter_in_line"]
 
 _NAME_CHARS = 136
 _WHOLE_WORD = r"(?<![\w.:/-])"

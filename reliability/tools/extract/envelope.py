@@ -1,17 +1,11 @@
 """What stands between an opener and its closer: one call or several, in any notation; and delimiters without a call.
 
-Inside an envelope the model has announced that it calls, so every name is taken and everything must be read: what can't
-be is `Unreadable`, and the whole envelope with it, so that no call of several is lost. What may be missing or too much
-without loss: the closer (a call's JSON ends by itself), a fence, prose before or behind the call.
+Inside an envelope every name is taken and everything must be read: what can't be is `Unreadable`, and so is the whole
+envelope. The closer, a fence, and prose before or behind the call may be missing or too much without loss.
 
-A delimiter without a call is meant or talked of:
-
-    meant       <tool_call> at the end of an answer, or in a line of its own; with the name of a declared tool, or with
-                arguments, behind it; with a closer behind it, where a sentence begins
-    talked of   "A call begins with <tool_call> and ends with </tool_call>.", in all other places
-
-A closer is meant behind something that looks like a call. Where a sentence would begin, or glued to the last word, it
-is lost: it closes nothing, and is dropped.
+A delimiter without a call is meant at the end of an answer or in a line of its own, with a declared name or arguments
+behind it, or with a closer where a sentence begins; else it is talked of. A closer is meant behind something that looks
+like a call; where a sentence would begin, or glued to the last word, it closes nothing and is dropped.
 """
 
 from __future__ import annotations
@@ -56,22 +50,6 @@ from reliability.tools.formats import (
     has_only_delimiters,
 )
 from reliability.tools.schema.toolbox import ToolBox
-
-__all__ = [
-    "FENCE_LINE",
-    "OPEN_READERS",
-    "Nothing",
-    "find_empty_end",
-    "find_region_end",
-    "is_closer_lost",
-    "is_closer_meant",
-    "is_closer_next",
-    "is_opener_meant",
-    "is_tag_meant",
-    "may_open",
-    "read_envelope",
-    "skip_closers",
-]
 
 TAIL_CHARS = 64
 INLINE_CHARS_MAX = 120  # of prose between an opener in the middle of a line and its call
@@ -131,9 +109,8 @@ class Nothing(Unreadable):
 
 
 def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: bool = False) -> Found:
-    """Read all calls of one envelope, whose opener stands from `start` to `at`, and where it ends.
-    `inline`: other text stands before it on its line, so that it may only be talked about; then
-    prose before a call must be short."""
+    """Read all calls of one envelope, whose opener stands from `start` to `at`, and where it ends. `inline`: other text
+    stands before it on its line, so that it may only be talked about; then prose before a call must be short."""
     at, fenced = _skip_openers(text, at)
     found, before = _read_first(text, at, setting, inline)
     calls, unended = list(found.calls), found.unended
@@ -153,8 +130,7 @@ def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: b
 
 
 def find_region_end(text: str, at: int) -> int:
-    """Find where something unreadable ends: behind the next closer, before the next opener or the end of reasoning, or
-    with the text."""
+    """Find where something unreadable ends: behind a closer, before an opener, or with the text."""
     delimiter = _DELIMITER.search(text, at)
     if delimiter is None:
         return len(text)
@@ -162,8 +138,7 @@ def find_region_end(text: str, at: int) -> int:
 
 
 def find_empty_end(text: str, at: int) -> int | None:
-    """Find the place behind an envelope in which nothing stands, an empty list, or a word for nothing; None where
-    something does."""
+    """Find the place behind an envelope that holds nothing, an empty list, or a word for nothing; else None."""
     inside = _EMPTY.match(text, _skip_openers(text, at)[0])
     if inside is None:
         return None
@@ -178,8 +153,7 @@ def is_closer_next(text: str, at: int) -> bool:
 
 
 def skip_closers(text: str, at: int) -> tuple[int, bool]:
-    """Return the place behind a row of closers, and whether there was one. Only a fence may stand
-    before it."""
+    """Return the place behind a row of closers (a fence may stand before it), and whether there was one."""
     framing = _FRAMING.match(text, at)
     closer = CLOSER.match(text, framing.end() if framing else at)
     if closer is None:
@@ -200,7 +174,6 @@ def _skip_openers(text: str, at: int) -> tuple[int, bool]:
 
 
 def _read_notation(text: str, at: int, setting: Setting) -> Found | None:
-    """Read whatever notation stands here."""
     for reader in _READERS:
         found = reader(text, at, setting)
         if found is not None:
@@ -209,8 +182,7 @@ def _read_notation(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def may_open(text: str) -> bool:
-    """Return whether a text that begins with a start marker (or a name and one) in a line of prose
-    may still become a call."""
+    """Return whether a text that begins with a start marker in a line of prose may still become a call."""
     parts = INNER_CLOSERS.match(text)  # behind them the closer of the call may follow
     closing = parts is not None and (parts.end() == len(text) or text[parts.end()] in "<[]")
     if closing or may_have_children(text):
@@ -288,8 +260,7 @@ def is_closer_lost(text: str, begin: int, start: int, end: int) -> bool:
 
 
 def is_tag_meant(text: str, start: int, box: ToolBox) -> bool:
-    """Return whether a `<function=` that can't be read was meant: with a declared name in it, or cut off by the end of
-    the text."""
+    """Return whether an unreadable `<function=` was meant: with a declared name in it, or cut off."""
     tag = _TAG.match(text, start)
     if tag is None:
         return False
@@ -298,7 +269,6 @@ def is_tag_meant(text: str, start: int, box: ToolBox) -> bool:
 
 
 def _ends_behind_delimiters(text: str, at: int) -> bool:
-    """Return whether nothing follows here but a few delimiters."""
     return len(text) - at <= NEAR_CHARS and has_only_delimiters(text[at:])
 
 

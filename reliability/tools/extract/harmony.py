@@ -2,12 +2,9 @@
 
     <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>
 
-What a message is follows from its header alone: a recipient makes it a call (wherever the recipient
-stands, in the role or after the channel, and whatever the channel), and so does the end of a call, or `constrain`, on
-`commentary`: a call of nothing, then. `analysis` without one is the model's reasoning, and the rest is text. Where a
-user or a tool speaks, the answer is over. The body of a call must be one object; the end token may be missing, since
-it is a stop token that engines cut off. A header with a recipient and no body is a call that was cut. The beginning
-of the first header may stand in the prompt.
+The header alone says what a message is: a recipient makes it a call, wherever it stands, and so does the end of a call,
+or `constrain`, on `commentary`. `analysis` without one is reasoning, the rest is text; where a user or a tool speaks,
+the answer is over. A call's body must be one object; the end token may be missing, since engines cut it off.
 """
 
 from __future__ import annotations
@@ -17,17 +14,6 @@ from dataclasses import dataclass
 
 from reliability.tools.formats import OPENER, begins_sentence
 from reliability.tools.turns import is_in_code_block, stands_in_code
-
-__all__ = [
-    "HEADER_MARKS",
-    "Message",
-    "begins_message",
-    "has_header",
-    "is_harmony",
-    "is_header",
-    "skip_header_mark",
-    "split",
-]
 
 HEADER_MARKS = r"<\|(?:channel|constrain|message)\|>"
 """The marks of a header that don't open a turn: without the rest of it they are no part of the answer."""
@@ -138,8 +124,7 @@ def split(text: str) -> list[Message]:
 
 
 def _split_header(text: str) -> tuple[str, str]:
-    """Part what stands before the first delimiter: prose, and the beginning of a header whose first
-    delimiter is missing."""
+    """Part what stands before the first delimiter: prose, and the beginning of a header that lacks its own."""
     header = _HEADER.search(text)
     if header is None or not (begins_sentence(text, header.start()) or text[: header.start()].endswith(("}", "} "))):
         return text, ""

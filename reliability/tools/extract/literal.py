@@ -1,22 +1,15 @@
-"""Values as models write them: JSON first, then the literals of Python and JavaScript that spell one JSON
-value and no other.
+"""Values as models write them: JSON first, then the literals of Python and JavaScript that spell one JSON value.
 
-`read` takes a text and a place, and gives the value that begins there, where it ends, and what had to be
-repaired. It reads strict JSON with the standard decoder; only where that fails it reads again, by the rules
-below. Each of them has one reading:
+Strict JSON is read with the standard decoder; only where that fails, by these rules, each with one reading:
 
     'single' quotes, (tuples), True/False/None, a comma before the end, 1_000, .5, comments, {bare: keys}
     a raw line break inside a string; a backslash that begins no escape ("\\d"), which stays a backslash
 
-What has two readings is `Unreadable`, never guessed: an unquoted value, a missing comma or quote, an
-expression (5*11), adjacent strings, NaN, a number with a leading zero or beyond a double, a key given twice
-with two values, an ellipsis, and a string that mixes lone backslashes with true escapes ("C:\\dir\\new").
+What has two readings is `Unreadable`, never guessed: an unquoted value, a missing comma or quote, an expression (5*11),
+adjacent strings, NaN, a number with a leading zero or beyond a double, a key given twice with two values, an ellipsis,
+and a string that mixes lone backslashes with true escapes ("C:\\dir\\new").
 
-An outermost object or array may lack its last bracket where the caller says what may follow it (`ends`); the caller
-decides what that is worth.
-
-Depth and the number of values are bounded, so that neither the reader nor anything after it can run out of
-stack.
+Invariant: depth and the number of values are bounded.
 """
 
 from __future__ import annotations
@@ -29,8 +22,6 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from reliability.tool_calls import RepairKind
-
-__all__ = ["DEPTH_MAX", "Unreadable", "Value", "dump", "read"]
 
 DEPTH_MAX = 64
 VALUES_MAX = 100_000
@@ -83,8 +74,7 @@ class Value:
 
 
 def read(text: str, start: int = 0, *, ends: re.Pattern[str] | None = None, python: bool = False) -> Value:
-    """Read the value that begins at `start`, or raise `Unreadable`. `python`: triple-quoted strings
-    are read too."""
+    """Read the value that begins at `start`, or raise `Unreadable`. `python`: triple-quoted strings are read too."""
     place = _BLANK.match(text, start)
     at = place.end() if place else start
     if not python:
@@ -102,15 +92,13 @@ def read(text: str, start: int = 0, *, ends: re.Pattern[str] | None = None, pyth
 
 
 def dump(value: object) -> str:
-    """Write a value as JSON text; readable, unless a lone surrogate must be spelled out to survive the
-    wire."""
+    """Write a value as JSON text; readable, unless a lone surrogate must be spelled out to survive the wire."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return json.dumps(value, allow_nan=False) if _SURROGATE.search(text) else text
 
 
 def _read_strict(text: str, at: int) -> tuple[Any, int]:
-    """Read strict JSON. A window is tried first: the decoder's errors count the lines of all they are
-    given."""
+    """Read strict JSON. A window is tried first: the decoder's errors count the lines of all they are given."""
     part = text[at : at + WINDOW_CHARS]
     cut = len(part) < len(text) - at
     try:
@@ -192,7 +180,6 @@ class _Reader:
         return self._read_scalar(at)
 
     def _skip_space(self, at: int) -> int:
-        """Return the place after white space and comments."""
         match = _SPACE.match(self.text, at)
         end = match.end() if match else at
         if self.text.startswith("/*", end):
@@ -223,7 +210,6 @@ class _Reader:
         return self.ends is not None and (at == len(self.text) or self.ends.match(self.text, at) is not None)
 
     def _skip_comma(self, at: int, close: str) -> int:
-        """Return the place of the next item, or of the closing bracket."""
         if self.text[at : at + 1] == close:
             return at
         if self.text[at : at + 1] != ",":
@@ -280,8 +266,7 @@ class _Reader:
         return (self._unescape(body, at) if "\\" in body else body), match.end()
 
     def _unescape(self, body: str, at: int) -> str:
-        """Return the string behind its escapes. Lone backslashes stay, unless other escapes leave their
-        meaning open."""
+        """Return the string behind its escapes. Lone backslashes stay, where that leaves no doubt."""
         escapes = _ESCAPE.findall(body)
         lone = {e for e in escapes if len(e) == 1 and e not in _PLAIN and e not in _SELF and e != "\\"}
         if lone:

@@ -7,14 +7,9 @@
     <name><key>value</key></name>                                          declared names only: prose has tags too
     <name>search</name><arguments>{json}</arguments>                       inside an envelope
 
-Bare text has no type, so the tool's schema gives it one (`typing_text.py`); DeepSeek says itself which of its values
-are strings. A value in which the next parameter begins means that a closing tag is missing: two readings, so
-`Unreadable`. The end of the text without the closing tag of the call means that more may have been cut off:
-`Unreadable` too, unless a closer of the envelope follows.
-
-A tag of a declared name is a call where every child is one of its parameters and none that it requires is missing, and
-a broken one where only some are; without any it is prose. A child of MiniMax M3 ends at its own closing tag, whose
-token no value has: children in it are the members of an object, equal ones or `item`s the items of an array.
+Bare text gets its type from the tool's schema (`text.py`). `Unreadable` are a value in which the next parameter
+begins, and an end of the text without the call's closing tag, unless a closer of the envelope follows. A tag of a
+declared name is a call where every child is one of its parameters and none that it requires is missing.
 """
 
 from __future__ import annotations
@@ -27,20 +22,11 @@ from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.payloads import Found, build_found, read_object, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
-from reliability.tools.extract.typing_text import Arguments, type_text
+from reliability.tools.extract.text import Arguments, type_text
 from reliability.tools.format_row import DSML, M3_TOKEN, NAME, Reader
 from reliability.tools.formats import CLOSER, compile_closers
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
-
-__all__ = [
-    "may_have_children",
-    "read_attributes",
-    "read_children",
-    "read_elements",
-    "read_name_and_arguments",
-    "read_pairs",
-]
 
 DEPTH_MAX = 32
 
@@ -116,7 +102,6 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def _build_empty(tool: Tool, end: int, setting: Setting) -> Found | None:
-    """Build the call of a tool that takes nothing."""
     return build_found(tool.name, {}, setting, end) if tool.takes_nothing else None
 
 
@@ -315,7 +300,6 @@ def read_attributes(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def _match_all(expression: re.Pattern[str], text: str, at: int) -> Iterator[re.Match[str]]:
-    """Yield every match in an unbroken row."""
     while (match := expression.match(text, at)) is not None:
         yield match
         at = match.end()

@@ -1,12 +1,10 @@
-"""What stands inside an envelope, or on its own: JSON, a name followed by JSON, words that announce JSON, and the brace
-notation of the Gemma family.
+"""What stands inside an envelope, or on its own: JSON, a name and JSON, words and JSON, and Gemma's brace notation.
 
     Action: name                         to=functions.name {json}          Action: ```json
     Action Input: {json}                                                    [{json}]```
 
-Each reader looks at one place and answers in one of three ways: `Found` (calls, and where they end), None (not this
-notation), or `Unreadable` (this notation, but not without loss). Readers never look back and never decide what becomes
-of the text around them.
+Each reader looks at one place and answers `Found` (calls, and where they end), None (not this notation), or
+`Unreadable` (this notation, but not without loss). Readers never look back.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ from typing import Any
 
 from reliability.tool_calls import RawCall, Repair, RepairKind
 from reliability.tools.extract.literal import Unreadable, Value, read
-from reliability.tools.extract.rows import ends_here
 from reliability.tools.extract.shapes import (
     ARGUMENT_KEYS,
     WRAPPERS,
     HalfCall,
     Setting,
+    ends_here,
     find_calls,
     looks_like_a_call,
     means_call,
@@ -33,17 +31,6 @@ from reliability.tools.format_row import NAME, Reader
 from reliability.tools.formats import BLANK, CLOSER, FENCE, SPEECH_END, has_only_delimiters
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
-
-__all__ = [
-    "Found",
-    "build_found",
-    "read_announced",
-    "read_braces",
-    "read_fenced",
-    "read_json",
-    "read_named",
-    "read_object",
-]
 
 _ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
 
@@ -122,7 +109,6 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:
-    """Find the calls that this value would be at the end of an answer."""
     try:
         return tuple(find_calls(value, replace(setting, last=True)) or ())
     except HalfCall:
@@ -153,7 +139,6 @@ def record_repairs(call: RawCall, kinds: list[RepairKind]) -> RawCall:
 
 
 def _holds_object(arguments: Any) -> bool:
-    """Return whether the lost brace might belong inside the arguments."""
     if not isinstance(arguments, dict):
         return not isinstance(arguments, str)
     level = list(arguments.values())
@@ -228,8 +213,6 @@ def _read_braces_value(text: str, at: int, depth: int, kinds: list[RepairKind]) 
 
 
 class _Bare(str):
-    """A value without quotes."""
-
     __slots__ = ()
 
 
@@ -258,7 +241,6 @@ def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool
 
 
 def _types_of(value: Any) -> frozenset[str]:
-    """Return the types of a schema that a literal has."""
     if value is None:
         return frozenset({"null"})
     if isinstance(value, bool):

@@ -1,12 +1,9 @@
-"""Calls written as Python: `[f(a=1), g(b="x")]`, and without the brackets inside an envelope or as a whole
-answer.
+"""Calls written as Python: `[f(a=1), g(b="x")]`, and without the brackets inside an envelope or as a whole answer.
 
     f(a=1); g(b="x")      f({"a": 1})      "f"(a=1)      f\\_x(a=1)      print(f(a=1))      ["f(a=1)", "g()"]
 
-Values are literals, read by `literal.read`; nothing is ever evaluated. An argument without a name would
-need a guess at the order of the parameters, so it is `Unreadable`, and so are expressions, calls inside
-calls and `**`; an object whose keys are the parameters is all of them. Where Markdown has escaped the underscores of a
-name or a key, one in a string may be its own or Markdown's: `Unreadable`.
+Values are literals, read by `literal.read`; nothing is ever evaluated. `Unreadable`: an argument without a name,
+expressions, calls inside calls, `**`, and a string with underscores where Markdown has escaped those of a name or key.
 """
 
 from __future__ import annotations
@@ -20,8 +17,6 @@ from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.formats import BLANK, CLOSER, FENCE
 from reliability.tools.schema.toolbox import Tool
-
-__all__ = ["is_one_call", "read_python"]
 
 _NAME = re.compile(r"[\"'`]?(?P<name>[A-Za-z_\\][A-Za-z0-9_.\\-]{0,127}+)[\"'`]?")
 _CALL = re.compile(rf"(?:print\(\s{{0,8}})?{_NAME.pattern}\((?=\s*(?:[A-Za-z_](?:\\?\w)*+\s*=(?!=)|[\"'\d{{\[]|\)))")
@@ -65,7 +60,6 @@ def is_one_call(text: str, at: int) -> bool:
 
 
 def _read_texts(text: str, at: int, setting: Setting) -> Found | None:
-    """Read a list of texts that are calls, each by itself."""
     try:
         value = read(text, at)
     except Unreadable:
@@ -80,12 +74,10 @@ def _read_texts(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def _strip_escapes(name: str) -> str:
-    """Return a name without the escapes of Markdown."""
     return name.replace("\\_", "_")
 
 
 def _read_row(text: str, place: int, bracket: bool, setting: Setting) -> Found:
-    """Read all calls of one list, or of one row."""
     calls: list[RawCall] = []
     while True:
         call, end = _read_call(text, place, setting)

@@ -1,18 +1,12 @@
 """From the text of an answer to the calls in it, in one walk from left to right.
 
-`delimiter_search.py` finds the places where a call may begin, by the table of call formats; the readers (`payloads`,
-`markup`, `sections`, `pythonic`) say what stands there; everything else is prose. There are two ways to be a call:
+`delimiter_search.py` finds where a call may begin; the readers (`payloads`, `markup`, `sections`, `pythonic`) say what
+stands there; everything else is prose, to the letter. A call has a delimiter (`<tool_call>`), or the name of a declared
+tool (bare JSON, `name{json}`, `[f(a=1)]`, tags). One that can't be read without loss is `Malformed`. What is called in
+reasoning is no call; delimiters in quotes are talked about, not used.
 
-    by its delimiter       an opener (`<tool_call>`, `[TOOL_REQUEST]`) is there, or a closer right behind it
-    by its declared name   bare JSON, `name{json}`, `[f(a=1)]`, tags: if the request has a tool of that name
-
-What has a delimiter, or a declared name with a call's keys, and can't be read without loss is `Malformed`, with its raw
-text up to where it may end. What has neither stays prose, to the letter. Reasoning that was left in the text is taken
-apart, and what is called in it is no call. Delimiters in quotes are talked about, not used.
-
-Time is linear: each reader works forward from its place, and reading goes on behind what it read. Readings in the open
-that fail are paid from `FUEL_FACTOR` times the length of the text; when that is spent, bare JSON is no longer tried,
-and a declared name in the rest is reported as malformed.
+Invariant: time is linear. Readings in the open that fail are paid from `FUEL_FACTOR` times the length of the text; when
+that is spent, a declared name in the rest is reported as malformed.
 """
 
 from __future__ import annotations
@@ -36,9 +30,8 @@ from reliability.tools.extract.envelope import (
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
-from reliability.tools.extract.rows import CallRun
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
-from reliability.tools.extract.shapes import HalfCall, Setting, looks_like_a_call, names_a_tool
+from reliability.tools.extract.shapes import CallRun, HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
 from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Reader
@@ -54,8 +47,6 @@ from reliability.tools.turns import (
     opens_turn,
     skip_ends,
 )
-
-__all__ = ["extract_calls", "is_prose"]
 
 FUEL_FACTOR = 4
 FUEL_SPARE = 100_000
@@ -196,7 +187,6 @@ class _Walk(Findings):
         self.prose.add(text[self.kept : self.messages_at], base + self.kept)
 
     def _look_at_line(self) -> None:
-        """Look at the beginning of a line."""
         if not self.box.tools:
             return
         given = RESULT_LINE.match(self.text, self.at) if self.may_end else None
@@ -224,7 +214,6 @@ class _Walk(Findings):
             self.given = line
 
     def _look_at_spot(self, at: int) -> None:
-        """Look at one place."""
         delimiter = find_delimiter_at(self.text, at, self.kept)
         if delimiter is None:
             return
@@ -276,7 +265,6 @@ class _Walk(Findings):
             self.messages_at, self.at = mark.start, len(self.text)
 
     def _is_mentioned(self, delimiter: Delimiter) -> bool:
-        """Return whether a delimiter is only talked about."""
         if delimiter.kind in _IN_CODE:
             return self.text[max(0, delimiter.start - 1) : delimiter.start] == "`"
         return delimiter.kind in _QUOTABLE and is_quoted(self.text, delimiter.start, delimiter.end)
@@ -309,7 +297,6 @@ class _Walk(Findings):
             self.report_malformed(start, find_region_end(self.text, at), bad.reason, format)
 
     def _read_in_the_open(self, delimiter: Delimiter) -> None:
-        """Read what is a call only if it names a declared tool."""
         start = skip_space(self.text, delimiter.start)
         match delimiter.kind:
             case Reader.REACT | Reader.CHANNEL | Reader.ANNOUNCED if self.fuel < 0:
@@ -322,7 +309,6 @@ class _Walk(Findings):
                 self._read_notation(delimiter, start)
 
     def _read_notation(self, delimiter: Delimiter, start: int) -> None:
-        """Read a call in a notation that has a reader of its own."""
         kind = delimiter.kind if isinstance(delimiter.kind, Reader) else Reader.JSON
         explicit = delimiter.row is not None and delimiter.row.explicit
         last = kind is Reader.JSON and self.begins_line(start)
@@ -354,8 +340,7 @@ class _Walk(Findings):
             self.at = start + 1
 
     def _read_python_lines(self, start: int) -> None:
-        """Read `f(a=1)` of declared tools, and nothing else up to the end of the answer, or of a fence
-        for tool calls."""
+        """Read `f(a=1)` of declared tools, and nothing else, up to the end of the answer or of a fence."""
         if self.fuel < 0 or _INLINE_CODE.match(self.text, start):
             return
         fenced = _TOOL_CODE.search(self.text, max(0, start - FENCE_CHARS_MAX), start)
@@ -381,8 +366,7 @@ class _Walk(Findings):
                 self.row.add(self.text, start, found.end, found.calls)
 
     def _report_rest(self, start: int) -> None:
-        """Report the rest of the text, in which bare JSON is no longer read, if it names a tool where a
-        call would."""
+        """Report the rest, in which bare JSON is no longer read, if it names a tool where a call would."""
         if not self.rest_is_prose and names_a_tool(self.text, start, self.box):
             self.report_malformed(start, len(self.text), "too much of the text before it can't be read", "bare")
         self.rest_is_prose = True

@@ -25,11 +25,9 @@ from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.payloads import Found, build_found, read_object, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
-from reliability.tools.extract.typing_text import Arguments
+from reliability.tools.extract.text import Arguments
 from reliability.tools.format_row import K3_CALL, NAME
 from reliability.tools.formats import CLOSER
-
-__all__ = ["read_flowers", "read_sections"]
 
 _ATTRIBUTES = r"(?:\s+[\w-]{1,32}=\"[^\"<>]{0,128}\")*+\s*"
 _CALL = re.compile(

@@ -1,7 +1,7 @@
 """What a walk over a text has found so far, and how it settles what it finds.
 
 All before `kept` is settled: prose, calls, calls that can't be read, or marks that hold nothing and are dropped. What
-waits right before a call is a call like it (`rows.py`). Reasoning is taken apart here.
+waits right before a call is a call like it (`shapes.py`). Reasoning is taken apart here.
 
 Prose is kept to the letter. Only what framed a call goes: the white space next to it, the fence or the tag around it,
 and the commas or semicolons between two calls. What has left for the client already is not given back.
@@ -16,8 +16,7 @@ from reliability.tool_calls import Malformed, RawCall
 from reliability.tools.extract.delimiter_search import Delimiter
 from reliability.tools.extract.envelope import FENCE_LINE, is_closer_lost, is_closer_meant, is_closer_next, skip_closers
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
-from reliability.tools.extract.rows import CallRun
-from reliability.tools.extract.shapes import CALLS_MAX
+from reliability.tools.extract.shapes import CALLS_MAX, CallRun
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.format_reasoning import compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
 from reliability.tools.formats import (
@@ -32,8 +31,6 @@ from reliability.tools.formats import (
 )
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import is_in_code_block
-
-__all__ = ["FENCE_CHARS_MAX", "MALFORMED_MAX", "Findings"]
 
 _FRAME_BEFORE = re.compile(rf"(?:{FRAME_FENCE}|(?P<tag>{FRAME_TAG}))\s*\Z")
 _FENCE = re.compile(r"`{3,}")
@@ -78,8 +75,7 @@ class _Prose:
             self._after_call = self._behind_mark = False
 
     def add_call(self, source: str, end: int) -> int:
-        """Take the call that stands next, and ends here; return the place behind the frame that was
-        opened before it."""
+        """Take the call that ends here; return the place behind the frame that was opened before it."""
         at, last = self._pieces.pop() if self._pieces and not self._after_call else (0, "")
         kept = last.rstrip()
         frame = _FRAME_BEFORE.search(last, max(0, len(last) - 64))
@@ -244,7 +240,6 @@ class Findings:
             self.has_thought, self.begins = True, end
 
     def _find_reasoning_end(self, opener: Delimiter) -> re.Match[str] | None:
-        """Find what closes the reasoning that has begun here."""
         row = find_row(self.text, opener.start)
         if row is None or row.family in self.endless:
             return None
@@ -305,8 +300,7 @@ class Findings:
     # --- where a place stands ---------------------------------------------------------------------------------
 
     def is_used_as_closer(self, start: int, at: int) -> bool:
-        """Return whether an opener was written instead of a closer: right behind a call, and the end
-        of all."""
+        """Return whether an opener was written for a closer: right behind a call, and the end of all."""
         return (
             bool(self.calls)
             and skip_space(self.text, self.kept) == start

@@ -1,20 +1,19 @@
 """JSON values that are calls: which keys name the tool, which hold the arguments, and what may stand around them.
 
-One object is a call when exactly one of its keys names a tool, at most one holds arguments, and every other key is
-known to carry nothing that a tool needs (`type`, `id`, reasoning). It may sit in wrappers (`function`, `tool_calls`),
-and calls may come in arrays. Inside an envelope (`explicit`) a strange name is passed on, for the check to refuse.
-Outside, an object is a call only if the name is a declared one: `{"name": "Bob", "age": 3}` stays data.
+One object is a call when exactly one of its keys names a tool, at most one holds arguments, and every other key carries
+nothing that a tool needs. Wrappers (`function`, `tool_calls`) and arrays are looked through. Inside an envelope
+(`explicit`) a strange name is passed on, for the check to refuse; outside, only a declared one makes a call.
 
-Of JSON that can't be read, words and brackets tell whether a call was meant: a declared name under a key that names
-tools, and a key that holds arguments.
+Without a name a value is a call only where nothing stands behind it: at the end of an answer, or in a row before a call
+(`CallRun`), of which all are calls or none is. `goes_on` tells of an unfinished answer whether a row's next may follow.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rapidfuzz import fuzz
 
@@ -24,19 +23,7 @@ from reliability.tools.format_row import NAME
 from reliability.tools.formats import OPENER
 from reliability.tools.schema.tool_names import fold
 from reliability.tools.schema.toolbox import Tool, ToolBox
-
-__all__ = [
-    "ARGUMENT_KEYS",
-    "CALLS_MAX",
-    "WRAPPERS",
-    "HalfCall",
-    "Setting",
-    "find_calls",
-    "looks_like_a_call",
-    "means_call",
-    "names_a_tool",
-    "split_said",
-]
+from reliability.tools.turns import may_give_result
 
 CALLS_MAX = 128
 NAME_CHARS_MAX = 128
@@ -64,6 +51,19 @@ _NAMED_KEY = re.compile(rf"\b(?:{'|'.join(_NAME_KEYS)})\b[\"'}}\]]?\s{{0,8}}:?\s
 _ARGUMENT_KEY = re.compile(rf"\b(?:{'|'.join(ARGUMENT_KEYS)})\b[\"'}}\]]?\s{{0,8}}:")
 _BRACKET = re.compile(r"[{}\[\]]")
 _JSON_BEGINS = re.compile(r"\{\s{0,64}(?:\"[^\"\n]{0,128}\"|'[^'\n]{0,128}'|\w{1,128})\s{0,64}[\"':]|\[\s{0,64}[\[{]")
+_BETWEEN = re.compile(
+    r"(?:[\s,;\\]|\b(?:and|then|also)\b(?=[ \t,:]*(?:\n|\Z))|(?:#|//)[^\n]{0,200}(?:\n|\Z))*+"
+    r"(?:`{3,8}[\w+.#-]{0,32}\s*+){0,2}",
+    re.IGNORECASE,
+)
+_CUT_JOINT = re.compile(r"(?:an?|th?|the|al|als|/)\Z", re.IGNORECASE)
+_REST = re.compile(r"[ \t\r\n`]*+\Z")
+_BRACKETED = re.compile(rf"\[{NAME}\]\s*+")
+_CALLED = re.compile(rf"[\"'`]?({NAME})[\"'`]?\s{{0,8}}(?=\()")
+_CUT_NAME = re.compile(rf"{NAME}\Z")
+_SIGN = re.compile(
+    r"[()\[\]{}]|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|(?<=[=(,:\[{\s])'(?:[^'\\]|\\.)*+(?:'|\\?\Z)", re.DOTALL
+)
 
 
 class HalfCall(Unreadable):
@@ -85,8 +85,7 @@ class Setting:
 
 
 def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
-    """Find the calls that this value is, or None where it is none. Raises `HalfCall` for a call that
-    can't be taken without loss."""
+    """Find the calls that this value is; None: none. Raises `HalfCall` for one that can't be taken without loss."""
     found = list(_walk(value, setting))
     if len(found) > CALLS_MAX:
         raise HalfCall(f"more than {CALLS_MAX} calls", 0)
@@ -204,8 +203,7 @@ def _fits(given: Mapping[str, Any], tool: Tool) -> bool:
 
 
 def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: list[str], setting: Setting) -> None:
-    """Refuse a declared name next to arguments that aren't kept together: a call, but not one to be
-    guessed at."""
+    """Refuse a declared name next to arguments that aren't kept together: a call, but not one to be guessed at."""
     for key in names:
         tool = setting.box.find(value[key])
         if tool is None or (setting.box.wants_json and not setting.explicit):
@@ -242,8 +240,7 @@ def names_a_tool(text: str, start: int, box: ToolBox) -> bool:
 
 
 def _cut_window(text: str, start: int) -> str:
-    """Return the text behind a bracket: up to where it seems to close, or another call is opened,
-    and not far."""
+    """Return the text behind a bracket: up to where it seems to close, or another call is opened, and not far."""
     window = text[start : start + WINDOW_CHARS_MAX]
     opener = OPENER.search(window)
     window = window[: opener.start()] if opener else window
@@ -253,3 +250,92 @@ def _cut_window(text: str, start: int) -> str:
         if depth == 0:
             return window[: bracket.end()]
     return window
+
+
+class Waiting(NamedTuple):
+    """Calls that wait, and where they stand."""
+
+    start: int
+    end: int
+    calls: Sequence[RawCall]
+
+
+class CallRun:
+    """What waits, one right behind the other."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Waiting] = []
+        self.broken: int | None = None  # where the first begins that can't be read
+
+    def note_broken(self, start: int) -> None:
+        """Note a row of Python calls that can't be read: its last one may have yet to come."""
+        self.broken = start if self.broken is None else self.broken
+
+    def may_go_on(self, text: str, box: ToolBox) -> bool:
+        """Return whether a row may stand at the end of the text, in which the last call has yet to come."""
+        begins = self.end if self.waiting else self.broken
+        return begins is not None and goes_on(text, begins, box)
+
+    @property
+    def end(self) -> int:
+        """The place behind the last that waits; 0 where none does."""
+        return self.waiting[-1].end if self.waiting else 0
+
+    def add(self, text: str, start: int, end: int, calls: Sequence[RawCall]) -> None:
+        """Let calls wait that stand here; those before them go on waiting where nothing stands between."""
+        if start < self.end:
+            return
+        if not self.reaches(text, start):
+            self.waiting = []
+        self.waiting.append(Waiting(start, end, calls))
+
+    def take(self, text: str, start: int) -> list[Waiting]:
+        """Return those that are calls since one that counts begins here, and wait for none any more."""
+        taken, self.waiting = self.waiting if self.reaches(text, start) else [], []
+        return taken
+
+    def reaches(self, text: str, start: int) -> bool:
+        """Return whether what waits stands right before this place."""
+        between = _BETWEEN.match(text, self.end) if self.waiting else None
+        return between is not None and self.end <= start <= between.end() and not text[between.end() : start].strip()
+
+
+def ends_here(text: str, at: int) -> bool:
+    """Return whether nothing but white space and a fence stands behind this place."""
+    return _REST.match(text, at) is not None
+
+
+def goes_on(text: str, at: int, box: ToolBox) -> bool:
+    """Return whether the text behind this place, which ends too early to tell, may become a call in a row of them: its
+    brackets are open, or they have yet to come."""
+    while True:
+        between = _BETWEEN.match(text, at)
+        at = between.end() if between else at
+        if between is not None and at == len(text) and between[0].strip():
+            return True
+        if _CUT_JOINT.match(text, at) or may_give_result(text, at):
+            return True
+        head = _BRACKETED.match(text, at)
+        if head is not None and head.end() == len(text):
+            return True
+        called = None if head else _CALLED.match(text, at)
+        if called is not None and box.find(called[1].replace("\\", "")) is None:
+            return False
+        start = head.end() if head else called.end() if called else at
+        if text[start : start + 1] not in ("{", "[", "("):
+            cut = _CUT_NAME.match(text, start)
+            return cut is not None and any(tool.name.startswith(cut[0]) for tool in box.tools)
+        end = _find_end(text, start)
+        if end is None:
+            return True
+        at = end
+
+
+def _find_end(text: str, at: int) -> int | None:
+    """Find the place behind the bracket that closes the one here; None where the text ends before."""
+    depth = 0
+    for sign in _SIGN.finditer(text, at):
+        depth += 1 if sign[0] in "([{" else -1 if sign[0] in ")]}" else 0
+        if depth == 0:
+            return sign.end()
+    return None

@@ -2,12 +2,8 @@
 
     schema ─▶ its text ─▶ kept? ─▶ walk (`dialects.py`) ─▶ references ─▶ Compiled
 
-Compiling costs a thousand times what a validation costs, and agents send the same tools with every request, so what
-was compiled is kept by its text: `SCHEMAS_KEPT_MAX` of them with `CHARS_KEPT_MAX` characters together, the oldest goes.
-That memory is invisible: the same text compiles to the same thing. What another process compiled can be kept here too
-(`keep`).
-
-It is done in counted steps: a schema that was too large for one caller's steps is none for another's.
+Compiling costs a thousand times what a validation costs, so what was compiled is kept by its text: `SCHEMAS_KEPT_MAX`
+of them with `CHARS_KEPT_MAX` characters together, the oldest goes. It is done in counted steps.
 """
 
 from __future__ import annotations
@@ -24,8 +20,6 @@ from reliability.steps import Steps
 from reliability.tools.schema.dialects import BadSchema, Normaliser
 from reliability.tools.schema.references import check_references
 from reliability.tools.schema.validator import Validator
-
-__all__ = ["CHARS_KEPT_MAX", "SCHEMAS_KEPT_MAX", "SCHEMA_CACHE", "Compiled", "compile_schema", "keep"]
 
 SCHEMA_CHARS_MAX = 1_000_000
 SCHEMAS_KEPT_MAX = 1_024
@@ -50,7 +44,7 @@ class Compiled:
 Key = tuple[bool, str]
 
 
-class SchemaCache:
+class _SchemaCache:
     """Compiled schemas by their text, within bounds; the one that was asked for longest ago goes first."""
 
     def __init__(self) -> None:
@@ -79,16 +73,12 @@ class SchemaCache:
             self.chars -= len(text)
 
 
-SCHEMA_CACHE = SchemaCache()
+SCHEMA_CACHE = _SchemaCache()
 
 
 def compile_schema(given: Mapping[str, Any], steps: Steps, *, arguments: bool) -> Compiled | BadSchema:
-    """Compile a schema to validate with, or return what is wrong with it. `arguments`: of a tool, so
-    always an object.
-
-    Raises:
-        OutOfSteps: it is larger than `steps`. What is known already costs next to nothing.
-    """
+    """Compile a schema to validate with, or return what is wrong with it. `arguments`: of a tool, so always an object.
+    Raises `OutOfSteps`: it is larger than `steps`. What is known already costs next to nothing."""
     try:
         text = json.dumps(given, sort_keys=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):

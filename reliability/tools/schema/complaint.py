@@ -8,12 +8,11 @@ from typing import Any, Protocol
 
 from reliability.steps import Steps
 
-__all__ = ["ERRORS_MAX", "KEYS_MAX", "Complaint", "Judge", "Rule", "SchemaRun", "prefix_paths"]
-
 ERRORS_MAX = 200
 KEYS_MAX = 1_000  # that one complaint names
 
 Path = tuple[str | int, ...]
+CHARS_A_STEP = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,3 +58,37 @@ def prefix_paths(part: str | int, wrong: Sequence[Complaint], run: SchemaRun) ->
     """Return complaints of a member or an item, with paths from its owner."""
     run.steps.spend(len(wrong))
     return [replace(one, path=(part, *one.path)) for one in wrong]
+
+
+def write_canonical(value: Any, steps: Steps | None = None) -> str:
+    """Write one text for all values that are equal as JSON: 1 and 1.0, objects in any order; not 1 and true."""
+    if isinstance(value, str):
+        if steps is not None:
+            steps.spend(1 + len(value) // CHARS_A_STEP)
+        return '"' + value
+    parts: list[str] = []
+    _write(value, parts, steps)
+    return "".join(parts)
+
+
+def _write(value: Any, out: list[str], steps: Steps | None) -> None:
+    if steps is not None:
+        steps.spend(1 + (len(value) // CHARS_A_STEP if isinstance(value, str) else 0))
+    if isinstance(value, str):
+        out.append(f'"{len(value)}:{value}')
+    elif isinstance(value, dict):
+        out.append("{")
+        for key in sorted(value):
+            out.append(f'"{len(key)}:{key}')
+            _write(value[key], out, steps)
+        out.append("}")
+    elif isinstance(value, (list, tuple)):
+        out.append("[")
+        for item in value:
+            _write(item, out, steps)
+        out.append("]")
+    else:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        # Hexadecimal: the digits of a huge decimal number take the square of their count.
+        out.append(f"{value:x}," if isinstance(value, int) and not isinstance(value, bool) else f"{value!r},")

@@ -27,8 +27,6 @@ from reliability.steps import Steps
 from reliability.tool_calls import join
 from reliability.tools.schema.patterns import BrokenPattern, Unasserted, estimate_compile_steps, translate
 
-__all__ = ["DATA", "MAPS", "BadSchema", "Normaliser"]
-
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 
@@ -111,7 +109,6 @@ def _wrong_keyword(node: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _list_keys(check: Check) -> frozenset[str]:
-    """List the keywords that hold the same."""
     return frozenset(key for key, wanted in CHECKS.items() if wanted is check)
 
 
@@ -137,12 +134,8 @@ class Normaliser:
         self._steps = steps
 
     def normalise(self, node: Any, path: tuple[object, ...] = (), *, known: bool = True) -> Any:
-        """Return the same schema in draft 2020-12. `known` is False below keywords that nobody knows.
-
-        Raises:
-            BadSchema: it can't be used, or is too large.
-            OutOfSteps: it is larger than the steps that were given.
-        """
+        """Return the same schema in draft 2020-12. `known` is False below keywords that nobody knows. Raises
+        `BadSchema`: it can't be used, or is too large. `OutOfSteps`: it is larger than the steps that were given."""
         self._nodes += 1
         self._steps.spend(STEPS_A_NODE)
         if len(path) > SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:
@@ -160,7 +153,6 @@ class Normaliser:
         return _allow_null(new) if node.get("nullable") is True else new
 
     def _modernise(self, node: Mapping[Any, Any]) -> dict[str, Any]:
-        """Return today's keywords, before anything below is walked."""
         keep = {str(k): v for k, v in node.items() if k not in _DROPPED or (k == "id" and isinstance(v, Mapping))}
         new = {k: v for k, v in keep.items() if v is not None or k in _NULL_IS_DATA or k not in _KNOWN}
         if isinstance(new.get("items"), list):
@@ -252,8 +244,7 @@ def _hoist_required(old: Mapping[str, Any], new: dict[str, Any]) -> None:
 
 
 def _allow_null(node: dict[str, Any]) -> dict[str, Any]:
-    """Allow null by OpenAPI's `nullable`, whatever else is asked for. The shape stays where it can,
-    since references point into it."""
+    """Allow null by OpenAPI's `nullable`. The shape stays where it can, since references point into it."""
     new = dict(node)
     if isinstance(kind := new.get("type"), (str, list)):
         kinds = kind if isinstance(kind, list) else [kind]

@@ -15,11 +15,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from reliability.tools.schema.complaint import ERRORS_MAX, KEYS_MAX, Complaint, Judge, Rule, SchemaRun, prefix_paths
-from reliability.tools.schema.equality import write_canonical
+from reliability.tools.schema.complaint import (
+    ERRORS_MAX,
+    KEYS_MAX,
+    Complaint,
+    Judge,
+    Rule,
+    SchemaRun,
+    prefix_paths,
+    write_canonical,
+)
 from reliability.tools.schema.patterns import FORMATS, translate
-
-__all__ = ["RULES", "prepare"]
 
 CHARS_A_STEP = 20  # of a text whose format is checked
 Wrong = Sequence[Complaint]

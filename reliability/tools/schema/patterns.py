@@ -1,20 +1,11 @@
 """Regular expressions of JSON Schema (ECMA 262), matched by RE2 in linear time; and the `format` keyword.
 
-    pattern ─▶ ecma.py: the same in RE2's dialect ─▶ RE2 ─▶ allows(text)
-
-Three things can be wrong with a client's `pattern`, and each has one answer:
-
     broken in every dialect (`[`)                     the client's mistake: `BrokenPattern`, a 400
     needs what no linear engine has (`(a)\\1`)         not asserted, and said so (`Unasserted`, `Tool.unchecked`)
     larger than this server compiles (`(a{99}){99}`)   the same
 
-Python's `re` never sees a client's pattern: it can take for ever on bounded repeats (`(a{1,2}){50}b`) and holds the
-whole process while it does. A match costs up to the size of the program times the length of the text, so it is paid for
-with the caller's steps. Look-aheads at the very beginning (`^(?=.*\\d)(?!.*\\s).{8,}$`) are patterns of their own, all
-of which must hold.
-
-jsonschema knows some formats by itself; those that tools really use and that can be judged without guessing are added,
-and every other name means nothing, as the standard says.
+Invariant: Python's `re` never sees a client's pattern. A match costs up to the size of the program times the length of
+the text, and is paid for with the caller's steps.
 """
 
 from __future__ import annotations
@@ -31,13 +22,15 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from reliability.tools.schema.ecma import NotLinear, match_single_repeat, to_re2
 
-__all__ = ["FORMATS", "BrokenPattern", "Unasserted", "estimate_compile_steps", "translate"]
-
 PATTERN_CHARS_MAX = 1_000
 PATTERNS_CACHED_MAX = 512
 COUNTED_MAX = 2_500  # what is counted beyond doesn't fit into the memory
 MEMORY_BYTES_MAX = 1 << 20  # of one program with its automaton
 BYTES_A_STEP = 100  # instructions times bytes in about a microsecond, where the automaton doesn't fit
+_OPTIONS = re2.Options()
+_OPTIONS.max_mem = MEMORY_BYTES_MAX
+_OPTIONS.log_errors = False
+_OPTIONS.never_capture = True
 _COUNTS = re.compile(r"\{(\d{0,9}),?(\d{0,9})\}")
 _TOO_LARGE = ("repetition size", "too large", "nesting", "out of memory")
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
@@ -81,8 +74,7 @@ class _Pattern:
 
 
 def estimate_compile_steps(pattern: str) -> int:
-    """Estimate what compiling may cost, in steps of about a microsecond, as its length and its repeats
-    say."""
+    """Estimate what compiling may cost, in steps of about a microsecond, as its length and its repeats say."""
     if match_single_repeat(pattern) is not None:
         return 100
     counts = sum(int(high or low or 0) for low, high in _COUNTS.findall(pattern))
@@ -106,17 +98,6 @@ def translate(pattern: str) -> _Pattern:
     return _Pattern(tuple(parts), sum(part.programsize for part, _ in parts), low, high)
 
 
-def _build_options() -> Any:
-    options = re2.Options()
-    options.max_mem = MEMORY_BYTES_MAX
-    options.log_errors = False
-    options.never_capture = True
-    return options
-
-
-_OPTIONS = _build_options()
-
-
 def _compile_source(source: str) -> Any:
     try:
         # Bytes: offsets aren't needed, and RE2's own are those of UTF-8.
@@ -124,12 +105,9 @@ def _compile_source(source: str) -> Any:
     except re2.error as error:
         if any(words in str(error) for words in _TOO_LARGE):
             raise Unasserted("is larger than this server asserts") from None
+        if re.search(r"\\[pP]\{", source):
+            raise Unasserted("uses a property of characters that this server doesn't know") from None
         raise BrokenPattern("is no regular expression") from None
-
-
-def _is_date_time(text: str) -> bool:
-    match = _DATE_TIME.fullmatch(text)
-    return match is not None and bool(date.fromisoformat(match[1]))
 
 
 def _is_regex(text: str) -> bool:
@@ -151,7 +129,9 @@ def _build_checker() -> FormatChecker:
     checker = FormatChecker(formats=())
     checker.checkers = dict(Draft202012Validator.FORMAT_CHECKER.checkers)
     ours: dict[str, Callable[[str], bool]] = {
-        "date-time": _is_date_time,
+        "date-time": lambda text: (
+            (match := _DATE_TIME.fullmatch(text)) is not None and bool(date.fromisoformat(match[1]))
+        ),
         "time": _match_by(_TIME),
         "uri": _match_by(_URI),
         "hostname": _match_by(_HOSTNAME),
@@ -164,7 +144,6 @@ def _build_checker() -> FormatChecker:
 
 
 def _skip_other_kinds(check: Callable[[str], bool]) -> Callable[[object], bool]:
-    """Let a format say nothing about values that are no strings."""
     return lambda value: not isinstance(value, str) or check(value)
 
 

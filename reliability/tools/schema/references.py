@@ -1,13 +1,7 @@
-"""Where the references of a schema lead, found out before anything is validated with it; and which types a schema
-allows.
+"""Where the references of a schema lead, found out before anything is validated with it; and which types it allows.
 
-A reference that leads nowhere, one that leads back to itself before any part of the instance was consumed, and
-references that multiply (each level naming the next one twice) would each surface as a crash or a standstill in the
-middle of a request. Here they are the client's mistake. Recursion through `properties` or `items` ends with the
-instance.
-
-A text is read as a number, and a string decoded as an object, only where the schema allows no string there. So the
-types must never leave one out: whatever can't be told is answered with None, anything.
+A reference that leads nowhere or back to itself before any part of the instance was consumed, and references that
+multiply, are the client's mistake. Invariant: types never leave one out; what can't be told is None, anything.
 """
 
 from __future__ import annotations
@@ -18,8 +12,6 @@ from typing import Any
 
 from reliability.tool_calls import join
 from reliability.tools.schema.dialects import DATA, MAPS, BadSchema
-
-__all__ = ["anchors_of", "check_references", "find_allowed_types", "property_schema", "resolve"]
 
 HEIGHT_MAX = 64
 WEIGHT_MAX = 10_000
@@ -59,8 +51,7 @@ def check_references(root: Any) -> None:
 
 
 def resolve(root: Any, reference: str, anchors: Mapping[str, Any]) -> Any:
-    """Return the schema that a reference inside the document means. Raises KeyError where it means
-    nothing."""
+    """Return the schema that a reference inside the document means. Raises KeyError where it means nothing."""
     if reference == "#":
         return root
     if not reference.startswith("#/"):
@@ -76,7 +67,6 @@ def resolve(root: Any, reference: str, anchors: Mapping[str, Any]) -> Any:
 
 
 def _unescape(found: re.Match[str]) -> str:
-    """Read the characters that a reference spells as bytes of UTF-8."""
     return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace")
 
 
@@ -94,7 +84,6 @@ def _list_nodes(root: Any) -> Iterator[tuple[Mapping[str, Any], Path]]:
 
 
 def _list_in_place(node: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the schemas that judge the same instance as this one."""
     for key in ("allOf", "anyOf", "oneOf"):
         if isinstance(node.get(key), list):
             yield from node[key]
@@ -106,8 +95,7 @@ def _list_in_place(node: Mapping[str, Any]) -> Iterator[Any]:
 def _weigh(
     node: Any, path: Path, root: Any, anchors: Mapping[str, Any], known: dict[int, tuple[int, int]], depth: int = 0
 ) -> tuple[int, int]:
-    """Count how many schemas judge an instance of this one at the same place, and how deep they are
-    nested."""
+    """Count how many schemas judge an instance of this one at the same place, and how deep they are nested."""
     if not isinstance(node, Mapping):
         return 1, 1
     if id(node) in known:

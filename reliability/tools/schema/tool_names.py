@@ -1,6 +1,6 @@
 """Which declared tool a name means. A model may spell a name in another way than the client; it may not be guessed at.
 
-A name is looked up in this order, and the first way in which any declared name answers decides:
+The first way in which any declared name answers decides; where more than one answers, none is meant:
 
     way      what may differ                                                  `get_weather` is meant by
     exact    nothing
@@ -11,11 +11,7 @@ A name is looked up in this order, and the first way in which any declared name 
     inner    the namespaces that the client put before it: the declared       get_weather, weather.get
              `mcp__weather__get` is meant by `weather.get` and by `get`
 
-Where more than one declared name answers, none is meant: the model is told which there are. A word more or less
-(`do_get_weather`, `get_weather_v2`), a wrong letter or another namespace is another name.
-
-OpenAI takes no names with dots, and clients put `_` there, or `__`: so `math.gcd` and `math_gcd` are one name,
-whichever of them was declared. Looking up is exact and constant in time but for the length of the name.
+A word more or less, a wrong letter or another namespace is another name.
 """
 
 from __future__ import annotations
@@ -25,8 +21,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-
-__all__ = ["Lookup", "ToolNames", "clean_name", "fold", "prepare_tool_names"]
 
 NAME_CHARS_MAX = 256
 INDEXES_KEPT_MAX = 32
@@ -55,7 +49,6 @@ def fold(name: str) -> str:
 
 
 def _spell(name: str) -> str:
-    """Spell a name's words in one way."""
     return _BETWEEN.sub("_", name.strip()).casefold()
 
 
@@ -153,7 +146,6 @@ class Lookup:
 
 
 def _group(pairs: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Group the names by their key."""
     found: dict[str, tuple[str, ...]] = {}
     for key, name in pairs:
         found[key] = (*(other for other in found.get(key, ()) if other != name), name)

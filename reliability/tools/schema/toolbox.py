@@ -23,8 +23,6 @@ from reliability.tools.schema.dialects import BadSchema
 from reliability.tools.schema.tool_names import prepare_tool_names
 from reliability.tools.schema.validator import UNBOUNDED, Validator
 
-__all__ = ["FREE_TEXT", "BadTools", "Tool", "ToolBox", "build_toolbox"]
-
 TOOLS_MAX = 1_024
 FREE_TEXT = "the input of the tool, as it is"
 """Describes the one parameter of a tool of free text."""
@@ -41,8 +39,7 @@ class BadTools:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """One declared tool. `parameters` is its schema in draft 2020-12; `unchecked` says what of it is not
-    asserted."""
+    """One declared tool. `parameters` is its schema in draft 2020-12; `unchecked` says what of it is not asserted."""
 
     name: str
     description: str
@@ -110,12 +107,8 @@ class ToolBox:
 
 
 def build_toolbox(tools: object, functions: object = None, steps: Steps | None = None) -> ToolBox | BadTools:
-    """Build the toolbox of a request, from its `tools` and its legacy `functions`; None and [] mean
-    that there are none.
-
-    Raises:
-        OutOfSteps: compiling the schemas takes more than `steps` (None: as many as it takes).
-    """
+    """Build the toolbox of a request, from its `tools` and its legacy `functions`; None and [] mean that there are
+    none. Raises `OutOfSteps`: compiling the schemas takes more than `steps` (None: as many as it takes)."""
     steps = steps or Steps(UNBOUNDED)
     found: list[Tool] = []
     names: set[str] = set()

@@ -1,11 +1,8 @@
 """JSON Schema, draft 2020-12: a value against a schema, in counted steps.
 
-    Validator(schema).complaints(value, steps)  ->  what is wrong, () where nothing is
-
-The schema has been normalised and checked before (`dialects.py`, `references.py`), so one walk is left, keyword by
-keyword, in `keywords.py`. jsonschema itself is right, and tests hold this module against it, but it has no bound: a
-union whose forms repeat a key costs it k^depth, comparing all items of a list n². Here each (schema, value) pair is
-judged once (`Run.known`), items and words are compared by canonical texts, and every visit is a step.
+One walk, keyword by keyword (`keywords.py`), over a schema that was normalised and checked before. jsonschema is right,
+and tests hold this module against it, but it has no bound (docs/decisions/020-json-schema-in-counted-steps.md). Each
+(schema, value) pair is judged once (`Run.known`), and every visit is a step.
 
 Invariants: no verdict depends on how many steps were left, other than `OutOfSteps`; no key or pattern of the client
 reaches Python's `re`.
@@ -13,15 +10,13 @@ reaches Python's `re`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from reliability.steps import Steps
 from reliability.tools.schema.complaint import ERRORS_MAX, Complaint, Rule, SchemaRun
 from reliability.tools.schema.keywords import RULES, prepare
 from reliability.tools.schema.references import anchors_of, resolve
-
-__all__ = ["UNBOUNDED", "Validator"]
 
 UNBOUNDED = 1 << 62
 
@@ -57,7 +52,8 @@ class Validator:
             return known[1]
         rules = self._rules.get(id(node))
         if rules is None:
-            rules = self._rules[id(node)] = self._compile_rules(node)
+            rules = [(*RULES[key], prepare(key, wanted)) for key, wanted in node.items() if key in RULES]
+            self._rules[id(node)] = rules
         found: list[Complaint] = []
         for kind, rule, wanted in rules:
             if isinstance(value, kind) and (wrong := rule(self, wanted, value, node, run)):
@@ -72,6 +68,3 @@ class Validator:
         if reference not in self._targets:
             self._targets[reference] = resolve(self.schema, reference, self._anchors)
         return self._targets[reference]
-
-    def _compile_rules(self, node: Mapping[str, Any]) -> list[tuple[Any, Rule, Any]]:
-        return [(*RULES[key], prepare(key, wanted)) for key, wanted in node.items() if key in RULES]

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FUNCTIONS", "SCHEMAS", "TURNS_MAX", "call", "edit_file", "read_file", "run", "run_command"]
-
 TURNS_MAX = 20
 
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Answer", "Call", "Required", "read_events", "read_json"]
-
 # The required arguments of each tool that a request declares. None: the arguments of this tool are a text.
 Required = dict[str, list[str] | None]
 

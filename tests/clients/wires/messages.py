@@ -7,8 +7,6 @@ from typing import Any
 
 from tests.clients.wires import Answer, Call, Required, read_events, read_json
 
-__all__ = ["read_answer", "read_tools"]
-
 PROMPT_KEYS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 

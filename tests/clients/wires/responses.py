@@ -6,8 +6,6 @@ from typing import Any
 
 from tests.clients.wires import Answer, Call, Required, read_events, read_json
 
-__all__ = ["read_answer", "read_tools"]
-
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 

@@ -22,8 +22,6 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-__all__ = ["find_faults"]
-
 FILE = Path(__file__).parent / "openai.json.xz"
 ROOTS = (
     *("CreateChatCompletionResponse", "CreateChatCompletionStreamResponse", "Response", "ResponseStreamEvent"),

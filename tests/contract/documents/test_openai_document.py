@@ -18,8 +18,6 @@ from pydantic import BaseModel
 from tests.contract.documents.openai_document import find_faults
 from tests.support.serving import Server
 
-pytestmark = pytest.mark.ray
-
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "d", "parameters": PARAMETERS}}
 BARE = {"type": "function", "function": {"name": "get_weather", "parameters": PARAMETERS}}

@@ -238,7 +238,7 @@ class World:
             for session, tokens in self.spent.items():
                 books = actor.budget("k", session)["spent_tokens"]
                 held(books == tokens, f"{session} has spent {tokens} tokens, the books say {books}")
-            found = len(actor.incidents(Query(kind="flaw", limit=10**6)))
+            found = len(actor.browse(Query(kind="flaw", limit=10**6)))
             held(found == self.ended, f"{self.ended} requests have ended, {found} incidents are written")
             totals = [actor.session("k", session) for session in self.spent]
             count = sum(each["requests"] for each in totals if each)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployments.reports import request_metrics
+from deployments.reports import account
 from tests.support.repository import ROOT
 
 FOLDER = ROOT / "deployments/examples/grafana"
@@ -104,9 +104,7 @@ def test_every_alert_is_played():
 
 def test_every_metric_that_is_asked_for_is_there():
     """What the files name is what the server counts, or a gauge of its route."""
-    counted = set(
-        re.findall(r'_(?:counter|histogram)\(\s*"(\w+)"', Path(request_metrics.__file__).read_text(encoding="utf-8"))
-    )
+    counted = set(re.findall(r'_(?:counter|histogram)\(\s*"(\w+)"', Path(account.__file__).read_text(encoding="utf-8")))
     route = (ROOT / "deployments/api/metrics_route.py").read_text(encoding="utf-8")
     asked = " ".join([*list_expressions(), *(rule["expr"] for rule in RULES)])
 

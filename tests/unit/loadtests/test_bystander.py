@@ -76,6 +76,7 @@ def test_a_question_without_an_answer_is_wrong():
 
 
 @pytest.mark.ray
+@pytest.mark.nightly
 def test_a_bystander_waits_no_longer_beside_the_fuzz():
     """Law: at the 99th percentile it is at most `BAR_S` more, whatever another client sends. The whole fuzz is
     `make bystander`; here are the kinds that were worst."""

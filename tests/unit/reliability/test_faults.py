@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.admission.admit import RejectedBy
-from reliability.escalation.health import verdict_of
 from reliability.escalation.policies import reason_of
-from reliability.escalation.refusals import PASSING, code_of
+from reliability.escalation.refusals import PASSING, code_of, verdict_of
 from reliability.faults import TRAITS, Again, OtherTier, Ran, traits_of
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
 
@@ -48,7 +47,6 @@ def test_every_fault_and_every_flaw_has_a_row():
 def test_an_attempt_has_the_row_of_what_it_met(met):
     """What is known of an attempt is what the table says of its fault or its flaw."""
     attempt = attempt_of(met)
-
     assert traits_of(attempt) is TRAITS[met]
     assert (reason_of(attempt), code_of(attempt), verdict_of(attempt)) == (
         TRAITS[met].reason,
@@ -68,7 +66,6 @@ def test_each_bar_is_one_fault(rejected_by):
 def test_a_flaw_comes_from_a_tier_that_is_well(flaw):
     """It ran and closes its breaker, whenever it may come back; and where it is asked again, it isn't for a retry."""
     traits = TRAITS[flaw]
-
     assert (traits.verdict, traits.verdict_with_time, traits.ran) == (Verdict.SUCCESS, None, Ran.RAN)
     assert traits.again is not Again.RETRY
     assert traits.other_tier is OtherTier.IF_ON
@@ -78,7 +75,6 @@ def test_a_flaw_comes_from_a_tier_that_is_well(flaw):
 def test_a_fault_says_nothing_good_of_its_tier(fault):
     """No fault closes a breaker, is re-asked or nudged, or is a loop or a bad call."""
     traits = TRAITS[fault]
-
     assert Verdict.SUCCESS not in (traits.verdict, traits.verdict_with_time)
     assert traits.again in (Again.NO, Again.RETRY)
     assert traits.reason not in (Reason.LOOP_DETECTED, Reason.TOOL_VALIDATION_FAILURE)
@@ -91,7 +87,6 @@ def test_what_is_the_client_s_own_never_opens_a_breaker(met, retry_after_s, canc
     """Whatever a time is told, and whether the client has left: another client's requests must not be refused for it.
     Nor is it retried, since it would be as wrong again."""
     attempt = replace(attempt_of(met), retry_after_s=retry_after_s, cancelled=cancelled)
-
     if TRAITS[met].code in CLIENTS_OWN:
         assert verdict_of(attempt) is Verdict.IGNORED
         assert TRAITS[met].again is Again.NO
@@ -117,7 +112,6 @@ def test_a_retry_is_for_what_may_pass(met):
     """Who calls a tier again after a fault believes that it may come back: then the client may believe it too, the
     breaker counts the fault, and another tier may be asked when the retries are spent."""
     traits = TRAITS[met]
-
     if traits.again is Again.RETRY:
         assert traits.code in PASSING
         assert (traits.verdict, traits.ran) == (Verdict.FAILURE, Ran.RAN)
@@ -128,7 +122,6 @@ def test_a_retry_is_for_what_may_pass(met):
 def test_what_every_tier_would_say_ends_the_walk(met):
     """It is a fault of the request: it isn't asked again here, opens no breaker and doesn't pass."""
     traits = TRAITS[met]
-
     if traits.other_tier is OtherTier.NEVER:
         assert (traits.again, traits.verdict) == (Again.NO, Verdict.IGNORED)
         assert traits.code in CLIENTS_OWN
@@ -139,7 +132,6 @@ def test_a_time_to_come_back_only_makes_it_pass(met):
     """A code that a time changes stays without it and passes with it; a verdict that it changes leaves a tier alone
     that would not have been."""
     traits = TRAITS[met]
-
     if traits.code_with_time is not None:
         assert traits.code not in PASSING
         assert traits.code_with_time in PASSING
@@ -151,7 +143,6 @@ def test_a_time_to_come_back_only_makes_it_pass(met):
 def test_only_loops_are_nudged_and_only_calls_are_constrained(met):
     """A nudge tells of a loop; a grammar demands a call, so it is for a re-ask of a model that tried to make one."""
     traits = TRAITS[met]
-
     assert not traits.nudge or traits.reason is Reason.LOOP_DETECTED
     assert traits.nudge or traits.again is not Again.NUDGE
     assert not traits.tool_call or (traits.again, traits.reason) == (Again.REASK, Reason.TOOL_VALIDATION_FAILURE)
@@ -163,6 +154,5 @@ def test_a_timeout_is_a_timeout_everywhere(fault, retry_after_s):
     both = {Reason.TIMEOUT: RefuseCode.TIMEOUT, Reason.MEMORY_PRESSURE: RefuseCode.MEMORY_PRESSURE}
     both |= {Reason.CONTEXT_LENGTH: RefuseCode.CONTEXT_LENGTH}
     attempt = replace(attempt_of(fault), retry_after_s=retry_after_s)
-
     for reason, code in both.items():
         assert (reason_of(attempt) is reason) == (code_of(attempt) is code)

@@ -5,11 +5,7 @@ from __future__ import annotations
 TESTED_BY: dict[str, str] = {
     "reliability/config.py": "tests/unit/deployments/config/test_app_config.py",
     "reliability/steps.py": "tests/unit/reliability/tools/schema/test_validator_bounds.py",
-    "reliability/escalation/decisions.py": "tests/unit/reliability/escalation/test_policies.py",
     "reliability/types.py": "tests/unit/reliability/escalation/test_policies.py",
-    "reliability/admission/request.py": "tests/unit/reliability/admission/test_admit.py",
-    "reliability/loops/comparison/findings.py": "tests/unit/reliability/loops/test_history_laws.py",
-    "reliability/tools/schema/complaint.py": "tests/unit/reliability/tools/schema/test_validator.py",
     "reliability/tools/format_envelopes.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_notations.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_row.py": "tests/unit/reliability/tools/test_formats.py",

@@ -1,23 +1,15 @@
 """Steps of Llama-like models on the CPU of a Linux machine: one call of a C extension in the place of MLX's many.
 
-`build_step` makes it for a model that is loaded. The extension (`step.c`) goes through all layers by itself: products,
-attention and gate, shared out among threads of its own. Weights, keys and values stay where MLX has them, and nothing
-of MLX is changed.
-
-    Rows ──▶ Step ──▶ step.c        Llama's layers in float32 (mlx-lm's `llama`, `qwen2`, `qwen3`), AVX2 or AVX-512
-        └──▶ MLX                    other models, quantized weights, a GPU, another processor, no compiler at install
-
-MLX computes late and the extension at once: when a call returns, all is there. So no step is begun before it is wanted
-(`generators.py`). What it gains: `docs/decisions/040-cpu-extension.md`.
-
-Invariants (engine thread only):
-- Keys and values are written behind what a row holds, where no other array has its place (`ragged.py`).
-- Before it is used, a step is held against MLX's on a few tokens: it may differ by rounding alone.
+The extension (`step.c`) goes through all layers in float32 on threads of its own; weights, keys and values stay where
+MLX has them. It computes at once, MLX late, so no step is begun before it is wanted (`generators.py`). What it gains:
+`docs/decisions/040-cpu-extension.md`. Invariants (engine thread only): keys and values are written behind what a row
+holds; before it is used, a step is held against MLX's, and may differ by rounding alone.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import platform
 import sys
@@ -30,7 +22,26 @@ import numpy as np
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 
-__all__ = ["CpuStep", "KernelUnavailable", "build_step", "explain_missing", "list_libraries"]
+_LOG = logging.getLogger(__name__)
+
+
+def upcast(model: Any) -> None:
+    """Hold a model's weights in float32, with its adapter in them, but for quantized ones: they stay, and a warning
+    says that they are slow. It goes a layer at a time, so that memory is freed on the way."""
+    from mlx.utils import tree_unflatten
+
+    if any(hasattr(module, "bits") for module in model.modules()):
+        _LOG.warning("quantized weights are slow on a processor: the same model in bfloat16 or float32 answers sooner")
+        return
+    for module in model.modules():
+        if not module.children():
+            module.set_dtype(mx.float32)
+            mx.eval(module.parameters())
+    model.set_dtype(mx.float32)  # what a module with layers in it has beside them
+    mx.eval(model.parameters())
+    fused = [(name, module.fuse()) for name, module in model.named_modules() if hasattr(module, "fuse")]
+    model.update_modules(tree_unflatten(fused))
+
 
 _FAMILIES = ("mlx_lm.models.llama", "mlx_lm.models.qwen2", "mlx_lm.models.qwen3")
 # What the processor must have, the library for it, and how many floats a register has. `setup.py` builds them.
@@ -267,7 +278,6 @@ def _check_layers(model: Any) -> None:
 
 
 def _check(step: CpuStep, model: Any) -> None:
-    """Hold it against MLX: a few tokens, the last behind the others."""
     lengths, tokens = Lengths([0]), mx.array([_CHECK_TOKENS])
     caches = [RaggedCache(lengths) for _ in model.model.layers]
     step.fill(tokens[:, :-1], lengths, caches)

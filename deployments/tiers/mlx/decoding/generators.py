@@ -4,17 +4,9 @@
     windows, recurrent states               mlx-lm's `BatchGenerator`: tokens can't be taken back, so no drafts
     none of them right (`batch_check.py`)   `SingleGenerator`: one sequence at a time, as plain mlx-lm does
 
-All have the part of `BatchGenerator`'s interface that `scheduler.py` uses. Why there is no draft model:
-`docs/decisions/050-mlx-engine.md`. A step of `LookupGenerator`:
-
-    read in one step     y   g1  g2  g3      y: sampled last; g: draft tokens (`lookup.py`)
-    sampled behind each  e1  e2  e3          e1 = g1 and e2 = g2, so their places stand; e3 differs from g3: the end
-
-At each place one token is sampled, in order, by the sequence's own sampler behind its own processors. So the answer is
-the one that there would be without drafts, under a grammar and penalties too. Where no draft pays, the next step is
-begun before the last one is read; with a `step` that computes at once (`cpu/step.py`), none is.
-
-Invariants:
+At each place of a step one token is sampled, in order, by the sequence's own sampler behind its own processors, so the
+answer is the one that there would be without drafts. Where no draft pays, the next step is begun before the last one is
+read; with a `step` that computes at once (`cpu/step.py`), none is. Invariants:
 - No token is sampled behind a processor's error: the row's turn ends there, and the scheduler ends its sequence.
 - A cache holds the tokens that its row says: tokens count as held once they stand (`RaggedBatch.advance`).
 - `SingleGenerator` never reads two sequences or padding in one step, and gives caches away as copies.
@@ -31,8 +23,7 @@ from enum import Enum
 from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
-from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy, Offer
-from deployments.tiers.mlx.decoding.lookup import Guess, PromptLookup
+from deployments.tiers.mlx.decoding.lookup import COUNT_MAX, DraftPolicy, Guess, Offer, PromptLookup
 from deployments.tiers.mlx.decoding.ragged import is_ragged
 from deployments.tiers.mlx.decoding.ragged_batch import (
     ActiveSequence,
@@ -47,8 +38,6 @@ from deployments.tiers.mlx.decoding.ragged_batch import (
     process,
     sample,
 )
-
-__all__ = ["LookupGenerator", "PrefillProgress", "Sharing", "SingleGenerator", "build_generator"]
 
 
 class Sharing(Enum):
@@ -98,7 +87,7 @@ class SingleGenerator(Intake):
     def _put(self, row: ActiveSequence, cache: Any) -> None:
         self._rows[row.uid] = row, cache
 
-    def next(self) -> tuple[list[PrefillProgress], list[SampledToken]]:
+    def next(self) -> tuple[list[_PrefillProgress], list[SampledToken]]:
         """Read a chunk of the first sequence's prompt, or draw its next token."""
         if not self._rows:
             return [], []
@@ -108,7 +97,7 @@ class SingleGenerator(Intake):
         done = []
         if row.last is None:
             row.last = row.prompt[-1]
-            done.append(PrefillProgress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
+            done.append(_PrefillProgress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
         return done, self._decode(row, cache)
 
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[Any, list[int]]]:
@@ -121,7 +110,7 @@ class SingleGenerator(Intake):
         for uid in uids:
             self._rows.pop(uid, None)
 
-    def _prefill(self, row: ActiveSequence, cache: Any) -> PrefillProgress:
+    def _prefill(self, row: ActiveSequence, cache: Any) -> _PrefillProgress:
         began_s, chunk = time.perf_counter(), row.cut_chunk(self.prefill_step_size)
         self._model(mx.array([chunk]), cache=cache)
         mx.eval([one.state for one in cache])
@@ -130,7 +119,7 @@ class SingleGenerator(Intake):
         row.tokens += chunk
         self._work.prompt_tokens += len(chunk)
         self._work.prompt_time += time.perf_counter() - began_s
-        return PrefillProgress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, False)
+        return _PrefillProgress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, False)
 
     def _decode(self, row: ActiveSequence, cache: Any) -> list[SampledToken]:
         line = [row.pending]
@@ -143,7 +132,7 @@ class SingleGenerator(Intake):
 
 
 @dataclass(frozen=True, slots=True)
-class PrefillProgress:
+class _PrefillProgress:
     """How far a prompt is: `progress` is (tokens read, tokens in all)."""
 
     uid: int
@@ -185,7 +174,7 @@ class LookupGenerator(Intake):
     def _put(self, row: ActiveSequence, cache: Any) -> None:
         self._filling.add(row, cache)
 
-    def next(self) -> tuple[list[PrefillProgress], list[SampledToken]]:
+    def next(self) -> tuple[list[_PrefillProgress], list[SampledToken]]:
         """Make a step for all that decode, and prefill a chunk of what waits."""
         drawn = self._decode()
         # Counted at the end of decoding: it says that what may raise from here on is a prompt's.
@@ -217,7 +206,7 @@ class LookupGenerator(Intake):
 
     # Prefill.
 
-    def _prefill(self) -> tuple[list[PrefillProgress], list[SampledToken]]:
+    def _prefill(self) -> tuple[list[_PrefillProgress], list[SampledToken]]:
         """Read a chunk of each prompt; return how far they are, and the first tokens of those that are read whole."""
         rows = self._filling
         began_s, done = time.perf_counter(), self._pass_on_filled()
@@ -234,7 +223,7 @@ class LookupGenerator(Intake):
         for place, (row, chunk) in enumerate(zip(rows.rows, chunks, strict=True)):
             row.read += len(chunk)
             row.tokens += chunk[:-1] if place in whole else chunk
-            done.append(PrefillProgress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, place in whole))
+            done.append(_PrefillProgress(row.uid, (row.read, len(row.prompt)), row.read in row.ends, place in whole))
         self._work.prompt_tokens += sum(map(len, chunks))
         self._work.prompt_time += time.perf_counter() - began_s
         self._undisturbed = False
@@ -243,7 +232,7 @@ class LookupGenerator(Intake):
         rows.move(whole, self._filled)
         return done + self._pass_on_filled(), self._let_go(self._filled, drawn)
 
-    def _pass_on_filled(self) -> list[PrefillProgress]:
+    def _pass_on_filled(self) -> list[_PrefillProgress]:
         """Let those go on to decoding of which all is read but the last token: the first is drawn behind that."""
         rows = self._filling
         places = [place for place, row in enumerate(rows.rows) if not row.left]
@@ -251,7 +240,7 @@ class LookupGenerator(Intake):
         for place in places:
             row = rows.rows[place]
             row.last = row.prompt[-1]
-            done.append(PrefillProgress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
+            done.append(_PrefillProgress(row.uid, (len(row.prompt), len(row.prompt)), True, True))
         rows.move(places, self._filled)
         return done
 
@@ -293,11 +282,9 @@ class LookupGenerator(Intake):
         return drawn
 
     def _join(self) -> None:
-        """Let those decode whose prompt is read."""
         self._filled.move(range(len(self._filled)), self._decoding)
 
     def _begin_last(self) -> _Ahead:
-        """Begin a step behind the tokens that were drawn last."""
         rows = self._decoding.rows
         ahead = self._begin(mx.array([row.pending for row in rows]))
         for row in rows:
@@ -310,9 +297,9 @@ class LookupGenerator(Intake):
         most = min(COUNT_MAX, row.max_tokens - row.given - 1)
         if not self._drafts or not row.given or most < 1:  # the first token isn't kept waiting for the table
             return None
-        if row.lookup is None:
-            row.lookup = PromptLookup(row.tokens if row.last is None else [*row.tokens, row.last])
-        guess = row.lookup.find(most)
+        if row.record.lookup is None:
+            row.record.lookup = PromptLookup(row.tokens if row.last is None else [*row.tokens, row.last])
+        guess = row.record.lookup.find(most)
         if guess is None:
             return None
         end = next((place for place, token in enumerate(guess.tokens) if token in self._stops), None)
@@ -337,7 +324,6 @@ class LookupGenerator(Intake):
         return [_build_offer(row, self._guess(row)) for row in self._decoding.rows]
 
     def _begin(self, tokens: Any) -> _Ahead:
-        """Begin a step that reads one token in each row."""
         rows = self._decoding
         logits = rows.read(tokens[:, None])[:, -1, :]
         rows.advance([1] * len(rows))

@@ -1,13 +1,8 @@
 """Keep keys and values of a batch in which each row has a length of its own.
 
-    row 0   k k k k k g g .        k: held; g: draft tokens that this step reads; .: nothing yet
-    row 1   k k . . . . . .        a row may keep any number of its drafts: its length grows by so many, and the next
-    row 2   k k k k g . . .        step overwrites what lies behind
-
-mlx-lm's `BatchKVCache` aligns rows at the right, so all must grow by the same count. Here they are aligned at the left,
-and nothing is ever moved.
-
-Invariant: no row reads what lies behind its own length; the mask sees to that.
+mlx-lm's `BatchKVCache` aligns rows at the right, so all must grow by the same count. Here they are aligned at the left
+and nothing is moved: a row keeps any number of its drafts, and the next step overwrites what lies behind. Invariant: no
+row reads what lies behind its own length; the mask sees to that.
 """
 
 from __future__ import annotations
@@ -16,8 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
-
-__all__ = ["GROWTH_TOKENS_MIN", "Lengths", "RaggedCache", "build_caches", "is_ragged"]
 
 # The buffers grow by a power of two, an eighth at most, within these bounds; mlx-lm's always by 256. So what a row of
 # some hundred tokens leaves behind has few places to spare, and needn't be copied while the next one waits: 29 ms for

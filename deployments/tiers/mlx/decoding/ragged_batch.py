@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
-from deployments.tiers.mlx.decoding.draft_policy import Record
-from deployments.tiers.mlx.decoding.lookup import PromptLookup
+from deployments.tiers.mlx.decoding.lookup import Record
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
 
 
-class Processor(Protocol):
+class _Processor(Protocol):
     """What changes a sequence's logits. It never raises; `error` is what it would have."""
 
     error: Exception | None
@@ -38,11 +37,10 @@ class ActiveSequence:
     max_tokens: int
     tokens: list[int]
     sampler: Any
-    processors: Sequence[Processor]
+    processors: Sequence[_Processor]
     read: int = 0
     given: int = 0
     last: int | None = None
-    lookup: PromptLookup | None = None
     record: Record = field(default_factory=Record)
     context: Any = None  # its tokens as the processors want them, made where there are any
 
@@ -74,7 +72,7 @@ class ActiveSequence:
 
 
 @dataclass(slots=True)
-class Work:
+class _Work:
     """The work of a stretch of time, as `scheduler.py` reads it."""
 
     generation_tokens: int = 0
@@ -89,12 +87,12 @@ class Intake(abc.ABC):
         self._model, self._stops = model, frozenset(stop_tokens)
         self.prefill_step_size = prefill_step_size
         self._uids = itertools.count()
-        self._work = Work()
+        self._work = _Work()
 
     @contextlib.contextmanager
-    def stats(self) -> Iterator[Work]:
+    def stats(self) -> Iterator[_Work]:
         """Count the work that is done while the block runs."""
-        self._work = Work()
+        self._work = _Work()
         yield self._work
 
     def insert_segments(
@@ -105,7 +103,7 @@ class Intake(abc.ABC):
         caches: Sequence[Any] | None,
         all_tokens: Sequence[Sequence[int]],
         samplers: Sequence[Any],
-        logits_processors: Sequence[Sequence[Processor]],
+        logits_processors: Sequence[Sequence[_Processor]],
     ) -> list[int]:
         """Take one sequence; return its number. Raises ValueError where it can't sample anything."""
         (parts,), (held,) = segments, all_tokens
@@ -140,7 +138,7 @@ class Computer(Protocol):
 
 
 class RaggedBatch:
-    """RaggedBatch and their caches, changed together. `step` computes in the model's place, where there is one."""
+    """Rows and their caches, changed together. `step` computes in the model's place, where there is one."""
 
     def __init__(self, model: Any, step: Computer | None = None) -> None:
         self._model, self._step = model, step
@@ -289,10 +287,8 @@ def draw_lines(
 def _draw_line(
     row: ActiveSequence, line: Sequence[int], logits: Any, likely: Sequence[int] | None, stops: Container[int]
 ) -> list[SampledToken]:
-    """Sample behind each token of the line, up to the first draft that is wrong; the row holds what stands.
-
-    `logits`: behind each; of a row that takes the `likely` ones, their log-probabilities.
-    """
+    """Sample behind each token of the line, up to the first draft that is wrong; the row holds what stands. `logits`:
+    behind each; of a row that takes the `likely` ones, their log-probabilities."""
     out: list[SampledToken] = []
     row.last = None
     for place, token in enumerate(line):
@@ -315,8 +311,8 @@ def _draw_line(
 def note_drawn(row: ActiveSequence, token: int, logprobs: Any, stops: Container[int]) -> SampledToken:
     """Count a token as given; it is the last one where it is in `stops`, or there is no room for more."""
     row.given += 1
-    if row.lookup is not None:
-        row.lookup.append(token)
+    if row.record.lookup is not None:
+        row.record.lookup.append(token)
     reason = None
     if token in stops:
         reason = "stop"

@@ -1,10 +1,7 @@
-"""Compile a request's grammar with llguidance, and keep what was compiled.
+"""Compile a request's grammar with llguidance on a helper thread, and keep what was compiled.
 
-    helper thread:  request ─▶ demand ─▶ grammar, compiled and kept ─▶ Constraint (goes with the job)
-    engine thread:  Constraint.masker() ─▶ Masker, mlx-lm's logits processor of one sequence
-
-Each sequence gets a copy of the matcher, made anew whenever it is put into a generator. Compiling takes 4 ms in the
-median, 336 ms at most (`docs/decisions/050-mlx-engine.md`).
+The `Constraint` goes with the job; on the engine thread its `masker()` is mlx-lm's logits processor of one sequence, a
+copy of the matcher made anew whenever the sequence is put into a generator.
 """
 
 from __future__ import annotations
@@ -19,17 +16,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.mlx.grammar.lark import GrammarDemand, ThinkTags, demand_of, lark
-from deployments.tiers.mlx.grammar.masker import Closers, Masker, count_owed_tokens
-from deployments.tiers.mlx.grammar.schema_relaxation import EXACT, find_excess, narrow, nodes_of
-from deployments.tiers.mlx.grammar.vocabulary import NoVocabulary, Speller, Vocabulary
+from deployments.tiers.mlx.grammar.lark import (
+    EXACT,
+    GrammarDemand,
+    ThinkTags,
+    demand_of,
+    find_excess,
+    lark,
+    narrow,
+    nodes_of,
+)
+from deployments.tiers.mlx.grammar.masker import Closers, Masker, NoVocabulary, Speller, Vocabulary, count_owed_tokens
 from deployments.tiers.prompt import refuse
 from deployments.tiers.thinking import ReasoningMarks, find_thinking
 from reliability.tools import Tool
 from reliability.tools.format_reasoning import MESSAGES
 from reliability.types import ChatRequest, Fault
-
-__all__ = ["Constraint", "Constraints"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -156,7 +158,6 @@ class Constraints:
         return found, tuple(notes)
 
     def _find_form(self, name: str, parameters: str) -> str:
-        """Find the strictest form of a tool's schema that compiles."""
         for form, options in narrow(json.loads(parameters), arguments=True):
             wrong = _explain_refusal(options, self._load_vocabulary())
             if not wrong:

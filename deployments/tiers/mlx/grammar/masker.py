@@ -1,25 +1,125 @@
 """Mask the logits of one sequence: llguidance says what may come next, all other logits become -inf.
 
-The mask is computed on the CPU while the forward pass runs. The text can end only where the grammar is complete.
-llguidance never raises: a matcher falls into an error and stays there; then the masker raises `Broken`, which ends
-this one sequence (`sampling.Guarded`).
-
-A weak model that may write any string sometimes repeats the same words up to the limit, which would cut the call. So
-once no more tokens are left than closing takes, and the last ones repeat, only the token is allowed that closes most.
-The answer's notes say so: valid is not right. Figures: `docs/decisions/050-mlx-engine.md`.
+The mask is computed on the CPU while the forward pass runs. llguidance never raises: a matcher falls into an error and
+stays there; then the masker raises `Broken`, which ends this one sequence (`sampling.Guarded`). A weak model may repeat
+words up to the limit, which would cut the call: once no more tokens are left than closing takes, and the last ones
+repeat, only the token is allowed that closes most, and the answer's notes say so (`docs/decisions/050-mlx-engine.md`).
 """
 
 from __future__ import annotations
 
+import copy
+import itertools
+import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from deployments.tiers.lazy_mlx import mx
+
+# Two-, three- and four-byte characters, white space, and what JSON is made of.
+_PROBE = 'A é ß\t日本語 😀\n{"k": [1, "\\u00e9"]}</x>'
+
+
+class NoVocabulary(Exception):
+    """This tokenizer's tokens have no known bytes. The message is fit for clients."""
+
+
+class Vocabulary:
+    """The trie of one tokenizer of mlx-lm's. Read-only once it is built; may be shared by threads."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        try:
+            from llguidance import LLTokenizer
+        except ImportError as error:
+            raise NoVocabulary("the package llguidance can't be imported (`pip install llguidance`)") from error
+        backend = copy.copy(getattr(tokenizer, "backend_tokenizer", None))
+        if backend is None:
+            raise NoVocabulary("its tokenizer is none of the `tokenizers` library")
+        backend.no_padding()
+        backend.no_truncation()
+        try:
+            self.trie = LLTokenizer(backend.to_str(), eos_token=sorted(tokenizer.eos_token_ids))
+        except ValueError as error:
+            raise NoVocabulary(f"its tokenizer is of a kind that llguidance doesn't read ({error})") from error
+        self._ends = tuple(sorted(tokenizer.eos_token_ids))
+        tokens = tokenizer.encode(_PROBE, add_special_tokens=False)
+        # Tokenizers in the manner of SentencePiece may put one space before a text.
+        if self.trie.decode_bytes(list(tokens)).removeprefix(b" ") != _PROBE.encode():
+            raise NoVocabulary("its tokens don't give a text back to the byte")
+
+    @property
+    def size(self) -> int:
+        """How many tokens there are; the model may have more outputs, which are never allowed."""
+        return int(self.trie.vocab_size)
+
+    def bytes_of(self, token: int) -> bytes:
+        """Return what a token adds to the text."""
+        return bytes(self.trie.decode_bytes([token]))
+
+    def closers(self) -> tuple[tuple[int, ...], ...]:
+        """Return the end tokens, and those that are one delimiter of JSON, by what they close."""
+        delimiters = (self.trie.tokenize_str(delimiter) for delimiter in DELIMITERS)
+        return (self._ends, *(tuple(tokens) for tokens in delimiters if len(tokens) == 1))
+
+    def literal(self, text: str) -> str:
+        """Write a text as a grammar in Lark form has it, special tokens by their number."""
+        tokens = self.trie.tokenize_str(text, parse_special=True)
+        if not any(map(self.trie.is_special_token, tokens)):
+            return json.dumps(text, ensure_ascii=False)
+        parts: list[str] = []
+        for special, run in itertools.groupby(tokens, self.trie.is_special_token):
+            if special:
+                parts += [f"<[{token}]>" for token in run]
+            else:
+                parts.append(json.dumps(self.trie.decode_str(list(run)), ensure_ascii=False))
+        return " ".join(parts)
+
+
+class Speller:
+    """Which tokens go on with given bytes: a table of all tokens by their first byte, made once for a tokenizer."""
+
+    def __init__(self, words: Vocabulary) -> None:
+        self._table: dict[int, list[tuple[bytes, int]]] = {}
+        self.bytes_of: Callable[[int], bytes] = words.bytes_of
+        for token in range(words.size):
+            spelled = b"" if words.trie.is_special_token(token) else words.bytes_of(token)
+            if spelled:
+                self._table.setdefault(spelled[0], []).append((spelled, token))
+
+    def find(self, rest: bytes) -> list[int]:
+        """Find the tokens that write a beginning of `rest`, or all of it and more."""
+        known = self._table.get(rest[0], [])
+        return [token for spelled, token in known if rest.startswith(spelled) or spelled.startswith(rest)]
+
+
+class ForcedBytes:
+    """A processor of logits: until `rest` is written behind the first `before` tokens, nothing else can be."""
+
+    def __init__(self, speller: Speller, rest: bytes, before: int) -> None:
+        self._speller, self._rest, self._before = speller, rest, before
+        self._done_at = 0  # how many tokens there were when it was written; a record only grows
+
+    def __call__(self, tokens: Any, logits: Any) -> Any:
+        if self._done_at and tokens.size >= self._done_at:
+            return logits
+        written = b"".join(map(self._speller.bytes_of, tokens[self._before :].tolist()))
+        rest = self._rest[len(written) :]
+        if not rest:
+            self._done_at = int(tokens.size)
+            return logits
+
+        allowed = self._speller.find(rest)
+        if not allowed:
+            return logits  # a character that it has no tokens for
+        masked = mx.full(logits.shape, -mx.inf, logits.dtype)
+        masked[:, mx.array(allowed)] = logits[:, mx.array(allowed)]
+        return masked
+
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,8 +1,5 @@
 """Convert between mlx-lm's caches and arrays of the host. Engine thread only.
 
-    to_host       a cache → views of its memory, without a copy
-    Restoring     checked files → a cache, some layers at a time, so that those that decode don't wait for all
-
 A cache whose layers all are plain `KVCache`, or lists of them, is cut by tokens (`sliced`): in its form a layer is
 "KVCache", or the number of its parts. Any other is written with its complete state. numpy has no bfloat16; such an
 array is seen as 16-bit integers.
@@ -20,8 +17,6 @@ import numpy as np
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.prompt_cache.segment_file import DTYPES, Damaged, Segment, Tensor
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentPart
-
-__all__ = ["HostCache", "Restoring", "to_host"]
 
 _SLICED = "KVCache"
 _ARRAY = "array"
@@ -126,7 +121,6 @@ def _name_parts(name: str, layer: Any) -> list[tuple[str, Any]]:
 
 
 def _name_kind(one: Any) -> str:
-    """Return the name of its class, by which `_find_class` finds it again."""
     kind = type(one)
     if kind.__module__ != "mlx_lm.models.cache":
         raise ValueError(f"a {kind.__name__} can't be restored")
@@ -134,7 +128,6 @@ def _name_kind(one: Any) -> str:
 
 
 def _see(array: Any) -> tuple[str, Any]:
-    """Return the type and a view of an array's memory."""
     kind = _KINDS[str(array.dtype).rpartition(".")[2].rstrip("_")]
     seen = array.view(mx.uint16) if kind == "BF16" else array
     mx.eval(seen)
@@ -147,7 +140,6 @@ def _load(array: Any, kind: str) -> Any:
 
 
 def _describe(state: Any, tensors: list[Tensor]) -> Any:
-    """Write a state as JSON, its arrays by the names of the tensors that they become."""
     if isinstance(state, mx.array):
         kind, seen = _see(state)
         tensors.append(Tensor(str(len(tensors)), kind, seen))
@@ -160,7 +152,6 @@ def _describe(state: Any, tensors: list[Tensor]) -> Any:
 
 
 def _find_class(kind: str) -> Any:
-    """Find the class of mlx-lm's caches that has this name."""
     found = getattr(mlx_caches, kind)
     if not (isinstance(found, type) and issubclass(found, mlx_caches._BaseCache)):
         raise Damaged("it has a cache of another kind")

@@ -1,11 +1,8 @@
 """Keep the keys and values of computed prompts for the next request that begins the same way.
 
-An entry is some tokens and the cache that holds exactly them; it is never changed, and `take` gives a copy. Where a
-cache can be cut (plain attention), one long entry serves every prompt that begins like it, so shorter ones are dropped.
-Where it can't be (a window that has moved, a recurrent state), an entry serves only prompts that continue behind its
-end: for them the scheduler makes checkpoints. Of an entry larger than the bound the beginning is kept.
-
-Invariants:
+An entry is some tokens and the cache that holds exactly them; `take` gives a copy. Where a cache can be cut, one long
+entry serves every prompt that begins like it; where it can't (a window, a recurrent state), an entry serves prompts
+that continue behind its end, and the scheduler makes checkpoints for them. Invariants:
 - An entry serves its owner (an API key) alone: timing would tell one key what another has sent. Where the operator lets
   keys share, reuse counts in blocks of `block_tokens`.
 - `take` never covers the whole prompt: the model computes the first token from at least one.
@@ -19,8 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from deployments.tiers.packed_tokens import WIDTH, count_common, count_tokens, pack
-
-__all__ = ["CacheOps", "PromptCache", "PromptKey"]
 
 ENTRIES_MAX = 128
 

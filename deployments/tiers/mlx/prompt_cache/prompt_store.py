@@ -1,18 +1,11 @@
 """Keep computed prompts for reuse: in memory, and on disk for the next process and others on this machine.
 
-    memory  prompt_cache.py            put ──▶ dirty ──▶ being written ──▶ clean
-    disk    segment_folder.py                                 │ writer thread
-                                     found ──▶ checked ──▶ being restored ──▶ put, clean
-                                        reader thread      engine thread, a piece at a time
+    memory  prompt_cache.py            put ──▶ dirty ──▶ being written (writer thread) ──▶ clean
+    disk    segment_folder.py          found ──▶ checked (reader thread) ──▶ being restored (engine) ──▶ put, clean
 
-A dirty entry has tokens that the disk may not know. The writer thread writes it once the engine has been idle for
-`_QUIET_S`, after `_LATE_S` at the latest, when memory evicts it, and at the end; the engine thread gives it views of
-the entry's memory. The reader thread looks up a prompt that memory doesn't hold, where the disk has enough more of it,
-and the engine copies it into MLX between steps. The request waits at the head of the queue, `_PATIENCE_S` at most.
-
-Invariants:
-- A prompt serves no other API key, unless they share.
-- No token of a request that isn't to be kept (`keep`) is in a file.
+A dirty entry is written once the engine has been idle for `_QUIET_S`, after `_LATE_S` at the latest, when memory evicts
+it, and at the end. A request waits at the head of the queue for what the disk has, `_PATIENCE_S` at most. Invariants:
+- A prompt serves no other API key, unless they share. No token of a request that isn't to be kept is in a file.
 - Memory stays within `shrink`'s bound, including what is being written and restored.
 - An error of the disk is a line in the log: the prompt is computed.
 """
@@ -33,8 +26,6 @@ from deployments.tiers.mlx.prompt_cache.prompt_cache import CacheOps, PromptCach
 from deployments.tiers.mlx.prompt_cache.segment_file import Cancelled, Damaged, Segment
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN, FoundSegments, SegmentFolder
 from deployments.tiers.packed_tokens import WIDTH, pack
-
-__all__ = ["BLOCK_TOKENS", "PromptStore"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -254,7 +245,6 @@ class PromptStore:
         self._writer.submit(lambda: self._save(write, packed, cuts), write.done)
 
     def _save(self, write: _Write, packed: bytes, cuts: list[int] | None) -> None:
-        """Write an entry. Runs on the writer thread."""
         host = write.host
         assert host is not None
         assert self._folder_of is not None
@@ -284,7 +274,6 @@ class PromptStore:
         return "" if self._shared else owner
 
     def _collect(self) -> None:
-        """Let go of what has been written."""
         if self._write is not None and self._write.done.is_set():
             self._write.host = self._write.cache = None
             self._write = None

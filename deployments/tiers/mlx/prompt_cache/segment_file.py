@@ -1,15 +1,9 @@
-"""One file: the keys and values of a stretch of tokens, in the safetensors format.
+"""One file: the keys and values of a stretch of tokens, in the safetensors format, with the CRC-32 of all bytes behind
+it.
 
-    8 bytes   length of the header
-    header    JSON: where each tensor lies; `__metadata__` says what the file is
-    tokens    the tokens of the stretch
-    ...       the tensors
-    crc32     of all bytes before it
-
-A file is written under a name that no reader looks at (`.part-`), under a lock that the kernel drops with the process,
-synced, and renamed: it is there complete or not at all, and `remove_if_orphan` tells a killed writer from a living one
-by the lock. It is never changed afterwards. Before use all of it is read once, through `read`, so that a failing disk
-is an error and not a signal; only then is it mapped. CRC-32 finds damage; only this user can write the folder.
+A file is written under a name that no reader looks at, under a lock that the kernel drops with the process, synced, and
+renamed: it is there complete or not at all. It is never changed afterwards. Before use all of it is read once, through
+`read`, so that a failing disk is an error and not a signal; only then is it mapped.
 
 Invariants: no file is used without having been checked; no other user can read one.
 """
@@ -254,7 +248,6 @@ def _read_head(file: BinaryIO, layout: _Layout) -> SegmentHead:
 
 
 def _check(file: BinaryIO, cancelled: Callable[[], bool]) -> None:
-    """Read all of the file against its checksum."""
     left, checksum = os.fstat(file.fileno()).st_size - 4, 0
     piece = memoryview(bytearray(_PIECE_BYTES))
     file.seek(0)

@@ -2,18 +2,10 @@
 
     <root>/<key>/s0-2100-<nothing>-<A>.safetensors         tokens 0 to 2100; A names the beginning of 2,100 tokens
     <root>/<key>/s2100-3000-<A>-<B>.safetensors            the next turn: what it added
-    <root>/<key>/s1900-2600-<C>-<D>.safetensors            another session, which left the first one at 1,900
 
-The keys and values of a token depend only on the tokens before it, so segments of different sessions join wherever
-they meet. `find` hashes the prompt's beginnings at the places where segments start and end; `save` writes what `find`
-doesn't know yet. A cache that can't be cut is written complete (`w`). `key` stands for the model and the API key: one
-API key never finds what another has written.
-
-The folder has no owner: a file that is gone is a miss, and two who write the same write the same name. Use touches a
-file's time, earlier parts later, so that `sweep` removes the ends first. A file that can't be removed is passed by. A
-time in the future becomes the present at the next `sweep`.
-
-Invariants:
+Segments of different sessions join wherever they meet. A cache that can't be cut is written complete (`w`). `key`
+stands for the model and the API key. The folder has no owner: a file that is gone is a miss, and two who write the same
+write the same name. Use touches a file's time, earlier parts later, so that `sweep` removes the ends first. Invariants:
 - Nothing below the root outside the models' own folders is touched, nor anything that a link leads to.
 - A segment serves its own tokens and model only: head and checksum decide, not the name.
 """
@@ -47,8 +39,6 @@ from deployments.tiers.mlx.prompt_cache.segment_file import (
     write_segment,
 )
 from deployments.tiers.packed_tokens import WIDTH, count_common, count_tokens, hash_beginnings
-
-__all__ = ["TOKENS_MIN", "FoundSegments", "SegmentFolder", "SegmentPart", "count_bytes"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -222,7 +212,6 @@ class SegmentFolder:
                     folder.rmdir()
 
     def _prepare(self) -> None:
-        """Make the folders, for this user alone."""
         if self._folder.is_symlink():
             raise OSError(errno.ELOOP, "a link stands where the folder should be", str(self._folder))
         for folder in (self._root, self._folder):
@@ -273,7 +262,6 @@ class SegmentFolder:
         return unread
 
     def _look_into(self, name: _Name, tokens: bytes) -> int:
-        """Return up to which token of the prompt the segment fits."""
         try:
             head = read_head(self._folder / name.file)
         except FileNotFoundError:
@@ -284,7 +272,6 @@ class SegmentFolder:
         return name.start + count_common(head.tokens, tokens[name.start * WIDTH :])
 
     def _check(self, head: SegmentHead, part: SegmentPart, tokens: bytes) -> None:
-        """Check that the file is for this model and these tokens."""
         if head.key != self._key:
             raise Damaged("it is another model's")
         held = head.tokens[: (part.end - head.start) * WIDTH]
@@ -323,7 +310,6 @@ def _space(places: Sequence[int]) -> list[int]:
 
 
 def _list_segments(root: Path) -> Iterator[tuple[float, int, Path]]:
-    """List when each file of the folder was last used, its bytes, and where it is."""
     for folder in _list_folders(root):
         for path in folder.glob(f"*{SUFFIX}"):
             with contextlib.suppress(OSError):
@@ -332,7 +318,6 @@ def _list_segments(root: Path) -> Iterator[tuple[float, int, Path]]:
 
 
 def _list_folders(root: Path) -> list[Path]:
-    """List the folders of the models, no others and no links."""
     try:
         with os.scandir(root) as entries:
             return [

@@ -93,3 +93,87 @@ def test_the_commands_that_take_such_a_name_take_the_key_too():
 
     assert by_name == {"why", "sessions"}
     assert all("key" in [one.name for one in cli.commands[name].params] for name in by_name)
+
+
+def get(client: Any, path: str, who: str = BOSS, **params: Any) -> Any:
+    return client.get(f"/v1/reliability/{path}", params=params, headers={"authorization": f"Bearer {who}"})
+
+
+@pytest.mark.parametrize(("path", "name"), [("requests", "request_id"), ("sessions", "session")])
+def test_everybody_lists_their_own_and_an_admin_all(rig, path, name):
+    """Whoever names somebody else's key is shown their own all the same."""
+    with browse(rig) as client:
+        own = get(client, path, AGENT, key="other").json()["data"]
+        everything = get(client, path).json()["data"]
+        theirs = get(client, path, key="other").json()["data"]
+
+    assert sorted((one[name], one["key"]) for one in own) == [("alone", "agent"), (SAME, "agent")]
+    assert sorted((one[name], one["key"]) for one in everything) == [
+        ("alone", "agent"),
+        (SAME, "agent"),
+        (SAME, "other"),
+    ]
+    assert [(one[name], one["key"]) for one in theirs] == [(SAME, "other")]
+
+
+def test_pages_go_on_and_filters_hold(rig):
+    """`next` leads on; a session's own are its own; an unknown filter is named."""
+    for number in range(2):
+        rig.finish(f"r{number}", key="agent", session="pages")
+    with browse(rig) as client:
+        page = get(client, "requests", session="pages", limit=1).json()
+        rest = get(client, "requests", session="pages", limit=1, before=page["next"]).json()
+        again = get(client, "requests", session="pages", after=rest["data"][0]["id"]).json()
+        wrong = get(client, "requests", sesion="x").json()
+
+    assert [one["data"][0]["request_id"] for one in (page, rest)] == ["r1", "r0"]
+    assert again["data"] == page["data"]
+    assert wrong["error"]["param"] == "sesion"
+
+
+def test_the_moment_is_an_admin_s(rig):
+    """With what has just finished in it."""
+    with browse(rig) as client:
+        now = get(client, "live").json()
+        assert get(client, "live", AGENT).status_code == 403
+
+    assert "alone" in [one["request_id"] for one in now["finished"]]
+    assert now["day"]["requests"] == 3
+
+
+@pytest.mark.parametrize("path", ["requests/theirs", "sessions/theirs", "sessions/theirs?key=other"])
+def test_what_is_another_keys_is_not_there(rig, path):
+    """A 404, also where the other key is named; the admin sees it."""
+    rig.finish("theirs", key="other", session="theirs")
+    with browse(rig) as client:
+        assert get(client, path, AGENT).status_code == 404
+        assert get(client, path).json()["key"] == "other"
+
+
+def test_incidents_are_listed_in_pages_and_filtered(rig):
+    """Pages join to the whole, the newest first; each filter of the query is one of the state's."""
+    common = {"key": "agent", "request_id": "r", "session": "s"}
+    kinds = [{"at": 100.0 + n, "kind": ("fault", "loop")[n % 2], "tier": f"t{n % 3}"} | common for n in range(6)]
+    rig.finish("r", key="agent", session="s", incidents=tuple(kinds))
+    with browse(rig) as client:
+        whole = get(client, "incidents").json()["data"]
+        first = get(client, "incidents", limit=4).json()
+        rest = get(client, "incidents", limit=4, before=first["next"]).json()
+        counts = [
+            len(get(client, "incidents", **asked).json()["data"])
+            for asked in (common, {"kind": "loop"}, {"tier": "t0"}, {"since": 102, "until": 104}, {"session": "x"})
+        ]
+
+    assert [one["at"] for one in whole] == [105.0, 104.0, 103.0, 102.0, 101.0, 100.0]
+    assert first["data"] + rest["data"] == whole
+    assert rest["next"] is None
+    assert counts == [6, 3, 2, 2, 0]
+
+
+@pytest.mark.parametrize("asked", [{"limit": "many"}, {"since": "-1"}, {"before": "nan"}, {"kidn": "fault"}])
+def test_a_wrong_filter_is_refused_by_name(rig, asked):
+    """A filter that would be ignored shows more than was asked for."""
+    with browse(rig) as client:
+        refused = get(client, "incidents", **asked)
+
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, next(iter(asked)))

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import pytest
+
+from deployments.api import body
 from deployments.api.body import Bodies
+from deployments.api.openai_chat import ChatCall, parse_chat
+from deployments.errors import ApiError
+from deployments.work.worker_pool import JobTooLong, Undone
 
 
 class Coming:
@@ -33,3 +40,63 @@ def test_a_crowd_that_begins_in_one_moment_is_read():
         return await asyncio.gather(*reading)
 
     assert asyncio.run(main()) == [b"{}"] * 200
+
+
+TOOL = {
+    "type": "function",
+    "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}},
+}
+BODY = json.dumps({"messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}).encode()
+
+
+class Pool:
+    """Workers that do as they are told, or fail like this."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.jobs = 0
+
+    async def run(self, job: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        self.jobs += 1
+        if self.error is not None:
+            raise self.error
+        return job(*args, **named)
+
+
+def parsed(pool: Any) -> ChatCall:
+    return asyncio.run(body.parse_body(pool, parse_chat, BODY, {}, request_id="r", tokens_max=100, timeout_s=9.0))
+
+
+def test_what_is_cheap_needs_no_worker() -> None:
+    """Law: an ordinary request is read where it came in."""
+    pool = Pool()
+
+    assert parsed(pool).request.tools == (TOOL,)
+    assert pool.jobs == 0
+
+
+def test_what_is_dear_is_read_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: where the steps don't suffice here, a worker does all of it, and the request is the same."""
+    here, pool = parsed(Pool()), Pool()
+    monkeypatch.setattr(body, "STEPS_INLINE", 0)
+    there = parsed(pool)
+
+    assert pool.jobs == 1
+    assert there.request == here.request
+    assert [tool.name for tool in there.toolbox.tools] == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "param"),
+    [(JobTooLong("it took 9 s"), "invalid_tools", "tools"), (Undone("busy"), "overloaded", None)],
+)
+def test_a_worker_that_can_not_is_told(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, param: str | None
+) -> None:
+    """Law: schemas that take too long are the client's mistake; a worker that is missing isn't."""
+    monkeypatch.setattr(body, "STEPS_INLINE", 0)
+    with pytest.raises(ApiError) as refused:
+        parsed(Pool(error))
+
+    assert (refused.value.code, refused.value.param) == (code, param)
+    assert str(error) in str(refused.value)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from deployments.api.exchange import Exchange
+from deployments.api.exchange import Exchange, insert_silences
 from deployments.api.openai_chat import ChatWanted
 from deployments.api.openai_render import CHAT
 from reliability.types import Event, Text
@@ -67,3 +70,109 @@ def test_behind_the_first_frame_it_is_an_error_frame():
     assert error["code"] == "internal_error"
     assert "bug" not in error["message"]
     assert client.closed
+
+
+async def source(delays, closed):
+    try:
+        for i, delay in enumerate(delays):
+            await asyncio.sleep(delay)
+            yield [i]
+    finally:
+        closed.append(True)
+
+
+def test_batches_pass_in_order_and_silence_is_marked():
+    """Every batch arrives once and in order; None stands where nothing came for the time of silence."""
+    closed: list[bool] = []
+
+    async def go():
+        return [batch async for batch in insert_silences(source([0, 0.2, 0], closed), 0.05)]
+
+    out = asyncio.run(go())
+
+    assert [batch for batch in out if batch is not None] == [[0], [1], [2]]
+    assert None in out
+    assert closed == [True]
+
+
+@pytest.mark.parametrize("delay", [0, 60])
+def test_closing_closes_the_source_even_while_it_is_silent(delay):
+    """A reader that leaves ends the work behind, at once."""
+    closed: list[bool] = []
+
+    async def go():
+        batches = insert_silences(source([0, delay], closed), 0.01)
+        await anext(batches)
+        await batches.aclose()
+
+    asyncio.run(asyncio.wait_for(go(), 5))
+
+    assert closed == [True]
+
+
+def test_an_error_of_the_source_is_the_reader_s():
+    """What the source raises, the reader sees."""
+
+    async def broken():
+        yield [1]
+        raise RuntimeError("broken")
+
+    async def go():
+        return [batch async for batch in insert_silences(broken(), 1)]
+
+    with pytest.raises(RuntimeError, match="broken"):
+        asyncio.run(go())
+
+
+@given(st.lists(st.integers(0, 2), max_size=12), st.lists(st.integers(0, 3), max_size=12), st.booleans())
+def test_every_batch_once_whatever_the_two_sides_do(turns_between, turns_read, breaks):
+    """However many turns of the loop the source takes for a batch and the reader for a look at it: each arrives once,
+    in order, the source is never more than one ahead, and what it raises at its end comes after its batches."""
+    made = 0
+
+    async def source():
+        nonlocal made
+        for turns in turns_between:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            made += 1
+            yield [made]
+        if breaks:
+            raise RuntimeError("broken")
+
+    async def go():
+        seen = []
+        with contextlib.suppress(RuntimeError) if breaks else contextlib.nullcontext():
+            async for batch in insert_silences(source(), 60):
+                seen.append(batch)
+                assert made <= len(seen) + 1
+                for _ in range(turns_read[len(seen) - 1] if len(seen) <= len(turns_read) else 0):
+                    await asyncio.sleep(0)
+        return seen
+
+    assert asyncio.run(go()) == [[i + 1] for i in range(len(turns_between))]
+
+
+def test_a_reader_that_is_cancelled_ends_the_source():
+    """While it waits in silence, too."""
+    closed: list[bool] = []
+
+    async def go():
+        begun = asyncio.Event()
+
+        async def silent():
+            try:
+                begun.set()
+                await asyncio.Event().wait()
+                yield [1]
+            finally:
+                closed.append(True)
+
+        reading = asyncio.ensure_future(anext(insert_silences(silent(), 30)))
+        await begun.wait()
+        reading.cancel()
+        await asyncio.wait([reading])
+
+    asyncio.run(asyncio.wait_for(go(), 5))
+
+    assert closed == [True]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import anthropic
 import openai
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.api.access import Caller
-from deployments.api.models import filter_for, is_held_off, make_page, model_list, readiness
+from deployments.api.models import count_prompt, filter_for, is_held_off, make_page, model_list, readiness
 from deployments.state.records import Health
 from reliability.admission.breaker import Phase
-from reliability.types import TierState, TierStatus
+from reliability.types import ChatRequest, TierState, TierStatus
+from tests.support.run_values import request_of
 
 NAMES = ("fast", "standard", "premium")
 STATUSES = st.tuples(
@@ -124,3 +127,36 @@ def test_a_list_is_read_by_both_clients() -> None:
     assert [openai.types.Model.model_validate(one, strict=True).id for one in page["data"]] == ["fast", "auto", "mine"]
     assert [anthropic.types.ModelInfo.model_validate(one).max_input_tokens for one in page["data"]] == [8192] * 3
     assert (page["object"], page["has_more"], page["first_id"], page["last_id"]) == ("list", False, "fast", "mine")
+
+
+class Tier:
+    """A tier that counts so many, or fails."""
+
+    name = "fast"
+
+    def __init__(self, counted: int | Exception | None) -> None:
+        self.counted = counted
+
+    async def count_tokens(self, _: ChatRequest) -> int | None:
+        if isinstance(self.counted, Exception):
+            raise self.counted
+        return self.counted
+
+
+def count(counted: Any) -> dict[str, Any]:
+    return asyncio.run(count_prompt(Tier(counted), request_of("word " * 40)))
+
+
+def test_what_the_tier_counts_is_exact():
+    """Its figure, as it is."""
+    assert count(123) == {"input_tokens": 123, "mlx_stack": {"tier": "fast", "exact": True}}
+    anthropic.types.MessageTokensCount.model_validate(count(123), strict=True)
+
+
+@pytest.mark.parametrize("counted", [None, RuntimeError("gone"), TimeoutError()])
+def test_else_it_is_an_estimate(counted: Any):
+    """A tier that can't count, or that fails, leaves an estimate, and the client is told that it is one."""
+    told = count(counted)
+
+    assert told["input_tokens"] > 50
+    assert told["mlx_stack"] == {"tier": "fast", "exact": False}

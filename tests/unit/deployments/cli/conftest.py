@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.cli import tier_checks
+from deployments.cli import doctor
 
 
 @pytest.fixture(autouse=True)
 def _short_hang(monkeypatch):
-    monkeypatch.setattr(tier_checks, "HANG_S", 0.2)
+    monkeypatch.setattr(doctor, "HANG_S", 0.2)

@@ -15,12 +15,13 @@ from deployments.__main__ import main
 from deployments.api.access import Access
 from deployments.api.api_keys import ApiKey, digest
 from deployments.cli import admin_commands as commands
-from deployments.cli.admin_commands import ask_server
+from deployments.cli.admin_commands import ask_server, list_sessions, show_request, show_timeline, table
 from deployments.cli.commands import cli
-from deployments.cli.server_client import KEY, LINES_MAX, ServerClient
+from deployments.cli.server_client import KEY, LINES_MAX, ServerClient, plain
 from deployments.config.config_errors import ConfigError
 from deployments.state.history import RequestQuery
-from tests.support.room_rig import Rig, attempt, browse
+from deployments.ui.timeline import tell
+from tests.support.room_rig import Rig, attempt, browse, report
 
 BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
 KEYS = Access((ApiKey(name="boss", sha256=digest(BOSS), admin=True), ApiKey(name="agent", sha256=digest(AGENT))))
@@ -214,7 +215,7 @@ def test_a_refusal_is_one_line(run, rig, capsys, words, key, said):
         httpx.Response(307, headers={"location": "/login"}),
     ],
 )
-@pytest.mark.parametrize("command", ["status", "why r", "logs", "top"])
+@pytest.mark.parametrize("command", ["status", "why r", "logs"])
 def test_a_server_that_is_none_is_one_line(capsys, answer, command):
     """Nobody there, or somebody else; and nothing that a terminal would obey."""
 
@@ -275,3 +276,38 @@ def test_white_space_around_a_key_is_none_of_it(run, rig):
     """A file that it was read from ends in a new line."""
     rig.access = KEYS
     assert run("status", key=f"{BOSS}\n") == 0
+
+
+EVIL = "\x1b[2Jgone\r\n\x07"
+
+
+@given(st.text())
+def test_nothing_is_left_that_moves_a_cursor(text):
+    """Whatever was a control character is a mark, and what can be read stays."""
+    assert plain(text).isprintable()
+    assert all(old == new or not old.isprintable() for old, new in zip(text, plain(text), strict=True))
+
+
+@given(st.lists(st.lists(st.text("abc ü", max_size=8), min_size=3, max_size=3), max_size=5))
+def test_columns_stand_below_one_another(rows):
+    """Each cell begins where its head does."""
+    lines = table(("one", "two", "three"), rows)
+    at = lines[0].index("three")
+
+    assert len(lines) == len(rows) + 1
+    assert all(line[at:].rstrip() == row[2].rstrip() for line, row in zip(lines[1:], rows, strict=True))
+
+
+def test_a_client_s_words_stay_words():
+    """In every kind of line."""
+    evil = report(EVIL, session=EVIL, at=1.8e9, notes=[EVIL], attempts=[attempt(EVIL, flaw="loop", detail=EVIL)])
+    session = {"session": EVIL, "key": "", "requests": 1, "prompt_tokens": 1, "completion_tokens": 1}
+    session |= {"cost_usd": 0.0, "used_s": 1.8e9}
+    lines = [show_request(evil), *show_timeline(evil, tell(evil, [], keep_text=True)), *list_sessions([session])]
+
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_night_is_told_from_the_night_before():
+    """A request's line has its day, as an incident's has: 500 lines may reach back for weeks."""
+    assert show_request(report(at=1.8e9)) != show_request(report(at=1.8e9 + 86_400))

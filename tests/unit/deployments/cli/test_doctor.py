@@ -5,10 +5,17 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from deployments import __main__
 from deployments.cli import doctor
+from deployments.cli.doctor import BEGUN, TOKENS, Finding, check_prefill
+from deployments.config.app_config import load
 from tests.support.chain_configs import config
+from tests.support.plays import Player, good, status
+from tests.support.upstream import Upstream
 
 
 def test_the_report_and_its_exit_code(capsys, monkeypatch):
@@ -22,18 +29,6 @@ def test_the_report_and_its_exit_code(capsys, monkeypatch):
     assert "warn  tier premium: unavailable: OPENROUTER_API_KEY is not set" in out
     assert "platform: " in out
     assert "memory: " in out
-
-
-def test_a_wrong_configuration_is_exit_code_2(tmp_path, capsys):
-    """The command line says one line and 2, before anything else."""
-    path = tmp_path / "c.yaml"
-    path.write_text("applications: [{import_path: 'deployments.app:build', args: {tears: {}}}]")
-
-    assert __main__.main(["check", str(path)]) == 2
-    assert (
-        "tears: unknown key; allowed here: evaluate, reliability, server, state, telemetry, tiers"
-        in capsys.readouterr().err
-    )
 
 
 def test_a_port_that_is_taken_is_said_before_the_start(tmp_path, capsys):
@@ -69,3 +64,134 @@ def test_a_model_whose_calls_cant_be_read_is_a_warning(tmp_path, monkeypatch):
     assert (unreadable.level, warned.level, good.level) == ("warn", "warn", "ok")
     assert "its tokenizer can't be loaded" in unreadable.words
     assert f"its calls in {tmp_path.name} can't be read" in warned.words
+
+
+def test_every_edge_of_a_good_chain_works():
+    """Each fault on each edge's head is answered by the next tier."""
+    findings = list(doctor.check_edges(config()))
+
+    assert len(findings) == 2 * len(doctor.FAULTS)
+    assert {f.level for f in findings} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "broken"), [(["server_error"], {"a hang"}), (["timeout"], {"a 500", "a cut connection"}), ([], None)]
+)
+def test_an_edge_that_does_not_work_is_found(allowed, broken):
+    """An `escalate_on` that lacks a reason makes the edges fail that need it; the line says so."""
+    findings = list(doctor.check_edges(config(escalate_on=allowed)))
+    failed = {f.words.partition(" on ")[0] for f in findings if f.level == "fail"}
+
+    assert failed == (broken or {"a 500", "a hang", "a cut connection"})
+    assert all("escalate_on: " in f.words for f in findings if f.level == "fail")
+
+
+def test_a_switched_off_chain_is_said_so():
+    """`enabled: false` is no failure, and no silence either."""
+    findings = list(doctor.check_edges(config(enabled=False)))
+
+    assert [f.level for f in findings] == ["warn"]
+
+
+REFUSAL = "This model does not support assistant message prefill. The conversation must end with a user message."
+BEGINNINGS = ("One, two, three, four, five", "one, two, three", "1, 2, 3", "Sure! Here they are: one", "eleven, twelve")
+
+
+def check(base_url: str, *, ask: bool = True, **keys: Any) -> Finding:
+    """What is said of one hosted tier there."""
+    tier = {"kind": "hosted", "base_url": base_url, "model": "m", **keys}
+    config = load({"tiers": {"premium": tier}, "reliability": {"escalation": {"chain": ["premium"]}}})
+    [finding] = check_prefill(config, ask=ask)
+    assert finding.what == "tiers.premium.continues"
+    return finding
+
+
+def try_play(player: Player, how: str | None) -> Finding:
+    """What is said of a tier whose upstream answers so."""
+    with Upstream() as upstream:
+        upstream.plays("m", player)
+        return check(upstream.base_url, continues=how)
+
+
+@pytest.mark.parametrize("said", [" fourteen, fifteen", "Fourteen, fifteen", f"{BEGUN} fourteen", " 14, 15"])
+def test_an_upstream_that_goes_on_honours_a_prefill(said):
+    """Law: also where it says again what stands. A prefill is good, and an anchor could be one."""
+    prefill, anchor = try_play(good(said), "prefill"), try_play(good(said), "anchor")
+
+    assert (prefill.level, anchor.level) == ("ok", "ok")
+    assert "honours a prefill" in prefill.words
+    assert "`tiers.premium.continues: prefill` would go on to the letter" in anchor.words
+
+
+@pytest.mark.parametrize("said", [*BEGINNINGS, BEGUN[:30], ""])
+def test_an_upstream_that_begins_anew_fails_where_a_prefill_is_configured(said):
+    """Law: whatever it says but the next number, nothing too; the way out is named. An anchor is right then."""
+    prefill, anchor = try_play(good(said), "prefill"), try_play(good(said), "anchor")
+
+    assert (prefill.level, anchor.level) == ("fail", "ok")
+    assert "set `tiers.premium.continues: anchor`" in prefill.words
+    assert "an anchor is right" in anchor.words
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_an_upstream_that_refuses_fails_where_a_prefill_is_configured(code):
+    """Law: with the upstream's own words, for whoever reads them."""
+    prefill, anchor = try_play(status(code, REFUSAL), "prefill"), try_play(status(code, REFUSAL), None)
+
+    assert (prefill.level, anchor.level) == ("fail", "ok")
+    assert f"refuses a prefill ({code}: " in prefill.words
+    assert REFUSAL in prefill.words
+    assert "set `tiers.premium.continues: anchor`" in prefill.words
+
+
+@pytest.mark.parametrize("how", ["prefill", "anchor", None])
+def test_an_upstream_that_is_down_tells_nothing(how):
+    """Law: no connection, no credit and a broken server are no verdict on a prefill: a warning that says why."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # bound and not listening
+        down = check(f"http://127.0.0.1:{nobody.getsockname()[1]}/v1", continues=how)
+    broken, unpaid = try_play(status(500), how), try_play(status(402, "no credit"), how)
+
+    assert {down.level, broken.level, unpaid.level} == {"warn"}
+    assert all("can't be told: tier premium" in one.words for one in (down, broken, unpaid))
+
+
+def test_without_a_key_nothing_is_sent(monkeypatch):
+    """Law: a tier that couldn't answer isn't asked."""
+    monkeypatch.delenv("MLX_STACK_TEST_KEY", raising=False)
+    with Upstream() as upstream:
+        finding = check(upstream.base_url, api_key_env="MLX_STACK_TEST_KEY")
+
+        assert (finding.level, upstream.log) == ("warn", [])
+        assert "MLX_STACK_TEST_KEY is not set" in finding.words
+
+
+def test_one_short_request_and_only_if_told_to():
+    """Law: nothing is sent unasked, however the tier is configured, and the line says how to ask. Then it is one
+    request, bounded, that ends in an unfinished message of the model's own."""
+    with Upstream() as upstream:
+        quiet = check(upstream.base_url, ask=False)
+        assert upstream.log == []
+        check(upstream.base_url)
+        [seen] = upstream.log
+
+    assert quiet.level == "ok"
+    assert quiet.words.startswith("anchor, since nothing is set (no request was sent; `doctor --ask`")
+    assert seen.body["messages"][-1] == {"role": "assistant", "content": BEGUN}
+    assert seen.body["max_tokens"] == TOKENS
+
+
+def test_the_command_asks_with_its_flag(tmp_path, capsys):
+    """The exit code is 1 where a prefill is configured and not honoured, and only once it was tried."""
+    path = tmp_path / "c.yaml"
+    with Upstream() as upstream:
+        upstream.plays("m", good("One, two, three"))
+        tier = f"{{kind: hosted, base_url: '{upstream.base_url}', model: m, continues: prefill}}"
+        args = f"{{tiers: {{premium: {tier}}}, reliability: {{escalation: {{chain: [premium]}}}}}}"
+        path.write_text(f"applications: [{{import_path: 'deployments.app:build', args: {args}}}]")
+
+        assert __main__.main(["doctor", str(path)]) == 0
+        assert upstream.log == []
+        assert __main__.main(["doctor", str(path), "--ask"]) == 1
+
+    assert "fail  tiers.premium.continues: prefill: the upstream begins anew" in capsys.readouterr().out

@@ -227,8 +227,3 @@ def test_a_chain_is_applied_only_when_told_to(folder, monkeypatch, capsys, answe
     assert "retry_strategy:" in capsys.readouterr().out
     assert ("constrain" in text) is written
     assert text.startswith("# mine\n")
-
-
-def test_the_report_of_made_up_cells_is_one():
-    """What these tests feed is a report of the form that the command writes."""
-    assert make_report()["cascade"]["chosen"]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from deployments import __main__
 from deployments.cli.preflight import is_too_old
@@ -24,6 +18,7 @@ from deployments.cli.serve_command import environment
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
 from deployments.serve_file import read_file
+from tests.support.certificates import write_certificate
 from tests.support.incarnations import unpack
 from tests.support.repository import ROOT
 
@@ -291,33 +286,13 @@ def test_a_folder_without_flags_has_the_built_in_ones(place, monkeypatch):
     assert "RAY_SERVE_THROUGHPUT_OPTIMIZED" not in own.value.args[0]
 
 
-def certified(folder: Path) -> dict[str, str]:
-    """A key and a certificate of one's own."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    day = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(day)
-        .not_valid_after(day + datetime.timedelta(days=3650))
-        .sign(key, hashes.SHA256())
-    )
-    encoding = serialization.Encoding.PEM
-    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "key.pem").write_bytes(key.private_bytes(encoding, *plain))
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(encoding))
-    return {"ssl_keyfile": str(folder / "key.pem"), "ssl_certfile": str(folder / "cert.pem")}
-
-
 def test_tls_is_never_left_out(place):
     """HAProxy, as Ray starts it, knows nothing of `ssl_certfile`: keys would travel in clear. So it stays out, and the
     terminal tells the URL that is true."""
     folder, port = place
-    path = write(place, ("http_options", {"host": "127.0.0.1", "port": port, **certified(folder)}))
+    certificate, key = map(str, write_certificate(folder))
+    tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
+    path = write(place, ("http_options", {"host": "127.0.0.1", "port": port, **tls}))
     with pytest.raises(Started) as started:
         __main__.main(["serve", str(path)])
 
@@ -332,16 +307,6 @@ def test_flags_that_cant_be_read_are_one_line(tmp_path, line):
 
     with pytest.raises(ConfigError, match=r"serve\.env: (line 2: NAME=VALUE is needed|can't be read)"):
         environment(tmp_path / "serve.env", {})
-
-
-def test_the_command_itself(place):
-    """As typed: one line on the terminal, the code, and no stack."""
-    command = [sys.executable, "-m", "deployments", "serve", str(place[0] / "none.yaml")]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-
-    assert ended.returncode == 2
-    assert ended.stdout == ""
-    assert ended.stderr.count("\n") == 1
 
 
 def test_traces_without_their_packages_start_nothing(place, monkeypatch, capsys):

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import gzip
 import http.server
-import ipaddress
+import os
 import socket
 import socketserver
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+import yaml
 
-from deployments.cli.server_client import NotAnswered, ServerClient
+from deployments.cli import server_client
+from deployments.cli.commands import cli
+from deployments.cli.server_client import DEFAULT_URL, NotAnswered, ServerClient, find_url
 from deployments.config.config_errors import ConfigError
+from deployments.config.free_port import find_owners, free_port
+from deployments.running.folder import RunFolder, base_folder
+from tests.support.certificates import write_certificate
+from tests.support.hostile_folder import fill_folder, find_run
+from tests.support.reach import listening_as_nobody
+from tests.unit.deployments.test_main import SCRIPTED
 
 
 class Listed(http.server.BaseHTTPRequestHandler):
@@ -34,29 +41,12 @@ class Listed(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def certify(folder: Path) -> ssl.SSLContext:
-    """A certificate of one's own for this machine."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "key.pem").write_bytes(key.private_bytes(pem, *plain))
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    return context
-
-
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listed) as server:
-        server.socket = certify(tmp_path).wrap_socket(server.socket, server_side=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*write_certificate(tmp_path))
+        server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"https://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -134,3 +124,242 @@ def test_an_answer_ends(said):
         server.shutdown()
 
     assert "\n" not in str(caught.value)
+
+
+PROGRAM = Path(sys.executable).with_name("mlx-stack-serve")
+KEY = "msk-secret"
+# What each command is given, so that it ends by itself and fetches nothing.
+ARGUMENTS = {
+    "serve": ["none.yaml"],
+    "check": [],
+    "preflight": [],
+    "doctor": [],
+    "evaluate": ["--cases", "0"],
+    "prepare": ["--behind"],
+    "pull": ["none"],
+    "models": [],
+    "key": ["agent"],
+    "service": ["status"],
+    "launch": ["claude"],
+    "agents": [],
+    "status": [],
+    "why": ["r-1"],
+    "logs": [],
+    "sessions": [],
+    "incidents": [],
+    "dashboard": [],
+    "completion": ["bash"],
+}
+TAB = {"_MLX_STACK_SERVE_COMPLETE": "bash_complete", "COMP_LINE": "mlx-stack-serve why ", "COMP_POINT": "20"}
+
+
+def list_commands() -> dict[str, bool]:
+    """Each command, and whether it can be told where a server is."""
+    return {name: "url" in [one.name for one in command.params] for name, command in cli.commands.items()}
+
+
+CLIENTS = [name for name, told in list_commands().items() if (told and name != "evaluate") or name == "completion"]
+
+
+class Trap:
+    """A server that the repository names, with what came to it."""
+
+    def __init__(self) -> None:
+        heard = self.heard = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                heard.append((self.path, self.headers.get("authorization")))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b'{"status": "ok", "data": [], "tiers": []}')
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.heard: list[tuple[str, str | None]] = heard
+        self.port = self.server.server_port
+
+
+@pytest.fixture(scope="module")
+def trap() -> Iterator[Trap]:
+    made = Trap()
+    with made.server:
+        threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield made
+        made.server.shutdown()
+
+
+def hold_run(base: Path, url: str) -> int:
+    """Note a server that runs at `url`, as the supervisor does; it runs until the file is closed."""
+    folder = RunFolder.create(base_folder({"RAY_TMPDIR": str(base)}), int(url.rpartition(":")[2]))
+    folder.note(supervisor=os.getpid(), url=url)
+    return folder.hold()
+
+
+# Of each kind one: starts a server, looks at this machine, asks a server, starts an agent, is asked at each Tab.
+EACH_TIME = ("serve", "doctor", "incidents", "launch", "completion")
+COMMANDS = [one if one in EACH_TIME else pytest.param(one, marks=pytest.mark.nightly) for one in list_commands()]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_repository_neither_runs_nor_leads_a_command(tmp_path, trap, command):
+    """Whatever is typed inside: no module of the folder is imported, and the server that its configuration names is
+    asked nothing by a command that asks a server."""
+    marks = tmp_path / "marks"
+    for name in ("repository", "bin", "base"):
+        (tmp_path / name).mkdir(mode=0o700)
+    fill_folder(tmp_path / "repository", marks, trap.port)
+    (tmp_path / "bin" / "claude").write_text("#!/bin/sh\necho started $ANTHROPIC_BASE_URL\n")
+    (tmp_path / "bin" / "claude").chmod(0o755)
+    trap.heard.clear()
+    own = f"http://127.0.0.1:{free_port()}"
+    places = {name: str(tmp_path / "home") for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")}
+    environ = places | {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "RAY_TMPDIR": str(tmp_path / "base")}
+    environ |= {"MLX_STACK_API_KEY": KEY, "HF_HUB_OFFLINE": "1"} | (TAB if command == "completion" else {})
+    held = hold_run(tmp_path / "base", own)
+    try:
+        ended = subprocess.run(
+            [str(PROGRAM), command, *ARGUMENTS[command]],
+            cwd=tmp_path / "repository", env=environ, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(held)
+
+    assert find_run(marks) == []
+    assert "Traceback" not in ended.stderr
+    if command in CLIENTS:
+        assert trap.heard == []
+        assert str(trap.port) not in ended.stdout + ended.stderr
+        assert command == "completion" or own in ended.stdout + ended.stderr
+    assert KEY not in str(trap.heard) + ended.stdout + ended.stderr
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A folder with a configuration of port 1, and in it; no server runs."""
+    (tmp_path / "serve_config.yaml").write_text(yaml.safe_dump(SCRIPTED | {"http_options": {"port": 1}}))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def find(folder: Path, url: str | None = None, config: str | None = None) -> str:
+    return find_url(url, None if config is None else Path(config), {"RAY_TMPDIR": str(folder)})
+
+
+def write(folder: Path, host: str) -> str:
+    (folder / "named.yaml").write_text(yaml.safe_dump(SCRIPTED | {"http_options": {"host": host, "port": 1234}}))
+    return "named.yaml"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs another user, and Linux' tables")
+def test_another_users_server_gets_no_key(folder, monkeypatch):
+    """Law: while no server of this user's runs, anybody may listen on its port: who does gets the key only where the
+    command line names the address."""
+    with listening_as_nobody() as port:
+        url = f"http://127.0.0.1:{port}"
+        monkeypatch.setattr(server_client, "DEFAULT_URL", url)
+        with pytest.raises(ConfigError, match=f"belongs to another user of this machine.*--url {url}"):
+            find(folder)
+        (folder / "named.yaml").write_text(yaml.safe_dump(SCRIPTED | {"http_options": {"port": port}}))
+        with pytest.raises(ConfigError, match="another user"):
+            find(folder, config="named.yaml")
+        assert find(folder, url) == url
+
+
+def test_ones_own_server_on_the_default_port_is_asked(folder, monkeypatch):
+    """The same port, with a process of this user's."""
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        url = f"http://127.0.0.1:{own.getsockname()[1]}"
+        monkeypatch.setattr(server_client, "DEFAULT_URL", url)
+        assert find(folder) == url
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux' tables")
+@pytest.mark.parametrize(
+    ("listens", "asked", "found"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "localhost", True),
+        ("127.0.0.2", "127.0.0.1", False),
+        ("0.0.0.0", "127.0.0.1", True),
+        ("::1", "localhost", True),
+        ("::1", "127.0.0.1", False),
+        ("::1", "[::1]", True),
+    ],
+)
+def test_the_owner_of_a_port_is_found(listens, asked, found):
+    """Whose process a connection would reach, by address and family."""
+    family = socket.AF_INET6 if ":" in listens else socket.AF_INET
+    with socket.create_server((listens, 0), family=family) as own:
+        assert find_owners(asked, own.getsockname()[1]) == ({os.geteuid()} if found else set())
+
+
+def test_without_a_server_it_is_the_default_address(folder):
+    """The file that lies in the working directory counts for nothing."""
+    assert find(folder) == DEFAULT_URL
+
+
+def test_the_server_that_runs_is_found(folder):
+    """By the lock that its supervisor holds: once it is gone, or the folder may be written to by others, it is none."""
+    held = hold_run(folder, "http://127.0.0.1:4321")
+    assert find(folder) == "http://127.0.0.1:4321"
+
+    os.close(held)
+    assert find(folder) == DEFAULT_URL
+
+
+def test_a_folder_that_others_may_write_to_names_no_server(folder):
+    """Else any user of the machine could have the key sent to a port of their own."""
+    held = hold_run(folder, "http://127.0.0.1:4321")
+    folder.chmod(0o777)
+    try:
+        assert find(folder) == DEFAULT_URL
+    finally:
+        os.close(held)
+
+
+def test_of_several_servers_one_must_be_named(folder):
+    """Unless one of them is at the default address."""
+    held = [hold_run(folder, f"http://127.0.0.1:{port}") for port in (4321, 4322)]
+    with pytest.raises(ConfigError, match=r"You run 2 servers: http://127.0.0.1:4321, .*Name one with --url"):
+        find(folder)
+
+    held.append(hold_run(folder, DEFAULT_URL))
+    assert find(folder) == DEFAULT_URL
+    for one in held:
+        os.close(one)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "::1", ""])
+def test_a_configuration_that_is_named_is_read(folder, host):
+    """`http_options` of the file, where this machine reaches it by loopback."""
+    assert find(folder, config=write(folder, host)).endswith(":1234")
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "example.org", "127.0.0.1.example.org"])
+def test_another_machine_is_asked_only_where_the_command_line_names_it(folder, host):
+    """A configuration that names one, or a run that does, is one line with the option that is needed."""
+    with pytest.raises(ConfigError, match=rf"add --url http://{host}:1234") as caught:
+        find(folder, config=write(folder, host))
+    assert "\n" not in str(caught.value)
+
+    held = hold_run(folder, f"http://{host}:1234")
+    with pytest.raises(ConfigError, match=rf"add --url http://{host}:1234"):
+        find(folder)
+    os.close(held)
+    assert find(folder, url=f"http://{host}:1234/v1/", config="none.yaml") == f"http://{host}:1234"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("127.0.0.1:8000", "ftp://a", "http://", 'http://a/"', "http://a b", "http://[", ""),
+        *("http://a:port", "http://a:70000", "http://a:0"),
+    ],
+)
+def test_what_is_no_url_is_said(url):
+    """One line; and nothing that a shell, TOML or JSON would read otherwise."""
+    with pytest.raises(ConfigError, match="--url"):
+        find_url(url, None, {})

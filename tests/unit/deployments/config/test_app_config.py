@@ -13,16 +13,8 @@ from tests.support.small_config import config_of
     ("path", "value", "line"),
     [
         ("bogus", 1, "bogus: unknown key; allowed here: evaluate, reliability, server, state, telemetry, tiers"),
-        (
-            "tiers.fast.bogus",
-            1,
-            "tiers.fast.bogus: unknown key; allowed here: asleep, cloud, context_tokens",
-        ),
-        (
-            "tiers.m.bogus",
-            1,
-            "tiers.m.bogus: unknown key; allowed here: adapter, asleep, blas_threads",
-        ),
+        ("tiers.fast.bogus", 1, "tiers.fast.bogus: unknown key; allowed here: asleep, cloud, context_tokens"),
+        ("tiers.m.bogus", 1, "tiers.m.bogus: unknown key; allowed here: adapter, asleep, blas_threads"),
         ("tiers.m.draft_model", "path:x", "tiers.m.draft_model: unknown key; allowed here: adapter, asleep"),
         ("tiers.fast.timeouts.bogus", 1, "tiers.fast.timeouts.bogus: unknown key; allowed here: connect_s"),
         ("reliability.bogus", 1, "reliability.bogus: unknown key; allowed here: circuit_breaker, escalation"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from deployments.config.app_config import AppConfig, load
 from reliability.types import Flaw
-from tests.support import upstream as plays
+from tests.support import plays
 from tests.support.small_config import BASE, REQUEST, broken, config_of, run, with_broken_fast
 from tests.support.upstream import Upstream
 

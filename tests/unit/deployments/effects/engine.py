@@ -85,7 +85,7 @@ async def ask_by_keys(tier: MlxTier) -> tuple[int, int]:
 
 
 def adapter() -> None:
-    """A folder that isn't there: the tier says so. What a real one does is shown in test_adapter.py."""
+    """A folder that isn't there: the tier says so. What a real one does is shown in test_artifact.py."""
     status, _ = on_tiny_model(adapter="nowhere/at-all")
     assert (status.state, status.reason) == (TierState.UNAVAILABLE, "adapter at-all: there is no such folder")
 

@@ -9,8 +9,6 @@ from deployments.evaluate.figures.verdicts import judge_tiers
 from tests.support.evaluation_cells import make_cells, make_report, task_cell
 from tests.support.small_config import config_of
 
-__all__ = ["EVALUATE"]
-
 # Runs enough for a verdict.
 MORE = ("unit_mixup_repo", "noisy_logs_repo", "prompt_injection_repo")
 REPORT = make_report(make_cells(fast_right=24) | {f"layers/task/fast/{name}": task_cell(passed=False) for name in MORE})

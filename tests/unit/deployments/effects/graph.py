@@ -12,8 +12,8 @@ import pytest
 from starlette.requests import Request
 
 from deployments.api.body import Bodies
+from deployments.api.exchange import insert_silences
 from deployments.api.openai_chat import parse_chat
-from deployments.api.stream import insert_silences
 from deployments.config.app_config import AppConfig, load
 from deployments.config.config_errors import ConfigError
 from deployments.config.tier_config import HostedTierConfig, Timeouts

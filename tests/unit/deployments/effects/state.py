@@ -22,7 +22,8 @@ from deployments.state.journal import Journal
 from deployments.state.records import KeptResponse, Query, ReportItem, StateStep, TurnItem
 from deployments.telemetry import MonotonicClock
 from reliability.admission import admit as reducer
-from reliability.admission.admit import AdmissionRequest, AdmissionState, Grant, RejectedBy, Rejection
+from reliability.admission.admit import AdmissionState, Grant, RejectedBy, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.loops import JudgeConfig, Turn
@@ -327,4 +328,4 @@ def state_path() -> None:
         actor.step(StateStep(client="c", number=1, config=limits.digest, items=(done,)))
         assert (Path(folder) / "here" / "ledger.sqlite").exists()
         assert actor.report(None, "r") is not None
-        assert actor.incidents(Query()) == []
+        assert actor.browse(Query()) == []

@@ -8,8 +8,6 @@ from deployments.config.config_errors import ConfigError
 from deployments.reports.traces import Traces
 from tests.support.small_config import config_of
 
-__all__ = ["traces"]
-
 
 def traces() -> None:
     def make() -> None:

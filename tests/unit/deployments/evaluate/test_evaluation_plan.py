@@ -7,7 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.evaluate.evaluation_plan import Settings, plan_served, plan_variants
+from deployments.evaluate.evaluation_plan import PhaseSchedule, Settings, plan_served, plan_variants
+from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.tasks.fixtures import FIXTURES
 
 models = st.lists(st.sampled_from(["fast", "standard", "longctx"]), unique=True, min_size=1)
@@ -48,3 +49,96 @@ def test_lengths_fit_the_context():
 
     assert max(lengths) == 2048
     assert sum(cell.kind == "task" for phase in phases for cell in phase.cells) == 5 * len(FIXTURES)
+
+
+def make_cells(models: dict[str, int]) -> list[Cell]:
+    most = max(models.values(), default=0)
+    return [
+        Cell(variant="v", kind="call", model=model, name=str(number))
+        for number in range(most)
+        for model, count in models.items()
+        if number < count
+    ]
+
+
+def play(schedule: PhaseSchedule, paces: dict[str, float], left_s: float) -> list[list[Cell]]:
+    """Run until nothing is drawn; a batch takes as long as its cells one after the other."""
+    batches = []
+    while batch := schedule.draw(left_s):
+        seconds = len(batch) * paces[batch[0].model]
+        batches.append(batch)
+        schedule.settle(batch, [], seconds)
+        left_s -= seconds
+    return batches
+
+
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.integers(1, 12), min_size=1),
+    st.integers(1, 8),
+    st.booleans(),
+)
+def test_with_time_enough_every_cell_is_drawn_once(counts, batch_max, by_time):
+    """In batches of one model, none larger than it may be, and in the order of the plan."""
+    cells = make_cells(counts)
+    schedule = PhaseSchedule(cells, {}, batch_max=batch_max, by_time=by_time)
+    batches = play(schedule, {"a": 1.0, "b": 3.0, "c": 9.0}, 1e9)
+
+    assert sorted(cell.key for batch in batches for cell in batch) == sorted(cell.key for cell in cells)
+    for batch in batches:
+        assert len(batch) <= batch_max
+        assert len({cell.model for cell in batch}) == 1
+    for model in counts:
+        drawn = [cell.name for batch in batches for cell in batch if cell.model == model]
+        assert drawn == sorted(drawn, key=int)
+
+
+def test_by_count_nobody_is_ahead():
+    """Whatever each takes: one cell in turn."""
+    schedule = PhaseSchedule(make_cells({"a": 3, "b": 3}), {}, batch_max=1, by_time=False)
+
+    assert [batch[0].model for batch in play(schedule, {"a": 1.0, "b": 50.0}, 1e9)] == list("ababab")
+
+
+def test_by_time_a_slow_model_leaves_the_others_theirs():
+    """In 100 s, of which a cell of the slow one takes 20, the fast one gets all of its cells."""
+    schedule = PhaseSchedule(make_cells({"slow": 10, "fast": 10}), {}, batch_max=1, by_time=True)
+    drawn = [batch[0].model for batch in play(schedule, {"slow": 20.0, "fast": 1.0}, 100.0)]
+
+    assert drawn.count("fast") == 10
+    assert drawn.count("slow") == 4
+
+
+def test_a_batch_is_as_large_as_the_time_allows():
+    """By the pace that is known; what doesn't fit is not begun."""
+    schedule = PhaseSchedule(make_cells({"m": 20}), {"m": 10.0}, batch_max=8, by_time=True)
+
+    assert [len(batch) for batch in play(schedule, {"m": 10.0}, 105.0)] == [8, 2]
+
+
+def test_what_is_only_thought_to_take_too_long_is_tried_once():
+    """A guess is no reason to leave a part of the report empty."""
+    schedule = PhaseSchedule(make_cells({"m": 3}), {"m": 1_000.0}, batch_max=8, by_time=True)
+
+    assert [len(batch) for batch in play(schedule, {"m": 60.0}, 100.0)] == [1]
+
+
+def test_late_cells_come_back_in_half_and_late_alone_is_the_end():
+    """Those that finished are kept; the model is named."""
+    schedule = PhaseSchedule(make_cells({"m": 4}), {}, batch_max=4, by_time=False)
+    first = schedule.draw(100.0)
+    schedule.settle(first, first[1:], 10.0)
+    second = schedule.draw(90.0)
+
+    assert [cell.name for cell in second] == ["1", "2"]
+    schedule.settle(second, second, 10.0)
+    third = schedule.draw(80.0)
+    assert [cell.name for cell in third] == ["1"]
+    assert schedule.late == set()
+    schedule.settle(third, third, 10.0)
+    assert schedule.draw(70.0) == []
+    assert schedule.late == {"m"}
+
+
+def test_without_time_nothing_is_drawn():
+    """Not even the first cell."""
+    assert PhaseSchedule(make_cells({"m": 1}), {}, batch_max=1, by_time=True).draw(0.0) == []

@@ -16,10 +16,9 @@ from deployments.evaluate.asking.own_server import NoServer
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import Settings
-from deployments.evaluate.evaluation_run import copy_answered, run_evaluation
+from deployments.evaluate.evaluation_run import ProgressLine, copy_answered, run_evaluation
 from deployments.evaluate.evaluation_target import UrlTarget
 from deployments.evaluate.figures.cell import Cell
-from deployments.evaluate.progress_line import ProgressLine
 from tests.support import played_model
 from tests.support.evaluation_cells import call_cell
 from tests.support.played_model import PlayedServer, call, say
@@ -87,32 +86,6 @@ def test_what_ctrl_c_left_is_gone_on_with(tmp_path):
 
     assert before < set(finished.cells)
     assert [contents.count(list(case.messages)) for case in CASES] == [1, 1, 1]
-
-
-def test_a_longer_evaluation_adds_to_a_shorter_one(tmp_path):
-    """More cases of the same seed: only those are run."""
-    with PlayedServer({"m": know}) as server:
-        few, *_ = run(server, tmp_path, cases=2)
-        more, *_ = run(server, tmp_path, cases=3)
-
-    assert set(more.cells) - set(few.cells) == {"served/call/m/2"}
-
-
-def test_two_runs_with_one_seed_give_the_same_scores(tmp_path):
-    """Whatever the times were."""
-    with PlayedServer({"m": know}) as server:
-        scores = []
-        for name in ("a", "b"):
-            journal, *_ = run(server, tmp_path / name)
-            scores.append(
-                {
-                    key: one.get("checks") or one.get("right")
-                    for key, one in journal.cells.items()
-                    if "length" not in key
-                }
-            )
-
-    assert scores[0] == scores[1]
 
 
 def test_no_speed_is_measured_by_a_prompt_that_an_earlier_evaluation_has_sent(tmp_path):

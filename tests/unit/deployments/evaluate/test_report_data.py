@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from deployments.evaluate.report_data import FORMAT
-from tests.support.evaluation_cells import FACTS, make_cells, make_report
+from tests.support.evaluation_cells import FACTS, make_report
 
 
 def test_a_report_is_json_and_the_same_again():
@@ -55,12 +55,3 @@ def test_weights_without_a_digest_are_not_known():
     assert find_provenance(served={"id": "served"}) == (False, "digest of the weights known for none")
     known = FACTS["models"]["fast"]
     assert find_provenance(fast=known, premium={"kind": "hosted"}) == (True, "digest of the weights known for fast")
-
-
-def test_a_report_of_nothing_can_be_made():
-    """An evaluation that was ended at once has a report too."""
-    report = make_report({}, {})
-
-    assert report["verdicts"] == {}
-    assert report["cascade"]["proposal"] is None
-    assert make_report(make_cells(cases=0))["calls"] == []

@@ -16,10 +16,10 @@ import pytest
 from ray.serve._private.common import RequestMetadata
 from ray.serve.handle import DeploymentResponseGenerator
 
-from deployments.graph.handle import END_S, HandleTier
-from reliability.types import Event, Failed, Fault, Finish, FinishReason, Started, Text
+from deployments.graph.handle import END_S, HandleTier, UnavailableTier
+from reliability.types import Event, Failed, Fault, Finish, FinishReason, Started, Text, TierState, TierStatus
 from tests.sim.clock import run
-from tests.support.tier_asking import ask
+from tests.support.tier_asking import answer, ask
 
 BATCHES: list[list[Event]] = [[Started()], [Text("a")], [Finish(reason=FinishReason.STOP)]]
 
@@ -191,3 +191,19 @@ def test_another_ray_is_only_asked_to_cancel() -> None:
         assert response.cancels == 1
 
     asyncio.run(main())
+
+
+def test_it_refuses_with_its_reason() -> None:
+    """Law: its status and its answers say why it isn't there, and an answer is nothing but that, so the chain goes
+    on."""
+    tier = UnavailableTier(
+        TierStatus(name="big", kind="mlx", state=TierState.UNAVAILABLE, reason="50 bytes needed, 12 are there")
+    )
+    status = asyncio.run(tier.status())
+    (failed,) = asyncio.run(answer(tier, ask()))
+
+    assert (status.name, status.kind, status.state) == ("big", "mlx", TierState.UNAVAILABLE)
+    assert status.reason == "50 bytes needed, 12 are there"
+    assert isinstance(failed, Failed)
+    assert failed.fault is Fault.UNAVAILABLE
+    assert failed.message == "tier big is unavailable: 50 bytes needed, 12 are there"

@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 from deployments.config.app_config import AppConfig, ServerConfig, load
 from deployments.config.tier_config import ScriptedTierConfig, Timeouts
 from deployments.graph import scale_to_zero
-from deployments.graph.scale_to_zero import (
-    bypass_cold,
-    find_cold,
-    let_auto_sleep,
-    make_cold_status,
-    select_scalable,
-)
-from deployments.graph.unavailable import UnavailableTier
+from deployments.graph.handle import UnavailableTier
+from deployments.graph.scale_to_zero import bypass_cold, find_cold, let_auto_sleep, make_cold_status, select_scalable
 from deployments.models.catalog import ModelChoice, choose
 from deployments.models.presence import Presence
 from reliability.types import Failed, Fault, TierState, TierStatus

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.api.stream import insert_silences
+from deployments.api.exchange import insert_silences
 from deployments.config.tier_config import Timeouts
 from deployments.errors import from_refusal
 from deployments.graph.stopping import CUT_S, LAST_BYTES_S, Stopping

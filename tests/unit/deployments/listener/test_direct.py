@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
 from deployments.listener import direct as direct_door
-from deployments.listener.request_id import is_request_id
+from deployments.listener.listening import is_request_id
 from tests.support.listeners import Back, Raw, ask, behind_uvicorn
 from tests.support.serving import until
 from tests.unit.deployments.listener.test_slow_clients import BOUND_S

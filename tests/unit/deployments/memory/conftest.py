@@ -33,27 +33,22 @@ class Knob:
         )
 
     def turn(self, words: str) -> None:
-        """Write what the sensor says from now on."""
         self.path.write_text(words)
 
     def handle(self) -> Any:
-        """The monitor, started if need be."""
         return nodes.here(self.app, self.settings)
 
     def call(self, method: str, *args: Any) -> Any:
-        """One call of it."""
         import ray
 
         return ray.get(getattr(self.handle(), method).remote(*args), timeout=30)
 
     def level(self) -> str:
-        """Its level now."""
         return str(self.call("peek").level)
 
 
 @pytest.fixture
 def knob(serve_port: int, tmp_path: Path) -> Iterator[Knob]:
-    """One monitor; it ends with the test."""
     import ray
 
     knob = Knob(tmp_path / "sensor.txt")

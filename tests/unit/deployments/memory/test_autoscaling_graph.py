@@ -44,7 +44,6 @@ class Graph:
     knob: Path
 
     def replicas(self, tier: str = "fast") -> int:
-        """How many there are or are being made."""
         from ray import serve
 
         states = serve.status().applications[self.name].deployments[tier].replica_states
@@ -60,7 +59,6 @@ class Graph:
         return None if not said or "no replica answers" in str(said["reason"]) else said
 
     def report(self) -> NodeReport:
-        """What the monitor says."""
         import ray
 
         (handle,) = nodes.find(self.name).values()
@@ -118,7 +116,6 @@ def graph(serve_port: int, tmp_path: Path) -> Iterator[Graph]:
 
 @contextlib.contextmanager
 def load(graph: Graph) -> Iterator[list[int]]:
-    """So many clients that ask again and again; the status codes of their answers."""
     stop, statuses = threading.Event(), []
 
     def client() -> None:

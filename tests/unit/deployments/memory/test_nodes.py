@@ -6,17 +6,20 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from deployments.memory.nodes import fit_minimums
+from deployments.memory.plan import MonitorSettings, TierNeed, check_live, monitor_name, name_prefix, settings_of
+from reliability.config import MemoryPressureConfig
 from tests.support.repository import ROOT
-
-pytestmark = pytest.mark.ray
 
 
 def run(program: str) -> str:
-    """What a program with a cluster of its own prints."""
     with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-m", f"tests.support.{program}", folder]
         # Ray's class for several nodes writes an address there, and doesn't make the folder.
@@ -27,12 +30,71 @@ def run(program: str) -> str:
     return out.stdout
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 def test_two_nodes():
     """Pressure on one of two nodes is felt by its tiers only; killing that node leaves the other known, at once."""
     assert "nobody starts its monitor elsewhere" in run("two_nodes")
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 def test_three_nodes():
     """The whole graph over three nodes: pressure on one moves work to another, and a node that dies with its monitor
     stops nobody."""
     assert "doesn't stop the graph" in run("three_nodes")
+
+
+NEEDS = st.lists(
+    st.builds(
+        TierNeed,
+        name=st.sampled_from("abcd"),
+        replica_bytes=st.sampled_from([None, 0, 10, 30, 60]),
+        replicas_min=st.integers(0, 3),
+        replicas_max=st.just(5),
+        local=st.booleans(),
+    ),
+    unique_by=lambda n: n.name,
+    max_size=4,
+)
+
+
+@given(NEEDS, st.lists(st.integers(0, 100), max_size=3))
+def test_nothing_is_asked_that_cannot_be_had(needs: list[TierNeed], room: list[int]) -> None:
+    """Either every tier with bytes asks for them, and one replica of each fits, or none asks at all."""
+    asks = fit_minimums(needs, room)
+    local = {n.name: n.replica_bytes for n in needs if n.local and n.replica_bytes}
+
+    assert asks in ({}, local)
+    if asks:
+        least = [n.replica_bytes or 0 for n in needs if n.name in asks for _ in range(max(1, n.replicas_min))]
+        assert sum(least) <= sum(room)
+        assert max(least) <= max(room)
+
+
+def test_other_settings_are_another_monitor():
+    """Any setting changes the name, and the same settings never do; names of an application begin alike."""
+    plain = MonitorSettings()
+    others = [replace(plain, **{f.name: "scripted:x" if f.name == "sensor" else 3}) for f in fields(MonitorSettings)]
+    names = {monitor_name("app", settings, "node") for settings in (plain, *others)}
+
+    assert len(names) == len(fields(MonitorSettings)) + 1
+    assert monitor_name("app", MonitorSettings(), "node") in names
+    assert all(name.startswith(name_prefix("app")) for name in names)
+
+
+def test_rules_change_live_and_the_rest_does_not():
+    """A `user_config` may change what requests are kept off; what the monitors were started with it may not."""
+    base = MemoryPressureConfig()
+    check_live(base, MemoryPressureConfig(sustained_s=1, complex_tools=None))
+    with pytest.raises(ValueError, match=r"memory_pressure\.poll_s: changes with a restart only"):
+        check_live(base, MemoryPressureConfig(poll_s=2))
+    with pytest.raises(ValueError, match=r"memory_pressure\.enabled"):
+        check_live(base, MemoryPressureConfig(enabled=False))
+
+
+def test_a_reading_must_outlive_the_poll():
+    """Readings that are stale before the next one comes are refused: the level would be unknown half of the time."""
+    with pytest.raises(ValueError, match=r"stale_s \(1\) is under twice poll_s \(1\)"):
+        MemoryPressureConfig(poll_s=1, stale_s=1)
+    assert settings_of(MemoryPressureConfig(enabled=False)) is None

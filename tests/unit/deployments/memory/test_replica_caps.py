@@ -68,14 +68,6 @@ def _bytes(one: TierNeed, reports: tuple[NodeReport, ...]) -> int:
     return max(one.replica_bytes or 0, held)
 
 
-def test_ten_replicas_of_4_gb_on_16_gb_are_refused_with_the_reason():
-    """16 GB of memory, three quarters of it the budget: three replicas, and a line that says why not ten."""
-    fits = cap_replicas((need("big", 4),), (report(),), {"big": 10}, {"big": 1})
-
-    assert fits["big"].replicas == 3
-    assert fits["big"].why == "10 x 4000000000 bytes wanted, 3 fit beside the others in 12000000000"
-
-
 def test_tiers_of_a_fixed_number_count():
     """A tier that isn't autoscaled takes its bytes all the same."""
     fits = cap_replicas((need("big", 4), need("fixed", 4, 1, 1)), (report(),), {"big": 10}, {"big": 1})

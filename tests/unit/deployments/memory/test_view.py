@@ -28,7 +28,6 @@ def plan(knob: Knob) -> MemoryPlan:
 
 
 def viewed(knob: Knob, play: Callable[[MemoryView], Awaitable[None]]) -> None:
-    """Run a play with a view."""
 
     async def go() -> None:
         view = MemoryView(plan(knob), knob.app)
@@ -42,7 +41,6 @@ def viewed(knob: Knob, play: Callable[[MemoryView], Awaitable[None]]) -> None:
 
 
 async def until(condition: Callable[[], Any], what: str, wait_s: float = 30.0) -> None:
-    """Wait for a condition in the event loop."""
     try:
         async with asyncio.timeout(wait_s):
             while not condition():  # noqa: ASYNC110  # what is waited for happens in other processes

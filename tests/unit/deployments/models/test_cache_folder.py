@@ -51,8 +51,7 @@ class TestMadeOnce:
         assert sorted(path.name for path in (tmp_path / "thing").iterdir()) == ["part", "whole"]
 
     def test_a_killed_builder_leaves_nothing_that_counts(self, tmp_path: Path) -> None:
-        """Law: after kill -9 in the middle there is no thing, and the next builder starts afresh and
-        tidies up."""
+        """Law: after kill -9 in the middle there is no thing, and the next builder starts afresh and tidies up."""
         killed = builder(tmp_path)
         assert line(killed) == "building"
         killed.send_signal(signal.SIGKILL)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import tempfile
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import gguf as gguf_lib
 import numpy as np
@@ -13,7 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from deployments.models.gguf import UnknownModel, convert, model_config, quantization_name, unpermute
+from deployments.models.gguf import (
+    UnknownModel,
+    build_tokenizer,
+    convert,
+    model_config,
+    quantization_name,
+    unpermute,
+    write_tensors,
+)
 from tests.support import tiny_model as tiny
 
 
@@ -30,8 +41,7 @@ class TestWeights:
         assert (unpermute(tiny.permuted(weight, heads), heads) == weight).all()
 
     def test_every_tensor_arrives_with_its_values(self, folder: Path) -> None:
-        """Law: each tensor of the file stands under mlx-lm's name, in its rows' order, within quantization
-        error."""
+        """Law: each tensor of the file stands under mlx-lm's name, in its rows' order, within quantization error."""
         got, sent = load_file(folder / "model.safetensors"), tiny.weights()
         assert len(got) == len(sent)
         np.testing.assert_array_equal(got["model.layers.1.self_attn.q_proj.weight"], sent["blk.1.attn_q.weight"])
@@ -145,3 +155,87 @@ def _compute_without_a_bias(folder: Path) -> tuple[str, float]:
     before = model(tokens)
     model.model.layers[0].self_attn.v_proj.bias = mx.zeros_like(model.model.layers[0].self_attn.v_proj.bias)
     return type(model).__module__, float(mx.abs(before - model(tokens)).max())
+
+
+META = {
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "smollm",
+    "tokenizer.ggml.tokens": tiny.TOKENS,
+    "tokenizer.ggml.merges": tiny.MERGES,
+    "tokenizer.ggml.token_type": tiny.KINDS,
+}
+TOKENIZER = build_tokenizer(META)
+
+
+class TestTokenizer:
+    @given(st.text())
+    def test_any_text_comes_back(self, text: str) -> None:
+        """Law: decode(encode(text)) = text, for all of Unicode."""
+        ids = TOKENIZER.encode(text, add_special_tokens=False).ids
+        assert TOKENIZER.decode(ids, skip_special_tokens=False) == text
+
+    def test_merges_and_digits(self) -> None:
+        """Law: merges apply within words, and digits stand alone."""
+        assert TOKENIZER.encode("hell a 12").tokens == ["he", "ll", "Ġa", "Ġ", "1", "2"]
+
+    def test_special_tokens_are_never_split(self) -> None:
+        """Law: a control token is one token wherever it stands."""
+        assert TOKENIZER.encode("a<|im_end|>b").tokens == ["a", "<|im_end|>", "b"]
+
+    @pytest.mark.parametrize(("key", "value"), [("pre", "martian"), ("model", "llama")])
+    def test_unknown_rules_are_an_error(self, key: str, value: str) -> None:
+        """Law: a tokenizer whose rules aren't known is refused, not approximated."""
+        meta: dict[str, Any] = {**META, f"tokenizer.ggml.{key}": value}
+        with pytest.raises(UnknownModel, match=value):
+            build_tokenizer(meta)
+
+
+QWEN2 = build_tokenizer({**META, "tokenizer.ggml.pre": "qwen2"})
+
+
+class TestQwen2Texts:
+    @given(st.text())
+    def test_any_text_comes_back_composed(self, text: str) -> None:
+        """Law: decode(encode(text)) is the text in Unicode's composed form, as Qwen2's own tokenizer has it."""
+        ids = QWEN2.encode(text, add_special_tokens=False).ids
+        assert QWEN2.decode(ids, skip_special_tokens=False) == unicodedata.normalize("NFC", text)
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("it's 2024", ["it", "'s", "Ġ", "2", "0", "2", "4"]),
+            ("def f(x):\n\n    y", ["def", "Ġf", "(x", "):ĊĊ", "ĠĠĠ", "Ġy"]),
+            ("a  b \n c", ["a", "Ġ", "Ġb", "ĠĊ", "Ġc"]),
+            ("DON'T!", ["DON", "'T", "!"]),
+        ],
+    )
+    def test_words_are_split_as_qwen2_splits_them(self, text: str, words: list[str]) -> None:
+        """Law: contractions, digits, signs with line ends and runs of spaces are cut as its regular expression says."""
+        assert [word for word, _ in QWEN2.pre_tokenizer.pre_tokenize_str(text)] == words
+
+
+SHAPES = st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple), min_size=1, max_size=5)
+
+
+@given(SHAPES, st.integers(1, 4), st.sampled_from(["float32", "float16"]))
+def test_what_is_written_is_read(shapes, rows, dtype):
+    """Any tensors, in pieces of any number of rows, come back with their shapes and values."""
+    tensors = {f"t{i}": np.random.default_rng(i).normal(size=shape).astype(dtype) for i, shape in enumerate(shapes)}
+    pieces = ([value[at : at + rows] for at in range(0, len(value), rows)] for value in tensors.values())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.safetensors"
+        write_tensors(path, {name: value.shape for name, value in tensors.items()}, pieces, dtype=dtype)
+        got = load_file(path)
+
+    assert got.keys() == tensors.keys()
+    for name, value in tensors.items():
+        np.testing.assert_array_equal(got[name], value)
+        assert got[name].dtype == value.dtype
+
+
+@pytest.mark.parametrize("wrong", [(3, 2), (2, 3), (4, 2)])
+def test_another_shape_is_an_error(tmp_path, wrong):
+    """A tensor that isn't what the header says is never written as if it were."""
+    shapes = {"t": (2, 2)}
+    with pytest.raises(ValueError, match="'t' has"):
+        write_tensors(tmp_path / "m", shapes, [[np.zeros(wrong, np.float32)]], dtype="float32")

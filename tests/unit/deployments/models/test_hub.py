@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from deployments.models import hub
+from deployments.models.hub import BrokenOff, HubFile, count_arrived, fetch_files
 from deployments.models.sources import ModelUnavailable, parse_source
 from tests.support import tiny_model
-from tests.support.fake_hub import COMMIT, run_hub
+from tests.support.fake_hub import COMMIT, NAME, FakeHub, hash_content, run_hub
 from tests.support.repository import ROOT
 
 IMPORTS = "from deployments.models.artifact import *\nfrom deployments.models.sources import *\n"
@@ -34,7 +35,6 @@ def run_with_hub(code: str, hub: socket.socket, cache: Path) -> str:
 
 
 def put_into_cache(cache: Path) -> None:
-    """Write the model `org/name` as the hub's client keeps it."""
     repository = cache / "hub" / "models--org--name"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text(COMMIT)
@@ -76,7 +76,7 @@ from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal, also where the tests run behind one
 from deployments.models import hub
 from deployments.models.presence import look
-from deployments.models.catalog import Choice
+from deployments.models.catalog import ModelChoice as Choice
 source = parse_source(SOURCE)
 choice = Choice(source.text, '', 'background')
 print(look('standard', choice, cache_dir=Path(CACHE)).state)
@@ -142,3 +142,46 @@ def test_a_snapshot_without_all_its_weights_is_not_complete(tmp_path: Path, monk
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model.safetensors", "b": "two"}}')
     assert hub.find_complete(parse_source("hf:org/name@main")) is None
     assert hub.find_complete(parse_source("hf:org/other@main")) is None
+
+
+CONTENT = bytes(range(256)) * 400
+
+
+def file_of(hub: FakeHub, name: str = "model.safetensors", sha256: str = hash_content(CONTENT)) -> HubFile:
+    return HubFile(url=f"{hub.url}/{NAME}/resolve/{COMMIT}/{name}", sha256=sha256, size_bytes=len(CONTENT))
+
+
+def test_what_has_arrived_is_not_fetched_again(tmp_path: Path) -> None:
+    """Law: over connections that break again and again, each byte is fetched once, and the whole is right."""
+    with run_hub({"model.safetensors": CONTENT}, {"model.safetensors"}) as hub:
+        hub.breaks_after = 30_000
+        fetch_files([file_of(hub)], tmp_path, {})
+        assert hub.served_bytes == len(CONTENT)
+        fetch_files([file_of(hub)], tmp_path, {})
+        assert hub.served_bytes == len(CONTENT)
+    assert [file.name for file in tmp_path.iterdir()] == [hash_content(CONTENT)]
+    assert (tmp_path / hash_content(CONTENT)).read_bytes() == CONTENT
+
+
+def test_a_fetch_without_progress_ends_and_keeps_what_it_has(tmp_path: Path) -> None:
+    """Law: a hub that sends no more ends the fetch in bounded tries, with the figures, and loses nothing."""
+    with run_hub({"model.safetensors": CONTENT}, {"model.safetensors"}) as hub:
+        part = tmp_path / f"{hash_content(CONTENT)}.mlx-stack-serve.incomplete"
+        part.write_bytes(CONTENT[:50_000])
+        hub.breaks_after = 0
+        with pytest.raises(BrokenOff, match="50000 of 102400 bytes have arrived, and stay"):
+            fetch_files([file_of(hub)], tmp_path, {})
+        assert count_arrived([file_of(hub)], tmp_path) == 50_000
+        hub.breaks_after = None
+        fetch_files([file_of(hub)], tmp_path, {})
+        assert hub.served_bytes == len(CONTENT) - 50_000
+
+
+def test_a_wrong_content_is_never_used(tmp_path: Path) -> None:
+    """Law: bytes whose sha256 isn't the hub's are deleted and not named as the file."""
+    with run_hub({"model.safetensors": CONTENT}, {"model.safetensors"}) as hub:
+        with pytest.raises(BrokenOff, match="isn't what the hub says"):
+            fetch_files([file_of(hub, sha256="0" * 64)], tmp_path, {})
+        assert not list(tmp_path.iterdir())
+        with pytest.raises(BrokenOff, match="the hub answers 404"):
+            fetch_files([file_of(hub, "absent")], tmp_path, {})

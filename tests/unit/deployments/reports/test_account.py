@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from deployments.reports import account
 from deployments.reports.account import Account
-from reliability.types import Attempt, Finish, FinishReason
+from deployments.reports.report import report_of
+from reliability.tool_calls import RepairKind
+from reliability.types import Attempt, Fault, Finish, FinishReason, Flaw, Reason, RefuseCode
 from tests.support.run_values import request_of, run_of
+from tests.support.small_config import config_of, run
 
 
 class Taking:
@@ -39,11 +46,7 @@ def test_a_request_is_handed_over_once(times, broken):
     the request doesn't hear of it."""
     attempt = Attempt(tier="fast", ran=True, elapsed_ns=0)
     run = run_of(
-        request_of("hi"),
-        attempts=[attempt],
-        judgements=[None],
-        tier="fast",
-        finish=Finish(reason=FinishReason.STOP),
+        request_of("hi"), attempts=[attempt], judgements=[None], tier="fast", finish=Finish(reason=FinishReason.STOP)
     )
     taking: Any = Taking(broken=broken)
     account = Account(run=run, state=taking, started_ns=0, traceparent="00-a-b-01")
@@ -56,3 +59,130 @@ def test_a_request_is_handed_over_once(times, broken):
     assert taking.traced == [(report, "00-a-b-01", True) for report in taking.counted]
     assert account.report(9_000_000, {}) is report
     assert incidents == []
+
+
+class Recorded:
+    """A Ray metric that keeps what it is given. Ray's own is tried in `tests/contract/test_metrics.py`."""
+
+    def __init__(self, name: str, description: str, tag_keys: tuple[str, ...], boundaries: Any = None) -> None:
+        self.name, self.labels, self.seen = name, tag_keys, []
+
+    def inc(self, value: float = 1.0, tags: Any = None) -> None:
+        assert value > 0
+        self.observe(value, tags)
+
+    def observe(self, value: float, tags: Any = None) -> None:
+        assert set(tags) == set(self.labels)
+        self.seen.append((tags, value))
+
+
+Count = Callable[..., dict[str, list[Any]]]
+
+
+def counting(patch: pytest.MonkeyPatch) -> Count:
+    """Count reports, and return what each metric was given."""
+    made: list[Recorded] = []
+
+    def make(name: str, **keys: Any) -> Recorded:
+        made.append(Recorded(name, **keys))
+        return made[-1]
+
+    patch.setattr(account.metrics, "Counter", make)
+    patch.setattr(account.metrics, "Histogram", make)
+    one = account.RequestMetrics(("fast", "standard"))
+
+    def count(*reports: Any) -> dict[str, list[Any]]:
+        for metric in made:
+            metric.seen.clear()
+        for report in reports:
+            one.count(report)
+        return {metric.name.removeprefix("mlx_stack_"): list(metric.seen) for metric in made}
+
+    return count
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Count:
+    return counting(monkeypatch)
+
+
+KNOWN = {
+    "outcome": {"answered", "client_left", "other", *RefuseCode},
+    "tier": {"fast", "standard", "none", "other"},
+    "fault": {"none", "other", *Fault},
+    "flaw": {"none", "other", *Flaw},
+    "reason": {"other", *Reason},
+    "mark": {"nudged", "broken", "detected", "other"},
+    "kind": {"prompt", "completion", "other", *RepairKind},
+}
+odd = st.text(max_size=6)
+ms = st.integers(0, 10**6)
+attempts = st.fixed_dictionaries(
+    {
+        "tier": odd | st.sampled_from(["fast", "standard"]),
+        "ran": st.booleans(),
+        "fault": st.none() | odd | st.sampled_from(Fault).map(str),
+        "flaw": st.none() | odd | st.sampled_from(Flaw).map(str),
+        "elapsed_ms": ms,
+        "ttft_ms": st.none() | ms,
+        "usage": st.none() | st.fixed_dictionaries({"prompt_tokens": ms, "completion_tokens": ms}),
+    },
+    optional={"cost_usd": st.none() | st.floats(0, 100)},
+)
+reports = st.fixed_dictionaries(
+    {
+        "outcome": odd | st.sampled_from(RefuseCode).map(str) | st.just("answered"),
+        "tier": st.none() | odd | st.just("fast"),
+        "loop": st.none() | odd | st.sampled_from(["nudged", "broken", "detected"]),
+        "repairs": st.lists(odd | st.sampled_from(RepairKind).map(str), max_size=3),
+        "attempts": st.lists(attempts, max_size=4),
+    },
+    optional={"total_ms": st.none() | st.floats(-1, 1e6), "overhead_ms": st.none() | st.floats(-1, 1e6)},
+)
+
+
+@settings(deadline=None)
+@given(reports=st.lists(reports, max_size=4))
+def test_labels_are_bounded_whatever_a_report_says(reports):
+    """Every label value is one of a closed set, and every report is counted once."""
+    with pytest.MonkeyPatch.context() as patch:
+        seen = counting(patch)(*reports)
+
+    for recorded in seen.values():
+        for tags, value in recorded:
+            assert value >= 0
+            assert all(tag in KNOWN[label] for label, tag in tags.items())
+    assert len(seen["requests"]) == len(reports)
+    assert len(seen["attempts"]) == sum(len(report["attempts"]) for report in reports)
+
+
+def test_a_report_of_the_server_is_counted(counted):
+    """The real report of a request that was retried and moved on: attempts, the escalation, and nothing else."""
+    one = run(config_of("tiers.fast.script", [{"answer": [{"status": 500}]}]))
+    seen = counted(report_of(one) | {"total_ms": 12.5, "overhead_ms": 1.5})
+
+    assert seen["requests"] == [({"outcome": "answered", "tier": "standard"}, 1.0)]
+    assert [tags["tier"] for tags, _ in seen["attempts"]] == [a.tier for a in one.attempts]
+    assert seen["escalations"] == [({"tier": "fast", "reason": "server_error"}, 1.0)]
+    assert seen["request_ms"] == [({"outcome": "answered"}, 12.5)]
+    assert seen["overhead_ms"] == [({}, 1.5)]
+    assert seen["loops"] == seen["repairs"] == seen["cost_usd"] == []
+
+
+def test_times_tokens_and_money_of_an_attempt(counted):
+    """Eleven tokens in 600 ms of which 100 passed before the first: 50 ms between two."""
+    usage = {"prompt_tokens": 7, "completion_tokens": 11}
+    times = {"elapsed_ms": 600, "ttft_ms": 100, "usage": usage, "cost_usd": 0.25}
+    attempt = {"tier": "fast", "ran": True, "fault": None, "flaw": None} | times
+    report = {"outcome": "answered", "tier": "fast", "loop": "nudged", "repairs": ["name"], "attempts": [attempt]}
+    seen = counted(report)
+    tier = {"tier": "fast"}
+
+    assert seen["inter_token_ms"] == [(tier, 50.0)]
+    assert seen["ttft_ms"] == [(tier, 100)]
+    assert seen["tokens"] == [(tier | {"kind": "prompt"}, 7), (tier | {"kind": "completion"}, 11)]
+    assert seen["cost_usd"] == [(tier, 0.25)]
+    assert seen["loops"] == [({"mark": "nudged"}, 1.0)]
+    assert seen["repairs"] == [({"kind": "name"}, 1.0)]
+    one_token = attempt | {"usage": {"prompt_tokens": 7, "completion_tokens": 1}}
+    assert counted(report | {"attempts": [one_token]})["inter_token_ms"] == []

@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from deployments.reports.report import report_of
 from deployments.request.accounting import OVERRUN_BYTES, TOKEN_BYTES_MOST
 from deployments.request.attempt import record_attempt
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import text_bytes
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
+from reliability.answer.wanted_form import WantedForm, read_wanted_form
+from reliability.faults import TRAITS, Ran
 from reliability.loops import LoopConfig
-from reliability.tools import CheckConfig, build_toolbox
+from reliability.steps import Steps
+from reliability.tools import CheckConfig, ToolBox, build_toolbox
 from reliability.types import (
     CallDelta,
+    ChatRequest,
     Counted,
+    Event,
+    Failed,
     Fault,
     Finish,
     FinishReason,
+    Flaw,
     Logprobs,
     Reasoning,
+    RefuseCode,
     Started,
     Text,
     TokenLogprob,
     Usage,
 )
+from tests.sim.clock import VirtualClock
+from tests.sim.clock import run as play
 from tests.support.readings import MESSAGES, TOOLS, reading
+from tests.unit.deployments.request.test_drive import TOOLS as ONE_TOOL
+from tests.unit.deployments.request.test_drive import make_ports, make_run, text_of
 
 
 @given(st.lists(st.text(max_size=400).map(Text) | st.text(max_size=400).map(Reasoning), max_size=8), st.integers(1, 40))
@@ -59,16 +79,16 @@ def test_a_long_word_is_within_any_cap():
 
 
 @pytest.mark.parametrize("count", [Counted, lambda usage: Finish(reason=FinishReason.STOP, usage=usage)])
-@pytest.mark.parametrize(("text", "cap"), [("and so on " * 1_000, 1_000), ("and so on " * 50, 5)])
-def test_what_a_tier_has_counted_is_known_though_it_was_stopped(text, cap, count):
+@pytest.mark.parametrize(("text", "cap", "tokens"), [("and so on " * 1_000, 1_000, 970), ("and so on " * 50, 5, 77)])
+def test_what_a_tier_has_counted_is_known_though_it_was_stopped(text, cap, tokens, count):
     """The rest of a piece is not read any more, where the answer is over its cap or goes round in circles, but for the
     tier's own count in it."""
     expected = expect(MESSAGES, build_toolbox(()), id_seed="r", loops=LoopConfig() if cap == 1_000 else None)
     made = reading(cap, expected=expected)
-    made.take([Text(text), Text("more"), count(Usage(prompt_tokens=5, completion_tokens=77))], 1)
+    made.take([Text(text), Text("more"), count(Usage(prompt_tokens=5, completion_tokens=tokens))], 1)
     made.finish()
 
-    assert record_attempt(made, 2).usage == Usage(prompt_tokens=5, completion_tokens=77)
+    assert record_attempt(made, 2).usage == Usage(prompt_tokens=5, completion_tokens=tokens)
     assert made.end.reason is FinishReason.LENGTH
 
 
@@ -148,3 +168,148 @@ def test_probabilities_that_nobody_asked_for_stay_here():
 
     assert made.judged is not None
     assert [type(event) for event in (*out, *made.judged.events)] == [Text]
+
+
+ends = st.builds(
+    Failed,
+    fault=st.sampled_from(Fault),
+    message=st.just("x"),
+    status=st.sampled_from([None, 429, 500]),
+    usage=st.sampled_from([None, Usage(), Usage(prompt_tokens=5, completion_tokens=3)]),
+)
+events = st.lists(st.just(Started()) | st.just(Text("so far")) | st.just(Reasoning("hm")), max_size=3)
+
+
+@given(events, ends, st.booleans())
+@example([Text("so far")], Failed(fault=Fault.CONNECT_TIMEOUT, message="x"), False)
+@example([Started()], Failed(fault=Fault.CONNECT_TIMEOUT, message="x"), True)
+@example([], Failed(fault=Fault.UNAVAILABLE, message="x", usage=Usage(prompt_tokens=5)), True)
+def test_what_did_not_run_is_not_charged(events, end, trusted):
+    """Whatever a tier says and in whatever order: an attempt that costs or writes something has run, and where it does
+    neither, the table says whether it has."""
+    made = reading(100, events=(), trusted=trusted)
+    made.take([*events, end], 1)
+    made.finish()
+    record = record_attempt(made, 2)
+    spoke = any(isinstance(event, Text | Reasoning) for event in events)
+
+    assert record.ran or not (record.usage.total_tokens or spoke)
+    if TRAITS[end.fault].ran is not Ran.RAN and not spoke and end.usage in (None, Usage()):
+        assert record.usage.total_tokens == 0
+        assert record.ran == (TRAITS[end.fault].ran is Ran.IF_STARTED and Started() in events)
+
+
+def test_a_record_says_how_many_calls_came_as_calls():
+    """What a report shows of a model that writes its calls in its own form, or in the text."""
+    call = CallDelta(index=0, id="c", name="look", arguments="{}")
+    for held, count in (([call], 1), ([Text('{"name": "look", "arguments": {}}')], 0)):
+        made = reading(100)
+        made.take([*held, Finish(reason=FinishReason.STOP)], 1)
+        made.finish()
+
+        assert record_attempt(made, 2).native_calls == count
+
+
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+GOOD = '{"name": "Ada"}'
+
+
+def drive_through(
+    *answers: list[dict[str, Any]], strict: bool = True, tools: bool = False, finish: str | None = None
+) -> tuple[Run, list[Event], list[ChatRequest]]:
+    """Drive one request for JSON over two tiers, which give these answers, whoever is asked."""
+    asked: list[ChatRequest] = []
+    left, rule = list(answers), {} if finish is None else {"finish": finish}
+    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": strict}}
+
+    class Tier(ScriptedTier):
+        async def stream(self, request: ChatRequest) -> Any:
+            asked.append(request)
+            teller = ScriptedTier(
+                name=self._name, script=[rule | {"answer": left.pop(0) if len(left) > 1 else left[0]}]
+            )
+            async for events in teller.stream(request):
+                yield events
+
+    async def go() -> tuple[Run, list[Event]]:
+        clock = VirtualClock()
+        ports = make_ports({name: Tier(name=name, script=[]) for name in ("fast", "standard")}, clock)
+        run = make_run(("fast", "standard"), clock)
+        form, box = read_wanted_form(wanted, Steps(1_000)), build_toolbox(ONE_TOOL) if tools else ToolBox()
+        assert isinstance(form, WantedForm)
+        assert isinstance(box, ToolBox)
+        run.request = replace(run.request, response_format=wanted, tools=ONE_TOOL if tools else ())
+        run.expected = expect(run.request.messages, box, id_seed="r", checks=CheckConfig(), form=form)
+        run.hold = Hold.ALL
+        return run, [event async for batch in drive(run, ports) for event in batch]
+
+    run, events = play(go())
+    return run, events, asked
+
+
+def say(text: str) -> list[dict[str, Any]]:
+    return [{"raw": text[at : at + 3]} for at in range(0, len(text), 3)]
+
+
+def test_what_can_be_repaired_is_delivered_and_reported():
+    """Law: a fence goes, and the report says so."""
+    run, events, asked = drive_through(say(f"```json\n{GOOD}\n```"))
+
+    assert text_of(events) == GOOD
+    assert len(asked) == 1
+    assert report_of(run)["repairs"] == ["fence"]
+
+
+def test_a_wrong_form_is_asked_for_again_with_what_was_wrong():
+    """Law: the model is told what is wrong, and shown the schema."""
+    run, events, asked = drive_through(say('{"title": "Ada"}'), say(GOOD))
+
+    assert text_of(events) == GOOD
+    assert [attempt.flaw for attempt in run.attempts] == [Flaw.FORM_INVALID, None]
+    assert "/name is required" in asked[1].messages[-1]["content"]
+    assert asked[1].messages[-2] == {"role": "assistant", "content": '{"title": "Ada"}'}
+
+
+def test_then_the_next_tier_and_then_an_error():
+    """Law: where every tier misses a strict form, nothing of another form is delivered."""
+    run, events, _ = drive_through(say("The name is Ada."))
+
+    assert text_of(events) == ""
+    assert {attempt.tier for attempt in run.attempts} == {"fast", "standard"}
+    assert run.refusal is not None
+    assert run.refusal.code is RefuseCode.INVALID_ANSWER
+
+
+def test_a_form_that_is_only_a_wish_never_costs_the_answer():
+    """Law: without `strict` the last answer is delivered, as it came, and its flaw stands in the report."""
+    run, events, _ = drive_through(say("The name is Ada."), strict=False)
+
+    assert text_of(events) == "The name is Ada."
+    assert run.finish is not None
+    assert {attempt.flaw for attempt in run.attempts} == {Flaw.FORM_INVALID}
+    assert any("response_format" in note for note in report_of(run)["notes"])
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+def test_a_cut_text_is_not_judged(finish):
+    """Law: the token limit is the client's own; its finish reason says that the text is cut."""
+    _, events, asked = drive_through(say('{"name": "A'), finish=finish)
+
+    assert text_of(events) == '{"name": "A'
+    assert len(asked) == 1
+
+
+def test_calls_are_judged_as_calls():
+    """Law: beside tools the form is that of the last answer, not of a call."""
+    _, events, asked = drive_through([{"tool_call": {"name": "f", "arguments": {"a": 1}}}], tools=True)
+
+    assert [event.name for event in events if isinstance(event, CallDelta)] == ["f"]
+    assert len(asked) == 1
+
+
+def test_json_that_looks_like_a_call_is_the_answer_where_it_has_the_form():
+    """Law: `{"name": …}` is what was asked for, and no broken call."""
+    _, events, asked = drive_through(say(GOOD), tools=True)
+
+    assert json.loads(text_of(events)) == {"name": "Ada"}
+    assert len(asked) == 1

@@ -15,7 +15,8 @@ from deployments.interfaces import Ports
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.run_record import Run
 from deployments.telemetry import MonotonicClock
-from reliability.admission.admit import AdmissionRequest, AdmissionState, Grant, Rejection, admit
+from reliability.admission.admit import AdmissionState, Grant, Rejection, admit
+from reliability.admission.request import AdmissionRequest
 from reliability.types import (
     ChatRequest,
     Counted,

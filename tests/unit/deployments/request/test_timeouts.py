@@ -15,7 +15,7 @@ from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from deployments.request.timeouts import convert_stall
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.escalation.health import verdict_of
+from reliability.escalation.refusals import verdict_of
 from reliability.faults import TRAITS, Again
 from reliability.types import ChatRequest, Event, Failed, Fault, Reason, RefuseCode, Started, Text, Verdict
 from tests.sim.clock import VirtualClock

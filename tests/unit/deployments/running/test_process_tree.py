@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from deployments.running.folder import RunFolder, clear_dead
-from deployments.running.process_tree import kill_all, members
+from deployments.running.process_tree import GroupGuard, kill_all, members
 from loadtests.running import short_folder
 from tests.support.repository import ROOT
 from tests.support.serving import until
@@ -211,3 +211,42 @@ def test_nothing_is_waited_for_longer_than_told():
     finally:
         process.kill()
         process.wait(10)
+
+
+PARENT = """
+import subprocess, sys
+from deployments.running.process_tree import GroupGuard
+
+child = subprocess.Popen(["/bin/sh", "-c", "sleep 600 & sleep 600"], start_new_session=True)
+guard = GroupGuard(child.pid)
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("ignored", ["", "INT", "INT HUP TERM"])
+def test_a_group_ends_with_the_process_that_started_it(ignored: str) -> None:
+    """Law: when the starting process is killed, every process of the group ends, whichever signals are ignored."""
+    shell = ["/bin/sh", "-c", f'trap "" {ignored}; exec "$@"' if ignored else 'exec "$@"', "sh"]
+    command = [*shell, sys.executable, "-c", PARENT]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        leader = psutil.Process(int(parent.stdout.readline()))
+        group = [leader]
+        while len(group) < 3:  # the shell and both of its sleeps
+            group = [leader, *leader.children(recursive=True)]
+        parent.kill()
+
+    _, alive = psutil.wait_procs(group, timeout=30)
+    assert not alive
+
+
+def test_a_closed_guard_leaves_the_group_alone() -> None:
+    """Law: after `close` no process of the guard is left, and the group runs on."""
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as child:
+        guard = GroupGuard(child.pid)
+        guard.close()
+        assert guard._shell.returncode is not None
+        out, _ = child.communicate(b"still here")
+
+    assert (out, child.returncode) == (b"still here", 0)

@@ -98,7 +98,7 @@ def test_a_step_is_done_once(tmp_path):
     driver.step(items, attempt=2)
 
     assert driver.actor.budget("k", "s")["spent_tokens"] == 35
-    assert len(driver.actor.incidents(Query())) == 2
+    assert len(driver.actor.browse(Query())) == 2
     assert driver.actor.session("k", "s")["requests"] == 1
     assert driver.actor.stats()["windows"] == 0  # died with the life that had it
 
@@ -174,7 +174,7 @@ def test_a_lost_grant_is_charged_what_it_used_and_leaves_an_incident(tmp_path, m
 
     assert driver.actor.budget("k", "lost")["spent_tokens"] == charged
     assert driver.actor.stats()["grants"] == (meanwhile == "ask")
-    (incident,) = driver.actor.incidents(Query(kind="grant_expired"))
+    (incident,) = driver.actor.browse(Query(kind="grant_expired"))
     assert (incident["tier"], incident["session"], incident["key"]) == ("cloud", "lost", "k")
     assert incident["evidence"] == {"tokens": charged}
     driver.put(settled(grant, 300))
@@ -215,7 +215,7 @@ def test_a_breaker_that_changes_leaves_an_incident(tmp_path):
     more = {"verdict": Verdict.FAILURE, "session": "s", "key": "k"}
     driver.put(*(settled(grant, 0, request_id=f"q{n}", **more) for n, grant in enumerate(grants)))
 
-    (incident,) = driver.actor.incidents(Query(kind="breaker"))
+    (incident,) = driver.actor.browse(Query(kind="breaker"))
     assert (incident["tier"], incident["request_id"]) == ("fast", "q1")
     assert (incident["session"], incident["key"]) == ("s", "k")
     assert incident["reason"] == "closed -> open: consecutive_failures"
@@ -224,7 +224,7 @@ def test_a_breaker_that_changes_leaves_an_incident(tmp_path):
     clock.wait(2)
     (probe,) = driver.granted(ask())
     driver.put(settled(probe, 0, request_id="q9"))
-    assert driver.actor.incidents(Query(kind="breaker"))[0]["request_id"] == "q9"
+    assert driver.actor.browse(Query(kind="breaker"))[0]["request_id"] == "q9"
 
 
 def test_health_is_told_with_every_answer(tmp_path):
@@ -252,7 +252,7 @@ def test_isolate_and_restore(tmp_path):
     assert rejection.rejected_by is RejectedBy.ISOLATED
     driver.actor.restore("fast")
     assert len(driver.granted(ask())) == 1
-    words = [(one["reason"], one["tier"]) for one in driver.actor.incidents(Query(kind="operator"))]
+    words = [(one["reason"], one["tier"]) for one in driver.actor.browse(Query(kind="operator"))]
     assert words == [("restore", "fast"), ("isolate", "fast")]
 
 
@@ -269,7 +269,7 @@ def test_a_breaker_is_closed_by_hand(tmp_path):
     (grant,) = driver.granted(ask())
     driver.put(settled(grant, 0, Verdict.FAILURE))
     assert len(driver.granted(ask())) == 1
-    assert [one["reason"] for one in driver.actor.incidents(Query(kind="operator"))] == ["close"]
+    assert [one["reason"] for one in driver.actor.browse(Query(kind="operator"))] == ["close"]
 
     driver.actor.isolate("fast")
     driver.actor.close_breaker("fast")
@@ -292,7 +292,7 @@ def test_reset(tmp_path):
         driver.actor = life(tmp_path)
     driver.put(settled(held, 1))
     assert driver.step(requests=(ask(window=True),))[0].window.answers == ()
-    assert driver.actor.incidents(Query(kind="operator"))[0]["session"] == "s"
+    assert driver.actor.browse(Query(kind="operator"))[0]["session"] == "s"
 
 
 def test_windows_are_bounded(tmp_path):

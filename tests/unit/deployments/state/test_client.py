@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from deployments.config.app_config import AppConfig
+from deployments.config.app_config import AppConfig, StateConfig
+from deployments.config.config_errors import ConfigError
 from deployments.request.policy import state_limits
-from deployments.state.client import RequestState, State
+from deployments.state.client import RequestState, State, folder_of
 from deployments.state.link import CALL_S, StateUnavailable
 from deployments.state.records import Query, StateLimits, TurnItem
-from reliability.admission.admit import AdmissionRequest, Grant, RejectedBy, Rejection
+from reliability.admission.admit import Grant, RejectedBy, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
 from tests.sim.clock import run
@@ -171,7 +173,7 @@ def test_a_breaker_is_every_sessions(tmp_path):
         assert rejection.rejected_by is RejectedBy.OPEN
         assert state.health["fast"].degraded
         await asyncio.sleep(1)
-        (incident,) = await state.incidents(Query(kind="breaker"))
+        (incident,) = await state.browse(Query(kind="breaker"))
         assert (incident["request_id"], incident["session"], incident["key"]) == ("r4", S0, "k")
 
     playing(tmp_path, play)
@@ -317,3 +319,19 @@ def test_a_barred_call_costs_nothing(tmp_path, window):
         assert await state.session("k", S0) is None
 
     playing(tmp_path, play, **{window: 99})
+
+
+def test_a_folder_is_named_or_the_users_own(tmp_path, monkeypatch):
+    """`state.path` is the folder, also under a home directory; without it each app has one of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    assert folder_of("app", StateConfig(path="/var/lib/x")) == Path("/var/lib/x")
+    assert folder_of("app", StateConfig(path="~/x")) == tmp_path / "x"
+    assert folder_of("app", StateConfig()) == tmp_path / "state" / "mlx-stack-serve" / "app"
+
+
+def test_a_home_that_is_not_known_is_one_line_that_names_the_key():
+    """A folder under the home directory of nobody is a mistake in the configuration, and said as one."""
+    with pytest.raises(ConfigError, match=r"^state\.path: its home directory isn't known"):
+        folder_of("app", StateConfig(path="~nosuchuser/state"))

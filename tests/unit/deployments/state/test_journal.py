@@ -158,7 +158,7 @@ def test_a_step_that_raises_leaves_nothing(tmp_path):
 
     assert state_of(actor) == before
     assert actor.report(None, "gone") is None
-    assert actor.incidents(Query()) == []
+    assert actor.browse(Query()) == []
     driver.put(settled(grant))
     assert actor.budget("k", "s")["spent_tokens"] == 10
 
@@ -292,7 +292,7 @@ def test_records_that_can_not_be_written_are_left_out(tmp_path, caplog):
     driver.put(settled(grant, 10**40), *bad, Charge(key="k", session="s", tokens=10**30), done("good", incidents=1))
 
     assert driver.actor.report(None, "good") is not None
-    assert len(driver.actor.incidents(Query())) == 1
+    assert len(driver.actor.browse(Query())) == 1
     assert "left out" in caplog.text
     driver.actor = life(tmp_path)
     assert driver.actor.budget("k", "s")["spent_tokens"] == driver.actor.budget("k", "big")["spent_tokens"] == 10**12

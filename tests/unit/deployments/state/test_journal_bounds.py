@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import random
+import sqlite3
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from deployments.state.journal import Journal, JournalBounds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deployments.state import journal
+from deployments.state.journal import SIGN_OUT_SCHEMA, Journal, JournalBounds, SignOuts
 from deployments.state.records import Query
 from deployments.state.recovery import open_journal
-from tests.support.incarnations import (
-    CONFIG,
-    Driver,
-    S,
-    ask,
-    done,
-    life,
-    limits,
-    settled,
-    state_of,
-)
+from tests.support.incarnations import CONFIG, ROOM, Driver, S, ask, done, life, limits, settled, state_of
 
 OTHER = limits(replace(CONFIG, budget=replace(CONFIG.budget, reservation_ns=7 * S)), name="other limits")
 
@@ -116,3 +113,60 @@ def test_events_are_bounded_by_snapshots(tmp_path, monkeypatch):
 
     assert max(seen) <= 50 + 4
     assert seen[-1] < len(seen) * 2
+
+
+WEEK_S = 7 * 86_400
+moments = st.lists(st.integers(0, 3 * WEEK_S), max_size=30).map(sorted)
+
+
+@given(moments, st.integers(1, 5))
+@settings(max_examples=60)
+def test_what_was_ended_stays_so_until_it_would_have_expired(times, rows_max):
+    """Whenever cookies are made and ended, and however few rows there may be; the rows never exceed their bound, and a
+    cookie that is made later than all that were ended is good."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.executescript(SIGN_OUT_SCHEMA)
+    ended, shelf = {}, SignOuts(db)
+    before, journal.SIGN_OUTS_MAX = journal.SIGN_OUTS_MAX, rows_max
+    try:
+        for number, now_s in enumerate(times):
+            ended[f"n{number}"] = now_s + WEEK_S - number % 3
+            shelf.add(f"n{number}", ended[f"n{number}"], now_s)
+            living = {nonce: expires_s for nonce, expires_s in ended.items() if expires_s > now_s}
+            assert all(shelf.has(nonce, expires_s) for nonce, expires_s in living.items())
+            assert db.execute("SELECT count(*) FROM signed_out").fetchone()[0] <= rows_max + 1
+            assert not shelf.has("another", now_s + WEEK_S + 1)
+    finally:
+        journal.SIGN_OUTS_MAX = before
+
+
+PAGE_BYTES = 4096
+
+
+@given(st.integers(0, 10**6), st.randoms(use_true_random=False))
+@settings(max_examples=25)
+def test_a_damaged_page_stops_nothing(number, dice):
+    """Wherever in the file it is: the next life puts the file aside if it minds, which is its first incident, and steps
+    and trims work."""
+    with tempfile.TemporaryDirectory(dir=ROOM) as name:
+        path = Path(name) / "ledger.sqlite"
+        actor = life(path.parent)
+        driver = Driver(actor)
+        for n in range(30):
+            driver.put(done(f"r{n}", f"s{n}", incidents=2))
+        actor._journal._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        actor._journal.close()
+        whole = bytearray(path.read_bytes())
+        at = number % (len(whole) // PAGE_BYTES) * PAGE_BYTES
+        whole[at : at + PAGE_BYTES] = random.Random(dice.random()).randbytes(PAGE_BYTES)
+        path.write_bytes(whole)
+
+        driver = Driver(life(path.parent))
+        aside = [file.name for file in path.parent.glob("*.unreadable-1")]
+        told = driver.actor.browse(Query(kind="journal"))
+        assert [incident["evidence"]["put_aside"] for incident in told] == aside
+        (grant,) = driver.granted(ask())
+        driver.put(settled(grant), done("last", "s1", incidents=1))
+        assert driver.actor.report(None, "last") is not None
+        driver.actor._journal.trim(2e9)
+        driver.actor._journal.close()

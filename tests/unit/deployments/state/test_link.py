@@ -241,7 +241,7 @@ def test_long_queues_are_sent_in_parts(tmp_path, monkeypatch):
         assert max(len(step.items) for step in near.steps) == 7
         assert max(len(step.requests) for step in near.steps) == 3
         await asyncio.sleep(1)
-        found = [one["request_id"] for one in near.actor.incidents(Query(limit=100))]
+        found = [one["request_id"] for one in near.actor.browse(Query(limit=100))]
         assert found == [*sorted((f"r{n:02}" for n in range(50)), reverse=True), "first"]
 
     playing(tmp_path, play)

@@ -31,7 +31,7 @@ def test_the_books_of_one_actor_go_on(tmp_path):
     assert books["s1"]["windows"]["hour"]["tokens"] == 215
     assert (health["cloud"].phase, health["standard"].isolated) == (Phase.OPEN, True)
     assert actor.report("k", "r1")["session"] == "s1"
-    assert {each["kind"] for each in actor.incidents(Query())} == {"flaw", "breaker", "operator"}
+    assert {each["kind"] for each in actor.browse(Query())} == {"flaw", "breaker", "operator"}
 
 
 def test_a_router_of_then_goes_on_where_it_was(tmp_path):

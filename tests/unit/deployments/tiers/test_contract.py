@@ -45,7 +45,6 @@ class Kind:
     shared: Tier | None = None  # a tier that is expensive to make serves all tests
 
     async def tier(self) -> Tier:
-        """A tier that is ready."""
         tier = self.shared or self.fresh()
 
         async def ready() -> bool:
@@ -55,7 +54,6 @@ class Kind:
         return tier
 
     async def done(self, tier: Tier) -> None:
-        """The test needs `tier` no more."""
         if tier is not self.shared:
             await tier.close()
 
@@ -118,126 +116,94 @@ def in_order(events: list[Event]) -> bool:
 
 
 class TestContract:
-    def test_events_come_in_order_and_end_once(self, kind: Kind) -> None:
+    async def test_events_come_in_order_and_end_once(self, kind: Kind) -> None:
         """Law: Started, content, exactly one Finish; no list and no text is empty; usage is present."""
+        tier = await kind.tier()
+        lists = await batches(tier, ask(temperature=0.0))
+        events = [event for batch in lists for event in batch]
+        assert all(lists)
+        assert isinstance(events[0], Started)
+        assert in_order(events)
+        assert all(event.text for event in events if isinstance(event, Text | Reasoning))
+        assert text_of(events)
+        assert usage_of(events).prompt_tokens > 0
+        assert usage_of(events).completion_tokens > 0
+        await kind.done(tier)
 
-        async def run() -> None:
-            tier = await kind.tier()
-            lists = await batches(tier, ask(temperature=0.0))
-            events = [event for batch in lists for event in batch]
-            assert all(lists)
-            assert isinstance(events[0], Started)
-            assert in_order(events)
-            assert all(event.text for event in events if isinstance(event, Text | Reasoning))
-            assert text_of(events)
-            assert usage_of(events).prompt_tokens > 0
-            assert usage_of(events).completion_tokens > 0
-            await kind.done(tier)
-
-        asyncio.run(run())
-
-    def test_max_tokens_is_obeyed(self, kind: Kind) -> None:
+    async def test_max_tokens_is_obeyed(self, kind: Kind) -> None:
         """Law: an answer that reaches the cap ends in `length`, with no more tokens than the cap."""
+        tier = await kind.tier()
+        events = await answer(tier, ask(LONG, max_tokens=5, temperature=0.0))
+        last = events[-1]
+        assert isinstance(last, Finish)
+        assert last.reason is FinishReason.LENGTH
+        assert usage_of(events).completion_tokens == 5
+        await kind.done(tier)
 
-        async def run() -> None:
-            tier = await kind.tier()
-            events = await answer(tier, ask(LONG, max_tokens=5, temperature=0.0))
-            last = events[-1]
-            assert isinstance(last, Finish)
-            assert last.reason is FinishReason.LENGTH
-            assert usage_of(events).completion_tokens == 5
-            await kind.done(tier)
-
-        asyncio.run(run())
-
-    def test_closing_the_iterator_stops_the_work(self, kind: Kind) -> None:
+    async def test_closing_the_iterator_stops_the_work(self, kind: Kind) -> None:
         """Law: within one second after the iterator was closed, nothing is generated any more."""
+        tier = await kind.tier()
+        stream: Any = tier.stream(ask(LONG, max_tokens=LONG_TOKENS))
+        async with aclosing(stream):
+            async for batch in stream:
+                if any(isinstance(event, Text) for event in batch):
+                    assert not kind.is_idle(tier)
+                    break
+        await eventually(lambda: kind.is_idle(tier))
+        await kind.done(tier)
 
-        async def run() -> None:
-            tier = await kind.tier()
-            stream: Any = tier.stream(ask(LONG, max_tokens=LONG_TOKENS))
-            async with aclosing(stream):
-                async for batch in stream:
-                    if any(isinstance(event, Text) for event in batch):
-                        assert not kind.is_idle(tier)
-                        break
-            await eventually(lambda: kind.is_idle(tier))
-            await kind.done(tier)
-
-        asyncio.run(run())
-
-    def test_cancelling_the_reader_stops_the_work(self, kind: Kind) -> None:
+    async def test_cancelling_the_reader_stops_the_work(self, kind: Kind) -> None:
         """Law: the same where the task that reads is cancelled, and the cancellation is not swallowed."""
+        tier = await kind.tier()
+        speaks = asyncio.Event()
 
-        async def run() -> None:
-            tier = await kind.tier()
-            speaks = asyncio.Event()
+        async def read() -> None:
+            async for batch in tier.stream(ask(LONG, max_tokens=LONG_TOKENS)):
+                if any(isinstance(event, Text) for event in batch):
+                    speaks.set()
 
-            async def read() -> None:
-                async for batch in tier.stream(ask(LONG, max_tokens=LONG_TOKENS)):
-                    if any(isinstance(event, Text) for event in batch):
-                        speaks.set()
+        task = asyncio.create_task(read())
+        await asyncio.wait_for(speaks.wait(), 30.0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await eventually(lambda: kind.is_idle(tier))
+        await kind.done(tier)
 
-            task = asyncio.create_task(read())
-            await asyncio.wait_for(speaks.wait(), 30.0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await eventually(lambda: kind.is_idle(tier))
-            await kind.done(tier)
-
-        asyncio.run(run())
-
-    def test_two_streams_do_not_mix(self, kind: Kind) -> None:
+    async def test_two_streams_do_not_mix(self, kind: Kind) -> None:
         """Law: an answer is the same whether or not another one runs beside it."""
+        tier = await kind.tier()
+        asked = [ask(text, max_tokens=8, temperature=0.0) for text in ("Count to nine.", "Name a colour.")]
+        alone = [text_of(await answer(tier, request)) for request in asked]
+        together = [text_of(events) for events in await asyncio.gather(*(answer(tier, r) for r in asked))]
+        assert together == alone
+        assert alone[0] != alone[1]
+        await kind.done(tier)
 
-        async def run() -> None:
-            tier = await kind.tier()
-            asked = [ask(text, max_tokens=8, temperature=0.0) for text in ("Count to nine.", "Name a colour.")]
-            alone = [text_of(await answer(tier, request)) for request in asked]
-            together = [text_of(events) for events in await asyncio.gather(*(answer(tier, r) for r in asked))]
-            assert together == alone
-            assert alone[0] != alone[1]
-            await kind.done(tier)
-
-        asyncio.run(run())
-
-    def test_unicode_goes_through(self, kind: Kind) -> None:
+    async def test_unicode_goes_through(self, kind: Kind) -> None:
         """Law: text beyond ASCII is taken and given whole; every text that leaves can be encoded."""
+        tier = await kind.tier()
+        events = await answer(tier, ask("Grüße, 你好, 🌍‍ ok\u2028?", temperature=0.0))
+        assert isinstance(events[-1], Finish)
+        assert text_of(events).encode("utf-8")
+        if kind.shared is None:  # the kinds that echo
+            assert "Grüße, 你好, 🌍‍ ok\u2028?" in text_of(events)
+        await kind.done(tier)
 
-        async def run() -> None:
-            tier = await kind.tier()
-            events = await answer(tier, ask("Grüße, 你好, 🌍‍ ok\u2028?", temperature=0.0))
-            assert isinstance(events[-1], Finish)
-            assert text_of(events).encode("utf-8")
-            if kind.shared is None:  # the kinds that echo
-                assert "Grüße, 你好, 🌍‍ ok\u2028?" in text_of(events)
-            await kind.done(tier)
-
-        asyncio.run(run())
-
-    def test_status_names_the_tier(self, kind: Kind) -> None:
+    async def test_status_names_the_tier(self, kind: Kind) -> None:
         """Law: a status can be asked at any time, also after close, and is plain data."""
+        tier = await kind.tier()
+        status = await tier.status()
+        assert (status.name, status.state, status.reason) == (NAME, TierState.READY, "")
+        assert json.dumps([status.kind, status.model, status.source, status.context_tokens])
+        await kind.done(tier)
 
-        async def run() -> None:
-            tier = await kind.tier()
-            status = await tier.status()
-            assert (status.name, status.state, status.reason) == (NAME, TierState.READY, "")
-            assert json.dumps([status.kind, status.model, status.source, status.context_tokens])
-            await kind.done(tier)
-
-        asyncio.run(run())
-
-    def test_close_is_safe_twice(self, kind: Kind) -> None:
+    async def test_close_is_safe_twice(self, kind: Kind) -> None:
         """Law: after close (also twice) a tier answers nothing, says so as values, and raises nothing."""
-
-        async def run() -> None:
-            tier = kind.fresh()
-            await tier.close()
-            await tier.close()
-            assert (await tier.status()).name == NAME
-            events = await answer(tier, ask())
-            assert in_order(events)
-            assert isinstance(events[-1], Failed)
-
-        asyncio.run(run())
+        tier = kind.fresh()
+        await tier.close()
+        await tier.close()
+        assert (await tier.status()).name == NAME
+        events = await answer(tier, ask())
+        assert in_order(events)
+        assert isinstance(events[-1], Failed)

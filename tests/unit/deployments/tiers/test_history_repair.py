@@ -52,7 +52,6 @@ messages = st.lists(
 
 
 def said(history: Any) -> str:
-    """All words of a conversation, in their order."""
     texts = [m.get("content") or "" for m in history]
     return " ".join("".join(p["text"] for p in t) if isinstance(t, list) else t for t in texts)
 

@@ -61,7 +61,6 @@ TOOLS = st.lists(st.sampled_from(["read", "write", "list", "find"]), min_size=1,
 
 
 def talk(turns: Sequence[tuple[str, str]], last: str = "and?") -> list[dict[str, Any]]:
-    """A conversation under the system prompt, whose last words are the user's."""
     return [SYSTEM, *(message for turn in turns for message in say(*turn)), {"role": "user", "content": last}]
 
 

@@ -19,7 +19,6 @@ class Tokenizer:
         self.__dict__.update(more)
 
     def encode(self, text: str, **_: Any) -> list[str]:
-        """Its tokens are characters."""
         return list(text)
 
 

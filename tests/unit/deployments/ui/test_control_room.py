@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from deployments.ui.rendering import ASSETS, POLICY
+from deployments.ui.page_context import ASSETS, POLICY
 from tests.support.room_rig import Rig, attempt, browse
 
 EVIL = "<script>alert(1)</script>\"'&"

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from deployments.ui.try_page import list_examples
 from reliability.loops.thresholds import LoopConfig
 from tests.support.room_rig import Rig, browse, find_token
-from tests.unit.deployments.ui.test_visits import AGENT, KEYED, OWN, sign_in
+from tests.unit.deployments.ui.test_page_auth import AGENT, KEYED, OWN, sign_in
 
 BODY = {"model": "auto", "messages": [{"role": "user", "content": "hi"}]}
 

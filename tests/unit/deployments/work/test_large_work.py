@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import threading
 import time
 
 import pytest
 
-from deployments.work.large_work import QUIET_BYTES, large
+from deployments.work.large_work import NEW_OBJECTS, QUIET_BYTES, large
 
 
 def _count(until_s: float) -> int:
-    """Pure Python work of so many seconds."""
     count, end = 0, time.perf_counter() + until_s
     while time.perf_counter() < end:
         count += 1
@@ -46,7 +46,7 @@ def test_what_it_raises_is_raised():
         asyncio.run(large(QUIET_BYTES + 1, lambda: 1 / 0))
 
 
-def test_who_is_cancelled_waits_for_the_end_of_the_work():
+async def test_who_is_cancelled_waits_for_the_end_of_the_work():
     """Law: nothing works on after its caller has left."""
     begun, done = threading.Event(), threading.Event()
 
@@ -55,28 +55,49 @@ def test_who_is_cancelled_waits_for_the_end_of_the_work():
         _count(0.2)
         done.set()
 
-    async def scene() -> None:
-        task = asyncio.create_task(large(QUIET_BYTES + 1, work))
-        await asyncio.to_thread(begun.wait)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert done.is_set()
-
-    asyncio.run(scene())
+    task = asyncio.create_task(large(QUIET_BYTES + 1, work))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done.is_set()
 
 
-def test_work_that_has_not_begun_is_dropped():
+async def test_work_that_has_not_begun_is_dropped():
     """Law: who leaves the queue costs nothing."""
     ran: list[int] = []
-
-    async def scene() -> None:
-        first = asyncio.create_task(large(QUIET_BYTES + 1, _count, 0.2))
-        second = asyncio.create_task(large(QUIET_BYTES + 1, ran.append, 1))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        second.cancel()
-        await asyncio.gather(first, second, return_exceptions=True)
-
-    asyncio.run(scene())
+    first = asyncio.create_task(large(QUIET_BYTES + 1, _count, 0.2))
+    second = asyncio.create_task(large(QUIET_BYTES + 1, ran.append, 1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(first, second, return_exceptions=True)
     assert not ran
+
+
+PROGRAM = """
+import gc, weakref
+from deployments.work.large_work import settle_collector
+
+class Ring:
+    def __init__(self):
+        self.me = self
+
+before = len(gc.get_objects())
+settle_collector()
+print(len(gc.get_objects()) < before / 10, gc.get_threshold()[0])
+
+ring = Ring()
+gone = weakref.ref(ring)
+del ring
+kept = [[] for _ in range(2 * gc.get_threshold()[0])]
+print(gone() is None)
+"""
+
+
+def test_what_is_there_is_set_aside_and_new_cycles_are_still_found():
+    """A settled collector no longer walks through what the process has begun with, looks less often, and frees a cycle
+    that was made later once as many objects as its bound have come."""
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
+
+    assert ran.stdout.split() == ["True", str(NEW_OBJECTS), "True"]

@@ -84,7 +84,7 @@ def test_limits_arrive_equal():
 @given(st.binary(max_size=80) | st.tuples(st.sampled_from([b"m", b"j"]), st.binary(max_size=80)).map(b"".join))
 def test_other_bytes_are_refused(data):
     """One error, whatever they are."""
-    with pytest.raises(ValueError, match=r"^this is no Step: "):
+    with pytest.raises(ValueError, match=r"^this is no StateStep: "):
         codec_of(StateStep).decode(data)
 
 

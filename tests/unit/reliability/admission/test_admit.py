@@ -13,7 +13,6 @@ from reliability.admission import admit as admission
 from reliability.admission import events as replay
 from reliability.admission.admit import (
     AdmissionConfig,
-    AdmissionRequest,
     AdmissionState,
     Grant,
     RejectedBy,
@@ -29,7 +28,9 @@ from reliability.admission.admit import (
     with_epoch,
 )
 from reliability.admission.breaker import Phase
-from reliability.admission.budget import Budget, Limit, Policy
+from reliability.admission.budget import Limit, Policy
+from reliability.admission.ledger import Budget
+from reliability.admission.request import AdmissionRequest
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from reliability.admission import events as replay
-from reliability.admission.admit import PROGRESS_TOKENS, AdmissionState, ClosedGrant, Grant, Rejection, with_epoch
-from reliability.admission.ledger import count_hour_tokens
+from reliability.admission.admit import AdmissionState, ClosedGrant, Grant, Rejection, with_epoch
+from reliability.admission.ledger import PROGRESS_TOKENS, count_hour_tokens
 from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict
 from tests.support.admissions import CONFIG, S, ask

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.admission.budget import (
-    Bounds,
-    Budget,
     BudgetConfig,
     BudgetGrant,
     BudgetRejection,
@@ -25,7 +23,7 @@ from reliability.admission.budget import (
     reserve,
     settle,
 )
-from reliability.admission.ledger import count_hour_tokens, session_name, session_of
+from reliability.admission.ledger import Bounds, Budget, count_hour_tokens, session_name, session_of
 from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
 
 

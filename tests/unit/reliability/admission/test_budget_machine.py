@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from reliability.admission.budget import (
-    Budget,
     BudgetGrant,
     BudgetRejection,
     BudgetWindow,
@@ -18,7 +17,7 @@ from reliability.admission.budget import (
     reserve,
     settle,
 )
-from reliability.admission.ledger import count_hour_tokens, session_name, session_of
+from reliability.admission.ledger import Budget, count_hour_tokens, session_name, session_of
 from reliability.admission.request import AdmissionRequest
 from tests.support.budgets import BOUNDS, CONFIG, HOUR_S, S, ask
 

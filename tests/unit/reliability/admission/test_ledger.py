@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reliability.admission.budget import (
-    Bounds,
-    Budget,
     BudgetGrant,
     BudgetRejection,
     BudgetWindow,
@@ -18,7 +16,7 @@ from reliability.admission.budget import (
     settle,
     sweep,
 )
-from reliability.admission.ledger import session_name, session_of
+from reliability.admission.ledger import Bounds, Budget, session_name, session_of
 from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
 
 

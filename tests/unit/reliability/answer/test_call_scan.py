@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reliability.answer.call_scan import OPEN_MAX, TAIL_CHARS, CallScan, step_calls
+from reliability.answer.call_scan import COUNTED_MAX, OPEN_MAX, TAIL_CHARS, CallScan, step_calls
 from reliability.loops import Kind, Loop
-from reliability.loops.cycles.long_cycles import STRIDE
+from reliability.loops.long_cycles import STRIDE
 from tests.support.repeating_texts import HONEST, paragraph
 
 RUNAWAYS = {
@@ -52,7 +52,6 @@ def test_a_runaway_is_stopped(name, size):
     """Each is found by its kind, while it is written; one that came in one piece is one, too."""
     arguments, kind, most = RUNAWAYS[name]
     at, loop = read(arguments, size)
-
     assert loop is not None
     assert (loop.kind, loop.tool) == (kind, "write")
     assert at <= most or size > most
@@ -100,7 +99,6 @@ def equal_calls(*names: str) -> tuple[int, Loop | None]:
 def test_the_third_copy_of_a_call_ends_the_answer():
     """It is complete where the next call begins, and no more is read."""
     begun, loop = equal_calls(*["a.py"] * 64)
-
     assert loop is not None
     assert (begun, loop.kind, loop.tool) == (4, Kind.ANSWER_CALLS, "read")
     assert equal_calls(*["a.py", "b.py"] * 32)[0] == 6
@@ -120,8 +118,8 @@ def test_calls_in_turns_are_not_compared():
 def test_the_state_is_bounded():
     """However many calls there are, a few of them are kept, and of each its end."""
     scan = CallScan()
-    for index in range(200):
-        scan, _ = step_calls(scan, index, "f", json.dumps({"text": paragraph(20_000, index)}))
+    for index in range(COUNTED_MAX + OPEN_MAX):
+        scan, _ = step_calls(scan, index, "f", json.dumps({"text": paragraph(2 * TAIL_CHARS, index)}))
     assert len(scan.calls) <= OPEN_MAX
     assert all(len(call.tail.text) <= TAIL_CHARS and len(call.fill) < STRIDE for _, call in scan.calls)
 

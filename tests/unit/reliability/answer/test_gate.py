@@ -243,7 +243,6 @@ def test_a_refusal_waits_for_the_end() -> None:
     it has left."""
     gate, out = step(open_gate((), decide), Text("Well. "))
     gate, held = step(gate, Refusal("I can't"))
-
     assert (out, held) == ((Text("Well. "),), ())
     assert finish(gate)[1:] == ((), (Refusal("I can't"),))
 

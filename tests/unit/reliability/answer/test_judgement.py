@@ -31,7 +31,6 @@ from tests.support.judgements import BOX, GOOD, lapped, native, ruled
 def test_a_call_written_as_text_leaves_as_a_call(text):
     """Whatever dress the call is in, the client gets one whole call, a finish reason that says so, and no markup."""
     judged = ruled([Text(text)])
-
     assert judged.flaw is None
     assert judged.finish.reason is FinishReason.TOOL_CALLS
     (delta,) = judged.events
@@ -73,7 +72,6 @@ def test_calls_that_came_as_calls_are_counted(held, count):
 def test_what_is_not_good_enough(held, finish, flaw):
     """Each bad answer has its flaw; none of its calls would be delivered, not even the good one of two."""
     judged = ruled(held, Finish(reason=finish))
-
     assert judged.flaw is flaw
     assert judged.detail
     assert not any(isinstance(event, CallDelta) for event in judged.events)
@@ -89,7 +87,6 @@ def test_text_that_has_left_stands_alone():
     """After an earlier attempt's text only calls are taken; an attempt without one is asked again."""
     with_call = ruled([Text("again "), native(GOOD)], committed=True)
     without = ruled([Text("again")], committed=True)
-
     assert [type(event) for event in with_call.events] == [CallDelta]
     assert without.flaw is Flaw.EMPTY
 
@@ -98,7 +95,6 @@ def test_identical_calls_of_one_answer_are_one():
     """A call that is said five times is obeyed once, and that is shown; different calls all stay."""
     same = ruled([native(GOOD, index=i) for i in range(5)])
     different = ruled([native(json.dumps({"q": str(i)}), index=i) for i in range(5)])
-
     assert ([call.id for call in same.calls], same.dropped_calls, same.flaw) == (["c0"], 4, None)
     assert (len(different.calls), different.dropped_calls) == (5, 0)
 
@@ -107,7 +103,6 @@ def test_identical_calls_of_one_answer_are_one():
 def test_the_answer_about_to_leave_is_the_newest_lap(laps, flaw):
     """Two equal laps in the history and a third about to leave: nudge. Four and a fifth: break."""
     judged = ruled([native(GOOD)], messages=lapped(laps))
-
     assert judged.flaw is flaw
     assert judged.calls
     if flaw is not None:
@@ -130,7 +125,6 @@ PIECES = st.sampled_from(["Hello ", "{", "}", '{"a": 1}', WRITTEN, *TAGS, "\n", 
 def test_the_outcome_doesn_t_depend_on_the_cuts(pieces, cuts):
     """However the text arrives, the same text leaves, the same calls leave, and no call leaves as text."""
     text = "".join(pieces)
-
     assert through(text, cuts) == through(text, [])
 
 
@@ -167,7 +161,6 @@ def test_what_a_candidate_is(text, kind):
 def test_thinking_is_no_answer():
     """Held reasoning leaves as reasoning, and alone it is an empty answer."""
     judged = ruled([Reasoning("hm")])
-
     assert judged.events == (Reasoning("hm"),)
     assert judged.flaw is Flaw.EMPTY
 
@@ -184,7 +177,6 @@ def test_a_refusal_is_a_complete_answer(choice, reason, committed, sent):
     held: list[Event] = [Refusal("I can't "), Refusal("help.")]
     finish = Finish(reason=reason)
     judged = ruled(held, finish, sent=sent, committed=committed, messages=lapped(6), tool_choice=choice)
-
     assert (judged.flaw, judged.violations, judged.loop) == (None, (), None)
     assert judged.events == (Refusal("I can't help."),)
     assert judged.finish.reason is not FinishReason.TOOL_CALLS
@@ -207,7 +199,6 @@ def test_calls_behind_the_turn_are_noted():
     """What is dropped of an answer that goes on behind its own turn stands in the report."""
     call = f'<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>'
     judged = ruled([Text(f"{call}<tool_response>21</tool_response>{call.replace('cats', 'dogs')}")])
-
     assert [json.loads(one.arguments) for one in judged.calls] == [{"q": "cats"}]
     assert "1 tool call" in judged.finish.notes[-1]
 
@@ -224,5 +215,4 @@ def test_without_a_conversation_words_are_no_placeholders(query):
 def test_json_that_was_asked_for_is_the_answer(keys):
     """With calls forbidden, or JSON asked for, a name without arguments is data, be it a tool's."""
     text = '{"name": "search"}'
-
     assert ruled([Text(text)], **keys).events == (Text(text),)

@@ -53,7 +53,6 @@ def test_what_is_blank_outside_json_only_is_taken_off_on_record(blank, text):
     """An odd blank is a repair like any text around the value; JSON's own white space stays to the letter."""
     mended = judged(text % blank)
     plain = judged('{"a": 1}\r\n\t ')
-
     assert [call.arguments for call in mended.calls] == ['{"a": 1}']
     assert RepairKind.EXTRA_TEXT in {repair.kind for repair in mended.repairs}
     assert [call.arguments for call in plain.calls] == ['{"a": 1}\r\n\t ']

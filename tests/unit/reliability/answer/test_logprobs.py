@@ -50,7 +50,6 @@ def test_white_space_that_was_taken_off_the_text_is_not_told():
     """Behind a thinking, models write white space that is no part of the answer."""
     waiting = WaitingLogprobs()
     waiting.add([TokenLogprob(b"\n\n", -1.0), TokenLogprob(b"Hi", -2.0)])
-
     assert waiting.leave_with([Text("H")]) == [Logprobs((TokenLogprob(b"Hi", -2.0),))]
 
 
@@ -105,7 +104,6 @@ def test_a_new_text_may_have_lost_white_space_of_its_own():
     waiting.leave_with([Text("a")])
     waiting.forget()
     waiting.add([TokenLogprob(b" b", -2.0), TokenLogprob(b"!", -3.0)])
-
     assert waiting.leave_with([Text("b!")]) == [Logprobs((TokenLogprob(b" b", -2.0), TokenLogprob(b"!", -3.0)))]
 
 
@@ -114,7 +112,6 @@ def test_white_space_alone_doesn_t_say_what_was_taken_off():
     tokens = [TokenLogprob(raw, -1.0) for raw in (b"\n", b"\n", b"Hi")]
     waiting = WaitingLogprobs()
     waiting.add(tokens)
-
     assert waiting.leave_with([Text("\n")]) == [Logprobs((tokens[0],))]
     assert waiting.leave_with([Text("\nHi")]) == [Logprobs((tokens[1], tokens[2]))]
 
@@ -124,7 +121,6 @@ def test_a_token_without_bytes_leaves_too():
     tokens = TokenLogprob(b"", -1.0), TokenLogprob(b"Hi", -2.0)
     waiting = WaitingLogprobs()
     waiting.add(tokens)
-
     assert waiting.leave_with([Text("Hi")]) == [Logprobs(tokens)]
 
 

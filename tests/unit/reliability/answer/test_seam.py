@@ -48,7 +48,6 @@ def test_a_model_that_says_all_of_it_again_is_joined_too(text, share, sizes, tru
     anchor = find_anchor(text[:cut])
     assume(anchor and not text.lstrip().startswith(anchor))  # else it may have said only that
     out = joined(text[:cut], text, sizes, trusted=trusted)
-
     assert out is None or text[:cut] + out == text
 
 
@@ -85,7 +84,6 @@ def test_an_answer_about_the_answer_is_not_joined_where_the_end_was_asked_for(sa
     speaks to its reader in the middle of a sentence."""
     begun = "A valve opens when the pressure in line two falls below half of its usual"
     out = joined(begun, said, sizes, trusted=trusted)
-
     assert out == (said if trusted and said.startswith("Valves") else None)
 
 
@@ -95,7 +93,6 @@ def test_an_answer_about_the_answer_is_not_joined_where_the_end_was_asked_for(sa
 def test_such_words_may_be_the_text_s_own(sizes, parts):
     """Law: where a sentence may begin, and in small letters, they are the rest as any words are."""
     begun, rest = parts
-
     assert joined(f"A long story about a valve. {begun}", rest, sizes, trusted=True) == rest.lstrip(
         " " * begun.endswith(" ")
     )
@@ -106,7 +103,6 @@ def test_the_end_of_the_turn_is_joined_as_it_came(sizes, said):
     """Law: an upstream that has nothing to add but the end of its turn says so; what stands there is for the judgement,
     and the words are whole."""
     begun = "A valve opens when the pressure falls."
-
     assert joined(begun, said, sizes, trusted=True) == said
 
 
@@ -116,7 +112,6 @@ def test_a_second_beginning_never_stands_behind_the_first(text, other, sizes, tr
     begun = f"{text} and"
     said = f"{text[:60]} xxx {other}"
     out = joined(begun, said, sizes, trusted=trusted)
-
     assert out is None
 
 
@@ -124,7 +119,6 @@ def test_a_second_beginning_never_stands_behind_the_first(text, other, sizes, tr
 def test_an_anchor_is_the_end_of_the_text(text):
     """Law: and it is bounded, also where all of the text is one word or the same word."""
     anchor = find_anchor(text)
-
     assert text.rstrip().endswith(anchor)
     assert len(anchor) <= 400
 
@@ -132,7 +126,6 @@ def test_an_anchor_is_the_end_of_the_text(text):
 def test_nothing_behind_the_anchor_is_the_end():
     """Law: a model that says the last words and stops has said all; silence doesn't say that it has understood."""
     begun = "one two three four five six seven eight nine ten"
-
     assert joined(begun, find_anchor(begun), [3], trusted=False) == ""
     assert joined(begun, "", [3], trusted=True) == ""
     assert joined(begun, "", [3], trusted=False) is None
@@ -177,7 +170,6 @@ def test_whatever_an_upstream_does_the_whole_is_the_whole_or_there_is_an_error(h
 def test_a_word_begun_anew_within_the_word_is_not_joined(again):
     """Law: behind the anchor too, the end said again makes a word that is none: `the valthe valve`."""
     begun, rest = "First you wait a moment, and then you open the val", "ve on the left."
-
     assert joined(begun, find_anchor(begun) + again + rest, [3], trusted=False) is None
     assert joined(begun, find_anchor(begun) + rest, [3], trusted=False) == rest
 
@@ -218,7 +210,6 @@ def test_an_upstream_that_keeps_its_promise_is_joined(text, trusted):
 def test_equal_rows_are_continued_to_the_letter():
     """Law: three of six equal rows stand, three follow: an echo counts only where it stands once."""
     row = "| pump | open | 3.5 bar | checked |\n"
-
     assert joined("| a | b |\n" + row * 3, "\n" + row * 3, [5], trusted=True) == row * 3
 
 
@@ -236,7 +227,6 @@ def test_equal_rows_are_continued_to_the_letter():
 def test_what_stands_around_the_words_that_were_asked_for_is_taken_off(said, out):
     """Law: within a word only its letters follow; the closing mark of what was opened goes; else nothing is joined."""
     begun = "The pressure in line two is read by the sen"
-
     assert joined(begun, said.format(anchor=find_anchor(begun)), [3], trusted=False) == out
 
 
@@ -252,6 +242,5 @@ def test_dots_that_may_be_the_texts_own_tear(dots, chunk):
     nobody can tell, so nothing is joined. Dots that it opens alone go."""
     begun = "We waited for the pump, and then, as nobody came"
     said = f"{dots}{find_anchor(begun)}"
-
     assert joined(begun, f"{said}{dots} the valve was closed.", [chunk], trusted=False) is None
     assert joined(begun, f"{said} the valve was closed.", [chunk], trusted=False) == " the valve was closed."

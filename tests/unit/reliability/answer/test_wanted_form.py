@@ -36,7 +36,6 @@ def test_a_valid_text_stays_to_the_letter(value, indent):
     """Law: what is right is not touched."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     judged = wants().judge(text)
-
     assert (judged.text, judged.repairs, judged.violations) == (text, (), ())
 
 
@@ -53,7 +52,6 @@ def test_a_valid_text_stays_to_the_letter(value, indent):
 def test_what_loses_nothing_is_repaired_and_recorded(said, kinds):
     """Law: fences and prose around one document go; the document stays."""
     judged = wants().judge(said)
-
     assert judged.violations == ()
     assert json.loads(judged.text) == {"name": "Ada"}
     assert [repair.kind for repair in judged.repairs] == kinds
@@ -74,14 +72,12 @@ def test_what_loses_nothing_is_repaired_and_recorded(said, kinds):
 def test_what_is_not_of_the_form_is_refused_with_its_place(said, path):
     """Law: nothing is guessed: two documents, a cut one and wrong members are refused."""
     judged = wants().judge(said)
-
     assert path in [violation.path for violation in judged.violations]
 
 
 def test_only_what_the_client_insists_on_is_strict():
     """Law: a schema without `strict` and any JSON object are wishes."""
     form = read_wanted_form({"type": "json_object"}, Steps(1_000))
-
     assert isinstance(form, WantedForm)
     assert not form.strict
     assert not wants().strict
@@ -101,7 +97,6 @@ def test_judging_is_counted():
 def test_a_broken_schema_is_the_clients_mistake():
     """Law: it is found before anything runs."""
     found = read_wanted_form({"type": "json_schema", "json_schema": {"schema": {"type": "strin"}}}, Steps(1_000))
-
     assert isinstance(found, BadSchema)
 
 
@@ -123,7 +118,6 @@ def test_the_model_is_told_what_is_wrong_and_shown_the_schema():
 def test_half_a_character_is_replaced_and_noted(written):
     """Law: no client's parser takes half a character, escaped or not; a whole one in two escapes stays as written."""
     judged = wants().judge(f'{{"name": "{written}"}}')
-
     assert judged.violations == ()
     assert json.loads(judged.text) == {"name": "a \ufffd b"}
     assert [repair.kind for repair in judged.repairs] == ["surrogate"]

@@ -45,7 +45,6 @@ def test_without_a_wrapping_all_of_it_leaves(text, sizes):
 def test_a_closing_quotation_mark_that_may_be_the_text_s_own_tears(begun, said, out, torn):
     """Law: the last mark goes where only the wrapping has such marks."""
     wrapping = Wrapping(begun, '"')
-
     assert wrapping.feed(said) + wrapping.finish() == out
     assert wrapping.torn is torn
 
@@ -53,5 +52,4 @@ def test_a_closing_quotation_mark_that_may_be_the_text_s_own_tears(begun, said, 
 def test_a_fence_of_the_text_s_own_stays():
     """Law: fences come in pairs: the one that closes a block of the text is no wrapping."""
     wrapping = Wrapping(f"{FENCE}python\nx = 1", f"{FENCE}python")
-
     assert wrapping.feed(f"\ny = 2\n{FENCE}\n") + wrapping.finish() == f"\ny = 2\n{FENCE}\n"

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reliability.escalation.decisions import Accept, Call, Limits, Refuse, Situation
+from reliability.escalation.decisions import Accept, Call, Limits, Refuse, RetryStep, Situation
 from reliability.escalation.policies import BACKOFF_MAX_NS, RETRY_AFTER_MAX_NS, decide, reason_of
-from reliability.escalation.retry_strategy import RetryStep
 from reliability.faults import TRAITS, Again, OtherTier, traits_of
 from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
 
@@ -60,7 +59,6 @@ def walk(chain, limits, outcomes, *, jitter=0.5, retry_after_s=None, first=()):
 def test_a_walk_ends_within_its_attempts(chain, limits, outcomes):
     """Whatever happens, there are at most `attempts_max` calls, and then an answer or a refusal."""
     attempts, _, decision = walk(chain, limits, outcomes)
-
     assert len(attempts) <= limits.attempts_max
     assert isinstance(decision, Accept | Refuse)
 
@@ -70,7 +68,6 @@ def test_a_walk_never_goes_back_down_the_chain(chain, limits, outcomes):
     """The tiers of a walk stand in the chain's order."""
     attempts, _, _ = walk(chain, limits, outcomes)
     positions = [chain.index(a.tier) for a in attempts]
-
     assert positions == sorted(positions)
 
 
@@ -101,7 +98,6 @@ def test_no_tier_is_left_unasked_for_second_tries(chain, limits, outcomes):
     again for never takes the attempt of a tier behind it."""
     limits = replace(limits, escalate_on=frozenset(Reason), attempts_max=max(limits.attempts_max, len(chain)))
     attempts, _, decision = walk(chain, limits, outcomes)
-
     assert isinstance(decision, Accept) or {attempt.tier for attempt in attempts} == set(chain)
 
 
@@ -111,7 +107,6 @@ def test_only_a_good_answer_or_a_marked_loop_is_accepted(chain, limits, outcomes
     attempts, _, decision = walk(chain, limits, outcomes)
     good = bool(attempts) and attempts[-1].good
     loop = any(attempt.flaw in (Flaw.LOOP, Flaw.CYCLE) for attempt in attempts)
-
     assert isinstance(decision, Accept) == good or loop
     assert not good or isinstance(decision, Accept)
 
@@ -120,7 +115,6 @@ def test_only_a_good_answer_or_a_marked_loop_is_accepted(chain, limits, outcomes
 def test_a_tier_that_says_it_cannot_is_not_asked_again(chain, limits, outcomes):
     """No model, no key, no room for the prompt: asking again would only hear it again."""
     attempts, _, _ = walk(chain, limits, outcomes)
-
     for before, after in pairwise(attempts):
         assert traits_of(before).other_tier is not OtherTier.ALWAYS or before.tier != after.tier
 
@@ -129,7 +123,6 @@ def test_a_tier_that_says_it_cannot_is_not_asked_again(chain, limits, outcomes):
 def test_a_request_moves_on_only_for_a_reason_that_is_switched_on(chain, limits, outcomes):
     """`escalate_on` governs faults; a tier that is no candidate at all is passed over regardless."""
     attempts, _, _ = walk(chain, limits, outcomes)
-
     for before, after in pairwise(attempts):
         if before.tier != after.tier:
             candidate = traits_of(before).other_tier is not OtherTier.ALWAYS
@@ -140,7 +133,6 @@ def test_a_request_moves_on_only_for_a_reason_that_is_switched_on(chain, limits,
 def test_waits_are_bounded(chain, limits, outcomes, jitter, retry_after_s):
     """No wait is longer than the larger of the two bounds, however long a tier asks for."""
     _, waits, _ = walk(chain, limits, outcomes, jitter=jitter, retry_after_s=retry_after_s)
-
     assert all(0 <= wait <= max(BACKOFF_MAX_NS, RETRY_AFTER_MAX_NS) for wait in waits)
 
 
@@ -164,7 +156,6 @@ def test_nothing_is_called_after_text_that_broke_off(fault):
     """Once text has left and the tier failed, another tier's answer can't take its place."""
     attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x", text_out=True)
     decision = decide(situation((attempt,)))
-
     assert isinstance(decision, Refuse)
     assert decision.code is RefuseCode.BROKEN_STREAM
 
@@ -191,7 +182,6 @@ def test_a_loop_is_nudged_then_escalated_then_delivered_marked():
     looped = [Attempt(tier=tier, ran=True, flaw=Flaw.LOOP, detail="x") for tier in ("fast", "fast", "standard")]
     limits = replace(no_retries(), reasks_max=1)
     decisions = [decide(replace(situation(tuple(looped[:n])), limits=limits)) for n in (1, 2, 3)]
-
     assert decisions == [Call(tier="fast", nudge=True), Call(tier="standard", nudge=True), Accept()]
 
 
@@ -202,7 +192,6 @@ def test_a_loop_is_worth_more_than_a_tier_that_is_not_there(fault):
     loop = Attempt(tier="fast", ran=True, flaw=Flaw.LOOP, detail="x", calls_held=True)
     gone = Attempt(tier="standard", ran=False, fault=fault, detail="x")
     here = replace(situation((loop, loop, gone)), chain=("fast", "standard"))
-
     assert decide(here) == Accept(attempt=1)
     broken = replace(loop, flaw=Flaw.CIRCUIT_BREAK)
     assert isinstance(decide(replace(here, attempts=(loop, broken, gone))), Refuse)
@@ -213,7 +202,6 @@ def test_a_broken_circuit_is_never_delivered():
     broken = [Attempt(tier=tier, ran=True, flaw=Flaw.CIRCUIT_BREAK, detail="x") for tier in CHAIN]
     ups = [decide(situation(tuple(broken[:n]))) for n in (1, 2, 3)]
     end = decide(situation(tuple(broken)))
-
     assert [up.tier for up in ups if isinstance(up, Call)] == ["standard", "longctx", "premium"]
     assert isinstance(end, Refuse)
     assert (end.code, end.retry_after_s) == (RefuseCode.LOOP, 5.0)
@@ -226,7 +214,6 @@ def test_text_that_repeats_itself_is_asked_for_once_more_and_then_delivered():
     )
     here = replace(situation(()), chain=("fast", "standard"), limits=replace(no_retries(), reasks_max=3))
     decisions = [decide(replace(here, attempts=cycles[:n])) for n in (1, 2, 3, 4)]
-
     assert [getattr(d, "tier", None) for d in decisions] == ["fast", "standard", "standard", None]
     assert decisions[3] == Accept(attempt=3)
 
@@ -237,7 +224,6 @@ def test_a_text_in_circles_is_worth_more_than_a_tier_that_is_not_there():
     gone = Attempt(tier="standard", ran=False, fault=Fault.UNAVAILABLE, detail="x")
     seen = replace(cycle, flaw=Flaw.TOOL_CALL_INVALID, text_out=True)
     here = replace(situation((cycle, gone)), chain=("fast", "standard"))
-
     assert decide(here) == Accept(attempt=0)
     assert isinstance(decide(replace(here, attempts=(seen, cycle, gone))), Refuse)
 
@@ -259,7 +245,6 @@ def test_a_circuit_that_breaks_on_text_that_has_left_calls_nobody(chain):
     attempt = Attempt(tier="fast", ran=True, flaw=Flaw.CIRCUIT_BREAK, detail="x", text_out=True)
     end = decide(replace(situation((attempt,)), chain=chain))
     held = decide(replace(situation((replace(attempt, calls_held=True),)), chain=("fast", "standard")))
-
     assert isinstance(end, Refuse)
     assert end.code is RefuseCode.LOOP
     assert isinstance(held, Call)
@@ -284,7 +269,6 @@ def test_only_a_model_that_tried_to_call_is_made_to_call(flaw, reasks):
     limits = replace(no_retries(), reasks_max=4, attempts_max=9, grammars=frozenset({"fast"}))
     flawed = Attempt(tier="fast", ran=True, flaw=flaw, detail="x")
     decision = decide(replace(situation((flawed,) * (reasks + 1)), limits=limits))
-
     constrained = isinstance(decision, Call) and decision.reask is not None and decision.reask.constrained
     assert constrained == (flaw in (Flaw.TOOL_CALL_INVALID, Flaw.TRUNCATED))
 
@@ -309,7 +293,6 @@ def test_no_call_after_the_deadline(fault):
     """With no time left nothing is called."""
     attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x")
     decision = decide(replace(situation((attempt,)), remaining_ns=0))
-
     assert isinstance(decision, Refuse)
     assert decision.code is RefuseCode.DEADLINE
 
@@ -317,7 +300,6 @@ def test_no_call_after_the_deadline(fault):
 def test_a_bad_request_is_refused_at_once():
     """A request that is wrong in itself isn't carried from tier to tier; the field is named."""
     attempt = Attempt(tier="fast", ran=True, fault=Fault.BAD_REQUEST, detail="no", param="messages")
-
     assert decide(situation((attempt,))) == Refuse(code=RefuseCode.BAD_REQUEST, message="no", param="messages")
 
 
@@ -326,7 +308,6 @@ def test_every_flaw_has_a_public_reason(flaw):
     """Loops and everything else that is wrong with an answer map to the reasons of the header."""
     reason = reason_of(Attempt(tier="fast", ran=True, flaw=flaw))
     loops = (Flaw.LOOP, Flaw.CIRCUIT_BREAK, Flaw.CYCLE)
-
     assert reason is (Reason.LOOP_DETECTED if flaw in loops else Reason.TOOL_VALIDATION_FAILURE)
 
 

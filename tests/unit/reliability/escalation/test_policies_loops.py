@@ -21,7 +21,6 @@ def test_a_loop_behind_text_that_has_left_stops_nobody(chain, limits, outcomes):
     """Whatever the nudge comes to, the stream ends in an answer: another call, or the one that was held. Only a broken
     circuit delivers nothing."""
     attempts, _, decision = walk(chain, limits, outcomes, first=(SEEN_LOOP,))
-
     broken = any(attempt.flaw is Flaw.CIRCUIT_BREAK for attempt in attempts)
     assert isinstance(decision, Accept) or broken
     assert attempts[-1].good or broken or attempts[decision.attempt].flaw is Flaw.LOOP
@@ -47,7 +46,6 @@ def test_a_circuit_that_broke_since_delivers_nothing():
         Attempt(tier="fast", ran=True, flaw=flaw, detail="x") for flaw in (Flaw.CIRCUIT_BREAK, Flaw.EMPTY)
     )
     end = decide(replace(situation((SEEN_LOOP, broken, silent)), chain=("fast",)))
-
     assert isinstance(end, Refuse)
     assert end.code is RefuseCode.LOOP
 
@@ -57,6 +55,5 @@ def test_a_nudged_call_that_is_not_good_is_still_mended(flaw):
     """The model tries something else, which is what the nudge is for."""
     tried = Attempt(tier="fast", ran=True, flaw=flaw, detail="x")
     decision = decide(replace(situation((SEEN_LOOP, tried)), limits=replace(no_retries(), reasks_max=3)))
-
     assert isinstance(decision, Call)
     assert decision.reask is not None

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from reliability.escalation.decisions import Call
+from reliability.escalation.decisions import Call, Reask, RetryStep
 from reliability.escalation.reask import RESAMPLE_TEMPERATURE, request_for
-from reliability.escalation.retry_strategy import Reask, RetryStep
 from reliability.types import ChatRequest
 from tests.support.judgements import BOX, GOOD, USER, lapped, native, ruled
 
@@ -39,7 +38,6 @@ def test_a_correction_shows_the_model_its_own_call_and_no_words_of_ours():
     call = Call(tier="fast", reask=Reask(RetryStep.CORRECT, constrained=False))
     shown = request_for(REQUEST, call, attempts=1, failed_text=bad.written, violations=bad.violations, toolbox=BOX)
     nothing = request_for(REQUEST, call, attempts=1, failed_text="", violations=bad.violations, toolbox=BOX)
-
     assert shown.messages[-2]["content"] == '<tool_call>\n{"name": "search", "arguments": {}}\n</tool_call>'
     assert [m["role"] for m in nothing.messages[1:]] == ["user"]
 
@@ -48,7 +46,6 @@ def test_a_resample_has_the_clean_prompt_and_some_chance():
     """The same messages, warm enough for another answer, and another seed that follows from the client's."""
     call = Call(tier="fast", reask=Reask(RetryStep.RESAMPLE, constrained=False))
     request = request_for(REQUEST, call, attempts=2)
-
     assert request.messages == REQUEST.messages
     assert (request.temperature, request.seed) == (RESAMPLE_TEMPERATURE, 6)
     assert request_for(replace(REQUEST, temperature=1.5), call, attempts=1).temperature == 1.5
@@ -58,14 +55,12 @@ def test_a_resample_has_the_clean_prompt_and_some_chance():
 def test_who_said_nothing_has_to_say_something(failed_text):
     """After silence the answer must not be silent again; after words it may be as it will."""
     call = Call(tier="fast", reask=Reask(RetryStep.RESAMPLE, constrained=False))
-
     assert request_for(REQUEST, call, attempts=1, failed_text=failed_text).must_speak == (not failed_text.strip())
 
 
 def test_a_constrained_re_ask_says_so():
     """The tier is asked to decode under the grammar."""
     call = Call(tier="fast", reask=Reask(RetryStep.CONSTRAIN, constrained=True))
-
     assert request_for(REQUEST, call, attempts=1).constrained
 
 
@@ -75,7 +70,6 @@ def test_a_constrained_re_ask_says_how_many_calls_were_tried(queries, tried):
     call = Call(tier="fast", reask=Reask(RetryStep.CONSTRAIN, constrained=True))
     written = "\n".join(f'<tool_call>{{"name": "search", "arguments": {{"q": "{q}"}}}}</tool_call>' for q in queries)
     request = request_for(REQUEST, call, attempts=1, failed_text=written or "I'll search.", toolbox=BOX)
-
     assert request.calls_tried == tried
 
 
@@ -83,7 +77,6 @@ def test_a_nudge_tells_of_the_loop():
     """The nudge is the last message; without a loop, or without being asked to, nothing is added."""
     loop = ruled([native(GOOD)], messages=lapped(2)).loop
     request = request_for(REQUEST, Call(tier="fast", nudge=True), attempts=1, loop=loop)
-
     assert "search" in request.messages[-1]["content"]
     assert len(request.messages) == len(REQUEST.messages) + 1
     assert request.added == 1

@@ -56,7 +56,6 @@ def test_the_shortest_retry_after_is_passed_on():
         for tier, wait in (("fast", 9.0), ("standard", 4.0))
     )
     decision = decide(replace(situation(attempts), chain=("fast", "standard")))
-
     assert isinstance(decision, Refuse)
     assert decision.retry_after_s == 4.0
 
@@ -82,7 +81,6 @@ def test_what_passes_comes_before_what_stays(met, code, wait_s):
     """An agent that asks again is right where anything may come back, and wrong where nothing can."""
     attempts = tuple(attempt_of(tier, what, wait) for tier, (what, wait) in zip(CHAIN, met, strict=False))
     decision = decide(replace(situation(attempts), chain=CHAIN[: len(met)], limits=no_retries()))
-
     assert isinstance(decision, Refuse)
     assert (decision.code, decision.retry_after_s) == (code, wait_s)
 
@@ -98,7 +96,6 @@ def test_a_second_try_that_was_barred_hides_no_fault(first, code, wait_s):
     """What was wrong says more than that it couldn't be tried again; where a re-ask was barred, it may come later."""
     attempts = (attempt_of("fast", first, None), attempt_of("fast", Fault.RETRY_BUDGET, 12.0))
     decision = decide(replace(situation(attempts), chain=("fast",)))
-
     assert isinstance(decision, Refuse)
     assert (decision.code, decision.retry_after_s) == (code, wait_s)
 
@@ -107,7 +104,6 @@ def test_what_a_tier_said_before_it_answered_does_not_count():
     """A tier that broke once and then gave a bad answer is not down."""
     attempts = (attempt_of("fast", Fault.SERVER_ERROR, 3.0), attempt_of("fast", Flaw.TOOL_CALL_INVALID, None))
     decision = decide(replace(situation(attempts), chain=("fast",)))
-
     assert isinstance(decision, Refuse)
     assert (decision.code, decision.retry_after_s) == (RefuseCode.INVALID_ANSWER, None)
 
@@ -118,6 +114,5 @@ def test_the_words_are_bounded_and_said_once():
         Attempt(tier=f"t{n}", ran=False, fault=Fault.BUDGET, detail="this session is spent") for n in range(10)
     )
     long = tuple(Attempt(tier=f"t{n}", ran=True, fault=Fault.AUTH, detail=f"{n}" * 9_000) for n in range(10))
-
     assert describe_attempts(same) == "this session is spent"
     assert len(describe_attempts(long)) <= ATTEMPTS_CHARS_MAX

@@ -44,7 +44,6 @@ def test_a_loop_is_found_as_in_a_full_history(name):
 def test_results_that_change_are_progress(name):
     """A result that was shown once and differs from the next one is progress, wherever it is now."""
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
-
     assert set(run_laps(SHAPES[name], [f"It says {word * 4}." for word in words])) == {None}
 
 
@@ -52,7 +51,6 @@ def test_results_that_change_are_progress(name):
 def test_a_summary_that_hides_progress_never_breaks(name):
     """Half of the results are never shown: those that are differ, so nothing is broken."""
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
-
     assert Stage.BREAK not in run_laps(SHAPES[name], [f"It says {word * 4}." for word in words])
 
 
@@ -60,7 +58,6 @@ def test_a_summary_that_hides_progress_never_breaks(name):
 def test_long_results_are_compared_whole(name):
     """Of a long result every piece counts, though only its ends are kept: a change in the middle is progress."""
     pages = [f"{'head ' * 400}{random.Random(n).randbytes(3_000).hex()}{' tail' * 400}" for n in range(6)]
-
     assert run_laps(SHAPES[name], [pages[0]] * 6) == LOOP
     if name in ONE_AT_A_TIME:
         assert set(run_laps(SHAPES[name], pages)) == {None}
@@ -105,7 +102,6 @@ def test_a_user_who_speaks_rearms(name):
     session = ShrunkSession()
     assert run_laps(SHAPES[name], ["the same"] * 4, session)[-1] is Stage.WARN
     spoken = [*HEAD, *make_lap(9, "the same"), {"role": "user", "content": "And now the other file, please."}]
-
     assert run_laps(SHAPES[name], ["the same"] * 2, session, spoken) == [None, None]
 
 
@@ -114,7 +110,6 @@ def test_a_new_task_in_the_same_session_rearms():
     session = ShrunkSession()
     run_laps(FULL, ["the same"] * 4, session)
     head = [HEAD[0], {"role": "user", "content": "Something else altogether."}]
-
     assert run_laps(SHAPES["keeps the last 2"], ["the same"] * 2, session, head) == [None, None]
 
 
@@ -140,7 +135,6 @@ def test_a_request_that_is_sent_again_a_few_times_is_no_loop():
     run_laps(FULL, ["the same"], session)
     call = lap[0]["tool_calls"][0]["function"]
     event = CallDelta(index=0, id="c", name=call["name"], arguments=call["arguments"])
-
     assert {session.answer([*HEAD, *lap], [event]).loop for _ in range(5)} == {None}
 
 
@@ -179,7 +173,6 @@ def test_shortening_twice_is_shortening_once(text):
     """What is kept compares with what is shown, which is shortened by whoever comes to it first."""
     turn = Turn((SeenCall("f", text),), (Result(text),))
     once = shorten_turn(turn, CONFIG)
-
     assert shorten_turn(once, CONFIG) == once
 
 
@@ -197,5 +190,4 @@ def test_any_history_is_read(messages):
     """Whatever stands in a history, what it shows is read."""
     turns = read_turns(messages)
     shown = read_shown(messages, turns, "r", CONFIG)
-
     assert keep_answer((), shown, Turn(text="ok"), CONFIG)

@@ -8,7 +8,7 @@ import pytest
 
 from reliability.loops import Kind, LoopConfig, Memo, Stage, calls_turn, find_loop, read_turns
 from reliability.loops.comparison import same_result as volatile
-from reliability.loops.comparison.memo import MASKED_CHARS_MAX
+from reliability.loops.comparison.findings import MASKED_CHARS_MAX
 from reliability.loops.transcript import TURNS_MAX
 
 CONFIG = LoopConfig()
@@ -59,7 +59,6 @@ def test_equal_results_are_not_looked_into(compared):
 
 def test_laps_past_the_verdict_are_counted_only_while_that_is_cheap(compared):
     """Law: a verdict is never lost, and what it costs beyond it has a bound."""
-
     steps = [f"took {n}.5 s\n{BODY * 4}" for n in range(10, 50)]
     loop = find_loop(read_turns(history(steps), CONFIG.turns_needed), CONFIG, READ)
     assert loop is not None

@@ -19,7 +19,8 @@ from reliability.loops import (
     read_turns,
 )
 from reliability.loops.content import NOTICE
-from reliability.loops.transcript import MESSAGES_MAX, TURNS_MAX
+from reliability.loops.conversation_tail import MESSAGES_MAX
+from reliability.loops.transcript import TURNS_MAX
 
 Message = dict[str, Any]
 USER: Message = {"role": "user", "content": "Go."}

@@ -86,7 +86,6 @@ def test_the_words_of_an_older_answer_alone_prove_nothing():
     first, ticket = world.begin(show_moving_files(0, "Edit 0 failed."))
     world.end(first, ticket, {"role": "assistant", "content": "I change the line number 0:"})
     other = [BEGIN[0], ask("Another task."), say("I change the line number 0:"), ask("So."), say("Well."), ask("On.")]
-
     assert world.begin(other)[0] != first
 
 
@@ -95,7 +94,6 @@ def test_a_crowd_of_agents_finds_its_sessions(seed):
     """Whatever clients do to their histories, and however many begin alike: every request is in its own session."""
     crowd = Crowd(seed)
     crowd.play()
-
     assert crowd.wrong == []
 
 
@@ -121,7 +119,6 @@ def test_runs_that_stay_equal_go_on_each_in_its_own():
     for name, ticket in begun:
         world.end(name, ticket, "I have looked at all of the files.")
     more = [*BEGIN, say("I have looked at all of the files."), ask("Go on.")]
-
     assert {world.begin(more)[0] for _ in range(2)} == {name for name, _ in begun}
 
 
@@ -132,7 +129,6 @@ def test_what_a_client_adds_to_an_answer_is_no_other_answer(mark):
     answers = [f"{word} look at all of the files in the repository." for word in ("First I", "Now let me")]
     names = [world.ask(BEGIN, answer) for answer in answers]
     found = [world.ask([*BEGIN, say(answer + mark), ask("Go on.")]) for answer in reversed(answers)]
-
     assert found == names[::-1]
 
 
@@ -143,7 +139,6 @@ def test_what_goes_on_stays():
     for number in range(12):
         names.add(world.ask(said, f"Answer number {number} of many."))
         said += [say(f"Answer number {number} of many."), ask(f"And {number}?")]
-
     assert len(names) == 1
 
 
@@ -183,7 +178,6 @@ def test_an_ended_run_takes_nothing_of_a_later_one():
     old = world.ask(BEGIN, "I have looked at all of the files.")
     world.ask([*BEGIN, say("I have looked at all of the files."), ask("Thanks.")], "You are welcome, any time.")
     new = world.ask(BEGIN, "I have looked at all of the files.")
-
     assert new != old
     assert world.ask([*BEGIN, say("I have looked at all of the files."), ask("Go on.")]) == new
 
@@ -192,7 +186,6 @@ def test_words_that_a_client_puts_into_every_run_prove_nothing():
     """Examples in the assistant's name that nobody here wrote make no session."""
     world = World()
     example = [ask("Change it."), say("Ok, I have changed all of the files."), ask("A new task.")]
-
     assert world.ask(example, "Done with all of it.") != world.ask(example, "Done with all of it.")
 
 
@@ -202,7 +195,6 @@ def test_two_keys_never_share(key, owner):
     world = World()
     name = world.ask(BEGIN, "I have looked at all of the files.")
     more = [*BEGIN, say("I have looked at all of the files."), ask("Go on.")]
-
     assert world.ask(more, None, key, owner) != name
     assert world.ask(more) == name
 
@@ -212,7 +204,6 @@ def test_the_same_sending_is_found_again():
     world = World()
     trail = read_trail(BEGIN)
     names = {world.known.find("k", trail, "t", now) for now in range(3)}
-
     assert len(names) == len(world.known) == 1
 
 
@@ -234,7 +225,6 @@ def test_what_nobody_can_tell_is_new():
     """Two runs that began alike, and a summary that quotes neither: a new session, not another's."""
     world = World()
     names = {world.ask(BEGIN, f"I have looked at file {n} of them.") for n in range(2)}
-
     assert world.ask([*BEGIN, ask("Summary of the work so far: files were read.")]) not in names
 
 
@@ -273,6 +263,5 @@ def test_what_is_idle_is_forgotten():
     world = World(ttl_ns=60 * S)
     name = world.ask(BEGIN, "I have looked at all of the files.")
     world.now_ns += 60 * S
-
     assert world.ask([*BEGIN, say("I have looked at all of the files."), ask("Go on.")]) != name
     assert len(world.known) == 1

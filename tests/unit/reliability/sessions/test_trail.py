@@ -40,7 +40,6 @@ def test_an_answer_is_known_however_it_is_spelled(left, came):
     """What a client strips, drops or writes anew changes no digest of the answer."""
     answered = describe_answer(answer_turn(left), ["call_1"])
     (seen,) = read_trail([*HEAD, came]).seen
-
     assert (seen.words, seen.calls if left is ANSWER else ()) == (answered.words, answered.calls)
 
 
@@ -61,7 +60,6 @@ def test_another_answer_is_another(other):
 def test_a_call_is_known_by_its_id_and_by_what_it_calls():
     """Weak servers give the same ids again and again: an id proves something of its own call only."""
     seen = read_trail([*HEAD, call_as(name="write")]).seen[0]
-
     assert seen.calls != describe_answer(answer_turn(ANSWER), ["call_1"]).calls
     assert read_trail([*HEAD, ANSWER]).seen[0].calls != describe_answer(answer_turn(ANSWER), ["call_2"]).calls
 
@@ -69,7 +67,6 @@ def test_a_call_is_known_by_its_id_and_by_what_it_calls():
 def test_the_system_prompt_is_no_part_of_the_conversation():
     """A date in it changes its own digest and no other."""
     a, b = (read_trail([{"role": "system", "content": f"Day {n}"}, *HEAD[1:], ANSWER]) for n in range(2))
-
     assert a.system != b.system
     assert (a.seen, a.start, a.opening, a.context) == (b.seen, b.start, b.opening, b.context)
 
@@ -83,7 +80,6 @@ def test_only_the_end_of_a_history_is_read():
     """Of a long history the newest answers count, and no more."""
     turns = [{"role": "assistant", "content": f"Answer number {n}."} for n in range(50)]
     trail = read_trail([*HEAD, *turns])
-
     assert len(trail.seen) == ANSWERS_MAX
     assert trail.seen == read_trail([*HEAD, *turns[25:]]).seen
 
@@ -91,7 +87,6 @@ def test_only_the_end_of_a_history_is_read():
 def test_a_request_has_its_own_name():
     """Any change at either end, and another length, is another request; the same one has the same name."""
     long = [*HEAD, *({"role": "user", "content": f"m{n}"} for n in range(40))]
-
     assert name_request(long) == name_request([dict(message) for message in long])
     assert len({name_request(each) for each in (long, long[:-1], long[1:], [*long, HEAD[1]])}) == 4
 

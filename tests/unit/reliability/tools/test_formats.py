@@ -14,8 +14,9 @@ from reliability.answer.call_starts import CallStart, find_call_start, prepare_n
 from reliability.loops import Scan, finish, step
 from reliability.loops.written import DELIMITER_CHARS
 from reliability.tools import extract_calls
+from reliability.tools.format_envelopes import HERMES
 from reliability.tools.format_row import Place, Reader
-from reliability.tools.formats import CALL_FORMATS, CLOSER, HERMES, OPENER, beginnings
+from reliability.tools.formats import CALL_FORMATS, CLOSER, OPENER, beginnings
 from tests.evals.tool_cases import box_of, records
 from tests.support.call_values import made, nearly_calls
 from tests.support.renderings import tool
@@ -231,7 +232,6 @@ def test_a_tag_around_a_call_goes_with_it(tag, call):
     """Any tag that stands right around a call is a frame of it, streamed as well; around prose it is prose."""
     closing = "|/" + tag[1:] if tag[0] == "|" else "/" + tag
     framed, prose = (f"So:\n<{tag}>\n{inner}\n<{closing}>" for inner in (call, "no call"))
-
     assert play(list(framed), BOX) == play([framed], BOX) == whole(framed, BOX)
     assert whole(framed, BOX).text == ("So:" if "[ARGS]" not in call else "")
     assert play(list(prose), BOX) == whole(prose, BOX) == ([], False, inked(prose))

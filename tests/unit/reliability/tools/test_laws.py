@@ -84,9 +84,7 @@ def test_a_call_is_extracted_exactly_whatever_it_is_written_in(kind, name, value
 def test_no_call_of_several_is_dropped(kind, first, second):
     """Two calls in one answer are two calls, in order, in every notation that can stand twice."""
     box = box_for(get_weather=first, q7=second)
-
     found = extract_calls(JSON[kind]("get_weather", first) + "\n" + JSON[kind]("q7", second), box)
-
     assert not found.malformed
     assert [(call.name) for call in found.calls] == ["get_weather", "q7"]
     verdict = checked(found, box)
@@ -98,9 +96,7 @@ def test_no_call_of_several_is_dropped(kind, first, second):
 def test_a_native_call_passes_to_the_letter(name, value):
     """A valid native call is delivered with its very text and id, and nothing is recorded."""
     text = json.dumps(value, indent=1)
-
     verdict = judged([RawCall(name=name, arguments=text, id="own")], box_for(**{name: value}))
-
     assert verdict.calls == (ToolCall(id="own", name=name, arguments=text),)
     assert verdict.repairs == ()
 
@@ -153,7 +149,6 @@ def test_data_with_a_declared_name_is_no_call_without_a_calls_keys(fields):
     """An object whose `name` is a tool's is still data, as long as no key of it holds arguments."""
     text = f"The record is {json.dumps({**fields, 'name': 'get_weather'})}, as I said."
     box = made([tool("get_weather", {"type": "object", "properties": {"place": {"type": "string"}}})])
-
     assert extract_calls(text, box).calls == ()
     assert extract_calls(text, box).text == text
 
@@ -187,9 +182,7 @@ def test_nothing_that_looks_like_a_call_is_dropped_in_silence(text):
     """An opened envelope with a declared name in it is a call or malformed, whatever follows."""
     box = made([tool("get_weather", {})])
     assume("</think>" not in text)
-
     found = extract_calls('<tool_call>{"name": "get_weather", "arguments": ' + text, box)
-
     assert found.calls or found.malformed
 
 
@@ -200,7 +193,6 @@ def test_checking_is_idempotent(name, value, kind):
     box = box_for(**{name: value})
     once = checked(extract_calls(JSON[kind](name, value), box), box)
     again = judged([RawCall(name=c.name, arguments=c.arguments, id=c.id) for c in once.calls], box)
-
     assert again.calls == once.calls
     assert again.repairs == ()
 
@@ -229,7 +221,6 @@ def test_reading_is_total(text):
 def test_any_schema_is_compiled_or_refused(schema, value):
     """A client's schema makes a tool, or `BadTools` with a place; arguments are then judged."""
     box = build_toolbox([tool("q7", schema)])
-
     if isinstance(box, BadTools):
         assert box.path.startswith("/tools/0/function/parameters")
     else:
@@ -264,9 +255,7 @@ def test_the_corrective_message_is_bounded(count, size):
     """However much went wrong and however many tools there are, the message fits, and says what it must."""
     box = made([tool(f"tool_{i}", {"properties": {"x" * (size % 50 + 1): {"type": "string"}}}) for i in range(count)])
     raw = [RawCall(name="n" * size, arguments="{" * size) for _ in range(count + 1)]
-
     message = corrective_message(judged(raw, box).violations, box)
-
     assert len(message) <= 6_100
     assert message.startswith("Your previous response contained an invalid tool call. The error was: ")
     assert "You must respond with valid JSON matching the tool schema exactly. Available tools: " in message

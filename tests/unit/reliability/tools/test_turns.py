@@ -41,7 +41,6 @@ SIZES = (1, 3, 7, 1000)
 def test_the_examples_are_the_marks():
     """What is tried below is what the table means."""
     marks = [mark for turns in TURNS for group in turns[1:] for mark in group]
-
     assert all(re.fullmatch(mark, example(mark)) for mark in marks)
 
 
@@ -92,7 +91,6 @@ def test_a_line_may_give_a_result(line, call):
     """Law: the same for results that no mark of their own stands before, and for a call that is one only where nothing
     stands behind it: it is the call, and never the one behind the result that rests on it."""
     text = f"{call}\n{line}\n{call.replace('x', 'y')}"
-
     assert whole(text, BOX).calls == [("search", {"query": "x"})]
     assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
 
@@ -100,7 +98,6 @@ def test_a_line_may_give_a_result(line, call):
 def test_a_block_of_output_gives_the_result_of_a_sure_call():
     """Law: behind a call by its marks an `output` block is its result; behind an example in prose it is the prose's."""
     block = "```output\n21\n```"
-
     assert whole(f"{ONE}\n{block}\n{ONE.replace('x', 'y')}", BOX).calls == [("search", {"query": "x"})]
     assert whole(f"Call it so:\n{BARE[1]}\n{block}\nThat is all.", BOX).calls == []
 
@@ -116,7 +113,6 @@ GIVEN = [
 def test_a_result_between_two_calls_ends_the_answer(line, call):
     """Law: a line that prose may have gives a result where it stands between two calls; the second rests on it."""
     text = f"{call}\n{line}\n{call.replace('x', 'y')}"
-
     assert whole(text, BOX).calls == [("search", {"query": "x"})]
     assert extract_calls(text, BOX).behind == 1
     assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
@@ -155,7 +151,6 @@ def test_a_role_may_be_a_word_and_a_colon(role):
     for text in (f"{ANSWER}<|end_of_sentence|>{role}: And tomorrow?", f"{ANSWER}</s>\n{role}: And tomorrow?"):
         assert whole(text, BOX).text == inked(ANSWER)
         assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
-
     told = f"Write </s> {role}: and so on."
     assert whole(told, BOX).text == inked(told)
 
@@ -189,7 +184,6 @@ def test_arguments_may_hold_the_marks(end):
     """Law: what stands in a call is the call's."""
     value = f"<|im_start|>user\nhi{end}\n<|im_start|>assistant"
     text = f"<tool_call>\n<function=search>\n<parameter=query>\n{value}\n</parameter>\n</function>\n</tool_call>"
-
     assert whole(text, BOX).calls == [("search", {"query": value})]
 
 
@@ -201,8 +195,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=10).map("".join), st.lists(st.integers(1, 12), min_size=1, max_size=4), st.booleans())
 def test_whole_and_streamed_are_the_same(text, sizes, declared):
     """Law: however an answer is cut, the client gets what it gets of the whole one."""
-    box, text = BOX if declared else NONE, f"So: {text}"  # marks alone are no answer (test_turn_start.py)
-
+    box, text = BOX if declared else NONE, f"So: {text}"  # marks alone are no answer (test_answer_head.py)
     assert play(cut_at(text, sizes), box) == whole(text, box)
 
 
@@ -210,5 +203,4 @@ def test_whole_and_streamed_are_the_same(text, sizes, declared):
 def test_rows_of_marks_are_read_once(unit):
     """Law: ten times as many marks are read in well under a hundred times the steps; a quadratic reader never ends."""
     text = unit * (200_000 // len(unit))
-
     assert whole(text, NONE).calls == []

@@ -12,29 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from deployments.api.anthropic.messages_body import parse_messages
+from deployments.api.anthropic.messages_body import (
+    NOTES_MAX,
+    parse_messages,
+    read_format,
+    read_thinking,
+    translate_choice,
+    translate_tools,
+    write_notes,
+)
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
-from tests.support.anthropic_values import TOOL, bodies
+from tests.support.anthropic_values import MARKER, TOOL, bodies
 
 PARAMS: TypeAdapter[Any] = TypeAdapter(message_create_params.MessageCreateParamsNonStreaming)
 FORM = {"type": "json_schema", "schema": {"type": 5}}
-STRANGE = [
-    None,
-    5,
-    -1,
-    "",
-    "x",
-    [],
-    {},
-    True,
-    [1],
-    {"type": "no"},
-    {"type": 7},
-    [[]],
-    {"a": {"b": []}},
-    1e300,
-]
+STRANGE = [None, 5, -1, "", "x", [], {}, True, [1], {"type": "no"}, {"type": 7}, [[]], {"a": {"b": []}}, 1e300]
 
 
 def parse(fields: Any, headers: dict[str, str] | None = None) -> ChatCall:
@@ -221,3 +214,99 @@ def test_claude_codes_session_is_the_requests():
 
     assert parse(message(metadata={"user_id": user})).request.session_id == "aebd75cc-c63e"
     assert parse(message(), {"x-claude-code-session-id": "s-1"}).request.session_id == "s-1"
+
+
+SCHEMA = {"type": "object"}
+ANSWER_FORM = {"type": "json_schema", "schema": SCHEMA}
+
+
+@pytest.mark.parametrize(
+    ("config", "older"), [({"format": ANSWER_FORM}, None), ({"effort": "low"}, ANSWER_FORM), (None, ANSWER_FORM)]
+)
+def test_a_form_is_a_response_format(config: Any, older: Any):
+    """In its place of today and in its older one."""
+    form = read_format(config, older)
+
+    assert form is not None
+    assert (form["type"], form["json_schema"]["schema"]) == ("json_schema", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("config", "param"),
+    [
+        ({"format": "json"}, "output_config.format.type"),
+        ({"format": {"type": "json_schema"}}, "output_config.format.schema"),
+        ({"speed": 1}, "output_config.speed"),
+    ],
+)
+def test_another_form_is_refused(config: Any, param: str):
+    """By the field."""
+    with pytest.raises(ApiError) as refused:
+        read_format(config, None)
+
+    assert refused.value.param == param
+
+
+@given(st.dictionaries(st.text(max_size=200), st.just({}), max_size=40))
+def test_notes_are_bounded(fields: dict[str, Any]):
+    """However many unknown fields a body has, and however long their names."""
+    notes = write_notes(fields, ())
+
+    assert len(notes) <= NOTES_MAX
+    assert all(len(note) <= 100 for note in notes)
+
+
+def test_an_edit_that_changes_the_answer_is_refused():
+    """Clearing the prompt has no effect, and says so; condensing it would bring something else back."""
+    clear = {"edits": [{"type": "clear_tool_uses_20250919"}]}
+
+    assert write_notes({"context_management": clear}, {"context_management"}) == (
+        "context_management: clear_tool_uses_20250919 has no effect here",
+    )
+    for edits in ([{"type": "compact_20260112"}], [{}], [5]):
+        with pytest.raises(ApiError, match=r"^context_management\.edits\.0\.type: "):
+            write_notes({"context_management": {"edits": edits}}, ())
+
+
+def test_an_unknown_kind_of_thinking_is_refused():
+    """By the field."""
+    with pytest.raises(ApiError, match=r"^thinking\.type: "):
+        read_thinking({"type": "auto"})
+
+
+def test_a_tool_is_a_function():
+    """Name, description and schema are its own; what is for other servers stays behind."""
+    (tool,) = translate_tools([TOOL | {"cache_control": MARKER, "strict": True, "eager_input_streaming": True}])
+    schema = TOOL["input_schema"]
+
+    assert tool == {
+        "type": "function",
+        "function": {"name": "read_file", "description": "Read a file.", "parameters": schema, "strict": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("choice", "translated"),
+    [
+        (None, (None, None)),
+        ({"type": "auto"}, ("auto", None)),
+        ({"type": "any"}, ("required", None)),
+        ({"type": "none"}, ("none", None)),
+        ({"type": "auto", "disable_parallel_tool_use": True}, ("auto", False)),
+        ({"type": "tool", "name": "f"}, ({"type": "function", "function": {"name": "f"}}, None)),
+    ],
+)
+def test_each_choice_has_its_word(choice: Any, translated: Any):
+    """Anthropic's four choices, and the switch that allows one call only."""
+    assert translate_choice(choice) == translated
+
+
+@pytest.mark.parametrize(
+    "choice", [{}, {"type": "required"}, {"type": "tool"}, {"type": "auto", "disable_parallel_tool_use": 1.5}]
+)
+def test_other_choices_are_refused(choice: Any):
+    """By the field."""
+    with pytest.raises(ApiError) as refused:
+        translate_choice(choice)
+
+    assert str(refused.value.param).startswith("tool_choice.")

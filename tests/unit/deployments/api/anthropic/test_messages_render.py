@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from anthropic.lib.streaming._messages import accumulate_event
-from anthropic.types import Message, RawMessageStreamEvent
+from anthropic.types import ErrorResponse, Message, RawMessageStreamEvent
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from deployments.api.anthropic.messages_render import MessageCollector, MessageWriter
+from deployments.api.anthropic.messages_render import MessageCollector, MessageWriter, message_error
 from deployments.errors import TABLE, ApiError
-from reliability.types import CallDelta, Finish, FinishReason, Reasoning, Text, Usage
+from reliability.types import CallDelta, Finish, FinishReason, Reasoning, Refusal, Text, Usage
 from tests.support.anthropic_values import answers, finishes
 from tests.support.run_values import request_of, run_of
 
@@ -102,6 +103,8 @@ def test_a_stream_says_what_the_whole_answer_says(batches, finish, thinking):
         for one in (streamed, message):
             one[kind] = "".join(block[name] for block in one["content"] if block["type"] == kind)
         assert streamed[kind] == message[kind]
+    # AI SDK 6 reads no `citations: null`: what the SDK leaves out isn't sent as null.
+    assert all(None not in block.values() for block in message["content"])
     calls = [[block for block in one["content"] if block["type"] == "tool_use"] for one in (streamed, message)]
     assert calls[0] == calls[1]
     assert thinking or not message["thinking"]
@@ -162,6 +165,18 @@ def test_the_stop_sequence_is_named_where_it_is_the_clients():
     ]
 
 
+@pytest.mark.parametrize("thinking", [False, True])
+def test_a_refusal_is_told_as_text(thinking):
+    """Its words are a block of text, as the API has no other place for them, and the stop reason says what it is."""
+    whole = collector(thinking)
+    whole.take([Refusal("No.")])
+    told = json.loads(whole.body("fast", Finish(reason=FinishReason.STOP)))
+    end = stream([[Refusal("No.")]], Finish(reason=FinishReason.STOP), thinking=thinking)[-2]
+
+    assert told["content"] == [{"type": "text", "text": "No."}]
+    assert told["stop_reason"] == end["delta"]["stop_reason"] == "refusal"
+
+
 def test_calls_side_by_side_are_blocks_of_their_own():
     """Two calls in one batch, each with its id, name and complete input."""
     calls = [CallDelta(index=i, id=f"call_{i}", name="f", arguments=f'{{"i": {i}}}') for i in range(2)]
@@ -197,3 +212,49 @@ def test_arguments_leave_to_the_digit():
         whole.take([CallDelta(index=0, id="c", name="f", arguments=arguments)])
         content = json.loads(whole.body("fast", Finish(reason=FinishReason.TOOL_CALLS)))["content"]
         assert repr(content[0]["input"]) == repr(wanted)
+
+
+SHAPE: TypeAdapter[Any] = TypeAdapter(ErrorResponse)
+UNKNOWN = {"request_too_large"}  # Anthropic's documentation has it, its SDK's types haven't
+
+
+@pytest.mark.parametrize("code", TABLE)
+def test_every_error_has_the_shape(code: str):
+    """The SDK reads each row of the table as one of its own errors; the row's code and the request's id stand in it."""
+    body = message_error(ApiError(code, "no", param="p"), "req-1")
+
+    if body["error"]["type"] not in UNKNOWN:
+        SHAPE.validate_python(body, strict=True)
+    assert (body["error"]["code"], body["error"]["param"], body["request_id"]) == (code, "p", "req-1")
+
+
+def test_a_prompt_that_is_too_long_is_said_in_claude_codes_words():
+    """It condenses its history where it reads them."""
+    body = message_error(ApiError("context_length_exceeded", "tier fast can't hold this prompt"), "r")
+
+    assert body["error"]["message"].startswith("prompt is too long: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("loop_detected", "billing_error"),
+        ("budget_exceeded", "billing_error"),
+        ("invalid_answer", "billing_error"),
+        ("no_tier_configured", "billing_error"),
+        ("context_length_exceeded", "invalid_request_error"),
+        ("unsupported", "invalid_request_error"),
+        ("invalid_tools", "invalid_request_error"),
+        ("rate_limit_exceeded", "rate_limit_error"),
+        ("no_tier_available", "overloaded_error"),
+        ("upstream_error", "api_error"),
+    ],
+)
+def test_what_stays_has_the_type_at_which_claude_code_gives_up(code: str, kind: str):
+    """A refusal for good is asked for once; what passes, and what is the request's own fault, says which it is."""
+    assert message_error(ApiError(code, "no"), "r")["error"]["type"] == kind
+
+
+def test_a_loop_says_when_to_come_back():
+    """As in every dialect."""
+    assert message_error(ApiError("loop_detected", "no", retry_after_s=5), "r")["error"]["retry_after"] == 5

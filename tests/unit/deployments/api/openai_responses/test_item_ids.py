@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from deployments.api.openai_responses.item_ids import (
     find_response,
     has_just_begun,
@@ -9,6 +13,8 @@ from deployments.api.openai_responses.item_ids import (
     make_tag,
     name_input,
     name_response,
+    open_seal,
+    seal,
     tag_of,
 )
 
@@ -39,3 +45,21 @@ def test_a_response_says_how_old_it_is():
     assert has_just_begun(name_response(make_tag()), 60.0)
     assert not has_just_begun(name_response("0" * 32), 60.0)
     assert not has_just_begun("resp_abc", 60.0)
+
+
+@given(st.text())
+def test_what_is_sealed_is_read_again(text):
+    """Nothing is lost on the way."""
+    assert open_seal(seal(text)) == text
+
+
+@given(st.text())
+def test_a_foreign_seal_is_none(text):
+    """What isn't ours is no error and says nothing, whatever it is."""
+    assert open_seal("gAAAA" + text) is None
+
+
+@pytest.mark.parametrize("sealed", ["mlxs1.*", "mlxs1.a", "mlxs1.é", "mlxs1._w=="])
+def test_a_broken_seal_is_none(sealed):
+    """Ours, but damaged."""
+    assert open_seal(sealed) is None

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import zlib
+from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.responses import ResponseItemList
 
-from deployments.api.openai_responses.stored_record import RECORD_BYTES_MAX, open_record, write_record
+from deployments.api.openai_responses.item_ids import make_tag, name_response
+from deployments.api.openai_responses.stored_record import (
+    RECORD_BYTES_MAX,
+    NeedsRecall,
+    Recalled,
+    complete_items,
+    open_record,
+    write_record,
+)
+from deployments.errors import ApiError
+from reliability.types import Finish, FinishReason
+from tests.support.response_wire import ANSWERS, answer, parse
 
 OBJECTS = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)
 
@@ -29,3 +43,150 @@ def test_a_record_has_a_bound():
 
     with pytest.raises(ValueError, match="larger"):
         open_record(record)
+
+
+ITEMS: list[dict[str, Any]] = [
+    {"role": "user", "content": "hi"},
+    {"role": "user", "content": [{"type": "input_image", "image_url": "u"}]},
+    {"role": "assistant", "content": "hello"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hello"}], "id": "msg_1"},
+    {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]},
+    {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c", "output": "x"},
+    {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": "x"},
+    {"type": "custom_tool_call_output", "call_id": "c", "output": "x"},
+]
+
+
+def test_the_list_is_what_the_typed_models_read():
+    """Whatever a client has left out, `input_items` lists complete items."""
+    items = complete_items(ITEMS, make_tag())
+    listed = {"object": "list", "data": items, "first_id": "a", "last_id": "b", "has_more": False}
+
+    ResponseItemList.model_validate_json(json.dumps(listed), strict=True)
+
+
+@pytest.mark.parametrize("given", ["hi", ITEMS])
+def test_what_is_stored_means_the_same(given):
+    """A request whose input is what was stored of another has the same messages."""
+    assert (
+        parse({"input": complete_items(given, make_tag())}).request.messages == parse({"input": given}).request.messages
+    )
+
+
+def test_names_differ():
+    """An item whose name is taken, or is none, gets one of ours; a good one stays."""
+    named = [{"role": "user", "content": "hi", "id": name} for name in ("a", "a", "", None, 3, "x" * 500)]
+    names = [item["id"] for item in complete_items(named, make_tag())]
+
+    assert names[0] == "a"
+    assert len(set(names)) == len(names)
+
+
+STOP = Finish(reason=FinishReason.STOP)
+
+
+def store(body: dict[str, Any], batches: list[list[Any]]) -> tuple[str, bytes, list[dict[str, Any]]]:
+    """Answer a request; return the response's name, its record and its items."""
+    call = parse(body)
+    response = answer(call, batches, STOP)
+    return response["id"], write_record(call.wanted.items, json.dumps(response).encode())[1], response["output"]
+
+
+def answer_calls(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Make the outputs of an answer's calls, and something new."""
+    calls = [item for item in output if item["type"].endswith("_call")]
+    results = [{"type": f"{call['type']}_output", "call_id": call["call_id"], "output": "done"} for call in calls]
+    return [*results, {"role": "user", "content": "more"}]
+
+
+@given(ANSWERS, ANSWERS)
+def test_a_chain_is_the_whole_conversation(first, second):
+    """Two turns by `previous_response_id` have the very messages of one request that shows all of it; `instructions`
+    are the newest's alone."""
+    one, record_one, said_one = store({"input": "hi", "instructions": "old"}, first)
+    two, record_two, said_two = store({"input": answer_calls(said_one)}, second)
+    recalled = Recalled(chain=(record_one, record_two), session="s", size=9)
+    body = {"input": answer_calls(said_two), "previous_response_id": two, "instructions": "new"}
+    whole = [{"role": "user", "content": "hi"}, *said_one, *answer_calls(said_one), *said_two, *answer_calls(said_two)]
+    call = parse(body, recalled=recalled)
+
+    assert call.request.messages == parse({"input": whole, "instructions": "new"}).request.messages
+    assert (call.request.session_id, call.trail) == ("s", None)
+    assert call.wanted.previous == two != one
+
+
+def test_a_request_asks_for_what_it_refers_to():
+    """Both are asked for at once, each item by its path."""
+    name, _, (item,) = store({"input": "hi"}, [])
+    asked = name.replace("resp_", "in_") + "_0"
+    body = {"input": [{"type": "item_reference", "id": item["id"]}, {"id": asked}], "previous_response_id": name}
+
+    with pytest.raises(NeedsRecall) as caught:
+        parse(body)
+
+    assert caught.value.previous == name
+    assert caught.value.items == {"input.0.id": item["id"], "input.1.id": asked}
+
+
+def test_an_item_is_referred_to_once():
+    """Law: a request holds no more of a record than all of it. Twice the same item is refused as OpenAI's API refuses
+    it, before anything is recalled: else 19 kB of references made 900 MB of messages."""
+    _, _, (item,) = store({"input": "hi"}, [])
+    twice = {"input": [{"type": "item_reference", "id": item["id"]}, {"id": item["id"]}]}
+
+    with pytest.raises(ApiError, match=f"Duplicate item found with id {item['id']}") as caught:
+        parse(twice)
+
+    assert caught.value.param == "input"
+
+
+def test_a_reference_is_the_item_itself():
+    """The message is the same as if the item had been sent, in what is stored too."""
+    name, record, (item,) = store({"input": "hi"}, [])
+    user = {"role": "user", "content": "hi"}
+    referring = parse(
+        {"input": [user, {"type": "item_reference", "id": item["id"]}]}, recalled=Recalled(others={name: record})
+    )
+
+    assert referring.request.messages == parse({"input": [user, item]}).request.messages
+    assert json.loads(referring.wanted.items)[1]["id"] == item["id"]
+
+
+def test_a_reference_to_nothing_is_named():
+    """The response is there, and has no such item."""
+    name, record, _ = store({"input": "hi"}, [])
+    wrong = name.replace("resp_", "msg_") + "_7"
+
+    with pytest.raises(ApiError, match=f"Item with id '{wrong}' not found") as caught:
+        parse({"input": [{"type": "item_reference", "id": wrong}]}, recalled=Recalled(others={name: record}))
+
+    assert (caught.value.status, caught.value.param) == (404, "input.0.id")
+
+
+def test_a_chain_alone_is_input_enough():
+    """Who goes on from a response need bring nothing."""
+    name, record, _ = store({"input": "hi"}, [])
+
+    assert parse({"previous_response_id": name}, recalled=Recalled(chain=(record,), session="s")).request.messages
+    assert name_response(name.removeprefix("resp_")) == name
+
+
+def test_references_have_a_bound():
+    """So many things to look for are no request."""
+    name, _, _ = store({"input": "hi"}, [])
+    items = [{"type": "item_reference", "id": name.replace("resp_", "in_") + f"_{place}"} for place in range(1_000)]
+
+    with pytest.raises(ApiError, match="at most"):
+        parse({"input": items, "previous_response_id": name})
+
+
+def test_a_conversation_has_a_bound():
+    """A chain of more messages than a request may have is refused by the field that brings it, and not read to its
+    end."""
+    name, record, _ = store({"input": [{"role": "user", "content": "hi"}] * 3_000}, [])
+
+    with pytest.raises(ApiError) as caught:
+        parse({"input": "more", "previous_response_id": name}, recalled=Recalled(chain=(record,) * 500, session="s"))
+
+    assert (caught.value.status, caught.value.param) == (400, "previous_response_id")

@@ -1,8 +1,13 @@
-"""What the figures were measured on: the machine, the versions, the energy."""
+"""What the figures were measured on: the machine, the versions, and the peak of memory."""
 
 from __future__ import annotations
 
-from deployments.evaluate.asking.machine_facts import Energy, describe_machine, list_versions
+import os
+import subprocess
+import sys
+
+from deployments.evaluate.asking.machine_facts import TITLE, Footprint, describe_machine, list_versions
+from tests.support.serving import until
 
 
 def test_the_machine_is_named():
@@ -20,24 +25,30 @@ def test_versions_of_what_computes():
     assert {"python", "ray", "mlx-lm"} <= set(list_versions())
 
 
-def test_energy_is_the_difference_of_the_counters(tmp_path):
-    """Of all packages together, in joules."""
-    for number in (0, 1):
-        (tmp_path / f"intel-rapl:{number}").mkdir()
-        (tmp_path / f"intel-rapl:{number}/energy_uj").write_text("1000000\n")
-    energy = Energy(tmp_path)
-    (tmp_path / "intel-rapl:1/energy_uj").write_text("3500000\n")
+def test_the_peak_of_a_family_is_seen():
+    """What a child holds is counted, whatever else there is."""
+    footprint = Footprint(os.getpid())
+    child = subprocess.Popen([sys.executable, "-c", "x = bytearray(80_000_000); input()"], stdin=subprocess.PIPE)
+    try:
+        until(lambda: footprint._peaks.get("all", 0) > 80_000_000, "the child's memory is seen")
+    finally:
+        child.kill()
+        child.wait()
 
-    assert energy.measure() == {"joules": 2.5, "why": ""}
+    assert footprint.close()["all"] > 80_000_000
 
 
-def test_energy_that_nobody_tells_has_a_reason(tmp_path):
-    """No counter, a counter that began anew: no figure, and why."""
-    assert Energy(tmp_path).measure()["joules"] is None
-    (tmp_path / "intel-rapl:0").mkdir()
-    counter = tmp_path / "intel-rapl:0/energy_uj"
-    counter.write_text("5000000")
-    energy = Energy(tmp_path)
-    counter.write_text("10")
+def test_a_family_that_has_gone_is_no_error():
+    """Who looks at a process that ended sees nothing."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
 
-    assert energy.measure() == {"joules": None, "why": "the counter has begun anew"}
+    assert Footprint(child.pid).close().get("all", 0) == 0
+
+
+def test_a_replica_is_known_by_its_title():
+    """As Ray writes it."""
+    found = TITLE.search("ray::ServeReplica:mlx-stack:long_ctx-2")
+
+    assert found is not None
+    assert found.group(1) == "long_ctx-2"

@@ -123,7 +123,9 @@ OwnServer(Path(sys.argv[2]), load({"tiers": tiers, "reliability": {"escalation":
 """
 
 
-@pytest.mark.parametrize("ignored", ["", "INT", "INT HUP TERM"])
+@pytest.mark.parametrize(
+    "ignored", ["INT HUP TERM", *(pytest.param(few, marks=pytest.mark.nightly) for few in ("", "INT"))]
+)
 def test_a_server_doesn_t_outlive_an_evaluation_that_was_killed(source, tmp_path, ignored):
     """Law: when an evaluation is killed, its server ends, and so does the guard, whichever signals the evaluation was
     started to ignore: in the background of a shell, under `nohup`."""

@@ -8,9 +8,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.evaluate.calls.call_cases import CATEGORIES, draw_cases
-from deployments.evaluate.calls.call_recipes import TOOLS
-from deployments.evaluate.calls.call_score import are_right, are_valid
+from deployments.evaluate.calls.call_cases import CATEGORIES, TOOLS, draw_cases
+from deployments.evaluate.calls.call_run import are_right, are_valid
 from reliability.tools import ToolBox, build_toolbox
 
 seeds = st.integers(0, 10_000)

@@ -9,8 +9,60 @@ import pytest
 
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.calls.call_cases import draw_cases
-from deployments.evaluate.calls.call_run import LAYERS, find_first_layer, run_case
+from deployments.evaluate.calls.call_run import are_right, are_valid, find_first_layer, run_case
 from tests.support.played_model import PlayedServer, call, say
+
+WANTED = [{"name": "f", "arguments": {"city": ["New York"], "days": ["", 1]}}]
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "f",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+            "required": ["city"],
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("calls", "right"),
+    [
+        ([("f", '{"city": "New York"}')], True),
+        ([("f", '{"city": "new york", "days": 1}')], True),
+        ([("f", '{"city": "new-york."}')], True),
+        ([("f", '{"city": "Boston"}')], False),
+        ([("f", '{"city": "New York", "days": 2}')], False),
+        ([("f", '{"city": "New York", "more": 1}')], False),
+        ([("f", '{"days": 1}')], False),
+        ([("g", '{"city": "New York"}')], False),
+        ([("f", '{"city": "New York"}'), ("f", '{"city": "New York"}')], False),
+        ([("f", "[]")], False),
+        ([("f", "{")], False),
+        ([], False),
+    ],
+)
+def test_a_call_is_right(calls, right):
+    """The wanted one and no other, whatever the spelling of its texts."""
+    assert are_right(calls, WANTED) is right
+
+
+@pytest.mark.parametrize(
+    ("calls", "valid"),
+    [
+        ([("f", '{"city": "x"}')], True),
+        ([("f", '{"city": 3}')], False),
+        ([("f", '{"days": 3}')], False),
+        ([("g", '{"city": "x"}')], False),
+        ([("f", "no")], False),
+        ([], False),
+    ],
+)
+def test_a_call_is_valid(calls, valid):
+    """By its tool's schema, and only where there is one."""
+    assert are_valid(calls, [TOOL]) is valid
+
 
 CASE = draw_cases(1, 1)[0]
 
@@ -63,8 +115,3 @@ def test_an_answer_that_is_late_is_no_result():
     """It is run again when there is more time."""
     with PlayedServer({"m": lambda body: (504, {"error": {"message": "late", "code": "deadline_exceeded"}})}) as server:
         assert run_case(ChatClient(server.url), "m", CASE, seed=1, within_s=20, hasty=False) is None
-
-
-def test_the_layers_are_in_the_order_of_their_work():
-    """A cut after each of them is a prefix of the attempts."""
-    assert LAYERS == ("raw", "repair", "retries", "grammar")

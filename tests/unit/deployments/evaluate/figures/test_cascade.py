@@ -156,13 +156,6 @@ def test_the_choice_is_as_right_and_no_dearer_on_what_it_was_fitted_on(seed):
         assert held[1] >= held[0]
 
 
-def test_the_halves_share_no_case():
-    """What the choice is worth is said by cases that it hasn't seen."""
-    found = learn_chain(make_cells(), CHAIN)
-
-    assert found["default"]["fit"]["right"]["runs"] + found["default"]["held_out"]["right"]["runs"] == 24
-
-
 def test_prose_ends_a_chain():
     """The server delivers it where a call was wanted and not forced: nobody behind is asked."""
     cells = make_cells(12, fast_right=0)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.evaluate.figures.tables import list_speeds, tabulate_calls, tabulate_growth, tabulate_tasks
+from deployments.evaluate.figures.tables import list_speeds, tabulate_calls, tabulate_tasks
 from tests.support.evaluation_cells import FACTS, LAYERS, call_cell, make_cells, speed_cell, task_cell
 
 layers = st.sampled_from([*LAYERS, None])
@@ -57,15 +57,13 @@ def test_a_price_per_right_answer_needs_one():
 
 
 def test_tasks_are_rows_by_strategy():
-    """With what failed, and how the conversation grew."""
+    """With what failed."""
     cells = make_cells() | {"unchecked/task/fast/buggy_calc": task_cell(passed=False)}
     rows = {row["strategy"]: row for row in tabulate_tasks(cells)}
 
     assert set(rows) == {"rules", "fast", "fast, unchecked", "chain"}
     assert rows["chain"]["passed"]["hits"] == 2
     assert rows["fast"]["fixtures"]["buggy_calc"]["failed"] == ["located", "evidence", "fixed", "unmoved"]
-    assert [step["prompt_tokens"] for step in tabulate_growth(cells)["fast"]] == [500, 1000, 1500]
-    assert "rules" not in tabulate_growth(cells)
 
 
 def test_what_was_planned_and_not_finished_has_a_row():

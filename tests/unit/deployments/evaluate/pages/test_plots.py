@@ -13,7 +13,6 @@ from deployments.evaluate.pages.plots import (
     _draw_bars,
     _draw_chart,
     draw_cascade,
-    draw_growth,
     draw_layers,
     draw_lengths,
     draw_together,
@@ -54,7 +53,7 @@ def test_bars_are_within_their_track(rows):
 def test_a_plot_has_no_style_of_its_own_and_loads_nothing():
     """So that the page's policy can forbid both; and a title for those who can't see it."""
     report = make_report()
-    pictures = [draw(report) for draw in (draw_layers, draw_growth, draw_lengths, draw_together)]
+    pictures = [draw(report) for draw in (draw_layers, draw_lengths, draw_together)]
     pictures.append(draw_cascade(report["cascade"]))
 
     for picture in pictures:

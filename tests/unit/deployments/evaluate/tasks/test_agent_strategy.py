@@ -11,11 +11,10 @@ import pytest
 from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.evaluate.tasks import agent_strategy
 from deployments.evaluate.tasks.agent_strategy import STEPS_MAX, AgentStrategy
-from deployments.evaluate.tasks.fixtures import make_fixture
-from deployments.evaluate.tasks.long_fixtures import CANARY
+from deployments.evaluate.tasks.fixtures import CANARY, make_fixture
 from deployments.evaluate.tasks.task_run import run_task
 from tests.support.played_model import PlayedServer, call, say
-from tests.unit.deployments.evaluate.tasks.test_task_score import diagnose
+from tests.unit.deployments.evaluate.tasks.test_task_run import diagnose
 
 CALC = make_fixture("buggy_calc", 1)
 

@@ -14,11 +14,11 @@ from deployments.cli import doctor
 from deployments.memory import room
 from deployments.memory.monitor import make_sensor
 from deployments.memory.plan import MonitorSettings
-from deployments.memory.prefill_scores import estimate_scores_bytes
-from deployments.memory.sensors import computing, working_set
+from deployments.memory.room import estimate_scores_bytes
+from deployments.memory.sensors import computing
 from deployments.memory.sensors.computing import Computing, find_computing, has_nvidia_gpu
 from deployments.models import catalog, conversion
-from deployments.models.precision import find_held_dtype
+from deployments.models.weights import find_held_dtype
 
 GIB = 1 << 30
 
@@ -49,7 +49,7 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(computing, "_DEVICES", (str(driver),))
     monkeypatch.setattr(importlib.metadata, "files", files)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(working_set, "_ask_mlx", lambda name: {"total_memory": 24 * GIB}[name])
+    monkeypatch.setattr(computing, "_ask_mlx", lambda name: {"total_memory": 24 * GIB}[name])
     bring("mlx-cuda-13")
     return SimpleNamespace(bring=bring, driver=driver)
 
@@ -83,8 +83,7 @@ def test_apple_silicon_is_metal(system, machine, found, monkeypatch):
 
 
 def test_all_that_follows_takes_the_gpu_for_one(gpu):
-    """Weights stay short, memory is the GPU's, and `auto` means what it does on a Mac
-    that has as much of it."""
+    """Weights stay short, memory is the GPU's, and `auto` means what it does on a Mac that has as much of it."""
     usable_bytes = int(0.9 * 24 * GIB)
     choices = [catalog.choose_here(role, "auto") for role in catalog.ROLES]
     mac = [catalog.choose(role, "darwin", "arm64", 32 * GIB) for role in catalog.ROLES]
@@ -101,9 +100,9 @@ def test_all_that_follows_takes_the_gpu_for_one(gpu):
 
 def test_a_gpu_that_says_nothing_is_no_working_set(gpu, monkeypatch):
     """Then the machine's memory counts, and the small models are chosen."""
-    monkeypatch.setattr(working_set, "_ask_mlx", lambda _: None)
+    monkeypatch.setattr(computing, "_ask_mlx", lambda _: None)
 
-    assert working_set.find_working_set() is None
+    assert computing.find_working_set() is None
     assert catalog.choose_here("fast", "auto").source == catalog.choose("fast", "linux", "x86_64", 64 * GIB).source
 
 

@@ -93,11 +93,7 @@ MEMINFO = "MemTotal:       1000 kB\nMemFree:         10 kB\nMemAvailable:    250
 
 def test_the_tightest_cgroup_counts(tmp_path: Path):
     """Of several limits above the process the smallest is taken; file cache that can go is not counted as used."""
-    root = machine(
-        tmp_path,
-        proc__meminfo=MEMINFO,
-        proc__self__cgroup="0::/a/b\n",
-    )
+    root = machine(tmp_path, proc__meminfo=MEMINFO, proc__self__cgroup="0::/a/b\n")
     group = root / "sys/fs/cgroup"
     machine(
         root,

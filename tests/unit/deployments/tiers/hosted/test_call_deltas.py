@@ -31,9 +31,7 @@ def test_pieces_find_their_call() -> None:
     two = [("f", "{}"), ("g", "[]")]
     assert (
         calls(
-            [piece(0, "a", "f", "{")],
-            [piece(1, "b", "g", "[")],
-            [piece(0, None, None, "}"), piece(1, None, None, "]")],
+            [piece(0, "a", "f", "{")], [piece(1, "b", "g", "[")], [piece(0, None, None, "}"), piece(1, None, None, "]")]
         )
         == two
     )

@@ -33,7 +33,6 @@ def chunk(usage: object = None, finish: str | None = None, **delta: Any) -> dict
 
 
 def said(*chunks: object, cut: bool = False) -> Usage | None:
-    """What an answer of these chunks is said to have used, where it ends behind them."""
     reader = ChatReader("premium", str)
     reader.feed(b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in chunks))
     last = reader.end(cut=cut)[-1]
@@ -115,7 +114,9 @@ def test_who_was_not_reached_spent_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     charged."""
     with Upstream() as gone:
         url = gone.base_url
-    assert unreached(url).usage == Usage()
+    refused = unreached(url)
+    assert (refused.fault, refused.usage) == (Fault.CRASHED, Usage())
+    assert refused.message == "tier premium can't be reached: no connection to its server"
     assert unreached("http://nobody.invalid/v1").usage == Usage()
     assert unreached(url, headers={"x-name": "a\nb"}).usage == Usage()
     monkeypatch.setenv("http_proxy", url)
@@ -181,7 +182,6 @@ def test_parts_that_think_are_reasoning() -> None:
 
 
 def read_all(*chunks: dict[str, Any]) -> tuple[str, list[str], bool]:
-    """The text of these chunks, the arguments of their calls, and whether something may be missing."""
     reader, events = ChunkReader(), []
     for one in chunks:
         events += reader.read(one)

@@ -11,31 +11,10 @@ import pytest
 
 from deployments.tiers.hosted.hosted_tier import HostedTier, preset
 from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX, UpstreamComplaint, fault_of, read_retry_after_s
-from reliability.types import (
-    CallDelta,
-    Event,
-    Fault,
-    Finish,
-    FinishReason,
-    Reasoning,
-    Started,
-    Text,
-    TierState,
-    Usage,
-)
+from reliability.types import CallDelta, Fault, Finish, FinishReason, Reasoning, Started, Text, TierState, Usage
 from tests.support import plays
 from tests.support.plays import Play, Send
-from tests.support.tier_asking import (
-    WEATHER_TOOL,
-    answer,
-    ask,
-    calls_of,
-    failed,
-    hosted_tier,
-    play,
-    text_of,
-    usage_of,
-)
+from tests.support.tier_asking import WEATHER_TOOL, answer, ask, failed, hosted_tier, play, text_of, usage_of
 from tests.support.upstream import Upstream
 
 KEY = "sk-or-v1-0123456789abcdef"
@@ -53,16 +32,7 @@ def test_a_good_answer_with_reasoning_and_usage(upstream: Upstream) -> None:
     assert (events[-1].reason, events[-1].model) == (FinishReason.STOP, "up/stream")
 
 
-def test_tool_calls_arrive_as_sent(upstream: Upstream) -> None:
-    """Law: calls keep ids, names and arguments; malformed arguments are not mended here."""
-    events = play(upstream, plays.tools(("get_weather", {"city": "Paris"}), ("f", "{bad"), text="I look."))
-    assert calls_of(events) == [("call_0", "get_weather", '{"city": "Paris"}'), ("call_1", "f", "{bad")]
-    assert text_of(events) == "I look."
-    assert isinstance(events[-1], Finish)
-    assert events[-1].reason is FinishReason.TOOL_CALLS
-
-
-def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -> None:
+async def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -> None:
     """Law: unset fields are not sent; unknown ones are passed on, but never over ours."""
     extra = {
         "top_k": 5,
@@ -76,24 +46,20 @@ def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -> None
         "n": 4,
     }
     upstream.plays("m", plays.good())
-
-    async def run() -> None:
-        tier = hosted_tier(upstream, headers={"X-Title": "Tried"})
-        await answer(tier, ask("a", max_tokens=9))
-        full: dict[str, Any] = {
-            "tools": (WEATHER_TOOL,),
-            "tool_choice": "required",
-            "parallel_tool_calls": False,
-            "response_format": {"type": "json_object"},
-            "stop": ("\n",),
-            "seed": 0,
-            "temperature": 0.0,
-            "top_p": 0.5,
-        }
-        await answer(tier, ask("hi", extra=extra, max_tokens=9, **full))
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream, headers={"X-Title": "Tried"})
+    await answer(tier, ask("a", max_tokens=9))
+    full: dict[str, Any] = {
+        "tools": (WEATHER_TOOL,),
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_object"},
+        "stop": ("\n",),
+        "seed": 0,
+        "temperature": 0.0,
+        "top_p": 0.5,
+    }
+    await answer(tier, ask("hi", extra=extra, max_tokens=9, **full))
+    await tier.close()
     bare, full = upstream.log[-2:]
     ours = {"model": "m", "max_tokens": 9, "stream": True, "stream_options": {"include_usage": True}}
     assert bare.body == ours | {"messages": [{"role": "user", "content": "a"}]}
@@ -213,29 +179,12 @@ def test_json_that_is_no_answer(upstream: Upstream) -> None:
     assert failed(play(upstream, page)).fault is Fault.PROTOCOL
 
 
-def test_no_server_is_a_fault_that_names_the_tier_only() -> None:
-    """Law: refused connections are CRASHED; the message holds neither address nor port."""
-    with Upstream() as gone:
-        url = gone.base_url
-
-    async def run() -> list[Event]:
-        return await answer(HostedTier(name="premium", base_url=url, model="m"), ask())
-
-    last = failed(asyncio.run(run()))
-    assert last.fault is Fault.CRASHED
-    assert last.message == "tier premium can't be reached: no connection to its server"
-
-
 @pytest.mark.parametrize("url", ["", "no address", "ftp://127.0.0.1/", "http://", "http://[::1", "http://[]@/v1"])
-def test_an_address_that_is_none_makes_the_tier_unavailable(url: str) -> None:
+async def test_an_address_that_is_none_makes_the_tier_unavailable(url: str) -> None:
     """Law: a base_url that can't be used is a reason in the status, not an exception."""
-
-    async def run() -> None:
-        tier = HostedTier(name="premium", base_url=url, model="m")
-        assert (await tier.status()).state is TierState.UNAVAILABLE
-        assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
-
-    asyncio.run(run())
+    tier = HostedTier(name="premium", base_url=url, model="m")
+    assert (await tier.status()).state is TierState.UNAVAILABLE
+    assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
 
 
 def test_retry_after_is_read_in_all_its_forms(upstream: Upstream) -> None:

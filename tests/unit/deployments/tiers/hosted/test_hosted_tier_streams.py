@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
+from deployments.reports.redaction import REDACTED
 from deployments.tiers.hosted import hosted_tier as hosted
-from reliability.types import (
-    Event,
-    Fault,
-    Finish,
-    Started,
-    Text,
-)
+from deployments.tiers.hosted.hosted_tier import HostedTier
+from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX
+from reliability.types import Event, Fault, Finish, Started, Text, TierState
 from tests.support import plays
 from tests.support.plays import Head, Send, chunk
-from tests.support.tier_asking import (
-    answer,
-    ask,
-    batches,
-    eventually,
-    failed,
-    hosted_tier,
-    play,
-    text_of,
-)
+from tests.support.tier_asking import answer, ask, batches, eventually, failed, hosted_tier, play, text_of
 from tests.support.upstream import Upstream
 
 
@@ -52,23 +42,19 @@ def test_each_phase_has_its_clock(upstream: Upstream) -> None:
     assert failed(asyncio.run(run())).fault is Fault.DEADLINE
 
 
-def test_one_read_is_one_list(upstream: Upstream) -> None:
+async def test_one_read_is_one_list(upstream: Upstream) -> None:
     """Law: what arrives in one read leaves as one list, with neighbours of one kind joined."""
     together = b"".join(send.data for send in plays.good("a b c d e f")[1:] if isinstance(send, Send))
     upstream.plays("m", (Head(headers=plays.SSE), Send(together)))
-
-    async def run() -> None:
-        tier = hosted_tier(upstream)
-        lists = await batches(tier, ask())
-        assert [len(events) for events in lists] == [1, 2]
-        assert lists[1][0] == Text("a b c d e f")
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream)
+    lists = await batches(tier, ask())
+    assert [len(events) for events in lists] == [1, 2]
+    assert lists[1][0] == Text("a b c d e f")
+    await tier.close()
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_only_who_reads_along_gets_the_first_words_at_once(
+async def test_only_who_reads_along_gets_the_first_words_at_once(
     upstream: Upstream, streamed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law: an answer that is wanted whole, and comes within the window, is one list behind `Started`; where its client
@@ -76,105 +62,64 @@ def test_only_who_reads_along_gets_the_first_words_at_once(
     monkeypatch.setattr(hosted, "WINDOW_S", 60.0)
     head, comment, first, *rest = plays.good("a b c d e f")
     upstream.plays("m", (head, comment, first, plays.Wait(0.2), *rest))
-
-    async def run() -> None:
-        tier = hosted_tier(upstream)
-        lists = await batches(tier, ask(streamed=streamed))
-        assert [len([e for e in events if isinstance(e, Text)]) for events in lists] == (
-            [0, 1, 1] if streamed else [0, 1]
-        )
-        assert text_of([event for events in lists for event in events]) == "a b c d e f"
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream)
+    lists = await batches(tier, ask(streamed=streamed))
+    assert [len([e for e in events if isinstance(e, Text)]) for events in lists] == ([0, 1, 1] if streamed else [0, 1])
+    assert text_of([event for events in lists for event in events]) == "a b c d e f"
+    await tier.close()
 
 
-def test_a_connection_is_used_again(upstream: Upstream) -> None:
+async def test_a_connection_is_used_again(upstream: Upstream) -> None:
     """Law: good answers, one after another, need one connection; so does an error that was read to its end."""
     upstream.plays("m", plays.good(), plays.tools(("f", {})), plays.status(429), plays.plain_json(), plays.good())
-
-    async def run() -> None:
-        tier = hosted_tier(upstream)
-        for _ in range(6):
-            await answer(tier, ask())
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream)
+    for _ in range(6):
+        await answer(tier, ask())
+    await tier.close()
     assert len({seen.client for seen in upstream.log[-6:]}) == 1
 
 
-def test_a_closed_tier_lets_streams_end(upstream: Upstream) -> None:
+async def test_a_closed_tier_lets_streams_end(upstream: Upstream) -> None:
     """Law: a tier that is closed lets running streams end, takes no new ones, and keeps no connection."""
     upstream.plays("m", plays.slow(0.05))
-
-    async def run() -> None:
-        tier = hosted_tier(upstream)
-        stream: Any = tier.stream(ask())
-        assert await anext(stream) == [Started()]
-        await tier.close()
-        assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
-        assert (await tier.status()).reason == "it is closed"
-        rest = [event async for events in stream for event in events]
-        assert isinstance(rest[-1], Finish)
-        assert tier.active == 0
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream)
+    stream: Any = tier.stream(ask())
+    assert await anext(stream) == [Started()]
+    await tier.close()
+    assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
+    assert (await tier.status()).reason == "it is closed"
+    rest = [event async for events in stream for event in events]
+    assert isinstance(rest[-1], Finish)
+    assert tier.active == 0
 
 
-def test_leaving_before_the_headers_closes_the_connection(upstream: Upstream) -> None:
+async def test_leaving_before_the_headers_closes_the_connection(upstream: Upstream) -> None:
     """Law: a reader that is cancelled while the upstream says nothing yet takes the connection with it."""
     upstream.plays("hanging", plays.hang())
-
-    async def run() -> None:
-        tier = hosted_tier(upstream, "hanging")
-        task = asyncio.create_task(answer(tier, ask()))
-        await eventually(lambda: any(seen.model == "hanging" for seen in upstream.log), 5.0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await eventually(lambda: all(seen.left for seen in upstream.log if seen.model == "hanging"))
-        assert tier.active == 0
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream, "hanging")
+    task = asyncio.create_task(answer(tier, ask()))
+    await eventually(lambda: any(seen.model == "hanging" for seen in upstream.log), 5.0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await eventually(lambda: all(seen.left for seen in upstream.log if seen.model == "hanging"))
+    assert tier.active == 0
+    await tier.close()
 
 
-@pytest.mark.parametrize("words", [1, 2])
-def test_leaving_early_closes_the_connection(upstream: Upstream, words: int) -> None:
-    """Law: closing the iterator after the first words, or the next, is seen by the upstream at once."""
-    model = f"left-{words}"
-    upstream.plays(model, plays.hang(2))
-
-    async def run() -> None:
-        tier = hosted_tier(upstream, model)
-        stream: Any = tier.stream(ask())
-        came = ""
-        while len(came.split()) < words:  # both may come in one list, or as one text
-            came += "".join(event.text for event in await anext(stream) if isinstance(event, Text))
-        await stream.aclose()
-        await eventually(lambda: [seen.left for seen in upstream.log if seen.model == model] == [True])
-        await tier.close()
-
-    asyncio.run(run())
-
-
-def test_an_endless_error_body_is_cut(upstream: Upstream) -> None:
+async def test_an_endless_error_body_is_cut(upstream: Upstream) -> None:
     """Law: of an error's body no more is read than its bound, and the connection is given up."""
     endless: plays.Play = (Head(400, {"Content-Type": "text/plain"}), *[Send(b"no " * 9000)] * 8, plays.Hang())
     upstream.plays("endless", endless)
-
-    async def run() -> None:
-        tier = hosted_tier(upstream, "endless")
-        assert failed(await answer(tier, ask())).fault is Fault.BAD_REQUEST
-        await eventually(lambda: [seen.left for seen in upstream.log if seen.model == "endless"] == [True])
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream, "endless")
+    assert failed(await answer(tier, ask())).fault is Fault.BAD_REQUEST
+    await eventually(lambda: [seen.left for seen in upstream.log if seen.model == "endless"] == [True])
+    await tier.close()
 
 
 def test_a_slow_reader_loses_nothing(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: with a full inbox the upstream is held back, and every byte still arrives in order."""
-    monkeypatch.setattr("deployments.tiers.hosted.inbox.INBOX_BYTES_MAX", 1000)
+    monkeypatch.setattr("deployments.tiers.hosted.connection.INBOX_BYTES_MAX", 1000)
     said = " ".join(str(number) for number in range(60_000))  # twelve megabytes, as chunks
     upstream.plays("m", plays.good(said))
 
@@ -191,3 +136,103 @@ def test_a_slow_reader_loses_nothing(upstream: Upstream, monkeypatch: pytest.Mon
         await tier.close()
 
     asyncio.run(run())
+
+
+KEY = "sk-or-v1-0123456789abcdef"
+KEY_ENV = "TRIED_API_KEY"
+
+
+async def test_without_a_key_the_tier_says_so(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a key that is needed and missing makes the tier unavailable, with the variable's name."""
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    tier = hosted_tier(upstream, api_key_env="OPENROUTER_API_KEY")
+    status = await tier.status()
+    assert (status.state, status.reason) == (TierState.UNAVAILABLE, "OPENROUTER_API_KEY is not set")
+    before = len(upstream.log)
+    events = await answer(tier, ask())
+    assert [failed(events).fault] == [Fault.UNAVAILABLE]
+    assert "OPENROUTER_API_KEY is not set" in failed(events).message
+    assert len(upstream.log) == before
+
+
+def test_the_key_is_read_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a key that is set later is used from then on."""
+    monkeypatch.setenv(KEY_ENV, "wrong-key-0000")
+
+    async def run(upstream: Upstream) -> None:
+        tier = hosted_tier(upstream, api_key_env=KEY_ENV)
+        assert failed(await answer(tier, ask())).fault is Fault.AUTH
+        monkeypatch.setenv(KEY_ENV, f" {KEY}\n")
+        assert isinstance((await answer(tier, ask()))[-1], Finish)
+        assert upstream.log[-1].headers["authorization"] == f"Bearer {KEY}"
+        await tier.close()
+
+    with Upstream(key=KEY) as upstream:
+        asyncio.run(run(upstream))
+
+
+@pytest.mark.parametrize("key", [KEY, "plain0key", "k" * 600, 'with spaces and "quotes"'])
+def test_the_key_never_leaks(key: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Law: an upstream that echoes the key, in any error, finds it redacted everywhere on our side."""
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv(KEY_ENV, key)
+    echoes = [
+        plays.status(400, f"{'x' * (MESSAGE_CHARS_MAX - 10)} {key}", param=key, error_code=key),
+        plays.status(500, f"Bearer {key}"),
+        plays.whole(f"denied: {key}".encode(), status_code=403),
+        plays.error_frame(1, key, f"bad key {key}"),
+        plays.whole(json.dumps({"error": "denied", "detail": key}).encode(), status_code=422),
+        plays.whole(json.dumps({"error": key}).encode()),
+        (Head(headers=plays.SSE), Send(f"event: error\ndata: {key}\n\n".encode())),
+    ]
+
+    async def run(upstream: Upstream) -> None:
+        upstream.plays("m", *echoes)
+        tier = hosted_tier(upstream, api_key_env=KEY_ENV, headers={"X-Api-Key": f"{key}-2"})
+        for _ in echoes:
+            seen = repr(await answer(tier, ask()))
+            assert key not in seen
+            assert key[: len(key) // 2] not in seen
+        assert key not in repr(tier) + str(await tier.status())
+        await tier.close()
+
+    with Upstream() as upstream:
+        asyncio.run(run(upstream))
+    assert key not in caplog.text
+
+
+def test_a_key_that_no_header_can_carry(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a key with a line break or an umlaut is a reason in the status, without the key."""
+
+    async def run(key: str) -> None:
+        monkeypatch.setenv(KEY_ENV, key)
+        tier = hosted_tier(upstream, api_key_env=KEY_ENV)
+        reason = (await tier.status()).reason
+        assert reason == f"{KEY_ENV} holds characters that no HTTP header can carry"
+        assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
+
+    for key in ("secret\nkey", "schlüssel"):
+        asyncio.run(run(key))
+
+
+@pytest.mark.parametrize(
+    ("address", "query", "echo"),
+    [
+        ("//joe:hunter22@", "", "unknown login: Basic am9lOmh1bnRlcjIy"),
+        ("//", "?key=hunter%2B22", "Cannot POST /v1/chat/completions?key=hunter%2B22"),
+        ("//", "?version=2026&api-key=hunter%2B22", "the api-key hunter+22 is unknown in version 2026"),
+    ],
+)
+async def test_an_address_s_secrets_are_hidden_in_each_form(
+    upstream: Upstream, address: str, query: str, echo: str
+) -> None:
+    """Law: what of a base_url opens the upstream is redacted as it is sent, as it is written and as it is meant; the
+    rest of the address is no secret."""
+    upstream.plays("m", plays.status(400, echo))
+    tier = HostedTier(name="premium", base_url=upstream.base_url.replace("//", address) + query, model="m")
+    seen = repr(await answer(tier, ask())) + repr(tier) + str(await tier.status())
+    assert not any(secret in seen for secret in ("am9l", "hunter", "22"))
+    assert upstream.log[-1].headers.get("authorization") == ("Basic am9lOmh1bnRlcjIy" if "@" in address else None)
+    assert REDACTED in seen
+    assert ("2026" in echo) == ("2026" in seen)
+    await tier.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -12,8 +13,8 @@ from deployments.tiers.hosted.passed_reader import PIECE_BYTES, PassedReader, bu
 from reliability.types import ChatRequest, Counted, Event, Failed, Fault, Finish, Passed, Usage
 from tests.support import plays
 from tests.support.plays import Play, Send
-from tests.support.tier_asking import hosted_tier
-from tests.support.upstream import Upstream
+from tests.support.tier_asking import answer, hosted_tier
+from tests.support.upstream import Seen, Upstream
 
 SEEN = Usage(prompt_tokens=11, completion_tokens=7, cached_tokens=4, reasoning_tokens=2)
 WHOLE = {"prompt": "Once"}
@@ -21,7 +22,6 @@ STREAM = WHOLE | {"stream": True}
 
 
 def body_of(play: Play) -> bytes:
-    """What an upstream sends."""
     return b"".join(act.data for act in play if isinstance(act, Send))
 
 
@@ -37,7 +37,6 @@ def read(play: Play, body: dict[str, Any], size: int = 10**9, *, cut: bool = Fal
 
 
 def objects(events: list[Event]) -> list[Any]:
-    """The frames that are passed on."""
     return [json.loads(event.data) for event in events if isinstance(event, Passed)]
 
 
@@ -176,23 +175,27 @@ def test_the_body_is_the_clients_but_for_what_is_decided_here():
     assert streamed["stream_options"] == {"include_usage": True}
 
 
-@pytest.mark.parametrize("route", ["/completions", "/embeddings"])
-def test_the_tier_asks_the_route_of_its_own_api(route):
-    """Law: the request goes to the route beside chat completions, with the tier's model."""
+def ask_route(route: str, play: plays.Play) -> tuple[list[Event], Seen]:
+    """The events of a tier whose upstream plays this, and what that was asked."""
 
     async def run(upstream: Upstream) -> list[Event]:
         tier = hosted_tier(upstream)
         try:
-            return [event async for batch in tier.stream(request(route, prompt="Once", input="x")) for event in batch]
+            return await answer(tier, request(route, prompt="Once", input="x"))
         finally:
             await tier.close()
 
-    import asyncio
-
     with Upstream() as upstream:
-        upstream.plays("m", plays.completion() if route == "/completions" else plays.embeddings([1.0]))
-        events = asyncio.run(run(upstream))
-        seen = upstream.log[-1]
+        upstream.plays("m", play)
+        return asyncio.run(run(upstream)), upstream.log[-1]
+
+
+@pytest.mark.parametrize(
+    ("route", "play"), [("/completions", plays.completion()), ("/embeddings", plays.embeddings([1.0]))]
+)
+def test_the_tier_asks_the_route_of_its_own_api(route, play):
+    """Law: the request goes to the route beside chat completions, with the tier's model."""
+    events, seen = ask_route(route, play)
 
     assert seen.path == f"/api/v1{route}"
     assert isinstance(events[-1], Finish)
@@ -201,19 +204,7 @@ def test_the_tier_asks_the_route_of_its_own_api(route):
 @pytest.mark.parametrize("code", [404, 405])
 def test_an_upstream_without_the_route_is_not_unwell(code):
     """Law: chats may go on there, so its breaker hears nothing of it, and another tier is asked."""
-
-    async def run(upstream: Upstream) -> list[Event]:
-        tier = hosted_tier(upstream)
-        try:
-            return [event async for batch in tier.stream(request("/embeddings", input="x")) for event in batch]
-        finally:
-            await tier.close()
-
-    import asyncio
-
-    with Upstream() as upstream:
-        upstream.plays("m", plays.status(code))
-        failed = asyncio.run(run(upstream))[-1]
+    failed = ask_route("/embeddings", plays.status(code))[0][-1]
 
     assert isinstance(failed, Failed)
     assert (failed.fault, failed.param) == (Fault.UNSUPPORTED, "model")

@@ -19,17 +19,7 @@ from tests.support.chat_chunks import delta, events, one
 
 LINES = st.lists(
     st.sampled_from(
-        [
-            b"data: a",
-            b"data:b",
-            b"data",
-            b": note",
-            b"event: error",
-            b"",
-            b"",
-            b"data: \xf0\x9f\x8c\x8d",
-            b"id: 1",
-        ]
+        [b"data: a", b"data:b", b"data", b": note", b"event: error", b"", b"", b"data: \xf0\x9f\x8c\x8d", b"id: 1"]
     ),
     max_size=24,
 )
@@ -50,7 +40,6 @@ ANSWER = b"".join(
 
 
 def pieces(data: bytes, places: list[int]) -> list[bytes]:
-    """`data` cut at `places`."""
     cuts = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
     return [data[start:end] for start, end in pairwise(cuts)]
 
@@ -189,29 +178,8 @@ def used(*usages: object) -> Usage | None:
 
 
 KEYS = [
-    *(
-        "choices",
-        "delta",
-        "message",
-        "content",
-        "tool_calls",
-        "function",
-        "error",
-        "usage",
-        "index",
-        "id",
-        "name",
-    ),
-    *(
-        "arguments",
-        "finish_reason",
-        "reasoning_details",
-        "prompt_tokens",
-        "code",
-        "detail",
-        "metadata",
-        "model",
-    ),
+    *("choices", "delta", "message", "content", "tool_calls", "function", "error", "usage", "index", "id", "name"),
+    *("arguments", "finish_reason", "reasoning_details", "prompt_tokens", "code", "detail", "metadata", "model"),
 ]
 SCALARS = st.none() | st.booleans() | st.floats() | st.integers() | st.text(st.characters())
 JSON = st.recursive(

@@ -13,12 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.tiers.history_repair import HistoryForm
-from deployments.tiers.hosted.upstream_errors import (
-    _STATUS_BY_CODE,
-    read_complaint,
-    translate_complaint,
-    wants_softer,
-)
+from deployments.tiers.hosted.upstream_errors import _STATUS_BY_CODE, read_complaint, translate_complaint, wants_softer
 from reliability.faults import TRAITS
 from reliability.types import Fault, Verdict
 

@@ -14,7 +14,8 @@ import pytest
 
 from deployments.tiers.mlx.answer_start import resume
 from deployments.tiers.mlx.grammar.compiler import Constraints
-from deployments.tiers.mlx.grammar.vocabulary import ForcedBytes, Speller
+from deployments.tiers.mlx.grammar.masker import ForcedBytes, Speller
+from deployments.tiers.mlx.sequence import AnswerStart
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import ReasoningMarks
 from reliability.tools.format_reasoning import Thought
@@ -63,7 +64,7 @@ def resume_at(rig: Rig, tokenizer: Any, speller: Speller, head: str, begun: str)
     made = resume(tokenizer, speller, begun, "", None, opened=False)
     spelling = ForcedBytes(speller, made.rest, len(PROMPT) + len(made.tokens))
     events = rig.answer(
-        max_tokens=COUNT, processors=[Only(head), spelling], written=made.tokens, begun=begun, reader=AnswerReader()
+        max_tokens=COUNT, processors=[Only(head), spelling], start=AnswerStart(written=made.tokens, begun=begun)
     )
     assert isinstance(events[-1], Finish), events
     return text_of(events)
@@ -92,8 +93,7 @@ def test_another_models_white_space_is_not_written_twice(rig: Rig, tokenizer: An
     events = rig.answer(
         max_tokens=len(made.tokens) + 6,
         processors=[Only(""), spelling],
-        written=made.tokens,
-        begun=begun,
+        start=AnswerStart(written=made.tokens, begun=begun),
         reader=AnswerReader(think=THINK.row),
     )
 

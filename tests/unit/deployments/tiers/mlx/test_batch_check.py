@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from deployments.tiers.mlx import batch_check
 from deployments.tiers.mlx.batch_check import choose_sharing, cuts_places_into_blocks
 from deployments.tiers.mlx.decoding.generators import Sharing
-from tests.support.family_rig import load
+from tests.support.family_rig import Asked, add, begin, load, measure, run
 from tests.support.random_models import build_family
 
 # fmt: off
@@ -182,3 +183,42 @@ def test_the_measure_finds_no_fault_where_there_is_none(name: str) -> None:
 def test_no_other_attention_cuts_blocks(name: str) -> None:
     """Law: only an attention whose blocks are of the cache's places is known by its name."""
     assert not cuts_places_into_blocks(build_family(name, 0))
+
+
+ROUNDING = 0.002
+PREFILLED_ALONE = ("nemotron_h", "rwkv7", "baichuan_m1")
+
+TOGETHER = ("llama", "qwen3", "qwen3_next", "gemma3_text", "granitemoehybrid", "lfm2")
+SEEDS_of_batch_families = range(3)
+
+
+def assert_right(model: Any, asked: list[Asked], near_ties: bool = False) -> None:
+    """`near_ties`: of the tokens that attention chooses, or the experts; rounding decides those."""
+    for one in asked:
+        apart = measure(model, one)
+        assert (statistics.median(apart) if near_ties else max(apart)) <= ROUNDING, (one.prompt, apart)
+
+
+@pytest.mark.parametrize("seed", SEEDS_of_batch_families)
+@pytest.mark.parametrize("name", [*PREFILLED_ALONE, *ALONE, *TOGETHER])
+def test_whatever_is_asked_together_each_gets_what_is_its_own(name: str, seed: int) -> None:
+    """Prompts of any length that come at any time, then the next turn of some of them, and others that begin alike."""
+    dice, model = random.Random(seed), build_family(name, seed)
+    batch = begin(model)
+
+    def draw(tokens: int) -> list[int]:
+        return [dice.randrange(4, 120) for _ in range(tokens)]
+
+    def ask(prompts: list[list[int]]) -> list[Asked]:
+        asked = []
+        for prompt in prompts:
+            asked.append(add(batch, prompt, dice.randint(2, 9), [len(prompt) // 2]))
+            for _ in range(dice.choice([0, 0, 1, 3])):
+                batch.step()
+        run(batch)
+        return asked
+
+    first = ask([draw(dice.choice([1, 2, 5, 12, 30, 60])) for _ in range(4)])
+    turns = [[*one.prompt, *one.tokens, *draw(dice.randint(1, 9))] for one in first[:2]]
+    edits = [[*one.prompt[: len(one.prompt) * 2 // 3], *draw(4)] for one in first[2:]]
+    assert_right(model, first + ask(turns + edits), near_ties=name == "minimax_m3_vl")

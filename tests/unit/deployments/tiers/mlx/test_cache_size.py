@@ -84,7 +84,6 @@ def model(folder: Path) -> Any:
 
 
 def read(model: Any, cache: Any, tokens: list[int]) -> list[float]:
-    """What the model expects next, after these tokens."""
     return list(model(mx.array([tokens]), cache=cache)[0, -1].tolist())
 
 

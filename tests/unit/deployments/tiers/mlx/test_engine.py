@@ -13,6 +13,7 @@ import pytest
 from deployments.tiers.mlx import engine as engine_module
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import ReasoningCap
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import find_opened
 from reliability.types import Failed, Fault, Finish, FinishReason, Reasoning, Text
@@ -78,14 +79,6 @@ class TestRequests:
 
 
 class TestProcessors:
-    def test_a_bias_decides(self, rig: Rig) -> None:
-        """Law: a token with a bias of 100 is the whole answer, whatever its neighbour asks for."""
-        alone = text_of(rig.answer())
-        token = tiny.TOKENS.index("!")
-        (_, biased), (_, neighbour) = rig.ask(sampling=Sampling(logit_bias=((token, 100.0),))), rig.ask()
-        assert set(text_of(whole(biased))) == {"!"}
-        assert text_of(whole(neighbour)) == alone
-
     def test_a_processor_sees_all_tokens_once_more_after_a_failed_step(self, rig: Rig) -> None:
         """Law: a processor is called with the prompt and the whole answer so far, one token longer each time, but for
         a token that it may see again after a step has failed."""
@@ -117,7 +110,7 @@ class TestThinking:
             return logits
 
         reader = AnswerReader(inside=find_opened("<think>"))
-        fields = {"reader": reader, "reasoning_tokens_max": 5, "think_close": close, "processors": [watching]}
+        fields = {"reader": reader, "reasoning": ReasoningCap(5, close), "processors": [watching]}
         (_, thinker), (_, neighbour) = rig.ask(max_tokens=30, **fields), rig.ask(max_tokens=40)
         events = whole(thinker)
         last = events[-1]
@@ -134,7 +127,7 @@ class TestThinking:
         """Law: where no token is left to close the thinking with, the answer ends with `length`, to the token."""
         close = [tiny.TOKENS.index(letter) for letter in "</think>"]
         reader = AnswerReader(inside=find_opened("<think>"))
-        last = rig.answer(max_tokens=9, reader=reader, reasoning_tokens_max=5, think_close=close)[-1]
+        last = rig.answer(max_tokens=9, reader=reader, reasoning=ReasoningCap(5, close))[-1]
         assert isinstance(last, Finish)
         assert last.usage is not None
         assert (last.reason, last.usage.completion_tokens) == (FinishReason.LENGTH, 9)

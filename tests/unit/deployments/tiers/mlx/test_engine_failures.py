@@ -142,7 +142,6 @@ class TestFailure:
 
 
 def unloadable(loading: Callable[[Say], Loaded]) -> Any:
-    """The phase after an attempt to load that fails."""
     engine = Engine("t", loading, running_max=1)
     assert engine.load_attempted.wait(PATIENCE_S)
     phase = engine.phase

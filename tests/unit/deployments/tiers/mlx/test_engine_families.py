@@ -33,7 +33,6 @@ FACTS = {
 
 
 def build(name: str) -> Any:
-    """The model, with the tokens of the tiny one."""
     inner, size = build_config(name, "float32").get("text_config"), {"vocab_size": len(tiny.TOKENS)}
     return build_family(name, 1, **size, **({"text_config": inner | size} if inner else {}))
 

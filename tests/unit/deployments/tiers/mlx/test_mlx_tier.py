@@ -26,7 +26,6 @@ from tests.support.tier_asking import WEATHER_TOOL, answer, batches, calls_of, t
 
 @pytest.fixture(scope="module")
 def tiny_tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlxTier]:
-    """One place to run, one to wait, on the model of a few kilobytes."""
     folder = tiny.write_folder(tmp_path_factory.mktemp("mlx") / "tiny")
     made = ready(model=f"path:{folder}", max_running=1, max_waiting=1, context_tokens=10_000)
     yield made

@@ -11,13 +11,11 @@ import jsonschema
 import pytest
 
 from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE
-from deployments.tiers.mlx.grammar.vocabulary import Vocabulary
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
 from reliability.types import Event, Finish, FinishReason
 from tests.evals.tool_cases import FIXTURES
-from tests.support.tier_asking import WEATHER_TOOL, answer, ask, calls_of, text_of
-from tests.support.tiny_model import byte_alphabet
+from tests.support.tier_asking import answer, ask, calls_of, text_of
 
 pytestmark = pytest.mark.model
 
@@ -56,7 +54,6 @@ PLACE = {
 
 
 def said(tier: MlxTier, *requests: Any) -> list[list[Event]]:
-    """The answers to requests that come at the same moment."""
 
     async def all_of_them() -> list[list[Event]]:
         return list(await asyncio.gather(*(answer(tier, request) for request in requests)))
@@ -102,18 +99,6 @@ class TestCalls:
             assert reason_of(events) is FinishReason.TOOL_CALLS, case["id"]
             assert schema_violations(case, events) == [], case["id"]
 
-    @pytest.mark.parametrize("several", [None, True])
-    def test_the_end_is_as_easy_as_another_call(self, tier: MlxTier, several: bool | None) -> None:
-        """Law: a demand is one call, unless the request asks for several; then no two of them are equal, and there is
-        nothing but a line break between them."""
-        asked = {"tools": (WEATHER_TOOL,), "tool_choice": "required", "parallel_tool_calls": several, "max_tokens": 256}
-        (events,) = said(tier, request("What's the weather in Paris?", **asked))
-        calls = [(name, json.loads(arguments)["city"]) for _, name, arguments in calls_of(events)]
-        assert reason_of(events) is FinishReason.TOOL_CALLS
-        assert len(calls) == len(set(calls)) >= 1
-        assert several or len(calls) == 1
-        assert text_of(events).strip("\n") == ""
-
     def test_a_recorded_chant_is_led_out_of_its_string(self, tier: MlxTier) -> None:
         """Law: a demanded call that turns in circles up to its limit is closed there, and says so, instead of cut."""
         text = "Check the total price for three pumpkins and two dozen eggs at Walmart."
@@ -132,29 +117,3 @@ class TestJson:
         for events in said(tier, json_answer(PLACE), json_answer(PLACE, **warm), json_answer(PLACE, top_p=0.5, **warm)):
             assert reason_of(events) is FinishReason.STOP
             jsonschema.validate(json.loads(text_of(events)), PLACE)
-
-    def test_an_answer_that_is_cut_says_length(self, tier: MlxTier) -> None:
-        """Law: JSON that met the token limit never ends with `stop`."""
-        anything = request(response_format={"type": "json_object"}, max_tokens=12)
-        for events in said(tier, json_answer(PLACE, max_tokens=12), anything):
-            assert reason_of(events) is FinishReason.LENGTH
-            with pytest.raises(json.JSONDecodeError):
-                json.loads(text_of(events))
-
-
-class TestVocabulary:
-    def test_every_token_gives_its_bytes(self, tier: MlxTier) -> None:
-        """Law: of 49,152 tokens each one stands in the trie with the bytes that the model means by it."""
-        tokenizer = tier._require_loaded().tokenizer
-        words = Vocabulary(tokenizer)
-        alphabet = {char: byte for byte, char in enumerate(byte_alphabet())}
-        special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
-        wrong = [
-            token
-            for token, i in tokenizer.get_vocab().items()
-            if i not in special
-            and words.bytes_of(i) != bytes(alphabet[char] for char in token)
-            and 0xFF not in {alphabet[char] for char in token}  # llguidance's own mark, in no text
-        ]
-        assert wrong == []
-        assert words.size == len(tokenizer.get_vocab())

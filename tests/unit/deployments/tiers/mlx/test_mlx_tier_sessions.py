@@ -33,7 +33,6 @@ def tier() -> Iterator[MlxTier]:
 async def turn(
     tier: MlxTier, messages: Sequence[Any], tools: Sequence[Any], session: str
 ) -> tuple[LostPrefix | None, int]:
-    """One turn; what it lost, and how many tokens of its prompt were cached."""
     fields = {"temperature": 0.0, "max_tokens": 4, "timeout_s": PATIENCE_S, "session_id": session}
     events = await answer(tier, replace(ask(**fields), messages=tuple(messages), tools=tuple(tools)))
     (started,) = (event for event in events if isinstance(event, Started))

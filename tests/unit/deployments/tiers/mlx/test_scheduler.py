@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx.decoding.generators import Sharing
 from deployments.tiers.mlx.loading import Loaded, load
-from deployments.tiers.mlx.prefill_budget import PrefillBudget
+from deployments.tiers.mlx.memory_budget import PrefillBudget
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
@@ -63,7 +62,6 @@ def batch(loaded: Loaded) -> Scheduler:
 
 
 def add(batch: Scheduler, prompts: Sequence[Sequence[int]]) -> list[list[Event]]:
-    """Let these run; where their events will be."""
     outs: list[list[Event]] = [[] for _ in prompts]
     for prompt, out in zip(prompts, outs, strict=True):
         ticket = len(batch._sequences) + 1
@@ -75,7 +73,6 @@ def add(batch: Scheduler, prompts: Sequence[Sequence[int]]) -> list[list[Event]]
 
 
 def run(batch: Scheduler) -> None:
-    """To the end, as the engine does."""
     while batch:
         try:
             batch.step()
@@ -117,28 +114,6 @@ def test_no_step_prefills_more_than_a_chunk(batch: Scheduler, loaded: Loaded, se
     run(batch)
 
     assert max(rows * length for rows, length in loaded.model.widths if length > 1) <= 64
-
-
-@pytest.mark.parametrize("sharing", Sharing)
-@pytest.mark.parametrize("seed", range(6))
-def test_together_each_gets_what_it_gets_alone(batch: Scheduler, seed: int, sharing: Sharing) -> None:
-    """Whatever the lengths, and whoever joins later."""
-    dice = random.Random(seed)
-    prompts = some_prompts(dice, PLACES)
-    alone = []
-    for prompt in prompts:
-        (out,) = add(batch, [prompt])
-        run(batch)
-        alone.append(text_of(out))
-    batch.share(sharing)
-    first = dice.randint(1, PLACES - 1)
-    outs = add(batch, prompts[:first])
-    for _ in range(dice.randint(0, 4)):
-        batch.step()
-    outs += add(batch, prompts[first:])
-    run(batch)
-
-    assert [text_of(out) for out in outs] == alone
 
 
 @pytest.mark.parametrize("place", range(4))

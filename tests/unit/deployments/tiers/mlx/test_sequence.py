@@ -8,11 +8,10 @@ import mlx.core as mx
 import pytest
 
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.merging import merge_events
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import EngineJob, SequenceState
-from deployments.tiers.stream_matchers import AnswerReader
+from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from reliability.tools.format_reasoning import Thought
 from reliability.types import Event, Logprobs, Text
 
@@ -36,7 +35,6 @@ class Spelling:
 
 
 def row_of(text: str, **reader: Any) -> list[Event]:
-    """The events of a sequence whose tokens spell `text`, all that leave by its end."""
     out: list[Event] = []
     job = EngineJob(
         prompt=[0],
@@ -51,7 +49,7 @@ def row_of(text: str, **reader: Any) -> list[Event]:
         last = number == len(text) - 1
         if row.take(LETTERS.index(char), "length" if last else None, mx.zeros(len(LETTERS))) is not None:
             break
-    return merge_events([*row.pending, *out])
+    return merge_events([*row.outbox.pending, *out])
 
 
 def row_with(tokenizer: Any, constraints: Constraints, *tokens: str) -> list[Event]:
@@ -68,7 +66,7 @@ def row_with(tokenizer: Any, constraints: Constraints, *tokens: str) -> list[Eve
     row = SequenceState(1, job, tokenizer.detokenizer)
     for place, number in enumerate(numbers, 1):
         row.take(number, "length" if place == len(tokens) else None, mx.zeros(len(tokenizer.get_vocab())))
-    return merge_events(row.pending)
+    return merge_events(row.outbox.pending)
 
 
 def told_in(events: list[Event]) -> str:

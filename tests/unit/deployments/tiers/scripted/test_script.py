@@ -2,39 +2,197 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from deployments.tiers.scripted.script import ScriptError, load_script
+from deployments.tiers.scripted.player import Facts, ScriptEvent, play_rule, tokens_of
+from deployments.tiers.scripted.script import Rule, Script, ScriptError, ScriptStep, load_script
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.types import CallDelta, ChatRequest, Failed, Fault, Text, TierState
+from tests.support.tier_asking import answer, ask, text_of
 
-DAY_S = 86_400
 
-
-@pytest.mark.parametrize("act", ["status: 429", "fault: overloaded"])
-@pytest.mark.parametrize("wait", [".inf", ".nan", "-1", "1.0e+20", "86401"])
-def test_a_wait_without_bound_is_a_wrong_script(tmp_path, act, wait):
-    """Law: `retry_after_s` is a number of seconds up to a day, as a real tier's header is read; anything else is told
-    as a wrong script, with its rule and key."""
+@pytest.mark.parametrize(
+    ("key", "rule", "values"),
+    [
+        ("answer.1.retry_after_s", "- answer: {status: 429, retry_after_s: %s}", [".inf", ".nan", "-1", "86401"]),
+        ("answer.1.retry_after_s", "- answer: {fault: overloaded, retry_after_s: %s}", [".inf", ".nan", "1.0e+20"]),
+        ("weight", "- {weight: %s, answer: hi}", [".inf", ".nan", "0", "1.0e+300"]),
+    ],
+)
+def test_a_number_without_bound_is_a_wrong_script(tmp_path: Path, key: str, rule: str, values: list[str]) -> None:
+    """Law: `retry_after_s` is a number of seconds up to a day, as a real tier's header is read, and one rule can be
+    drawn by the weights; anything else is told as a wrong script, with its rule and key."""
     path = tmp_path / "s.yaml"
-    path.write_text(f"- answer: {{{act}, retry_after_s: {wait}}}")
+    for value in values:
+        path.write_text(rule % value)
+        with pytest.raises(ScriptError, match=f"^rule 1: {re.escape(key)}: "):
+            load_script(path)
+    path.write_text("- answer: {status: 429, retry_after_s: 86400}")
+    assert load_script(path).rules[0].answer[0].retry_after_s == 86400
 
-    with pytest.raises(ScriptError, match=r"^rule 1: answer\.1\.retry_after_s: "):
-        load_script(path)
+
+def reason_of(script: Any) -> str:
+
+    async def run() -> str:
+        tier = ScriptedTier(name="fast", script=script)
+        status = await tier.status()
+        assert status.state is TierState.UNAVAILABLE
+        events = await answer(tier, ask())
+        assert [event.fault for event in events if isinstance(event, Failed)] == [Fault.UNAVAILABLE]
+        return status.reason
+
+    return asyncio.run(run())
 
 
-@pytest.mark.parametrize("wait", ["0", "0.5", str(DAY_S)])
-def test_a_wait_of_a_day_is_fine(tmp_path, wait):
-    """Law: whatever a real tier can ask for, a script can."""
+@pytest.mark.parametrize(
+    ("key", "state", "fault"),
+    [("unavailable", TierState.UNAVAILABLE, Fault.UNAVAILABLE), ("loading", TierState.LOADING, Fault.LOADING)],
+)
+async def test_a_script_can_set_the_state_of_the_tier(tmp_path: Path, key: str, state: TierState, fault: Fault) -> None:
+    """Law: a tier that its script calls unavailable or loading says so, and refuses every request alike."""
     path = tmp_path / "s.yaml"
-    path.write_text(f"- answer: {{status: 429, retry_after_s: {wait}}}")
+    path.write_text(f"{key}: on its way\nrules: [{{answer: x}}]")
+    tier = ScriptedTier(name="fast", script=path)
+    status = await tier.status()
+    assert (status.state, status.reason) == (state, "on its way")
+    (event,) = await answer(tier, ask())
+    assert isinstance(event, Failed)
+    assert event.fault is fault
 
-    assert load_script(path).rules[0].answer[0].retry_after_s == float(wait)
+
+def test_what_stands_in_a_file_may_stand_in_its_place(tmp_path: Path) -> None:
+    """Law: a script given as an object answers as the file that holds the same."""
+    script = {"draw_by": "order", "rules": [{"weight": 1, "answer": "one"}, {"weight": 1, "answer": "two"}]}
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(script), encoding="utf-8")
+
+    async def said(source: Any) -> list[str]:
+        tier = ScriptedTier(name="fast", script=source, seed=1)
+        return [text_of(await answer(tier, ask())) for _ in range(20)]
+
+    assert asyncio.run(said(script)) == asyncio.run(said(path))
+    assert set(asyncio.run(said(script))) == {"one", "two"}
 
 
-@pytest.mark.parametrize("weight", [".inf", ".nan", "0", "1.0e+300"])
-def test_a_weight_without_bound_is_a_wrong_script(tmp_path, weight):
-    """Law: whatever a script's weights are, one rule can be drawn by them."""
-    path = tmp_path / "s.yaml"
-    path.write_text(f"- {{weight: {weight}, answer: hi}}")
+async def test_jsonl_holds_a_rule_per_line(tmp_path: Path) -> None:
+    """Law: a JSONL file is a list of rules; blank lines don't count, and line ends inside texts don't cut."""
+    path = tmp_path / "s.jsonl"
+    path.write_text('{"times": 1, "answer": "a\u2028b"}\n\n{"answer": {"status": 500}}\n', encoding="utf-8")
+    tier = ScriptedTier(name="fast", script=path)
+    assert text_of(await answer(tier, ask())) == "a\u2028b"
+    assert isinstance((await answer(tier, ask()))[0], Failed)
+    assert (await tier.status()).source == "s.jsonl"
 
-    with pytest.raises(ScriptError, match=r"^rule 1: weight: "):
-        load_script(path)
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ([{"answer": "x"}, {"anwser": "x"}], ["rule 2", "anwser", "unknown key", "answer"]),
+        ([{"answer": [{"text": "a"}, {"txt": "b"}]}], ["rule 1", "answer.2.txt", "unknown key", "text"]),
+        ([{"answer": [{"tool_call": {"nmae": "f"}}]}], ["rule 1", "tool_call.nmae", "allowed: arguments, id, name"]),
+        ([{"answer": "x", "when": {"lastuser": "x"}}], ["rule 1", "when.lastuser", "last_user"]),
+        ([{"answer": "x", "when": {"last_user": {"regex": "("}}}], ["rule 1", "when.last_user.regex"]),
+        ([{"answer": "x", "times": 0}], ["rule 1", "times"]),
+        ([{"answer": "x", "weight": -1}], ["rule 1", "weight"]),
+        ([{"answer": "{{nobody}}"}], ["rule 1", "{{nobody}}", "last_user"]),
+        ([{"answer": [{"text": "a", "cut": True}]}], ["rule 1", "exactly one of", "text and cut"]),
+        ([{"answer": [{"delay_s": 1}]}], ["rule 1", "exactly one of"]),
+        ([{"answer": [{"cut": True, "retry_after_s": 1}]}], ["rule 1", "retry_after_s"]),
+        ([{"answer": [{"tool_call": {"name": "f", "arguments": 3}}]}], ["rule 1", "arguments"]),
+        ([{"answer": "x", "finish": "done"}], ["rule 1", "finish"]),
+        ([3], ["rule 1"]),
+    ],
+)
+def test_a_wrong_script_says_where(rules: Any, words: list[str]) -> None:
+    """Law: a wrong script makes the tier unavailable; the reason names the rule and the key."""
+    reason = reason_of(rules)
+    assert all(word in reason for word in words), reason
+
+
+def test_a_script_file_that_is_none_says_why(tmp_path: Path) -> None:
+    """Law: a file that is missing or can't be read is a reason with its name, without its folder."""
+    files = {
+        "bad.yaml": b"a: [",
+        "bad.jsonl": b'{"answer": "x"}\n{',
+        "text.yaml": b"hello",
+        "bin.yaml": b"\xff\xfe\x00",
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    reasons = {name: reason_of(tmp_path / name) for name in [*files, "missing.yaml"]}
+    assert all(str(tmp_path) not in reason for reason in reasons.values())
+    assert "bad.yaml is not YAML at line 1" in reasons["bad.yaml"]
+    assert "rule 2" in reasons["bad.jsonl"]
+    assert "list of rules" in reasons["text.yaml"]
+    assert "UTF-8" in reasons["bin.yaml"]
+    assert "missing.yaml can't be read" in reasons["missing.yaml"]
+    assert reason_of(str(tmp_path))
+
+
+def plan(rule: dict[str, Any], request: ChatRequest | None = None) -> list[ScriptEvent]:
+    script = load_script([rule])
+    return list(play_rule(script, script.rules[0], Facts(request or ask(), "fast")))
+
+
+@given(st.text(), st.integers(1, 9))
+def test_chunks_are_the_text(text: str, size: int) -> None:
+    """Law: however a text is cut into tokens or chunks, joined it is the same text; chunks have the size asked for."""
+    assert "".join(tokens_of(text)) == text
+    for unit in ("chunk_tokens", "chunk_chars"):
+        found = plan({"answer": [{"raw": text}], unit: size}, ask(max_tokens=10**6))
+        pieces = [event.text for script_event in found for event in script_event.events if isinstance(event, Text)]
+        assert "".join(pieces) == text
+        sizes = [len(piece) if unit == "chunk_chars" else len(tokens_of(piece)) for piece in pieces[:-1]]
+        assert unit == "chunk_tokens" or all(found == size for found in sizes)
+        assert unit == "chunk_chars" or len(pieces) == -(-len(tokens_of(text)) // size)
+
+
+def test_delays_stand_where_they_belong() -> None:
+    """Law: the start delay before Started, a step's delay before its first chunk, a token's delay per token."""
+    rule = {
+        "start_delay_s": 7,
+        "token_delay_s": 0.5,
+        "chunk_tokens": 2,
+        "answer": [{"text": "a b c d", "delay_s": 3}, {"text": "e f", "token_delay_s": 0, "chunk_tokens": 1}],
+    }
+    assert [script_event.delay_s for script_event in plan(rule)] == [7, 4, 1, 0, 0, 0]
+    assert [
+        script_event.delay_s for script_event in plan({"start_delay_s": 2, "answer": {"status": 500, "delay_s": 1}})
+    ] == [3]
+    assert sum(script_event.delay_s for script_event in plan({"answer": [{"text": "", "delay_s": 2}]})) == 2
+
+
+def test_the_nearest_pace_wins() -> None:
+    """Law: a step's pace goes before its rule's, that before the script's; characters and tokens don't mix."""
+    script = Script(
+        chunk_chars=1,
+        token_delay_s=1,
+        rules=[Rule(chunk_tokens=2, answer=[ScriptStep(raw="a b c"), ScriptStep(raw="de", chunk_chars=1)])],
+    )
+    found = list(play_rule(script, script.rules[0], Facts(ask(), "fast")))
+    assert [event for script_event in found[1:-1] for event in script_event.events] == [
+        Text("a b"),
+        Text(" c"),
+        Text("d"),
+        Text("e"),
+    ]
+    assert [script_event.delay_s for script_event in found[1:-1]] == [2, 1, 0.5, 0.5]
+
+
+def test_calls_stream_as_pieces() -> None:
+    """Law: a call leaves as openai streams it: id and name once, then its arguments."""
+    found = [
+        event
+        for script_event in plan({"answer": [{"tool_call": {"name": "f", "arguments": "{}"}}]})
+        for event in script_event.events
+    ]
+    deltas = [event for event in found if isinstance(event, CallDelta)]
+    assert [(delta.name, delta.arguments) for delta in deltas] == [("f", ""), (None, "{"), (None, "}")]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import random
-import textwrap
 import time
 from collections import Counter
 from contextlib import aclosing
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, fault_of
-from deployments.tiers.scripted import scripted_tier as scripted
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import (
     ChatRequest,
@@ -31,6 +28,7 @@ from reliability.types import (
     TierState,
     Usage,
 )
+from tests.support.repository import ROOT
 from tests.support.tier_asking import WEATHER_TOOL, answer, ask, calls_of, eventually, text_of, usage_of
 
 Rules = list[dict[str, Any]]
@@ -41,7 +39,6 @@ def tier_of(rules: Rules, **options: Any) -> ScriptedTier:
 
 
 def said(rules: Rules, *requests: ChatRequest, **options: Any) -> list[list[Event]]:
-    """The answers to `requests`, asked one after another."""
 
     async def run() -> list[list[Event]]:
         tier = tier_of(rules, **options)
@@ -51,7 +48,6 @@ def said(rules: Rules, *requests: ChatRequest, **options: Any) -> list[list[Even
 
 
 def talk(*messages: tuple[str, str], **fields: Any) -> ChatRequest:
-    """A request with these roles and texts."""
     request = ask(**fields)
     written = tuple({"role": role, "content": content} for role, content in messages)
     return ChatRequest(
@@ -60,27 +56,21 @@ def talk(*messages: tuple[str, str], **fields: Any) -> ChatRequest:
     )
 
 
-def test_the_example_of_the_manual_works(tmp_path: Path) -> None:
-    """Law: the script in the module's docstring is one, and does what its comments say."""
-    manual = inspect.getdoc(scripted) or ""
-    example = textwrap.dedent("    rules:" + manual.partition("    rules:")[2].partition("\n- `when`")[0])
+async def test_the_example_of_the_manual_works(tmp_path: Path) -> None:
+    """Law: the script in docs/scripted.md is one, and does what its comments say."""
     path = tmp_path / "example.yaml"
-    path.write_text(example)
-
-    async def run() -> None:
-        tier = ScriptedTier(name="fast", script=path)
-        assert (await tier.status()).state is TierState.READY
-        weather = await answer(tier, ask("the weather?", tools=(WEATHER_TOOL,)))
-        assert [call[1:] for call in calls_of(weather)] == [("get_weather", '{"city": "Paris"}')]
-        result = talk(("user", "the weather?"), ("assistant", ""), ("tool", "21 C"))
-        assert text_of(await answer(tier, result)) == "It is 21 C."
-        for _ in range(2):
-            (limited,) = await answer(tier, ask())
-            assert isinstance(limited, Failed)
-            assert (limited.fault, limited.retry_after_s) == (Fault.OVERLOADED, 3.0)
-        assert isinstance((await answer(tier, ask()))[0], Started)
-
-    asyncio.run(run())
+    path.write_text((ROOT / "docs/scripted.md").read_text(encoding="utf-8").split("```")[1].removeprefix("text"))
+    tier = ScriptedTier(name="fast", script=path)
+    assert (await tier.status()).state is TierState.READY
+    weather = await answer(tier, ask("the weather?", tools=(WEATHER_TOOL,)))
+    assert [call[1:] for call in calls_of(weather)] == [("get_weather", '{"city": "Paris"}')]
+    result = talk(("user", "the weather?"), ("assistant", ""), ("tool", "21 C"))
+    assert text_of(await answer(tier, result)) == "It is 21 C."
+    for _ in range(2):
+        (limited,) = await answer(tier, ask())
+        assert isinstance(limited, Failed)
+        assert (limited.fault, limited.retry_after_s) == (Fault.OVERLOADED, 3.0)
+    assert isinstance((await answer(tier, ask()))[0], Started)
 
 
 def test_without_a_fitting_rule_the_tier_echoes() -> None:
@@ -205,8 +195,7 @@ def test_a_cut_comes_after_so_many_tokens(after: int) -> None:
 
 
 def test_max_tokens_and_stop_end_an_answer() -> None:
-    """Law: the cap ends in `length`, also inside a call; a stop sequence ends in `stop`, is named
-    and is not shown."""
+    """Law: the cap ends in `length`, also inside a call; a stop sequence ends in `stop`, is named and is not shown."""
     steps = [{"text": "a b c"}, {"tool_call": {"name": "f", "arguments": {"x": 1}}}]
     for cap in range(1, 9):
         (events,) = said([{"answer": steps}], ask(max_tokens=cap))
@@ -279,27 +268,23 @@ def test_ids_of_calls_are_the_same_for_the_same_content() -> None:
     assert len({*ids[0], *ids[2]}) == 4
 
 
-def test_silence_lasts_until_the_reader_leaves() -> None:
+async def test_silence_lasts_until_the_reader_leaves() -> None:
     """Law: a silent stream sends nothing more and counts as active until it is closed or cancelled."""
-
-    async def run() -> None:
-        tier = tier_of([{"answer": [{"text": "so"}, {"silence": True}]}])
-        stream: Any = tier.stream(ask())
-        async with aclosing(stream):
-            assert await anext(stream) == [Started()]
-            assert await anext(stream) == [Text("so")]
-            assert tier.active == 1
-            task = asyncio.create_task(anext(stream))
-            other = asyncio.create_task(answer(tier, ask()))
-            await eventually(lambda: tier.active == 2)
-            assert not task.done()
-            assert not other.done()
-            task.cancel()
-            other.cancel()
-            await asyncio.wait({task, other})
-        assert tier.active == 0
-
-    asyncio.run(run())
+    tier = tier_of([{"answer": [{"text": "so"}, {"silence": True}]}])
+    stream: Any = tier.stream(ask())
+    async with aclosing(stream):
+        assert await anext(stream) == [Started()]
+        assert await anext(stream) == [Text("so")]
+        assert tier.active == 1
+        task = asyncio.create_task(anext(stream))
+        other = asyncio.create_task(answer(tier, ask()))
+        await eventually(lambda: tier.active == 2)
+        assert not task.done()
+        assert not other.done()
+        task.cancel()
+        other.cancel()
+        await asyncio.wait({task, other})
+    assert tier.active == 0
 
 
 def test_a_prompt_over_the_context_is_refused() -> None:

@@ -7,13 +7,24 @@ import json
 import pytest
 
 from reliability.steps import OutOfSteps, Steps
-from reliability.tools import CheckConfig, Flaws, Malformed, RawCall, Repair, RepairKind, check_calls, id_source, ids_in
+from reliability.tools import (
+    BadTools,
+    CheckConfig,
+    Flaws,
+    Malformed,
+    RawCall,
+    Repair,
+    RepairKind,
+    check_calls,
+    id_source,
+    ids_in,
+    parse_choice,
+)
 from reliability.tools.check.calls import IDS_TRIED_MAX, VIOLATIONS_MAX, assign
 from reliability.tools.schema.toolbox import FREE_TEXT
 from tests.support.call_values import IDS, made
 from tests.support.checking import BOX, verdict, with_city
 from tests.support.renderings import tool
-from tests.unit.reliability.tools.check.test_choice import SEARCH
 from tests.unit.reliability.tools.check.test_complaints import BOX as TOOLS
 
 
@@ -44,7 +55,6 @@ def test_all_violations_are_listed_with_their_places():
 def test_a_repair_stands_next_to_a_violation_and_the_call_is_still_refused():
     """Repairs of one place don't excuse another."""
     found = with_city(unit="celsius", days="many")
-
     assert found.calls == ()
     assert found.repairs == (Repair(RepairKind.ENUM_CASE, "/0/arguments/unit"),)
     assert [violation.path for violation in found.violations] == ["/0/arguments/days"]
@@ -70,7 +80,6 @@ def test_empty_arguments_are_fine_where_nothing_is_required(arguments):
 def test_the_text_of_the_arguments_is_mended(arguments, kinds):
     """Fences, remarks, literals and encodings around the arguments go, on record."""
     found = verdict(arguments)
-
     assert json.loads(found.calls[0].arguments) == {"city": "Lima"}
     assert {repair.kind for repair in found.repairs} == kinds
 
@@ -80,7 +89,6 @@ def test_arguments_that_are_no_json_object_are_refused(value):
     """A value that came as an object is written as JSON, if it is one."""
     good = check_calls([RawCall(name="get_weather", arguments={"city": "Lima"})], BOX, new_id=IDS)
     bad = check_calls([RawCall(name="get_weather", arguments=value)], BOX, new_id=IDS)
-
     assert good.calls[0].arguments == '{"city": "Lima"}'
     assert good.repairs == (Repair(RepairKind.OBJECT, "/0/arguments"),)
     assert bad.violations[0].path == "/0/arguments"
@@ -90,7 +98,6 @@ def test_names_that_differ_in_spelling_only_are_mended():
     """Case, - and _, and the prefix go, on record; a near name is only suggested."""
     found = verdict({"city": "Lima"}, "functions.Get-Weather")
     near = verdict({"city": "Lima"}, "get_whether")
-
     assert found.calls[0].name == "get_weather"
     assert found.repairs == (Repair(RepairKind.NAME, "/0/name"),)
     assert "did you mean 'get_weather'" in near.violations[0].message
@@ -116,7 +123,6 @@ def test_violations_are_bounded():
     """However much is wrong, the list ends, and says how much more there was."""
     found = verdict({"city": "Lima", **{f"x{i}": 1 for i in range(300)}})
     calls = [RawCall(name=f"no_{i}", arguments="{}") for i in range(300)]
-
     assert len(found.violations) == VIOLATIONS_MAX
     assert found.violations[-1].message == "and 201 more"
     assert len(check_calls(calls, BOX, new_id=IDS).violations) == VIOLATIONS_MAX
@@ -125,9 +131,7 @@ def test_violations_are_bounded():
 def test_repeats_are_kept():
     """A call said twice in one answer stays twice."""
     calls = [RawCall(name="get_time", arguments="{}"), RawCall(name="get_time", arguments="{}")]
-
     found = check_calls(calls, BOX, new_id=IDS)
-
     assert len(found.calls) == 2
 
 
@@ -135,7 +139,6 @@ def test_arguments_that_the_schema_cant_judge_are_refused():
     """A schema that fails while it judges is no consent."""
     box = made([tool("f", {"properties": {"a": {"type": "array", "uniqueItems": True}}})])
     raw = [RawCall(name="f", arguments={"a": list(range(5_000))})]
-
     assert check_calls(raw, box, new_id=IDS, steps=Steps(10_000)).calls
     (said,) = check_calls(raw, box, new_id=IDS, steps=Steps(1_000, final=True)).violations
     assert said.message == "the arguments take longer to check than this server allows"
@@ -196,7 +199,6 @@ def test_a_tool_of_free_text_takes_the_text(given, read):
     """One text under any key, or the bare text, is its input; what may be cut, or is more than one, is refused."""
     box = made([tool("apply_patch", FREE)])
     checked = check_calls([RawCall(name="apply_patch", arguments=given)], box, new_id=IDS)
-
     assert [json.loads(call.arguments) for call in checked.calls] == ([] if read is None else [{"input": read}])
 
 
@@ -204,7 +206,6 @@ def test_ids_come_from_the_source_and_are_the_same_again():
     """A missing id is given from the seed, deterministically; one that was used is replaced, on record."""
     calls = [SEARCH, RawCall(name="clock", arguments="{}", id="call_1")]
     found = check_calls(calls, TOOLS, new_id=id_source("r1"), used_ids={"call_1"})
-
     assert found == check_calls(calls, TOOLS, new_id=id_source("r1"), used_ids={"call_1"})
     assert found.calls[0].id == id_source("r1")(0) != id_source("r2")(0)
     assert [repair.path for repair in found.repairs] == ["/1/id"]
@@ -213,7 +214,6 @@ def test_ids_come_from_the_source_and_are_the_same_again():
 def test_a_source_that_repeats_itself_still_gives_unique_ids():
     """Even a constant source can't make two ids alike."""
     ids = assign([None, None, "same"], {"same_0"}, lambda n: "same")
-
     assert len(set(ids)) == 3
     assert IDS_TRIED_MAX > 1
 
@@ -225,5 +225,85 @@ def test_ids_of_a_conversation_are_found():
         {"role": "tool", "tool_call_id": "b"},
         {"role": "user", "tool_calls": None},
     ]
-
     assert ids_in(messages) == {"a", "b"}
+
+
+SEARCH = RawCall(name="search", arguments='{"query": "x"}')
+CLOCK = RawCall(name="clock", arguments="{}")
+NAMED = {"type": "function", "function": {"name": "search"}}
+ALLOWED = {
+    "type": "allowed_tools",
+    "allowed_tools": {"mode": "required", "tools": [{"type": "function", "name": "clock"}]},
+}
+
+
+def kinds(calls, choice=None, parallel=None, **more):
+    return [violation.kind for violation in check_calls(calls, TOOLS, choice, parallel, new_id=IDS, **more).violations]
+
+
+@pytest.mark.parametrize(
+    ("choice", "calls", "good"),
+    [
+        (None, [], True),
+        ("auto", [], True),
+        ("auto", [SEARCH, CLOCK], True),
+        ("none", [], True),
+        ("none", [CLOCK], False),
+        ("required", [CLOCK], True),
+        ("required", [], False),
+        ("any", [], False),
+        (NAMED, [SEARCH], True),
+        (NAMED, [], False),
+        (NAMED, [CLOCK], False),
+        (NAMED, [SEARCH, CLOCK], False),
+        ({"type": "function", "name": "search"}, [SEARCH], True),
+        (ALLOWED, [CLOCK], True),
+        (ALLOWED, [SEARCH], False),
+        (ALLOWED, [], False),
+        ("nonsense", [CLOCK], True),
+    ],
+)
+def test_tool_choice_is_obeyed(choice, calls, good):
+    """Every form of the client's choice is kept to; a call against it is refused, not dropped."""
+    assert (kinds(calls, choice) == []) is good
+    assert good or set(kinds(calls, choice)) == {Flaws.TOOL_CHOICE}
+
+
+def test_parallel_calls_are_refused_where_one_was_wanted():
+    """Two calls where one was allowed are a violation: none of them is dropped to make it fit."""
+    assert kinds([SEARCH, CLOCK], parallel=False) == [Flaws.PARALLEL]
+    assert kinds([SEARCH], parallel=False) == []
+    assert kinds([SEARCH, CLOCK], parallel=True) == []
+
+
+def test_an_unreadable_call_is_a_call_for_the_choice():
+    """A malformed call answers `required`, and counts against a single one."""
+    bad = [Malformed(raw="x", reason="y", format="z")]
+    assert kinds([], "required", malformed=bad) == [Flaws.MALFORMED]
+    assert kinds([SEARCH], None, False, malformed=bad) == [Flaws.MALFORMED, Flaws.PARALLEL]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "sometimes",
+        3,
+        {"type": "function", "function": {"name": "nope"}},
+        {},
+        {"type": "allowed_tools"},
+        {"type": "allowed_tools", "tools": [1]},
+        {"type": "allowed_tools", "allowed_tools": 3},
+        {"type": "function", "function": {"name": ["x"]}},
+    ],
+)
+def test_a_choice_that_cant_be_meant_is_the_clients_mistake(choice):
+    """Unknown words, forms and tools are a 400 with a place."""
+    bad = parse_choice(choice, TOOLS)
+    assert isinstance(bad, BadTools)
+    assert bad.path.startswith("/tool_choice")
+
+
+def test_without_tools_there_is_nothing_to_choose():
+    """No tools: no call is allowed, and requiring one is a mistake."""
+    assert parse_choice(None, made([])) == parse_choice("none", TOOLS)
+    assert isinstance(parse_choice("required", made([])), BadTools)

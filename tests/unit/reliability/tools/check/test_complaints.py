@@ -38,7 +38,6 @@ def test_messages_say_what_is_wanted():
 def test_what_is_wrong_can_always_be_said(name, arguments):
     """Half a character in a model's JSON is quoted as U+FFFD: an error, a re-ask and a report can hold it."""
     found = verdict(arguments, name=name).violations
-
     assert found
     assert all(text is None or text.encode() for v in found for text in (v.path, v.message, v.tool))
 
@@ -48,9 +47,7 @@ def test_what_a_complaint_quotes_is_short_whatever_it_is_about():
     schema = {"additionalProperties": {"anyOf": [{"type": "null"}, {"minItems": 10**6}]}}
     value = {f"k{i}": [["x" * 1_000_000]] for i in range(150)}
     box = made([tool("f", schema)])
-
     found = check_calls([RawCall(name="f", arguments=value, format="json")], box, new_id=IDS, steps=Steps(20_000))
-
     assert len(found.violations) == 100
     assert max(len(violation.message) for violation in found.violations) <= 200
 

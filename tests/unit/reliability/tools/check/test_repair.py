@@ -32,7 +32,6 @@ from tests.support.renderings import tool
 def test_lossless_repairs(field, damaged, mended, kind):
     """What has one meaning by the schema is mended, at every depth, and on record with its place."""
     found = with_city(**{field: damaged})
-
     assert found.violations == ()
     assert json.loads(found.calls[0].arguments) == {"city": "Lima", field: mended}
     assert kind in {repair.kind for repair in found.repairs}
@@ -43,7 +42,6 @@ def test_lossless_repairs(field, damaged, mended, kind):
 def test_null_on_an_optional_field_is_left_out(field):
     """null on an optional field that takes none is dropped, on record."""
     found = with_city(**{field: None})
-
     assert json.loads(found.calls[0].arguments) == {"city": "Lima"}
     assert found.repairs == (Repair(RepairKind.NULL_DROPPED, f"/0/arguments/{field}"),)
 
@@ -82,7 +80,6 @@ def test_null_on_an_optional_field_is_left_out(field):
 def test_what_would_be_a_guess_is_refused_with_its_place(field, value):
     """No number is changed, no scalar becomes an array, no string that the schema allows is decoded."""
     found = with_city(**{field: value})
-
     assert found.calls == ()
     assert found.violations
     assert all(violation.path.startswith(f"/0/arguments/{field}") for violation in found.violations)
@@ -92,7 +89,6 @@ def test_what_would_be_a_guess_is_refused_with_its_place(field, value):
 def test_null_on_a_required_field_stays_to_be_refused():
     """A required field is not dropped: nothing is repaired, and null is named as what is wrong."""
     found = verdict({"city": None})
-
     assert found.repairs == ()
     assert found.violations[0].message == "must be string, not null"
 

@@ -20,7 +20,6 @@ def found(text):
 def test_a_word_that_begins_no_call_hides_no_delimiter(word):
     """`call` may begin `call:`; right before a tag it is a word, and the tag begins the call."""
     text = f"I {word}<tool_call>{CALL}</tool_call>"
-
     assert found(text) == (Reader.ENVELOPE, text.index("<"), text.index("<"))
     assert [call.name for call in extract_calls(text, BOX).calls] == ["search"]
 

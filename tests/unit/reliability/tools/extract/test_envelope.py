@@ -37,7 +37,6 @@ def test_a_mark_in_the_middle_of_a_line_opens_a_call_in_that_line_only():
     """A mark that prose mentions makes no call of the JSON that a later line shows."""
     data = '{"name": "made_up", "arguments": {}}'
     mentioned = f"I write <tool_call> now and then.\nMore of that, as an example: {data}"
-
     assert extract_calls(mentioned, BOX) == Extraction(text=mentioned)
     assert [call.name for call in extract_calls(f"So <tool_call> here it is: {data}", BOX).calls] == ["made_up"]
     assert [call.name for call in extract_calls(f"So <tool_call>\n{data}", BOX).calls] == ["made_up"]

@@ -28,7 +28,6 @@ def test_harmony_messages_are_told_apart():
 def test_harmony_marks_inside_a_call_are_its_text():
     """A call of another notation may write about Harmony."""
     inner = "<|start|>assistant<|channel|>final<|message|>x<|end|>"
-
     assert calls(f'<tool_call>{{"name": "search", "arguments": {{"query": "{inner}"}}}}</tool_call>') == [
         ("search", {"query": inner})
     ]
@@ -44,7 +43,6 @@ def test_it_is_split_with_tools_and_without(box, constrain, end):
     """The final message is the answer, the analysis is reasoning; no header leaves, whole or streamed."""
     text = FINAL.format(constrain) + end
     found = extract_calls(text, box)
-
     assert (found.text, found.reasoning, found.calls) == ("Hi", "hm", ())
     assert all(play(cut_at(text, [size]), box) == whole(text, box) == ([], False, "Hi") for size in (1, 5, 1000))
 
@@ -53,7 +51,6 @@ def test_it_is_split_with_tools_and_without(box, constrain, end):
 def test_a_call_of_nothing_is_asked_for_again(header):
     """Arguments without a recipient are no text: the end of the message says that it calls."""
     text = f'<|channel|>{header}<|message|>{{"city": "Oslo"}}<|call|>'
-
     assert [one.reason for one in extract_calls(text, BOX).malformed] == ["a call without a name"]
     assert all(play(cut_at(text, [size]), BOX).refused for size in (1, 5, 1000))
 
@@ -63,7 +60,6 @@ def test_a_tool_that_speaks_ends_the_answer():
     call = '<|start|>assistant<|channel|>commentary to=functions.search<|message|>{"query": "x"}<|call|>'
     result = "<|start|>functions.search to=assistant<|channel|>commentary<|message|>21<|end|>"
     found = extract_calls(call + result + call, BOX)
-
     assert (len(found.calls), found.behind, found.text) == (1, 1, "")
 
 
@@ -106,7 +102,6 @@ def test_messages_may_stand_behind_calls_of_another_family(before, header):
     """Law: a message of the answer's own is read wherever its header is complete; one of a user ends the answer."""
     text = f"{before}{header}<|message|>{BODY}<|call|>"
     found = extract_calls(text, BOX)
-
     assert [call.arguments for call in found.calls] == [{"query": "x"}, {"query": "y"}]
     assert (found.text, found.malformed) == ("I look." if "look" in before else "", ())
     assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 5, 1000))
@@ -121,7 +116,6 @@ def test_a_message_may_lack_its_end(behind):
     """Law: a call whose end is missing ends where its object does; the calls behind it are read too."""
     text = f"{HEADERS[2]}<|message|>{BODY}{behind}"
     found = extract_calls(text, BOX)
-
     assert (len(found.calls), found.calls[0].arguments, found.text) == (2, {"query": "y"}, "")
     assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 5, 1000))
     assert extract_calls(f"{HEADERS[2]}<|message|>{BODY}{{}}", BOX).malformed != ()

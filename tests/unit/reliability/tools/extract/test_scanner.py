@@ -58,7 +58,6 @@ from tests.support.extracting import BOX, CALL, calls, kinds
 def test_one_call_in_many_disguises(text):
     """Envelopes, wrappers, missing tags, foreign keys and literals: one call, exactly, and no prose left."""
     found = extract_calls(text, BOX)
-
     assert [
         (call.name, call.arguments if isinstance(call.arguments, dict) else json.loads(call.arguments))
         for call in found.calls
@@ -98,7 +97,6 @@ def test_one_call_in_many_disguises(text):
 def test_prose_and_data_are_left_alone(text):
     """No mark and no declared name with a call's keys: nothing is found, and the text is as it came."""
     found = extract_calls(text, BOX)
-
     assert (found.calls, found.malformed, found.text) == ((), (), text)
 
 
@@ -164,7 +162,6 @@ def test_prose_and_data_are_left_alone(text):
 def test_what_looks_like_a_call_and_cant_be_read_is_reported(text):
     """Nothing is dropped in silence, and nothing is guessed: no call, and the raw text with a reason."""
     found = extract_calls(text, BOX)
-
     assert found.calls == ()
     assert len(found.malformed) == 1
     assert found.malformed[0].reason
@@ -213,9 +210,7 @@ def test_braces_in_the_prose_before_a_call_spoil_nothing(before, text):
     """What only looks like JSON is prose, and the call behind it is a call."""
     if before == "See {x and\n" and text.startswith("<|"):
         return  # an open brace: the marks may stand in the arguments of a call
-
     found = extract_calls(before + text, BOX)
-
     assert [call.name for call in found.calls] == ["search"]
     assert not found.malformed
     assert found.text == before.strip()
@@ -271,7 +266,6 @@ def test_data_before_the_end_of_a_turn_is_no_call(data, mark):
     """The end of a turn closes an answer of data as well as one of calls: a JSON answer is delivered without it, and
     what has a call's form is judged as if the mark weren't there."""
     found = extract_calls(data + mark, BOX)
-
     assert (found.calls, found.malformed, found.text.rstrip()) == ((), (), data)
     assert calls(CALL + mark) == calls(CALL)
     foreign = CALL.replace("search", "unknown")
@@ -292,7 +286,6 @@ def test_data_before_the_end_of_a_turn_is_no_call(data, mark):
 def test_a_value_that_holds_the_ends_of_its_call_is_refused(text):
     """Law: a value that can't be told from the end of its call, or of a thought, is neither cut nor sent as text."""
     box = build_toolbox([{"type": "function", "function": {"name": "q7", "parameters": {"type": "object"}}}])
-
     assert extract_calls(text, box).malformed
 
 
@@ -300,5 +293,4 @@ def test_a_call_may_hold_the_marks_of_harmony():
     """Law: a text is Harmony's where a header stands before its message, and not where a value holds the mark."""
     box = build_toolbox([{"type": "function", "function": {"name": "q7", "parameters": {"type": "object"}}}])
     [call] = extract_calls("q7(a='<|message|>')", box).calls
-
     assert call.arguments == {"a": "<|message|>"}

@@ -16,7 +16,6 @@ def test_calls_and_reports_have_bounds():
     """More calls, or more unreadable pieces, than the bound are one report with all the rest in it."""
     many = extract_calls(CALL * 200, BOX)
     bad = extract_calls("<tool_call>x</tool_call>\n" * 100, BOX)
-
     assert len(many.calls) == 128
     assert "more than 128" in many.malformed[0].reason
     assert "more than 128" in extract_calls("[" + ",".join([CALL] * 200) + "]", BOX).malformed[0].reason
@@ -57,9 +56,7 @@ HOSTILE = [
 def test_hostile_repetition_gives_an_answer(piece):
     """A long run of any opening ends in an answer, without running out of stack."""
     text = piece * (100_000 // len(piece))
-
     found = extract_calls(text, BOX)
-
     assert len(found.calls) <= 128
     assert len(found.malformed) <= MALFORMED_MAX
 
@@ -107,7 +104,6 @@ def test_a_spent_reader_reports_what_may_be_a_call(noise):
     """When too much couldn't be read, as JSON or as Python, bare JSON with a declared name is malformed instead of
     overlooked."""
     found = extract_calls(noise + CALL, BOX)
-
     assert not found.calls, "it isn't spent"
     assert found.malformed
     assert extract_calls(noise, BOX).text == noise
@@ -116,7 +112,6 @@ def test_a_spent_reader_reports_what_may_be_a_call(noise):
 def test_big_strings_pass():
     """A megabyte inside one argument is a call like any other."""
     big = "x\n" * 500_000
-
     assert calls(f"<tool_call>{json.dumps({'name': 'search', 'arguments': {'query': big}})}</tool_call>") == [
         ("search", {"query": big})
     ]
@@ -128,5 +123,4 @@ def test_big_strings_pass():
 def test_each_step_moves_forward(box, opener):
     """Law: an opener that ends before the sign it was found by is left behind, whatever is declared."""
     text = f"<think>hm</think>{opener}[{{name"
-
     assert extract_calls(text, box).calls == ()

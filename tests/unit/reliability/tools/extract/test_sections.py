@@ -70,6 +70,5 @@ def test_lost_marks_make_no_text_of_a_call(lost, rest):
     """Where marks before a call are lost it is read, or asked for again; whole and streamed."""
     text = f"I look it up.{OPEN}{lost}{rest}"
     found = whole(text, BOX)
-
     assert found.refused or (found.calls, found.text) == ([("search", {"query": "x"})], "Ilookitup.")
     assert all(play(cut_at(text, [size]), BOX) == found for size in (1, 5, 1000))

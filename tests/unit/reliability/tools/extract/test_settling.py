@@ -15,7 +15,6 @@ def test_marks_that_hold_nothing_leave_the_prose_around_them():
     found.text = "One <x></x> two"
     found.drop(4, 11)
     found.prose.add(found.text[found.kept :], found.kept)
-
     assert (found.calls, found.malformed, found.found) == ([], [], True)
     assert found.prose.text() == "One\ntwo"
 
@@ -26,7 +25,6 @@ def test_what_cant_be_read_is_bounded():
     found.text = "x" * 2 * MALFORMED_MAX
     for at in range(MALFORMED_MAX):
         found.report_malformed(at, at + 1, "bad", "test")
-
     assert len(found.malformed) == MALFORMED_MAX
     assert found.at == len(found.text)
 
@@ -44,7 +42,6 @@ def test_a_call_that_is_shown_is_prose(before):
 def test_text_around_calls_is_kept_in_order():
     """Prose before, between and after calls stays; commas between calls and fences around them go."""
     found = extract_calls(f"First.\n```json\n{CALL}\n```\nThen:\n{CALL}, {CALL}\nDone.", BOX)
-
     assert len(found.calls) == 3
     assert found.before == "First."
     assert found.text == "First.\nThen:\nDone."
@@ -54,7 +51,6 @@ def test_text_around_calls_is_kept_in_order():
 def test_what_has_left_is_not_given_back(sent, left):
     """Prose that a client has already is read, and not said again."""
     found = extract_calls(f"First.\n{CALL}Then: Done.", BOX, min(sent, 7) if sent < 8 else 7 + len(CALL) + 2)
-
     assert [call.name for call in found.calls] == ["search"]
     assert found.text == left
 
@@ -63,7 +59,6 @@ def test_what_has_left_is_not_given_back(sent, left):
 def test_the_fence_that_closes_a_code_block_stays(blocks):
     """A fence right before a call frames it only where it opens a block."""
     shown = "\n".join(["```python\nx = 1\n```"] * blocks)
-
     assert extract_calls(f"{shown}\n<tool_call>{CALL}</tool_call>", BOX).text == shown
     assert extract_calls(f"{shown}\n```json\n{CALL}\n```", BOX).text == shown
 
@@ -75,7 +70,6 @@ def test_a_fence_around_several_calls_goes_as_a_whole(joint):
     other = CALL.replace('"x"', '"y"')
     found = extract_calls(f"So:\n```json\n{CALL}{joint}{other}\n```\nDone.", BOX)
     assert (len(found.calls), found.text) == (2, "So:\nDone.")
-
     shown = "```python\nx = 1\n```"
     for text in (f"```json\n{CALL}{joint}{other}\n```\n{shown}", f"```json\n{CALL}\n```{joint}{other}\n{shown}"):
         assert extract_calls(text, BOX).text == shown

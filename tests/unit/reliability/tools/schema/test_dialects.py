@@ -104,9 +104,7 @@ def test_the_clients_schema_is_not_changed():
     """Normalising works on a copy."""
     parameters = {"properties": {"a": {"type": "STRING", "nullable": True, "required": True}}}
     before = json.dumps(parameters)
-
     made([tool("f", parameters)])
-
     assert json.dumps(parameters) == before
 
 

@@ -34,6 +34,5 @@ def test_a_part_speaks_for_its_node_where_the_reference_says_so(kind, part):
     """Also a part that has an `unevaluated…` of its own; not one that the value fails, nor one under `not`."""
     own = {"unevaluatedProperties": False, "unevaluatedItems": False}
     schema = {**own, **KINDS[kind](part), "$defs": {"A": {"properties": {"b": {}}, "prefixItems": [{}, {}]}}}
-
     for value in VALUES:
         assert Validator(schema).is_valid(value) is Draft202012Validator(schema).is_valid(value), value

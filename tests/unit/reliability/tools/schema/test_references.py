@@ -23,7 +23,6 @@ from tests.support.renderings import tool
 def test_bad_references_are_told_apart(parameters, said):
     """The client is told what is wrong with a reference: where it leads, found out without following it."""
     bad = build_toolbox([tool("a", parameters)])
-
     assert isinstance(bad, BadTools)
     assert said in bad.message
 
@@ -33,7 +32,6 @@ def test_references_are_those_of_the_document():
     parts = {"p": {"$ref": "#/$defs/a~1b"}, "q": {"$ref": "#here"}, "r": {"$ref": "#"}}
     schema = {"$defs": {"a/b": {"$anchor": "here", "type": "string"}}, "properties": parts}
     check_references(schema)
-
     assert Validator(schema).is_valid({"p": "x", "q": "y", "r": {"p": "z"}})
     assert not Validator(schema).is_valid({"r": {"r": {"q": 1}}})
     assert json.loads(json.dumps(schema)) == schema
@@ -58,7 +56,6 @@ def test_references_are_those_of_the_document():
 def test_the_types_that_a_schema_allows(schema, kinds):
     """No type is left out; what can't be told is anything."""
     root = {"$defs": {"A": {"type": "boolean"}, "Loop": {"$ref": "#/$defs/Loop"}}}
-
     assert find_allowed_types(schema, root) == kinds
 
 
@@ -66,7 +63,6 @@ def test_a_property_is_found_wherever_its_schema_stands():
     """Through references and alternatives, and in `additionalProperties`; nowhere is None."""
     root = {"$defs": {"A": {"properties": {"b": {"type": "null"}}}}}
     either = {"$ref": "#/$defs/A", "anyOf": [{"properties": {"b": {"type": "string"}}}]}
-
     assert find_allowed_types(property_schema(either, root, "b"), root) == {"null", "string"}
     assert property_schema({"$ref": "#/$defs/A"}, root, "b") == {"type": "null"}
     assert property_schema({"additionalProperties": {"type": "array"}}, root, "b") == {"type": "array"}

@@ -16,7 +16,6 @@ from tests.unit.deployments.request.test_attempt_loops import reading
 
 GITHUB = "mcp__github__create_issue"
 WORDS = ["get", "weather", "math", "gcd", "issue", "v2", "http", "list"]
-NAMESPACES = ["", "functions.", "mcp__srv__", "tools."]
 CALLED = ["web.search", "web__search", "functions.web_search", "webSearch", "tools.web.search", "mcp__srv__web_search"]
 SEPARATORS = ["_", "__", ".", "-", ":", "/", "::"]
 words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
@@ -34,7 +33,6 @@ def spelled(parts: list[str], separator: str, style: int) -> str:
 def test_what_stands_between_the_words_of_a_name_says_nothing(parts, declared, called, style, other):
     """However its words are joined, and with capitals or without, one declared name is meant."""
     name = spelled(parts, declared, style)
-
     assert ToolNames((name, "other_tool")).find(spelled(parts, called, other)) == name
 
 
@@ -73,7 +71,6 @@ def test_a_name_in_another_spelling_or_namespace_is_meant(declared, called):
     box = made([tool(declared, {}), tool("search", {})])
     text = f'<tool_call>{{"name": "{called}", "arguments": {{}}}}</tool_call>'
     verdict = check_calls(extract_calls(text, box).calls, box, new_id=IDS)
-
     assert [call.name for call in verdict.calls] == [declared]
     assert [(repair.kind, repair.path) for repair in verdict.repairs] == [("name", "/0/name")]
 
@@ -103,7 +100,6 @@ def test_a_name_in_another_spelling_or_namespace_is_meant(declared, called):
 def test_what_would_be_a_guess_is_not_meant(declared, called):
     """Several that fit, another word, another namespace: the model is asked again."""
     box = made([tool(name, {}) for name in declared])
-
     assert box.find(called) is None
 
 
@@ -115,7 +111,6 @@ def test_what_is_left_on_a_native_name_is_taken_off(called):
     """A special token, an index, quotes and brackets belong to no name."""
     raw = RawCall(name=called, arguments="{}")
     verdict = check_calls([raw], made([tool("search", {})]), new_id=IDS)
-
     assert [call.name for call in verdict.calls] == ["search"]
     assert [repair.kind for repair in verdict.repairs] == ["name"]
 
@@ -123,7 +118,6 @@ def test_what_is_left_on_a_native_name_is_taken_off(called):
 def test_a_markdown_escape_is_no_part_of_a_name():
     """Models that write Markdown escape the `_`."""
     raw = RawCall(name="web\\_search", arguments="{}")
-
     assert check_calls([raw], made([tool("web_search", {})]), new_id=IDS).ok
 
 
@@ -132,7 +126,6 @@ def test_who_might_be_meant_is_said():
     box = made([tool("a.search", {}), tool("b.search", {}), tool("c.find", {})])
     text = '<tool_call>{"name": "search", "arguments": {}}</tool_call>'
     (violation,) = check_calls(extract_calls(text, box).calls, box, new_id=IDS).violations
-
     assert violation.message == "'search' may be any of several tools: call 'a.search' or 'b.search'"
 
 
@@ -140,7 +133,6 @@ def test_who_might_be_meant_is_said():
 def test_a_declared_name_means_itself(names):
     """Whatever else is declared, an exact name is exact."""
     index = ToolNames(tuple(names))
-
     assert [index.find(name) for name in names] == names
 
 
@@ -151,7 +143,6 @@ def test_every_beginning_of_a_meant_name_may_become_it(parts, separator, style, 
     """The gate lets no beginning of a name leave that the complete answer has as a call's."""
     index = ToolNames(("_".join(parts),))
     called = before + spelled(parts, separator, style)
-
     assert index.find(called) is not None
     assert all(index.may_become(called[:end]) for end in range(1, len(called) + 1))
 

@@ -15,7 +15,6 @@ from tests.support.renderings import tool
 def test_a_tool_without_parameters_takes_nothing(parameters):
     """Missing, empty and null parameters are a tool that needs no arguments."""
     box = made([tool("f", parameters)])
-
     assert box.tools[0].takes_nothing
     assert box.tools[0].validator.is_valid({})
 
@@ -52,7 +51,6 @@ def test_bad_tools_are_the_clients_mistake_with_a_place(tools, path):
     """What can't be used is a value that names its place in the request; nothing raises and nothing is
     fetched."""
     bad = build_toolbox(tools)
-
     assert isinstance(bad, BadTools)
     assert bad.path == path
     assert bad.message
@@ -100,7 +98,6 @@ def test_legacy_functions_and_flat_tools_are_tools():
 def test_names_are_found_without_a_guess():
     """Case, - and _, and a `functions.` prefix are forgiven where one tool answers, not two."""
     box = made([tool("get_weather", {}), tool("Read-File", {}), tool("read_file", {})])
-
     assert box.find("get_weather") is box.find("Get-Weather") is box.find("functions.get_weather") is box.tools[0]
     assert box.find("Read-File") is box.tools[1]
     assert box.find("READ_FILE") is None

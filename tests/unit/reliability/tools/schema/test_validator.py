@@ -110,7 +110,6 @@ def test_the_verdict_is_that_of_the_reference():
         verdict = compiled.validator.is_valid(value)
         assert verdict == right.is_valid(value), (seed, compiled.schema, value)
         verdicts[verdict] += 1
-
     assert min(verdicts.values()) > SEEDS / 2
 
 
@@ -121,7 +120,6 @@ def test_the_places_are_those_of_the_reference():
             continue  # named by item here, by list there
         ours = {complaint.path for complaint in compiled.validator.complaints(value, SchemaRun(Steps(UNBOUNDED)))}
         theirs = {tuple(error.absolute_path) for error in right.iter_errors(value)}
-
         assert ours == theirs, (seed, compiled.schema, value)
 
 
@@ -152,7 +150,6 @@ def damaged(arguments):
 def test_a_validator_can_be_sent_to_another_process():
     """It arrives with the same rules."""
     again = pickle.loads(pickle.dumps(Validator({"properties": {"a": {"pattern": "^b$"}}})))
-
     assert again.is_valid({"a": "b"})
     assert not again.is_valid({"a": "c"})
 

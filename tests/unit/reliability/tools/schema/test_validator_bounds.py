@@ -56,7 +56,6 @@ def judge_cost(parameters: Any, value: Any, *, valid: bool) -> int:
 def test_a_union_costs_by_its_depth_and_not_its_power(leaf, valid):
     """Each schema and value are judged once, however many forms repeat them."""
     costs = [judge_cost(forms(), nested(depth, leaf), valid=valid) for depth in (5, 10, 20)]
-
     assert costs[2] < 5 * costs[0]
     assert costs[2] < 3_000
 
@@ -85,7 +84,6 @@ def test_judging_costs_by_the_size_of_the_value(parameters, value, valid, steps)
 def test_the_first_use_of_ordinary_tools_is_cheap():
     """A hundred tools of ten parameters are compiled on the loop, and cost next to nothing when they come again."""
     ordinary = [strings(3, f"only_here_{i}_", description="what it is") for i in range(100)]
-
     assert compile_cost(*ordinary) < 10_000
     assert compile_cost(*ordinary) < 200
 
@@ -98,14 +96,12 @@ def test_large_schemas_are_no_work_for_few_steps(parameters):
     steps = Steps(20_000)
     with pytest.raises(OutOfSteps):
         build_toolbox([tool("f", parameters)], None, steps)
-
     assert isinstance(build_toolbox([tool("f", parameters)], None, Steps(20_000_000)), ToolBox)
 
 
 def test_more_tools_than_may_be_are_not_compiled():
     """They are counted first."""
     steps = Steps(1_000)
-
     assert isinstance(build_toolbox([tool(f"f{i}", strings(50)) for i in range(2_000)], None, steps), BadTools)
     assert steps.left == 1_000
 
@@ -114,9 +110,7 @@ def test_the_last_steps_give_a_refusal_and_never_consent():
     """Where nobody can go on judging, the call isn't delivered."""
     box = made([tool("f", object_of(a={"items": {"type": "integer"}}))])
     raw = [RawCall(name="f", arguments={"a": list(range(500))})]
-
     found = check_calls(raw, box, new_id=IDS, steps=Steps(0, final=True))
-
     assert not found.calls
     assert [v.message for v in found.violations] == ["the arguments take longer to check than this server allows"]
     assert check_calls(raw, box, new_id=IDS, steps=Steps(5_000, final=True)).calls

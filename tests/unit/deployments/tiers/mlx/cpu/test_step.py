@@ -17,7 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.cpu import step as module
-from deployments.tiers.mlx.cpu.step import CpuStep, KernelUnavailable, build_step, explain_missing, list_libraries
+from deployments.tiers.mlx.cpu.step import (
+    CpuStep,
+    KernelUnavailable,
+    build_step,
+    explain_missing,
+    list_libraries,
+    upcast,
+)
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 from tests.support.kernels import only_here
 from tests.support.random_models import MODELS, VOCABULARY, build_model
@@ -52,7 +59,6 @@ def fill_caches(model: Any, held: list[int]) -> tuple[Lengths, list[RaggedCache]
 
 
 def draw_tokens(rows: int, count: int) -> Any:
-    """The same ones each time."""
     import mlx.core as mx
 
     return mx.array(np.random.default_rng(count).integers(0, VOCABULARY, (rows, count)))
@@ -73,7 +79,6 @@ def compare(
 
 
 def assert_same(one: list[RaggedCache], other: list[RaggedCache]) -> None:
-    """Assert that both hold the same, bit by bit."""
     import mlx.core as mx
 
     for mine, theirs in zip(one, other, strict=True):
@@ -347,3 +352,30 @@ class TestLibraries:
 
         with pytest.raises(KernelUnavailable, match=r"broken\.so"):
             build_step(models["biases"])
+
+
+@pytest.mark.model
+@only_here
+def test_a_model_of_short_floats_gets_its_step() -> None:
+    """Law: what is upcast is computed as any model in float32: in one call."""
+    import mlx.core as mx
+
+    model = build_model("normed")
+    model.set_dtype(mx.bfloat16)
+    upcast(model)
+
+    assert build_step(model) is not None
+
+
+def test_quantized_weights_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    """Law: nothing is unpacked that its maker has packed, and the log says that it is slow here."""
+    import mlx.core as mx
+    import mlx.nn as nn
+
+    model = build_model("biases")
+    nn.quantize(model.model.layers[1].self_attn, group_size=32)
+    model.set_dtype(mx.bfloat16)
+    upcast(model)
+
+    assert model.model.norm.weight.dtype == mx.bfloat16
+    assert "quantized weights are slow" in caplog.text

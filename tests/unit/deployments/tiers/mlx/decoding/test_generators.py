@@ -20,7 +20,6 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def generate(model: Any, prompt: list[int], count: int) -> list[int]:
-    """What mlx-lm's own loop draws."""
     import mlx.core as mx
     from mlx_lm.generate import generate_step
 
@@ -55,7 +54,6 @@ def insert(
 
 
 def drain(generator: SingleGenerator) -> tuple[dict[int, list[int]], dict[int, Any]]:
-    """What is drawn for each until all have ended, and their last tokens."""
     drawn: dict[int, list[int]] = {}
     last: dict[int, Any] = {}
     while generator._rows:
@@ -134,22 +132,6 @@ def test_the_work_is_counted(model: Any) -> None:
     assert (read, drawn) == (19, 3)
     assert [one.progress[0] for one in progress if one.end_of_segment] == [10, 20]
     assert [(one.uid, one.progress) for one in progress if one.end_of_prompt] == [(uid, (20, 20))]
-
-
-def test_nothing_is_drawn_behind_an_error(model: Any) -> None:
-    """A processor that fails gives no token."""
-
-    class Failing:
-        error: Exception | None = None
-
-        def __call__(self, tokens: Any, logits: Any) -> Any:
-            self.error = ValueError("no")
-            return logits
-
-    generator = SingleGenerator(model, stop_tokens=(), prefill_step_size=64)
-    insert(generator, [5, 6], 3, processors=(Failing(),))
-
-    assert [generator.next()[1] for _ in range(3)] == [[], [], []]
 
 
 @pytest.mark.parametrize(("prompt", "count"), [([], 4), ([5], 0)])

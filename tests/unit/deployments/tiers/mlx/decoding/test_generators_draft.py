@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.cpu.step import build_step
-from deployments.tiers.mlx.decoding.draft_policy import COUNT_MAX, DraftPolicy
 from deployments.tiers.mlx.decoding.generators import LookupGenerator
-from deployments.tiers.mlx.decoding.lookup import Guess
+from deployments.tiers.mlx.decoding.lookup import COUNT_MAX, DraftPolicy, Guess
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sampling import Sampling
@@ -67,7 +66,7 @@ def loaded(folder: Path, request: pytest.FixtureRequest) -> Loaded:
     assert made.step is None  # its heads are too small
     if request.param == "later":
         return made
-    model = build_model("biases", made.vocabulary)
+    model = build_model("biases", made.answers.vocabulary)
     return dataclasses.replace(made, model=model, step=build_step(model))
 
 
@@ -97,7 +96,6 @@ def told_batch(loaded: Loaded, texts: Sequence[Sequence[int]], wrong: float, see
 
 
 def add(batch: Scheduler, jobs: Sequence[dict[str, Any]]) -> list[tuple[list[Event], Any]]:
-    """Let these run; where their events will be, and their states."""
     outs = []
     for number, fields in enumerate(jobs):
         out: list[Event] = []
@@ -108,7 +106,6 @@ def add(batch: Scheduler, jobs: Sequence[dict[str, Any]]) -> list[tuple[list[Eve
 
 
 def run(batch: Scheduler, jobs: Sequence[dict[str, Any]]) -> list[tuple[str, Any, list[int]]]:
-    """Text, end and tokens of each."""
     outs = add(batch, jobs)
     while batch:
         try:
@@ -314,8 +311,8 @@ def test_guesses_are_taken_from_what_was_said(loaded):
     looked_up = 0
     while batch:
         for row in batch._generator._decoding.rows:
-            assert row.lookup is None or row.lookup._text == batch._by_uid[row.uid].record
-            looked_up += row.lookup is not None
+            assert row.record.lookup is None or row.record.lookup._text == batch._by_uid[row.uid].record
+            looked_up += row.record.lookup is not None
         batch.step()
 
     assert looked_up > PLACES

@@ -22,7 +22,6 @@ def model(folder: Any) -> Any:
 
 
 def read_alone(model: Any, tokens: list[int]) -> Any:
-    """The logits behind each token of a sequence that is alone."""
     import mlx.core as mx
 
     return model(mx.array([tokens]))[0]
@@ -108,7 +107,6 @@ def test_a_lone_row_is_given_without_a_copy_and_stays_as_it_was():
 
 
 def find_memory(array: Any) -> int:
-    """Where the numbers of an array lie."""
     address: int = np.asarray(memoryview(array)).ctypes.data
     return address
 

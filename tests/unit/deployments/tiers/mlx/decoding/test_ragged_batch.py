@@ -27,7 +27,6 @@ def build_row(uid: int, tokens: list[int]) -> ActiveSequence:
 
 
 def check(model: Any, rows: RaggedBatch) -> None:
-    """The next token of each row is what it is for its own tokens alone."""
     import mlx.core as mx
 
     if not rows:

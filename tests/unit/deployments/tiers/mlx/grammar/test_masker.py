@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +10,15 @@ from typing import Any
 import jsonschema
 import mlx.core as mx
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.grammar.compiler import Constraints
-from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, SPAN, Broken, is_repeating
-from reliability.types import Fault, Finish, FinishReason
+from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, SPAN, Broken, NoVocabulary, Vocabulary, is_repeating
+from reliability.types import Finish, FinishReason
 from tests.support import tiny_model as tiny
-from tests.support.engine_rig import PROMPT, Rig, fault_of, text_of, whole
-from tests.support.minds import CITY, END, TWICE, WIDTH, Chant, Mind, json_answer, must, says, spoken, tool
+from tests.support.engine_rig import PROMPT, Rig, text_of, whole
+from tests.support.minds import CITY, END, TWICE, WIDTH, Chant, Mind, Thinker, json_answer, must, says, spoken, tool
 from tests.support.tier_asking import WEATHER_TOOL, ask
 
 
@@ -78,17 +77,6 @@ class TestInTheBatch:
         (_, bound), (_, free) = rig.ask(constraint=constraint, max_tokens=150), rig.ask(max_tokens=60)
         assert text_of(whole(free)) == alone
         jsonschema.validate(json.loads(text_of(whole(bound))), schema)
-
-    def test_a_broken_grammar_ends_its_own_sequence_only(self, rig: Rig, constraints: Constraints) -> None:
-        """Law: an answer never goes on without its grammar: it fails, alone."""
-        alone = text_of(rig.answer())
-        good = must(constraints, json_answer(CITY))
-        lost = good.matcher.deep_copy()
-        lost.consume_token(END)
-        broken = dataclasses.replace(good, matcher=lost)
-        (_, bad), (_, neighbour) = rig.ask(constraint=broken), rig.ask()
-        assert fault_of(whole(bad)) is Fault.SERVER_ERROR
-        assert text_of(whole(neighbour)) == alone
 
     def test_notes_come_with_the_end(self, rig: Rig, constraints: Constraints) -> None:
         """Law: what the grammar doesn't hold is told with the answer."""
@@ -187,3 +175,38 @@ def wanting(char: str) -> Any:
 
     much = mx.array(wish(500, byte_as_token(char)))
     return lambda _, logits: logits + much[: logits.shape[-1]]
+
+
+class TestVocabulary:
+    def test_every_token_gives_its_bytes(self, tokenizer: Any) -> None:
+        """Law: each of the 256 bytes and each merge is the token that the model means by it."""
+        words = Vocabulary(tokenizer)
+        alphabet = {char: byte for byte, char in enumerate(tiny.byte_alphabet())}
+        for i, token in enumerate(tiny.TOKENS[len(tiny.SPECIAL) :], start=len(tiny.SPECIAL)):
+            if alphabet[token[0]] == 0xFF:
+                continue  # llguidance marks special tokens by it; no text has this byte
+            assert words.bytes_of(i) == bytes(alphabet[char] for char in token)
+
+    @settings(deadline=None)
+    @given(st.text(max_size=40))
+    def test_any_text_comes_back(self, tokenizer: Any, text: str) -> None:
+        """Law: what the tier's tokenizer encodes, the trie reads to the byte."""
+        tokens = tokenizer.encode(text, add_special_tokens=False)
+        assume(not any(token < len(tiny.SPECIAL) for token in tokens))
+        assert Vocabulary(tokenizer).trie.decode_bytes(tokens) == text.encode()
+
+    def test_a_literal_names_special_tokens_by_number(self, tokenizer: Any) -> None:
+        """Law: text stays text, a special token is its number."""
+        words = Vocabulary(tokenizer)
+        assert words.literal('<tool_call>"é') == '"<tool_call>\\"é"'
+        assert words.literal("a<|im_end|>b") == '"a" <[2]> "b"'
+
+    def test_a_tokenizer_that_rewrites_its_text_is_refused(self, tokenizer: Any) -> None:
+        """Law: a vocabulary that isn't true to the byte is none."""
+
+        class Shouting(Thinker):
+            def encode(self, text: str, **options: Any) -> Any:
+                return tokenizer.encode(text.upper(), **options)
+
+        with pytest.raises(NoVocabulary, match="byte"):
+            Vocabulary(Shouting(tokenizer, "", ""))

@@ -57,7 +57,6 @@ KINDS: dict[str, Callable[[], list[Any]]] = {
 
 
 def write(host: HostCache, begin: int = 0, end: int = TOKENS, form: str | None = None) -> Segment:
-    """What a file of these tokens would be, read."""
     tensors = host.stretch(begin, end)
     head = SegmentHead("", begin, "", pack(range(begin, end)), form or host.form)
     arrays = {one.name: np.ascontiguousarray(one.array) for one in tensors}
@@ -71,7 +70,6 @@ def leaves(state: Any) -> list[Any]:
 
 
 def read(cache: list[Any]) -> list[Any]:
-    """What a cache holds of its tokens."""
     return [
         (
             type(one).__name__,

@@ -112,23 +112,6 @@ class TestReuse:
         expected = most if not stiff or most == len(held) else 0
         assert store(held, stiff=stiff).take(wanted)[1] == expected
 
-    def test_the_next_turn_reuses_the_whole_last_one(self) -> None:
-        """Law: a row that goes on behind an entry reuses all of it, whether it can be cut back or not."""
-        for stiff in (False, True):
-            assert store(TURN_1, stiff=stiff).take(TURN_2)[1] == len(TURN_1)
-
-    def test_an_exact_hit_leaves_one_token(self) -> None:
-        """Law: the identical row is reused but for its last token; where that can't be cut, the best shorter entry."""
-        assert store(TURN_1).take(TURN_1)[1] == len(TURN_1) - 1
-        assert store(SYSTEM, TURN_1, stiff=True).take(TURN_1)[1] == len(SYSTEM)
-
-    def test_a_shared_system_prompt_is_reused_by_another_session(self) -> None:
-        """Law: another session under the same system prompt reuses it: cut out of a turn, or by its checkpoint."""
-        other = [*SYSTEM, 9, 9]
-        assert store(TURN_2).take(other)[1] == len(SYSTEM)
-        assert store(SYSTEM, TURN_2, stiff=True).take(other)[1] == len(SYSTEM)
-        assert store(TURN_2, stiff=True).take(other) == (None, 0)
-
 
 class TestKeeping:
     def test_what_a_longer_entry_serves_is_dropped(self) -> None:

@@ -62,7 +62,6 @@ def make(
 
 
 def compute(tokens: Sequence[int]) -> list[KVCache]:
-    """The cache of these tokens."""
     sums = [zlib.crc32(pack(tokens[: i + 1])) % 10_007 for i in range(len(tokens))]
     rows = np.add.outer(np.array(sums, np.float32), np.arange(WIDE, dtype=np.float32))[None, None]
     cache = KVCache()
@@ -93,7 +92,6 @@ def common(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def list_stored(root: Path) -> list[bytes]:
-    """The tokens of each file."""
     return [read_head(path).tokens for path in root.glob("*/*.safetensors")]
 
 
@@ -126,15 +124,6 @@ def test_the_next_process_finds_what_may_be_kept(puts: list[tuple[list[int], boo
             )
 
 
-def test_a_request_that_is_not_to_be_kept_leaves_no_file(root: Path) -> None:
-    """Law: nothing at all is made on the disk for it, and memory serves it all the same."""
-    store = make(root)
-    put(store, LONG, keep=False)
-    store.close(PATIENCE_S)
-    assert not root.exists()
-    assert take(store, [*LONG, 9]) == len(LONG)
-
-
 def test_without_a_folder_nothing_is_looked_for(root: Path) -> None:
     """Law: where nothing goes to disk the store is what memory holds."""
     store = make(None)
@@ -146,7 +135,6 @@ def test_without_a_folder_nothing_is_looked_for(root: Path) -> None:
 
 
 def finish(store: PromptStore, *, idle: bool = True) -> None:
-    """Wait for the write under way."""
     if store._write is not None:
         assert store._write.done.wait(PATIENCE_S)
     store._collect()
@@ -295,34 +283,6 @@ def test_memory_is_asked_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert not store.fetch([*LONG, 9], alone=True)
     put(other := make(root), LONG[:4])
     assert take(other, [*LONG, 9]) == len(LONG)
-
-
-def test_a_damaged_file_is_computed_anew(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Law: damage costs a line in the log; what isn't damaged is still used."""
-    put(store := make(root), LONG[:4])
-    store.close(PATIENCE_S)
-    put(store := make(root), LONG)
-    store.close(PATIENCE_S)
-    (path,) = root.glob("*/s4-*")
-    raw = bytearray(path.read_bytes())
-    raw[-20] ^= 4
-    path.write_bytes(raw)
-    with caplog.at_level(logging.WARNING):
-        assert take(make(root), [*LONG, 9]) == 4
-    assert [record.getMessage().count(path.name) for record in caplog.records] == [1]
-
-
-def test_a_file_that_stays_is_passed_by(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Law: what can be neither read nor removed costs a line in the log, and nobody looks for it for ever."""
-    put(store := make(root), LONG)
-    store.close(PATIENCE_S)
-    (path,) = root.glob("*/s0-*")
-    path.unlink()
-    path.mkdir()
-    store = make(root)
-    with caplog.at_level(logging.WARNING):
-        assert [take(store, [*LONG, more]) for more in (9, 10)] == [0, 0]
-    assert len(caplog.records) == 1
 
 
 def test_a_disk_that_refuses_harms_nobody(root: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,13 +16,13 @@ import pytest
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.cache_size import MlxCaches
 from deployments.tiers.mlx.loading import load
-from deployments.tiers.mlx.prefill_budget import PrefillBudget
+from deployments.tiers.mlx.memory_budget import PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import PART
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.sequence import EngineJob, PromptReuse
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Finish, Usage
@@ -68,7 +68,7 @@ def test_a_restart_finds_the_prompt_and_says_the_same(folder: Path, root: Path) 
     would have before it, and say what they say without any reuse."""
     plain = Rig(folder, prompt_cache_bytes=0)
     first = begin(folder, root)
-    said = first.answer(prompt=PROMPT, checkpoints=[CHECKPOINT])
+    said = first.answer(prompt=PROMPT, reuse=PromptReuse(checkpoints=[CHECKPOINT]))
     first.engine.close()
     turn, other = [*PROMPT, *range(40, 60)], [*PROMPT[:CHECKPOINT], *range(60, 90)]
     for prompt, expected in ((PROMPT, len(PROMPT) - 1), (turn, len(PROMPT)), (other, CHECKPOINT)):
@@ -79,18 +79,6 @@ def test_a_restart_finds_the_prompt_and_says_the_same(folder: Path, root: Path) 
         second.engine.close()
     assert text_of(said) == text_of(plain.answer(prompt=PROMPT))
     plain.engine.close()
-
-
-def test_another_replica_finds_it_while_the_first_lives(folder: Path, root: Path) -> None:
-    """Law: two replicas on one folder: what the first has computed the second finds once the first is idle."""
-    first, second = begin(folder, root), begin(folder, root)
-    said = first.answer(prompt=PROMPT)
-    await_file(root)
-    again = second.answer(prompt=PROMPT)
-    assert text_of(again) == text_of(said)
-    assert usage(again).cached_tokens > len(PROMPT) - TOKENS_MIN
-    for rig in (first, second):
-        rig.engine.close()
 
 
 def test_a_folder_that_cannot_be_asked_for_stops_nobody(folder: Path, tmp_path: Path) -> None:
@@ -142,8 +130,8 @@ def test_who_is_not_to_be_kept_leaves_no_file(folder: Path, root: Path) -> None:
     """Law: a request that isn't to be kept leaves nothing on disk, though memory serves it; with a bound of 0 none
     does."""
     rig = begin(folder, root)
-    rig.answer(prompt=PROMPT, keep=False)
-    assert usage(rig.answer(prompt=PROMPT, keep=False)).cached_tokens == len(PROMPT) - 1
+    rig.answer(prompt=PROMPT, reuse=PromptReuse(keep=False))
+    assert usage(rig.answer(prompt=PROMPT, reuse=PromptReuse(keep=False))).cached_tokens == len(PROMPT) - 1
     rig.engine.close()
     off = begin(folder, root, bytes_max=0)
     off.answer(prompt=PROMPT)
@@ -173,7 +161,6 @@ def test_the_successor_of_a_killed_replica(when: str, folder: Path, root: Path) 
 
 
 def make_batch(folder: Path) -> Scheduler:
-    """A batch that prefills 32 tokens a step."""
     loaded = load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None)
     made = Scheduler(loaded.model, loaded.tokenizer, running_max=2, label="t")
     prepare_batch(made, loaded, 2, 1 << 30, None)

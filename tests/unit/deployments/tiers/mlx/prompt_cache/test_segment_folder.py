@@ -32,7 +32,6 @@ few = st.lists(st.integers(0, 1), max_size=7)  # few tokens, so that rows begin 
 
 @pytest.fixture(autouse=True)
 def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of a few tokens are worth a file."""
     monkeypatch.setattr(segment_folder, "TOKENS_MIN", 1)
     monkeypatch.setattr(segment_folder, "_SPACING_TOKENS", 2)
     monkeypatch.setattr(segment_folder, "_FREE_MIN_BYTES", 0)
@@ -43,7 +42,6 @@ def never() -> bool:
 
 
 def compute(tokens: Sequence[int]) -> Any:
-    """The keys of these tokens, in the shape that a layer has."""
     sums = [zlib.crc32(pack(tokens[: i + 1])) for i in range(len(tokens))]
     return np.array([[[s, s ^ 1] for s in sums]], np.uint32).reshape(1, 1, len(tokens), 2)
 
@@ -58,7 +56,6 @@ def save(folder: SegmentFolder, tokens: Sequence[int], cuts: Sequence[int] | Non
 
 
 def load(folder: SegmentFolder, tokens: Sequence[int], found: FoundSegments | None = None) -> list[Any] | None:
-    """The keys of what is found, put together; None where a file could not be used."""
     found = folder.find(pack(tokens)) if found is None else found
     segments = folder.open(found, pack(tokens), cancelled=never)
     if segments is None:
@@ -132,17 +129,7 @@ def test_a_prompt_is_cut_where_others_leave_it(tmp_path: Path) -> None:
     assert {path.name.split("-")[0] for path in files(tmp_path)} == {"s0", "s4"} | {"s9"}
 
 
-def test_models_are_kept_apart(tmp_path: Path) -> None:
-    """Law: what one model has stored another never finds, though both share the root and its bounds."""
-    save(make(tmp_path), [1, 2, 3])
-    other = make(tmp_path, "b" * 64)
-    assert other.find(pack([1, 2, 3])).tokens == 0
-    save(other, [1, 2, 3])
-    assert len(files(tmp_path)) == 2
-
-
 def disguise(path: Path, tokens: Sequence[int], start: int = 0) -> Path:
-    """Give a file the name of another prompt's."""
     names = segment_folder.hash_beginnings(pack(tokens), [start, len(tokens)])
     lies = path.with_name(f"s{start}-{len(tokens)}-{names[start]}-{names[len(tokens)]}.safetensors")
     return path.rename(lies)
@@ -371,7 +358,6 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def bounded(self) -> None:
-        """No more bytes than the bound, and nothing half-made."""
         assert count_bytes(self.root) <= self.BYTES_MAX
         assert list(self.root.glob(f"*/{PART}*")) == []
 

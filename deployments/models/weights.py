@@ -1,0 +1,74 @@
+"""In which precision a model's weights are held: as they are on disk; on a CPU, floats of 16 bits as such of 32.
+
+MLX computes 16-bit floats on a processor one by one: 20 times slower at reading a prompt
+(docs/decisions/063-precision-on-a-cpu.md). So they take twice the memory of their files there, and so do keys and
+values. Quantized weights stay as they are: they would take seven times as much.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from deployments.memory.sensors.computing import Computing, find_computing
+
+_SHORT = ("bfloat16", "float16")
+
+
+def find_stored_dtype(config: Mapping[str, Any]) -> str | None:
+    """Find the type of the weights on disk, by the model's config; None where it doesn't say."""
+    inner = config.get("text_config")
+    inner = inner if isinstance(inner, Mapping) else {}
+    dtype = config.get("torch_dtype") or config.get("dtype") or inner.get("torch_dtype") or inner.get("dtype")
+    return dtype if isinstance(dtype, str) else None
+
+
+def find_held_dtype(config: Mapping[str, Any]) -> str | None:
+    """Find the type in which they are held, and keys and values with them."""
+    stored = find_stored_dtype(config)
+    quantized = any(isinstance(config.get(name), Mapping) for name in ("quantization", "quantization_config"))
+    return "float32" if stored in _SHORT and not quantized and find_computing() is Computing.CPU else stored
+
+
+def grow_to_held(stored_bytes: int, config: Mapping[str, Any]) -> int:
+    """Return how many bytes weights of so many on disk take in memory."""
+    return stored_bytes * (1 if find_held_dtype(config) == find_stored_dtype(config) else 2)
+
+
+_PACKAGES = ("mlx", "mlx-lm")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def weights_sha256(folder: Path) -> str:
+    """Compute the digest of all `*.safetensors` of a model folder. Raises OSError for an unreadable file."""
+    files = sorted(folder.glob("*.safetensors"))
+    digests = []
+    for file in files:
+        blob = file.resolve().name  # the hub's cache names a file's blob after its sha256
+        known = file.is_symlink() and _SHA256.fullmatch(blob)
+        digests.append((blob if known else file_sha256(file), file.name))
+    if len(digests) == 1:
+        return digests[0][0]
+    listing = "".join(f"{digest}  {name}\n" for digest, name in digests)
+    return hashlib.sha256(listing.encode()).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """Compute the digest of one file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """List the versions of the packages that generate, where they are installed."""
+    found: dict[str, str] = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,224 @@
+"""Who looks at the control room, and may they give orders: cookie, token, and the guard before every page.
+
+    keys configured   an admin's key, sent once to `/ui/sign-in`, becomes a cookie; any other page leads there
+    none              whoever is on this machine, by the API's own guard; the cookie only carries the token's nonce
+    cookie            NAME:EXPIRES:NONCE:SEAL, with SEAL = HMAC(secret, NAME, EXPIRES, NONCE, the digest of NAME's key)
+    token             HMAC(secret, NONCE, NAME) is in the page, and comes back with every order
+
+The secret is the journal's own: all Routers share it, and who reads the key file can't make a cookie of it. Removing a
+key ends its cookies; signing out ends one in the journal (`deployments/state/journal.py`). A cookie's name has the
+port, since browsers share cookies among a host's ports.
+Invariants: no order without the token; no page for somebody whom the API would refuse; the API under `/v1` takes no
+cookie; no comparison's time tells how much was right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.api.access import ANYBODY, Access, Caller
+from deployments.api.admin import await_state
+from deployments.api.body import Bodies
+from deployments.errors import ApiError
+from deployments.state.client import State
+
+COOKIE_S = 7 * 86_400
+COOKIE_CHARS_MAX = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """What a cookie says. `name` "" is whoever is on this machine, where there are no keys."""
+
+    name: str
+    expires_s: int
+    nonce: str
+
+
+class Seal:
+    """The secret, and what is made with it."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+
+    def __repr__(self) -> str:
+        return "Seal()"
+
+    def make_cookie(self, name: str, digest: bytes, now_s: float) -> str:
+        cookie = Cookie(name, int(now_s) + COOKIE_S, secrets.token_hex(16))
+        return f"{self._spell(cookie)}:{self._seal(cookie, digest)}"
+
+    def read_cookie(self, value: str) -> tuple[Cookie, str] | None:
+        """Read a cookie and its seal, which is still to be checked: `is_good` needs the name's digest."""
+        parts = value.split(":")
+        if len(value) > COOKIE_CHARS_MAX or len(parts) != 4 or not parts[1].isascii() or not parts[1].isdecimal():
+            return None
+        return Cookie(parts[0], int(parts[1]), parts[2]), parts[3]
+
+    def is_good(self, cookie: Cookie, seal: str, digest: bytes, now_s: float) -> bool:
+        """Tell whether this server has made the cookie for this key, and it still counts."""
+        same = hmac.compare_digest(self._seal(cookie, digest).encode(), seal.encode("utf-8", "replace"))
+        return same and cookie.expires_s > now_s
+
+    def make_token(self, cookie: Cookie) -> str:
+        return self._hash("order", cookie.nonce, cookie.name)
+
+    def is_token(self, cookie: Cookie, token: str) -> bool:
+        return hmac.compare_digest(self.make_token(cookie).encode(), token.encode("utf-8", "replace"))
+
+    def _spell(self, cookie: Cookie) -> str:
+        return f"{cookie.name}:{cookie.expires_s}:{cookie.nonce}"
+
+    def _seal(self, cookie: Cookie, digest: bytes) -> str:
+        return self._hash("cookie", self._spell(cookie), digest.hex())
+
+    def _hash(self, *parts: str) -> str:
+        return hmac.new(self._secret, "\n".join(parts).encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+AWAY = "no_tier_available"  # what `await_state` raises
+TOKEN_HEADER, TOKEN_FIELD = "x-csrf-token", "token"
+FORM_BYTES_MAX, FORM_S, FIELDS_MAX, READERS_MAX = 65_536, 10.0, 64, 8
+
+
+class NotSignedIn(Exception):
+    """Who asks must sign in first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """Who looks, and the token of their orders. `fresh`: the cookie that they still have to be given."""
+
+    caller: Caller
+    token: str
+    fresh: str | None = None
+
+
+class Visits:
+    """The guard. `access` is called at each request, since a `user_config` may change it."""
+
+    def __init__(self, access: Callable[[], Access], state: State) -> None:
+        self._access, self._state = access, state
+        self._seal: Seal | None = None
+        self._bodies = Bodies(READERS_MAX)
+
+    async def open_page(self, request: Request) -> Visit:
+        """Let somebody look. Raises NotSignedIn: there are keys, and no good cookie; ApiError: `forbidden`;
+        `no_tier_available` where the state actor doesn't answer."""
+        access, seal = self._access(), await self._find_seal()
+        access.guard(request.client.host if request.client else None, request.headers)
+        cookie = await self._read(request, access, seal)
+        if cookie is not None:
+            found = access.find_key(cookie.name)
+            return Visit(caller=found[1] if found else ANYBODY, token=seal.make_token(cookie))
+        if access.keyed:
+            raise NotSignedIn
+        fresh = seal.make_cookie("", b"", time.time())
+        made = seal.read_cookie(fresh)
+        if made is None:
+            raise AssertionError("a cookie that was just made can be read")
+        return Visit(caller=ANYBODY, token=seal.make_token(made[0]), fresh=fresh)
+
+    async def may_look(self, request: Request) -> bool:
+        """Tell whether whoever was let in by this request still would be. While the state actor is away nobody knows:
+        they stay."""
+        try:
+            await self.open_page(request)
+        except NotSignedIn:
+            return False
+        except ApiError as error:
+            return error.code == AWAY
+        return True
+
+    async def take_order(self, request: Request) -> tuple[Visit, Mapping[str, str]]:
+        form = await self.read_form(request)
+        return await self.take_call(request, form.get(TOKEN_FIELD, "")), form
+
+    async def take_call(self, request: Request, token: str = "") -> Visit:
+        visit = await self.open_page(request)
+        _refuse_foreign(request)
+        seal = await self._find_seal()
+        cookie = await self._read(request, self._access(), seal)
+        if cookie is None or not seal.is_token(cookie, request.headers.get(TOKEN_HEADER) or token):
+            raise ApiError("forbidden", "the order doesn't carry the token of this page: load the page again")
+        return visit
+
+    async def read_form(self, request: Request) -> Mapping[str, str]:
+        raw = await self._bodies.read(request, bytes_max=FORM_BYTES_MAX, first_s=FORM_S)
+        try:
+            return dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
+        except ValueError:
+            raise ApiError("invalid_request", "the form can't be read") from None
+
+    async def sign_in(self, request: Request, key: str) -> str | None:
+        access, seal = self._access(), await self._find_seal()
+        access.guard(request.client.host if request.client else None, request.headers)
+        _refuse_foreign(request)
+        try:
+            caller = access.caller({"authorization": f"Bearer {key.strip()}"})
+        except ApiError:
+            return None
+        found = access.find_key(caller.name)
+        return seal.make_cookie(caller.name, found[0], time.time()) if caller.admin and found else None
+
+    def set_cookie(self, request: Request, response: Response, value: str | None) -> None:
+        """Give the browser its cookie; None takes it away."""
+        response.set_cookie(
+            _name_cookie(request),
+            value or "",
+            max_age=COOKIE_S if value else 0,
+            path=find_root(request) or "/",
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+
+    async def sign_out(self, request: Request) -> None:
+        access = self._access()
+        cookie = await self._read(request, access, await self._find_seal())
+        if cookie is not None and access.keyed:
+            await await_state(self._state.sign_out(cookie.nonce, cookie.expires_s))
+
+    async def _read(self, request: Request, access: Access, seal: Seal) -> Cookie | None:
+        read = seal.read_cookie(request.cookies.get(_name_cookie(request), ""))
+        if read is None:
+            return None
+        cookie, sealed = read
+        found = access.find_key(cookie.name) if access.keyed else (b"", ANYBODY)
+        good = found is not None and found[1].admin and seal.is_good(cookie, sealed, found[0], time.time())
+        if not good or (access.keyed and await await_state(self._state.is_signed_out(cookie.nonce, cookie.expires_s))):
+            return None
+        return cookie
+
+    async def _find_seal(self) -> Seal:
+        if self._seal is None:
+            self._seal = Seal(await await_state(self._state.get_page_secret()))
+        return self._seal
+
+
+def _refuse_foreign(request: Request) -> None:
+    """Refuse what another site's page sends, as far as the browser says so. Raises ApiError: `forbidden`."""
+    origin = request.headers.get("origin")
+    elsewhere = origin is not None and origin.partition("://")[2] != request.headers.get("host")
+    if elsewhere or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise ApiError("forbidden", "orders are taken from this server's own pages only")
+
+
+def find_root(request: Request) -> str:
+    """Find the prefix that the app is served under, without the control room's own."""
+    root: str = request.scope.get("app_root_path", request.scope.get("root_path", ""))
+    return quote(root.rstrip("/"))
+
+
+def _name_cookie(request: Request) -> str:
+    port = request.url.port
+    return f"mlx_stack_{port}" if port else "mlx_stack"

@@ -1,0 +1,155 @@
+"""The calls of one answer: native ones put together, and equal ones collapsed.
+
+Native calls come in pieces, apart from the text. An upstream that takes the calls out of the text may leave their tags
+or the whole text there; beside native calls that is no call of its own. Two calls are equal when they mean the same
+tool and the same arguments; the first stands for all, but a pair of equal native calls stays, since a tool that draws
+or counts is called twice on purpose. An answer that was stopped for its repetition is read up to the end of a complete
+copy, wherever the text was cut into pieces.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from reliability.loops import Kind, Loop
+from reliability.loops import SeenCall as LoopCall
+from reliability.loops.written import cut_before_repeats
+from reliability.tools import Extraction, RawCall, Repair, RepairKind, ToolBox, extract_calls
+from reliability.tools.format_envelopes import HERMES
+from reliability.tools.formats import has_only_delimiters
+from reliability.types import CallDelta, Event, ToolCall
+
+PAIR = 2
+CUTS_MAX = 24  # places of one unit of a cycle that are tried
+_BOUNDARY = re.compile(r"\n|(?<=[>\])}])|(?=[<\[{])")
+
+
+def read_native_calls(held: Sequence[Event]) -> list[RawCall]:
+    """Put the calls that came as calls together from their pieces."""
+    pieces: dict[int, list[CallDelta]] = {}
+    for event in held:
+        if isinstance(event, CallDelta):
+            pieces.setdefault(event.index, []).append(event)
+    return [
+        RawCall(
+            name=next((d.name for d in deltas if d.name), ""),
+            arguments="".join(d.arguments for d in deltas),
+            id=next((d.id for d in deltas if d.id), None),
+        )
+        for _, deltas in sorted(pieces.items())
+    ]
+
+
+def drop_leaks(found: Extraction, native: Sequence[RawCall], box: ToolBox) -> tuple[Extraction, Sequence[RawCall]]:
+    """Take the native calls' own traces off what was found in the text: delimiters around nothing, and copies of the
+    calls. However often the text says a native call, it is that call."""
+    if not (native and (found.calls or found.malformed or found.dropped)):
+        return found, native
+    malformed = tuple(one for one in found.malformed if not has_only_delimiters(one.raw))
+    copies = {identify_call(call, box) for call in native}
+    calls = [call for call in found.calls if identify_call(call, box) not in copies]
+    if not found.dropped and len(malformed) == len(found.malformed) and len(calls) == len(found.calls):
+        return found, native
+    noted = replace(native[0], repairs=(Repair(RepairKind.ENVELOPE, ""),))
+    return replace(found, calls=tuple(calls), malformed=malformed), (noted, *native[1:])
+
+
+def write_native_calls(held: Sequence[Event]) -> str:
+    """Write native calls as a model would have written them: what it is shown as its own words in a re-ask."""
+    calls = (
+        f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}'
+        for call in read_native_calls(held)
+    )
+    return "\n".join("\n".join((HERMES.writes[0], call, HERMES.writes[1])) for call in calls)
+
+
+def identify_call(raw: RawCall, box: ToolBox) -> tuple[str, str]:
+    """Return what a call means, however its tool's name and its arguments are written."""
+    call, tool = as_loop_call(raw), box.find(raw.name)
+    return call.name if tool is None else tool.name, call.arguments
+
+
+def as_loop_call(raw: RawCall) -> LoopCall:
+    """Return the call as the loop rules compare it: arguments as canonical JSON where they are JSON at all."""
+    value = raw.arguments
+    try:
+        if isinstance(value, str):
+            value = json.loads(value)
+        return LoopCall(raw.name, json.dumps(value, sort_keys=True))
+    except (ValueError, TypeError, RecursionError):
+        return LoopCall(raw.name, str(raw.arguments).strip())
+
+
+def collapse_calls(calls: Sequence[RawCall], box: ToolBox) -> tuple[tuple[RawCall, ...], int]:
+    """Collapse equal calls into the first of them; return the calls, and how many were dropped."""
+    distinct = _keep_first([(identify_call(call, box), call) for call in calls])
+    return distinct, len(calls) - len(distinct)
+
+
+def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]]) -> tuple[RawCall, ...]:
+    """Keep the first of equal calls; and the second of a pair of native ones, which may be meant."""
+    groups: dict[tuple[str, str], list[RawCall]] = {}
+    for key, call in calls:
+        groups.setdefault(key, []).append(call)
+    kept = {
+        id(call)
+        for group in groups.values()
+        for call in (group if len(group) <= PAIR and all(one.format == "native" for one in group) else group[:1])
+    }
+    return tuple(call for _, call in calls if id(call) in kept)
+
+
+def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall]) -> tuple[RawCall, ...]:
+    """Drop the calls that a repair has made equal to one before them. `delivered`: what
+    becomes of the calls, in order; nothing where they are refused."""
+    if len(delivered) != len(calls):
+        return tuple(calls)
+    plain = [as_loop_call(RawCall(name=one.name, arguments=one.arguments)) for one in delivered]
+    return _keep_first([((one.name, one.arguments), call) for one, call in zip(plain, calls, strict=True)])
+
+
+def read_stopped(
+    text: str, sent: int, box: ToolBox, loop: Loop | None, *, thought: bool = False
+) -> tuple[Extraction, int]:
+    """Read the calls of a text of which the first `sent` characters have left; count the calls that were broken off.
+    `loop`: what the answer was stopped for; `thought`: reasoning has come before the text."""
+    read = partial(extract_calls, box=box, sent=sent, thought=thought)
+    found = read(text)
+    kept = _read_copies(text, read, box, loop)
+    if kept is None:
+        return found, 0
+    if found.malformed or len(found.calls) <= len(kept.calls):
+        return kept, 1
+    return replace(kept, calls=found.calls), int(len(kept.text) < len(found.text))
+
+
+def _read_copies(text: str, read: Callable[[str], Extraction], box: ToolBox, loop: Loop | None) -> Extraction | None:
+    """Read a stopped text up to the end of a complete copy; None where it was stopped for something else."""
+    if loop is None:
+        return None
+    if loop.kind is Kind.ANSWER_CALLS:
+        found = read(cut_before_repeats(text))
+        return found if found.calls else None
+    best: Extraction | None = None
+    for end in _list_cuts(text, loop):
+        found = read(text[:end])
+        # A row of calls in which one comes again, and nothing that can't be read.
+        is_run = not found.malformed and collapse_calls(found.calls, box)[1] > 0
+        if is_run and (best is None or len(found.text) < len(best.text)):
+            best = found
+            if len(found.text.rstrip()) <= len(found.before):
+                break
+    return best
+
+
+def _list_cuts(text: str, loop: Loop) -> list[int]:
+    """List the places where a text that goes round in a cycle may be cut: one unit of it has all that there are, since
+    a cycle is found where its letters begin to repeat, which may be in the middle of a call."""
+    if loop.kind is not Kind.CYCLE or loop.keep is None:
+        return []
+    places = {match.end() for match in _BOUNDARY.finditer(text, loop.keep, loop.keep + loop.period + 1)}
+    return sorted(places, key=lambda at: (text[at - 1] != "\n", at))[:CUTS_MAX]

@@ -1,0 +1,107 @@
+"""The head of an answer: texts that are looked for at one place (`Starts`), and the opening of a turn (`Head`).
+
+    <|im_start|>assistant\\nThe file has 3 lines.     the opening of the turn that is open already: dropped
+    <|im_start|>                                     nothing but marks: no answer at all
+
+A model that may not end its turn, or open one, by the token for it spells that token out (seen 2026-11-24:
+Qwen2.5-Coder-1.5B behind a tool's result). Where an answer goes on behind its own turn: `reliability.tools.turns`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+from reliability.tools.formats import beginnings
+from reliability.tools.turns import MARKS
+from reliability.types import Event, Text
+
+DELIMITER_MAX = 400  # characters that are looked at to tell whether something begins
+PARTIAL: Final = "partial"
+Partial = Literal["partial"]
+_MARK = rf"(?:{'|'.join((*MARKS, r'<[|]end_header_id[|]>'))})"
+_ROLE = "assistant"
+_ROLE_BEGUN = "|".join(_ROLE[:length] for length in range(1, len(_ROLE) + 1))
+_TURN = re.compile(rf"\s*(?:<\|im_start\|>(?:{_ROLE}(?!\w))?\s*)+")
+_ONLY_MARKS = re.compile(rf"(?:\s|{_MARK})*+\Z")
+_WAITS = re.compile(
+    rf"(?:<\|im_start\|>(?:{_ROLE}(?!\w))?|\s|{_MARK})*+"
+    rf"(?:[<\[][|｜]?|[<\[][|｜]?[\w▁]{{1,32}}[|｜]?|(?<=<\|im_start\|>)(?:{_ROLE_BEGUN}))?\Z"
+)
+_MARK_CHARS = 64
+
+
+class Starts:
+    """Texts that are looked for at one place: one of them complete, or its beginning at the end of the text."""
+
+    def __init__(self, patterns: Iterable[str], flags: re.RegexFlag = re.IGNORECASE) -> None:
+        patterns = tuple(patterns)
+        self.complete = re.compile("|".join(f"({pattern})" for pattern in patterns), flags)
+        self.partial = re.compile("|".join(map(beginnings, patterns)), flags)
+        self.longer = re.compile("|".join(beginnings(pattern, complete=False) for pattern in patterns), flags)
+
+    def find_at(self, text: str, at: int) -> re.Match[str] | Partial | None:
+        """Find what stands here; the match's `lastindex` counts the patterns from 1."""
+        match = self.complete.match(text, at)
+        if match is not None:
+            return match
+        return PARTIAL if len(text) - at <= DELIMITER_MAX and self.partial.match(text, at) else None
+
+    def may_become_another(self, text: str, at: int) -> bool:
+        """Return whether a text with one of them may still become another one, which begins like it."""
+        return len(text) - at <= DELIMITER_MAX and self.longer.match(text, at) is not None
+
+
+class Head:
+    """The head of an answer: it waits while it may still be the opening of a turn. Each piece is looked at once."""
+
+    __slots__ = ("_last", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []  # what surely waits
+        self._last = ""  # what hasn't been told yet, and the beginning of a mark
+
+    def text(self) -> str:
+        """Return what waits."""
+        return "".join((*self._parts, self._last))
+
+    def take(self, text: str) -> str | None:
+        """Take the next piece; return the whole head where it waits no longer."""
+        self._last += text
+        if not may_be_turn_start(self._last):
+            return self.text()
+        cut = _find_last_settled(self._last)
+        self._parts.append(self._last[:cut])
+        self._last = self._last[cut:]
+        return None
+
+
+def _find_last_settled(text: str) -> int:
+    """Find the last place up to which a text that waits is marks and white space."""
+    place = max(text.rfind(" "), text.rfind("\n"), text.rfind("<"), 0)
+    return place if place > _MARK_CHARS else 0
+
+
+def may_be_turn_start(text: str) -> bool:
+    """Tell whether the head of an answer may still turn out to be no part of it."""
+    return _WAITS.match(text) is not None
+
+
+def strip_turn_start(text: str) -> str:
+    """Return the head of an answer without the opening of its turn; nothing where it is nothing but marks."""
+    if _ONLY_MARKS.match(text):
+        return "" if text.strip() else text
+    opening = _TURN.match(text)
+    return text[opening.end() :] if opening else text
+
+
+def drop_turn_start(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events of an answer of which nothing has left, its text without the opening of its turn."""
+    for place, event in enumerate(events):
+        if isinstance(event, Text):
+            text = strip_turn_start(event.text)
+            if text == event.text:
+                return events
+            return [*events[:place], *([Text(text)] if text else []), *events[place + 1 :]]
+    return events

@@ -1,0 +1,73 @@
+"""Speeds, and jobs side by side: all run at once, each result comes as it ends, and nothing waits for who is late."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from deployments.evaluate.asking.chat_client import ChatClient
+from deployments.evaluate.asking.speed_run import (
+    measure_cache,
+    measure_length,
+    measure_together,
+    run_side_by_side,
+    warm_up,
+    write_prompt,
+)
+from tests.support.played_model import PlayedServer, say
+
+
+def test_all_run_at_the_same_time():
+    """Each waits for all others: one after the other they would never end."""
+    meeting = threading.Barrier(4, timeout=30)
+
+    def meet(number: int) -> int:
+        meeting.wait()
+        return number
+
+    found = dict(run_side_by_side([lambda number=number: meet(number) for number in range(4)]))
+
+    assert found == {number: number for number in range(4)}
+
+
+def test_one_alone_needs_no_thread():
+    """It runs where it is asked for, so that Ctrl-C ends it there."""
+    assert list(run_side_by_side([threading.current_thread])) == [(0, threading.current_thread())]
+
+
+def test_results_come_as_they_end_and_nobody_is_waited_for():
+    """Whoever stops listening goes on at once, though a job has not ended."""
+    never = threading.Event()
+    found = run_side_by_side([lambda: never.wait(60), lambda: True])
+
+    assert next(found) == (1, True)
+    found.close()
+    never.set()
+
+
+def test_what_a_job_raises_is_raised():
+    """Nothing is lost on a thread."""
+    with pytest.raises(ZeroDivisionError):
+        list(run_side_by_side([lambda: 1 // 0, lambda: 1]))
+
+
+def test_speeds_are_measured_by_length_by_cache_and_together():
+    """Each measurement names its tokens and times, and counts what failed."""
+    with PlayedServer({"m": lambda body: say("one two three")}) as server:
+        client = ChatClient(server.url)
+        assert warm_up(client, "m", within_s=20)["error"] == ""
+        length = measure_length(client, "m", 64, 7, within_s=20)
+        cache = measure_cache(client, "m", 7, within_s=20)
+        together = measure_together(client, "m", 4, 7, within_s=20)
+
+    assert length is not None
+    assert cache is not None
+    assert together is not None
+    assert (length["error"], cache["again"]["cached_tokens"], together["failed"]) == ("", 8, 0)
+    assert together["tokens_s"] > 0
+
+
+def test_no_two_prompts_begin_alike():
+    """A cache finds nothing of one prompt in another one."""
+    assert len({write_prompt(64, mark).split()[0] for mark in range(50)}) == 50

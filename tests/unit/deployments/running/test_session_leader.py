@@ -1,0 +1,49 @@
+"""A wait that a signal ends, or a child's end: nobody looks again and again."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from deployments.running.session_leader import drain, wake_on_signals
+
+PATIENCE_S = 30.0
+
+
+def test_a_signal_and_a_child_s_end_wake_the_selector() -> None:
+    """Law: each ends a wait that has no other reason to end, with its handler run; drained, it waits again."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
+    try:
+        with selectors.DefaultSelector() as waiting, wake_on_signals(waiting) as woken:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert [key.fileobj for key, _ in waiting.select(PATIENCE_S)] == [woken]
+            assert came == [signal.SIGUSR1]
+            drain(woken)
+            assert waiting.select(0) == []
+            with subprocess.Popen([sys.executable, "-c", ""]) as child:
+                assert [key.fileobj for key, _ in waiting.select(PATIENCE_S)] == [woken]
+                child.wait(PATIENCE_S)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("raised", [None, ValueError])
+def test_all_is_as_before_afterwards(raised: type[Exception] | None) -> None:
+    """Law: the handler of a child's end and the file that signals are written to are put back, also after an error."""
+    handler = signal.getsignal(signal.SIGCHLD)
+    with selectors.DefaultSelector() as waiting:
+        try:
+            with wake_on_signals(waiting):
+                if raised is not None:
+                    raise raised
+        except ValueError:
+            pass
+        assert not waiting.get_map()
+    assert signal.getsignal(signal.SIGCHLD) == handler
+    assert signal.set_wakeup_fd(-1) == -1

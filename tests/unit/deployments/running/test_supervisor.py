@@ -1,0 +1,64 @@
+"""Whether the server answers where a client would ask it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+
+from deployments.running.supervisor import is_open
+
+
+@contextmanager
+def answering(status: int) -> Iterator[str]:
+    """The address of a server whose `/health` has this status, and which knows nothing else."""
+
+    class Health(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/health" else 404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Health) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(("status", "is_it"), [(200, True), (204, False), (404, False), (503, False)])
+def test_only_a_200_is_an_answer(status: int, is_it: bool) -> None:
+    """Law: a server that is still starting, and something else on that port, isn't ours."""
+    with answering(status) as url:
+        assert is_open(url) is is_it
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://[", "no address"])
+def test_where_nobody_is_nothing_is_raised(url: str) -> None:
+    """Law: no server, and no address at all, are no answer."""
+    assert not is_open(url)
+
+
+def test_what_speaks_no_http_is_no_answer() -> None:
+    """Law: whatever else stands on the port and says what it likes, nothing is raised: the start goes on waiting."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.sendall(b"SSH-2.0-nobody\r\n")
+                peer.recv(1024)
+
+        thread = Thread(target=greet)
+        thread.start()
+        assert not is_open(f"http://127.0.0.1:{server.getsockname()[1]}")
+        thread.join()

@@ -1,0 +1,147 @@
+"""A hosted tier before an upstream whose chat template is strict, over real HTTP, by three dialects."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from deployments.api.anthropic.messages_body import parse_messages
+from deployments.api.openai_chat import parse_chat
+from deployments.api.openai_responses.response_body import parse_response
+from reliability.types import ChatRequest, Event, Failed, Fault
+from tests.support.plays import good, status
+from tests.support.strict_templates import TEMPLATES, refuse_as_llama_cpp, refuse_as_vllm, strict
+from tests.support.tier_asking import answer, hosted_tier, text_of
+from tests.support.upstream import Upstream
+
+NAMED: dict[str, Any] = {"request_id": "r", "tokens_max": 64, "timeout_s": 60.0}
+TOOL = {"name": "get_time", "description": "The time."}
+# As Claude Code sends it: two system blocks, a reminder as a system message later, a call that was cut off.
+CLAUDE_CODE = {
+    "model": "m",
+    "max_tokens": 64,
+    "system": [{"type": "text", "text": "You are an agent."}, {"type": "text", "text": "Be brief."}],
+    "tools": [{**TOOL, "input_schema": {"type": "object"}}],
+    "messages": [
+        {"role": "user", "content": "What time is it?"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "get_time", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "noon"}]},
+        {"role": "system", "content": "The user has opened a file."},
+        {"role": "user", "content": "And now?"},
+    ],
+}
+# As Codex sends it: instructions, a developer item, a call without its result, broken arguments.
+CODEX = {
+    "model": "m",
+    "instructions": "You are Codex.",
+    "store": False,
+    "tools": [{"type": "function", **TOOL, "parameters": None}],
+    "input": [
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Sandbox is on."}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "What time is it?"}]},
+        {"type": "function_call", "call_id": "call_1", "name": "get_time", "arguments": "{"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]},
+    ],
+}
+CHAT = {
+    "model": "m",
+    "tools": [{"type": "function", "function": TOOL}],
+    "messages": [
+        {"role": "system", "content": "a"},
+        {"role": "system", "content": "b"},
+        {"role": "user", "content": "What time is it?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "get_time", "arguments": "{"}}],
+        },
+        {"role": "developer", "content": "c"},
+        {"role": "tool", "tool_call_id": "gone", "content": "noon"},
+        {"role": "user", "content": "And now?"},
+        {"role": "user", "content": "Well?"},
+    ],
+}
+DIALECTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "messages": (parse_messages, CLAUDE_CODE),
+    "responses": (parse_response, CODEX),
+    "chat": (parse_chat, CHAT),
+}
+
+
+def read(dialect: str, *, streamed: bool = True) -> ChatRequest:
+    parse, body = DIALECTS[dialect]
+    request: ChatRequest = parse(json.dumps(body).encode(), {}, **NAMED).request
+    return replace(request, streamed=streamed)
+
+
+def ask(upstream: Upstream, *requests: ChatRequest) -> list[list[Event]]:
+
+    async def scene() -> list[list[Event]]:
+        tier = hosted_tier(upstream)
+        try:
+            return [await answer(tier, request) for request in requests]
+        finally:
+            await tier.close()
+
+    return asyncio.run(scene())
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("refuse", [refuse_as_vllm, refuse_as_llama_cpp])
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_no_past_ends_a_session(dialect, template, refuse, streamed):
+    """Law: what agents send is answered behind each strict template, by at most two requests; the next one is sent at
+    once in the form that is taken."""
+    with Upstream() as upstream:
+        upstream.plays("m", strict(TEMPLATES[template], refuse))
+        first, second = ask(upstream, *[read(dialect, streamed=streamed)] * 2)
+        asked = len(upstream.log)
+
+    assert (text_of(first), text_of(second)) == ("Fine.", "Fine.")
+    assert asked <= 3
+
+
+def test_what_every_template_takes_is_sent_as_it_was_written():
+    """Law: the first request of a tier is the client's own, but for arguments and parameters that no backend takes."""
+    request = read("chat")
+    with Upstream() as upstream:
+        upstream.plays("m", good())
+        ask(upstream, request)
+        body = upstream.log[0].body
+
+    assert [(m["role"], m["content"]) for m in body["messages"]] == [
+        (m["role"], m["content"])
+        for m in CHAT["messages"]  # type: ignore[index]
+    ]
+    assert json.loads(body["messages"][3]["tool_calls"][0]["function"]["arguments"]) == {"unreadable_arguments": "{"}
+    assert body["tools"][0]["function"]["parameters"] == {"type": "object", "properties": {}}
+
+
+def test_a_template_that_takes_nothing_is_the_tier_s_fault():
+    """Law: another tier is asked, after one more request and no third; the words that say something are kept."""
+    with Upstream() as upstream:
+        upstream.plays("m", lambda seen: refuse_as_llama_cpp(ValueError("System message must be at the beginning.")))
+        (events,) = ask(upstream, read("chat"))
+        asked = len(upstream.log)
+
+    assert asked == 2
+    assert isinstance(events[-1], Failed)
+    assert events[-1].fault is Fault.UNSUPPORTED
+    assert events[-1].message.endswith("Jinja Exception: System message must be at the beginning.")
+
+
+def test_another_mistake_is_not_sent_twice():
+    """Law: only what names roles or templates is asked once more."""
+    with Upstream() as upstream:
+        upstream.plays("m", status(400, "Invalid 'temperature': decimal above maximum value."))
+        (events,) = ask(upstream, read("chat"))
+        asked = len(upstream.log)
+
+    assert asked == 1
+    assert isinstance(events[-1], Failed)
+    assert events[-1].fault is Fault.BAD_REQUEST

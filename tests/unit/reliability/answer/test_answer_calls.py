@@ -1,0 +1,173 @@
+"""Equal calls collapse into the first of them; what a stop breaks off spoils none. In pieces: test_attempt_loops.py."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.answer.answer_calls import collapse_calls, drop_equal, read_stopped
+from reliability.loops import Kind, Loop, Scan, finish, step
+from reliability.tools import RawCall, RepairKind
+from reliability.types import CallDelta, Finish, FinishReason, Flaw, Text, ToolCall
+from tests.support.judgements import BOX, GOOD, native, ruled
+
+CALLED = Finish(reason=FinishReason.TOOL_CALLS)
+MARKS = ["<tool_call>", "</tool_call>", "<|tool_call|>", "[TOOL_REQUEST]", "[END_TOOL_REQUEST]", "<function_calls>"]
+BLANKS = ["\n", " ", ""]
+leaks = st.lists(st.sampled_from([*MARKS, *BLANKS]), min_size=1, max_size=8).map("".join)
+queries = st.lists(st.sampled_from("abc"), max_size=4)
+
+
+def written(query: str) -> str:
+    return f'<tool_call>\n{{"name": "search", "arguments": {{"q": "{query}"}}}}\n</tool_call>\n'
+
+
+def asked(judged) -> list[str]:
+    return sorted(json.loads(call.arguments)["q"] for call in judged.calls)
+
+
+@given(leak=leaks, after=st.booleans())
+def test_marks_around_nothing_refuse_no_native_call(leak, after):
+    """Marks that an upstream left in the text of the calls that it took out: the calls leave to the letter, the marks
+    don't, and that is on record."""
+    call = native(GOOD)
+    judged = ruled([call, Text(leak)] if after else [Text(leak), call], CALLED)
+    assert judged.flaw is None
+    assert judged.events == (call,)
+    if leak.strip():
+        assert [repair.kind for repair in judged.repairs] == [RepairKind.ENVELOPE]
+
+
+@given(queries, queries.filter(bool))
+def test_a_call_is_delivered_once_however_often_it_is_told(in_text, as_calls):
+    """What stands in the text and came as a call too is one call, and so is what one of the two says again; but for a
+    pair of native calls, which may be meant."""
+    held = [
+        *(Text(written(query)) for query in in_text),
+        *(CallDelta(index=i, id=f"c{i}", name="search", arguments=f'{{"q":"{q}"}}') for i, q in enumerate(as_calls)),
+    ]
+    judged = ruled(held, CALLED)
+
+    assert judged.flaw is None
+    pairs = [query for query in set(as_calls) if as_calls.count(query) == 2]
+    assert asked(judged) == sorted([*{*in_text, *as_calls}, *pairs])
+    assert {call.arguments for call in judged.calls} >= {f'{{"q":"{query}"}}' for query in as_calls}
+    assert bool(judged.repairs) == bool(set(in_text) & set(as_calls))
+
+
+def test_a_copy_may_name_its_tool_in_another_way():
+    """Names that mean one tool make one call."""
+    judged = ruled([Text(written("cats").replace("search", "functions.search")), native(GOOD)], CALLED)
+    assert [call.id for call in judged.calls] == ["c0"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n{"name": "search", "arguments": {"q": "do',
+        "<tool_call>\nsearch dogs\n</tool_call>",
+        "search dogs </tool_call>",
+        "<tool_call>\n</tool_call>\n<tool_call>{]</tool_call>",
+    ],
+)
+def test_a_call_with_something_in_it_is_still_a_violation(text):
+    """No call of several is dropped: what can't be read refuses the native one too."""
+    judged = ruled([Text(text), native(GOOD)], CALLED)
+    assert judged.flaw is Flaw.TOOL_CALL_INVALID
+    assert judged.calls == ()
+
+
+@given(leak=leaks.filter(str.strip))
+def test_marks_alone_are_no_answer(leak):
+    """Without a native call the marks are all that is left of one: it is asked for again."""
+    assert ruled([Text(leak)]).flaw in (Flaw.TOOL_CALL_INVALID, Flaw.EMPTY)
+
+
+SPELLINGS = ['{{"q":"{0}","n":1}}', '{{ "n": 1,  "q": "{0}" }}', '{{"n":1,\n"q":"{0}"}}']
+drawn = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(SPELLINGS), st.none() | st.text(max_size=2)))
+
+
+def write_line(query: str) -> str:
+    return json.dumps({"name": "search", "arguments": {"q": query}}) + "\n"
+
+
+def stop(text: str) -> Loop:
+    """What a text is stopped for."""
+    loop = finish(step(Scan(), text)[0])[1]
+    assert loop is not None
+    return loop
+
+
+@given(drawn)
+def test_the_first_of_equal_calls_stands_for_all(calls):
+    """Order is kept, nothing else is dropped, and doing it twice changes nothing."""
+    raw = [
+        RawCall(name="search", arguments=spelling.format(letter), id=id, format="bare")
+        for letter, spelling, id in calls
+    ]
+    kept, copies = collapse_calls(raw, BOX)
+
+    assert [json.loads(call.arguments)["q"] for call in kept] == list(dict.fromkeys(letter for letter, *_ in calls))
+    assert [raw.index(call) for call in kept] == sorted(raw.index(call) for call in kept)
+    assert copies == len(raw) - len(kept)
+    assert collapse_calls(kept, BOX) == (kept, 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("search", '{"q": 1}'), ("search", '{"q": "1"}')),
+        (("search", '{"q": true}'), ("search", '{"q": 1}')),
+        (("search", '{"q": "a "}'), ("search", '{"q": "a"}')),
+        (("search", '{"q": "a"}'), ("fetch", '{"q": "a"}')),
+        (("search", '{"q": [1, 2]}'), ("search", '{"q": [2, 1]}')),
+        (("search", '{"q": "a"}'), ("search", '{"q": "a", "n": null}')),
+    ],
+)
+def test_calls_that_say_something_else_both_stay(one, other):
+    """Type, white space inside a value, order of a list, another tool: each makes another call."""
+    raw = [RawCall(name=name, arguments=arguments) for name, arguments in (one, other)]
+    assert collapse_calls(raw, BOX) == (tuple(raw), 0)
+
+
+def test_refused_calls_are_no_copies():
+    """Where nothing is delivered, nothing was made equal."""
+    raw = tuple(RawCall(name="search", arguments=given, format="bare") for given in ("{}", '{"q": 1}'))
+    same = tuple(ToolCall(id=id, name="search", arguments='{"q":"x"}') for id in "ab")
+    assert drop_equal(raw, ()) == raw
+    assert drop_equal(raw, same) == raw[:1]
+
+
+@pytest.mark.parametrize("tail", ["", '{"name": "se', '{"name": "search", "arguments": {"q": "ca'])
+def test_a_copy_that_was_broken_off_is_left_out(tail):
+    """A cycle of calls is read up to a complete copy, and that something was left out is counted."""
+    text = "Let me look.\n" + write_line("cats") * 80 + tail
+    found, cut_off = read_stopped(text, 0, BOX, stop(text))
+    assert {call.arguments["q"] for call in found.calls} == {"cats"}
+    assert (found.malformed, found.text.strip(), cut_off) == ((), "Let me look.", int(bool(tail)))
+
+
+def test_a_call_behind_the_copies_that_has_come_is_kept():
+    """What arrived complete with the third copy is no less a call than what stands before it."""
+    text = "".join(f"<tool_call>{write_line(query)}</tool_call>\n" for query in ("cats", "cats", "cats", "dogs"))
+    found, _ = read_stopped(text, 0, BOX, stop(text))
+    assert [call.arguments["q"] for call in collapse_calls(found.calls, BOX)[0]] == ["cats", "dogs"]
+
+
+def test_what_is_no_row_of_calls_is_read_as_it_stands():
+    """A cycle of prose, or inside one call's argument, is cut nowhere: a broken call stays a broken call."""
+    prose = write_line("cats") + "And so it goes on and on. " * 40
+    broken = write_line("cats") + '{"name": "search", "arguments": {"q": "' + "ha ha " * 7_000
+    assert [call.arguments["q"] for call in read_stopped(prose, 0, BOX, stop(prose))[0].calls] == ["cats"]
+    assert read_stopped(broken, 0, BOX, stop(broken))[0].malformed
+    assert stop(prose).kind is stop(broken).kind is Kind.CYCLE
+
+
+@pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 2), (3, 1), (9, 1)])
+def test_a_pair_of_native_calls_is_meant(count, left):
+    """A tool that draws or counts is called twice on purpose; from three on a call repeats itself."""
+    raw = [RawCall(name="search", arguments='{"q":"a"}', id=f"c{at}") for at in range(count)]
+    assert len(collapse_calls(raw, BOX)[0]) == left
