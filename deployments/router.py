@@ -212,7 +212,8 @@ class Router(Stoppable):
 
     async def _read_body(self, request: Request) -> bytes:
         own = self._live.now.server
-        return await self._services.bodies.read(request, bytes_max=own.body_bytes_max, first_s=own.body_s)
+        bodies, ending = self._services.bodies, find_ending(request.scope)
+        return await bodies.read(request, bytes_max=own.body_bytes_max, first_s=own.body_s, ending=ending)
 
     async def _read_call(self, spoken: Dialect, request: Request, raw: bytes, caller: Caller) -> ChatCall:
         """Parse a body; where it goes on from stored responses, with those."""

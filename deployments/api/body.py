@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,6 +24,8 @@ from reliability.steps import OutOfSteps, Steps
 from reliability.tools import keep
 
 RATE_BYTES = 32_768
+# A replica holds so many bytes of bodies beyond the first `SMALL_BYTES` of each. A small body always finds room.
+HELD_BYTES_MAX, SMALL_BYTES = 128 * 1024 * 1024, 512 * 1024
 YOUNG_S = 2.0  # a busy event loop may need as long to read what is here already
 
 
@@ -51,10 +54,11 @@ class Bodies:
     def __init__(self, readers_max: int) -> None:
         self._readers_max = max(1, readers_max)
         self._incoming: set[_IncomingBody] = set()
+        self._held_bytes = 0
 
-    async def read(self, request: Request, *, bytes_max: int, first_s: float) -> bytes:
-        """Read the complete body, of at most `bytes_max` bytes. Raises ApiError: `body_too_large`; `request_timeout`.
-        ClientDisconnect: the client left."""
+    async def read(self, request: Request, *, bytes_max: int, first_s: float, ending: ExitStack) -> bytes:
+        """Read the complete body, of at most `bytes_max` bytes, which count as held until `ending` closes. Raises
+        ApiError: `body_too_large`; `overloaded`; `request_timeout`. ClientDisconnect: the client left."""
         try:
             async with asyncio.timeout(first_s) as clock:
                 body = self._enter(clock)
@@ -66,6 +70,7 @@ class Bodies:
                         if body.size > bytes_max:
                             words = f"the body is over {bytes_max:,} bytes (server.body_bytes_max)"
                             raise ApiError("body_too_large", words)
+                        self._hold(min(len(part), body.size - SMALL_BYTES), ending)
                         parts.append(part)
                 finally:
                     self._incoming.discard(body)
@@ -76,6 +81,18 @@ class Bodies:
                 f"{RATE_BYTES} bytes, without a pause; where many come at once, the slowest ends first"
             )
             raise ApiError("request_timeout", words) from None
+
+    def _hold(self, size: int, ending: ExitStack) -> None:
+        if size <= 0:
+            return
+        if self._held_bytes + size > HELD_BYTES_MAX:
+            words = f"large bodies of {self._held_bytes >> 20} MiB are in use, and {HELD_BYTES_MAX >> 20} MiB may be"
+            raise ApiError("overloaded", words)
+        self._held_bytes += size
+        ending.callback(self._free, size)
+
+    def _free(self, size: int) -> None:
+        self._held_bytes -= size
 
     def _enter(self, clock: asyncio.Timeout) -> _IncomingBody:
         now_s = asyncio.get_running_loop().time()

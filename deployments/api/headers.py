@@ -44,14 +44,13 @@ def deadline_of(headers: Mapping[str, str], most_s: float) -> float:
 
 
 def is_local_only(headers: Mapping[str, str]) -> bool:
-    """Tell whether the request must stay on this machine. Raises `ApiError`: the header is neither true nor false. A
-    typing error must not send a private prompt away."""
-    text = headers.get(LOCAL_ONLY.lower(), "").strip().lower()
-    if text in TRUE:
-        return True
-    if text not in FALSE:
+    """Tell whether the request must stay on this machine; a header that is sent twice says so once. Raises `ApiError`:
+    it is neither true nor false. A typing error must not send a private prompt away."""
+    given = [value for name, value in headers.items() if name.lower() == LOCAL_ONLY.lower()]
+    said = {text.strip().lower() for value in given for text in value.split(",")}
+    if not said <= TRUE | FALSE:
         raise ApiError("invalid_request", f"{LOCAL_ONLY}: true or false is needed", param=LOCAL_ONLY)
-    return False
+    return bool(said & TRUE)
 
 
 def request_id_of(headers: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ valid; each call to a tier has one grant, settled once; no stream stays open whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cache, partial
@@ -175,15 +175,15 @@ def _write_down(run: Run, state: AttemptState, grant: Grant | None, ports: Ports
     run.judged = state.judged
     found = state.judged.loop if state.judged is not None else None
     run.loop = found or state.loop or run.loop
-    settle(attempt, grant, ports)
+    settle(attempt, grant, ports, run.attempts[:-1])
 
 
-def settle(attempt: Attempt, grant: Grant | None, ports: Ports) -> None:
+def settle(attempt: Attempt, grant: Grant | None, ports: Ports, earlier: Sequence[Attempt] = ()) -> None:
     """Settle the grant of an attempt that is over, or charge what it cost without one."""
     if ports.admission is None:
         return
     if grant is not None:
-        ports.admission.settle(grant, verdict_of(attempt), attempt.usage, attempt.retry_after_s)
+        ports.admission.settle(grant, verdict_of(attempt, earlier), attempt.usage, attempt.retry_after_s)
     elif attempt.usage is not None and attempt.usage.total_tokens:
         ports.admission.charge(attempt.usage)
 

@@ -19,6 +19,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote
 
@@ -153,7 +154,7 @@ class Visits:
         return visit
 
     async def read_form(self, request: Request) -> Mapping[str, str]:
-        raw = await self._bodies.read(request, bytes_max=FORM_BYTES_MAX, first_s=FORM_S)
+        raw = await self._bodies.read(request, bytes_max=FORM_BYTES_MAX, first_s=FORM_S, ending=ExitStack())
         try:
             return dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
         except ValueError:

@@ -35,8 +35,10 @@ def _is_loose(message: Message) -> bool:
     """Return whether something in it can't be told by its id."""
     if message.get("role") in RESULT:
         return message["role"] == "function" or not message.get("tool_call_id")
-    calls = message.get("tool_calls") or ()
-    return isinstance(message.get("function_call"), dict) or len(set(_list_ids(message))) < len(calls)
+    calls = message.get("tool_calls")
+    if calls and len(set(_list_ids(message))) < len(calls):
+        return True
+    return isinstance(message.get("function_call"), dict)
 
 
 def _list_ids(message: Message) -> Iterator[str]:

@@ -127,7 +127,10 @@ class Workers:
     async def _do(self, message: bytes) -> bytes:
         try:
             for _ in range(2):
-                worker = self._idle.pop() if self._idle else await _Worker.start(self._imports)
+                try:
+                    worker = self._idle.pop() if self._idle else await _Worker.start(self._imports)
+                except (OSError, asyncio.IncompleteReadError):
+                    continue
                 try:
                     answer = await worker.run_job(message, self._job_s)
                 except BaseException as error:
@@ -163,8 +166,10 @@ class _Worker:
         try:
             async with asyncio.timeout(START_S):
                 await reader.readexactly(1)
-        except BaseException:
+        except BaseException as error:
             await worker.end()
+            if isinstance(error, TimeoutError):
+                raise Busy("this server is too busy to start a process for a large request") from None
             raise
         return worker
 

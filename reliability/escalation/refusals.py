@@ -14,6 +14,7 @@ bound; only a fault of the tier itself feeds its breaker.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from reliability.admission.admit import RejectedBy, Rejection
 from reliability.admission.budget import BudgetWindow, Load, Policy
@@ -196,12 +197,18 @@ def _describe_attempt(attempt: Attempt) -> str:
     return f"tier {attempt.tier}: {attempt.detail}"
 
 
-def verdict_of(attempt: Attempt) -> Verdict:
-    """Return the verdict for the breaker. A full tier that reports until when is left alone: a failure."""
+def verdict_of(attempt: Attempt, earlier: Sequence[Attempt] = ()) -> Verdict:
+    """Return the verdict for the breaker. A full tier that reports until when is left alone: a failure. A request
+    blames a tier once, whatever `earlier` attempts it made there: a body that breaks an upstream breaks it always."""
     traits = traits_of(attempt)
+    verdict = Verdict.IGNORED if attempt.cancelled else traits.verdict
     if attempt.retry_after_s is not None and traits.verdict_with_time is not None:
-        return traits.verdict_with_time
-    return Verdict.IGNORED if attempt.cancelled else traits.verdict
+        verdict = traits.verdict_with_time
+    if verdict is Verdict.FAILURE:
+        for other in earlier:
+            if other.tier == attempt.tier and verdict_of(other) is Verdict.FAILURE:
+                return Verdict.IGNORED
+    return verdict
 
 
 def record_rejection(rejection: Rejection, request: AdmissionRequest) -> Attempt:

@@ -129,10 +129,10 @@ def _judge_count(row: TurnSequence, period: int, count: int, limits: tuple[int, 
     """Judge a streak by its limits, later ones where the user asked for so many. `patient`: they are those of polls;
     what doesn't poll is nudged once then."""
     newest = range(row.size - period, row.size)
-    if row.newest.endless:
+    if row.endless:
         patient, limits = True, _poll_thresholds(row.config)
     leads = patient or any(map(row.steps_in, newest))
-    asked = max(row.newest.times, row.newest.asked if leads else 0)
+    asked = max(row.times, row.asked if leads else 0)
     warn, limit = (max(bound, asked + 1 if asked else 0) if bound > 0 else bound for bound in limits)
     stage = stage_of(count, warn, _give_laps(limit, row.turns, period * limit))
     once = patient and not all(map(row.polls_at, newest))
@@ -152,9 +152,9 @@ def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
     movement = _judge_streak(row, period, count)
     if movement is Movement.PROGRESS:
         return None, True
-    if movement is Movement.DRIFT or row.newest.endless:
+    if movement is Movement.DRIFT or row.endless:
         warn, limit = _poll_thresholds(row.config)
-    count = row.count_repetitions(period, row.has_near_results, max(limit, row.newest.asked + 1, row.newest.times + 1))
+    count = row.count_repetitions(period, row.has_near_results, max(limit, row.asked + 1, row.times + 1))
     stage = _judge_count(row, period, count, (warn, limit), movement is Movement.DRIFT)
     if stage is Stage.BREAK and _judge_streak(row.cut_at(row.size - period), period, count - 1) is not movement:
         stage = Stage.WARN

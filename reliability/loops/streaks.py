@@ -41,7 +41,7 @@ def count_same_errors(row: TurnSequence) -> tuple[int, int, int, str, str] | Non
         return None
     config = row.config
     warn, limit = config.duplicate_threshold, config.break_threshold
-    if row.newest.endless:
+    if row.endless:
         warn, limit = config.poller_duplicate_threshold, config.poller_break_threshold
     count, echoes = 0, bool(_LOOKUP.search(text))
     for index in range(row.size - 1, max(row.size - 2 * max(warn, limit, 1) - 2, -1), -1):
@@ -53,7 +53,7 @@ def count_same_errors(row: TurnSequence) -> tuple[int, int, int, str, str] | Non
                 break
             echoes = True
         count += 1
-    if row.newest.endless:
+    if row.endless:
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
         return None if warn < count < limit else (count, warn, limit, summary(text), tool)
     limit = 2 * limit if echoes else limit
@@ -120,7 +120,7 @@ def count_thoughts(row: TurnSequence) -> tuple[int, int, int, str, str] | None:
     first = next(answered, None)
     alike = 0 if first is None else 1 + sum(1 for _ in takewhile(lambda answers: answers == first, answered))
     count = alike + (row.candidate is not None)
-    return None if warn < count < limit else (count, max(warn, row.newest.times + 1), limit, "", newest.calls[0].name)
+    return None if warn < count < limit else (count, max(warn, row.times + 1), limit, "", newest.calls[0].name)
 
 
 def _read_answers(turn: Turn) -> frozenset[str] | None:

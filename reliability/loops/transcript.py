@@ -23,10 +23,7 @@ from reliability.loops.content import (
     blocks_of,
     classify_speaker,
     list_other_parts,
-    orders_endless,
     read_answer_text,
-    read_number,
-    read_times,
     text_of,
     type_of,
 )
@@ -98,10 +95,10 @@ class _OpenTurn:
         places = self.by_id.get(call_id or None) or (self.by_id.get("") if call_id else None)
         return None if places is None else places.find_next(self.results)
 
-    def freeze(self, asked: int, times: int, endless: bool) -> Turn:
+    def freeze(self, request: str) -> Turn:
         results = tuple([None if result is None else result.freeze() for result in self.results])
         said = (self.text, self.continued, self.written, self.pushed)
-        return Turn(tuple(self.calls), results, *said, asked, times, endless)
+        return Turn(tuple(self.calls), results, *said, request)
 
 
 def _add_place(by_id: dict[str | None, _CallPlaces], call_id: str, place: int) -> None:
@@ -149,8 +146,7 @@ def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
         if isinstance(listed[index], dict):
             _read_message(tail, index, turns)
     request = tail.find_request(start) if turns else ""
-    asked, times, endless = read_number(request), read_times(request), orders_endless(request)
-    return tuple(turn.freeze(asked, times, endless) for turn in turns)
+    return tuple(turn.freeze(request) for turn in turns)
 
 
 def _read_message(tail: ConversationTail, index: int, turns: list[_OpenTurn]) -> None:

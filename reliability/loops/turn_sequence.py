@@ -28,6 +28,7 @@ from reliability.loops.comparison.call_normalization import (
 from reliability.loops.comparison.findings import Memo, Result, SeenCall, Turn, call_key
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
+from reliability.loops.content import orders_endless, read_number, read_times
 from reliability.loops.leading_steps import acknowledges, acts, find_entities, leads_on
 from reliability.loops.polling import is_poll, is_thought, takes_notes
 from reliability.loops.thresholds import LoopConfig
@@ -57,13 +58,27 @@ class TurnSequence:
     ) -> None:
         self.turns, self.config, self.candidate = turns, config, candidate
         self.memo = Memo() if memo is None else memo
-        #: The newest turn: each says what the user's last message asks for.
-        self.newest = turns[-1] if turns else Turn()
+        self._request = turns[-1].request if turns else ""
 
     @property
     def size(self) -> int:
         """The number of turns."""
         return len(self.turns)
+
+    @property
+    def asked(self) -> int:
+        """The largest number that the user's last message names."""
+        return self.memo.once("asked", lambda: read_number(self._request))
+
+    @property
+    def times(self) -> int:
+        """How often the user's last message says that a thing is to be done."""
+        return self.memo.once("times", lambda: read_times(self._request))
+
+    @property
+    def endless(self) -> bool:
+        """Whether the user's last message orders repetition without a number."""
+        return self.memo.once("endless", lambda: orders_endless(self._request))
 
     def cut_at(self, end: int) -> TurnSequence:
         """Return the row as it stood before the turn `end`, with no answer to judge."""

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from reliability.loops.answer_history import is_summary
-from reliability.loops.comparison.findings import SeenCall, Turn, call_key, dumps
+from reliability.loops.comparison.findings import Turn, call_key, dumps
 from reliability.loops.content import text_of
 from reliability.loops.transcript import answer_turn
 
@@ -40,6 +40,7 @@ LEAD_CHARS = 24
 FRONT_CHARS = 512
 DIGEST_BYTES = 12
 SYSTEM = ("system", "developer")
+_PLAIN = frozenset({"role", "content"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,9 @@ class Answered:
 
 
 class _Read(NamedTuple):
-    """An answer that was read, and its digests as in `Seen`."""
+    """An answer that was read: its calls in bytes, and its digests as in `Seen`."""
 
-    turn: Turn
+    encoded: list[bytes]
     words: bytes
     lead: bytes
     weak: bool
@@ -193,15 +194,19 @@ def describe_answer(turn: Turn, ids: Iterable[str] = ()) -> Answered:
     # As it will be read in a history: its text may be a call to its client.
     read = turn if turn.calls else answer_turn({"role": "assistant", "content": turn.text})
     lines = () if turn.calls else _pick_lines(turn.text)
-    calls = tuple(_digest_calls(turn.calls, ids))
-    words, lead, weak = _digest_words(read)
+    encoded = _encode_calls(read)
+    calls = tuple(_digest_calls(encoded, ids)) if turn.calls else ()
+    words, lead, weak = _digest_words(read, encoded)
     return Answered(calls, words, lead, weak, words if calls else _digest_said(read, words), lines)
 
 
 def _name_message(message: Message) -> Iterator[bytes]:
     content = message.get("content")
-    rest = {key: value for key, value in message.items() if key != "content"}
-    yield dumps(rest).encode("utf-8", "surrogatepass")
+    if message.keys() == _PLAIN:
+        yield str(message["role"]).encode("utf-8", "surrogatepass")
+    else:
+        rest = {key: value for key, value in message.items() if key != "content"}
+        yield dumps(rest).encode("utf-8", "surrogatepass")
     yield _cut(content if isinstance(content, str) else dumps(content))
 
 
@@ -234,29 +239,30 @@ def _see(message: Message, read: _Read, behind: tuple[bytes, bytes, bytes], fron
         if isinstance(listed, list)
         else []
     )
-    calls = tuple(_digest_calls(read.turn.calls, ids))
+    calls = tuple(_digest_calls(read.encoded, ids))
     return Seen(calls, read.words, *behind, read.lead, read.weak, front, read.said)
 
 
 def _read_answer(message: Message) -> _Read:
     turn = answer_turn({**message})
-    words, lead, weak = _digest_words(turn)
+    encoded = _encode_calls(turn)
+    words, lead, weak = _digest_words(turn, encoded)
     said = words if message.get("tool_calls") or message.get("function_call") else _digest_said(turn, words)
-    return _Read(turn, words, lead, weak, said)
+    return _Read(encoded, words, lead, weak, said)
 
 
-def _digest_calls(calls: Sequence[SeenCall], ids: Iterable[str]) -> Iterator[bytes]:
+def _digest_calls(calls: Sequence[bytes], ids: Iterable[str]) -> Iterator[bytes]:
     """Digest each call with its id: a weak server gives the same ids again and again."""
     for call, id in list(zip(calls, ids, strict=False))[:CALLS_MAX]:
         if id:
-            yield digest_parts(b"id", id.encode("utf-8", "surrogatepass"), _encode_call(call))
+            yield digest_parts(b"id", id.encode("utf-8", "surrogatepass"), call)
 
 
-def _digest_words(turn: Turn) -> tuple[bytes, bytes, bool]:
+def _digest_words(turn: Turn, calls: Sequence[bytes]) -> tuple[bytes, bytes, bool]:
     """Digest what an answer calls, else what it says without its reasoning; how that begins, since clients add their
     own marks at its end; and whether it is too little to tell."""
     if turn.calls:
-        return digest_parts(b"calls", *(_encode_call(call) for call in turn.calls)), b"", False
+        return digest_parts(b"calls", *calls), b"", False
     words = _say_plainly(turn)
     lead = digest_parts(b"lead", _cut(words[:LEAD_CHARS])) if len(words) >= LEAD_CHARS else b""
     return digest_parts(b"words", _cut(words)), lead, len(words) < WORDS_CHARS_MIN
@@ -273,8 +279,8 @@ def _say_plainly(turn: Turn) -> str:
     return " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())
 
 
-def _encode_call(call: SeenCall) -> bytes:
-    return _cut(call_key(call))
+def _encode_calls(turn: Turn) -> list[bytes]:
+    return [_cut(call_key(call)) for call in turn.calls]
 
 
 def _find_summary(said: Sequence[Message]) -> int | None:

@@ -34,6 +34,7 @@ class TooManyCalls(ValueError):
 class _Call:
     index: int
     upstream_id: str = ""
+    name: str = ""
     named: bool = False
     held: str = ""
     halves: Halves = field(default_factory=Halves)
@@ -66,6 +67,11 @@ class CallDeltas:
         return out
 
     @property
+    def count(self) -> int:
+        """How many calls have begun."""
+        return len(self._calls)
+
+    @property
     def complete(self) -> bool:
         """Whether each call's arguments are complete JSON, or none at all."""
         return all(map(_is_complete, ("".join(call.parts) for call in self._calls)))
@@ -83,11 +89,12 @@ class CallDeltas:
             call = self._by_index.get(index)
             if call is None and not name and not upstream_id and self._calls and self._calls[-1].named:
                 call = self._by_index[index] = self._calls[-1]
-            if call is None or (name and upstream_id and call.upstream_id not in ("", upstream_id)):
+            if call is None or _begins_another(call, upstream_id, name):
                 call = self._by_index[index] = self._add_call()
         else:
             call = self._find_without_index(upstream_id, name, touched)
         call.upstream_id = call.upstream_id or upstream_id
+        call.name = call.name or name
         return call
 
     def _find_without_index(self, upstream_id: str, name: str, touched: list[_Call]) -> _Call:
@@ -101,6 +108,16 @@ class CallDeltas:
             raise TooManyCalls(f"more than {CALLS_MAX} tool calls")
         self._calls.append(_Call(len(self._calls)))
         return self._calls[-1]
+
+
+def _begins_another(call: _Call, upstream_id: str, name: str) -> bool:
+    """Return whether a piece under a call's index is another call's: it has a name, and another id, or no id, another
+    name and nothing before it that it would complete."""
+    if not name or (upstream_id and upstream_id == call.upstream_id):
+        return False
+    if upstream_id and call.upstream_id:
+        return True
+    return bool(call.name) and name != call.name and _is_complete("".join(call.parts))
 
 
 def _build_delta(call: _Call, name: str, arguments: str, *, last: bool = False) -> CallDelta | None:

@@ -13,6 +13,7 @@ can't be read is noted (`damaged`).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,24 +24,35 @@ from reliability.answer.estimate import estimate_written_tokens
 from reliability.surrogates import Halves, join_surrogates
 from reliability.types import Event, FinishReason, Logprobs, Reasoning, Refusal, Text, Usage
 
-_FINISH = {
-    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length"), FinishReason.LENGTH),
-    **dict.fromkeys(("tool_calls", "tool_use", "function_call"), FinishReason.TOOL_CALLS),
-    **dict.fromkeys(("content_filter", "safety", "refusal"), FinishReason.CONTENT_FILTER),
-}
-_BROKEN_OFF = frozenset(
-    {
-        *("error", "abort", "aborted", "cancel", "canceled", "cancelled", "timeout", "network_error"),
-        *("insufficient_system_resource", "malformed_function_call"),
-    }
-)
+# What words in a finish reason mean, in order: upstreams have some forty, and an answer that didn't end is no `stop`.
+_ENDS: tuple[tuple[re.Pattern[str], FinishReason | None], ...] = tuple(
+    (re.compile(words), reason)
+    for words, reason in (
+        (r"malformed", None),
+        (r"filter|safety|refus|sensitive|recitation|prohibited|blocklist|spii|moderat|guardrail|toxic|polic|violat",
+         FinishReason.CONTENT_FILTER),
+        (r"error|abort|cancel|timeout|timed_out|insufficient|interrupt|fail|killed|disconnect", None),
+        (r"length|max_|token_limit|context|time_limit|incomplete|pause|truncat", FinishReason.LENGTH),
+        (r"tool|function_call", FinishReason.TOOL_CALLS),
+        (r"stop|\bend|_end|eos|complete|finish|done|success|normal|^ok$", FinishReason.STOP),
+    )
+)  # fmt: skip
+# Where a chunk without an answer says that something went wrong, in the words of FastAPI, MiniMax, Baidu, RFC 9457, ...
+_PROBLEM_KEYS = ("error", "errors", "detail", "error_msg", "error_message", "error_code", "msg", "message", "title")
 # What a delta may hold that is no text of the answer.
 _REASONING_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
 _NO_TEXT = _REASONING_FIELDS | {"tool_calls", "function_call", "refusal"}
 # No answer has as many tokens: beyond it a count is nonsense, and JSON libraries and databases end at 64 bits.
 COUNT_MAX = 10**12
-MODEL_CHARS_MAX = 200
+MODEL_CHARS_MAX, REASON_CHARS_MAX = 200, 80
+_TEXT_PARTS = frozenset({"text", "output_text"})
+_PARTS = _TEXT_PARTS | {"thinking", "reasoning", "refusal"}
+# A chunk of these alone keeps the connection open.
+_IDLE_KEYS = frozenset(
+    {"id", "object", "created", "model", "type", "choices", "usage", "provider", "system_fingerprint"}
+)
 _OTHER = object()  # a choice that isn't the answer's
+_UNKNOWN = object()  # a finish reason
 
 
 class ChunkReader:
@@ -57,7 +69,8 @@ class ChunkReader:
         self.damaged = False  # something that may have been part of the answer could not be read
         self._told_chars: int | None = None  # of its text, where it came in pieces
         self._choice: int | None = None  # the number of the choice that is the answer
-        self._others = False  # another choice has come, so that only a finish reason says that this one is complete
+        self._others = False  # something else has come, so that only a finish reason says that the answer is complete
+        self.unknown_reason = ""
         self.strange = 0  # chunks of an unknown kind, which held nothing of an answer
         self._calls = CallDeltas()
         self._text = Halves()
@@ -107,8 +120,11 @@ class ChunkReader:
     def _note_no_choice(self, chunk: Mapping[str, Any], choices: Any) -> None:
         if choices:
             self.damaged = True
+        elif choices is None and self.finish is None and _tells_problem(chunk):
+            self.complaint = read_complaint(chunk)
         elif choices is None and not chunk.get("usage"):
             self.strange += 1
+            self._others |= not _IDLE_KEYS.issuperset(chunk)
 
     @property
     def ends_well(self) -> bool:
@@ -129,7 +145,8 @@ class ChunkReader:
             if isinstance(delta, dict) and self._told_chars is not None:
                 whole = join_surrogates(_read_content(delta.get("content"))).strip()
                 self.damaged |= len(whole) > self._told_chars
-                delta = None
+                # Told again. Its calls are new where none came in pieces.
+                delta = None if self._calls.count else {"tool_calls": delta.get("tool_calls")}
         events = self._read_delta(delta) if isinstance(delta, dict) else []
         if events and "delta" in choice:
             self._told_chars = self._told_chars or 0
@@ -142,12 +159,20 @@ class ChunkReader:
             self.complaint = read_complaint(choice["error"])
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
-            if self.complaint is None and reason.lower() in _BROKEN_OFF:
-                self.complaint = UpstreamComplaint(message=f"finish_reason {reason}")
-            self.finish = _FINISH.get(reason.lower(), FinishReason.STOP)
+            self._take_reason(reason)
             stop = choice.get("stop_reason")  # vLLM says here which stop sequence it was
             self.stop = stop if isinstance(stop, str) else None
         return events
+
+    def _take_reason(self, reason: str) -> None:
+        """Take how the answer ended. A reason that nothing is known of is no proof that it broke off, but noted."""
+        words = reason[:REASON_CHARS_MAX].lower().removeprefix("finish_reason_").replace("-", "_")
+        found = next((end for pattern, end in _ENDS if pattern.search(words)), _UNKNOWN)
+        if found is None and self.complaint is None:
+            self.complaint = UpstreamComplaint(message=f"finish_reason {reason[:REASON_CHARS_MAX]}")
+        if found is _UNKNOWN:
+            self.unknown_reason = join_surrogates(reason[:REASON_CHARS_MAX])
+        self.finish = found if isinstance(found, FinishReason) else FinishReason.STOP
 
     def _read_delta(self, delta: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
@@ -155,7 +180,7 @@ class ChunkReader:
         reasoned = not _REASONING_FIELDS.isdisjoint(delta) or isinstance(content, list)
         reasoning = _read_reasoning(delta) if reasoned else ""
         text = _read_content(content)
-        if content and not text and not isinstance(content, str | list):
+        if content and not isinstance(content, str) and not _is_readable(content):
             self.damaged = True
         if reasoning and (reasoning := self._reasoning.take(reasoning)):
             events.append(Reasoning(reasoning))
@@ -220,8 +245,34 @@ def _read_content(value: Any) -> str:
         return value
     if not isinstance(value, list):
         return ""
-    texts = [part.get("text") for part in value if isinstance(part, Mapping) and part.get("type") == "text"]
-    return "".join(text for text in texts if isinstance(text, str))
+    return "".join(map(_read_part, value))
+
+
+def _read_part(part: Any) -> str:
+    text = part
+    if isinstance(part, Mapping):
+        text = part.get("text") if part.get("type", "text") in _TEXT_PARTS else ""
+    return text if isinstance(text, str) else ""
+
+
+def _is_readable(content: Any) -> bool:
+    """Return whether each part of a content is text, reasoning or a refusal."""
+    if not isinstance(content, list):
+        return False
+    kinds = [part.get("type", "text") for part in content if isinstance(part, Mapping)]
+    return len(kinds) + sum(isinstance(part, str) for part in content) == len(content) and _PARTS.issuperset(kinds)
+
+
+def _tells_problem(chunk: Mapping[str, Any]) -> bool:
+    """Return whether a chunk without an answer says that something went wrong."""
+    base = chunk.get("base_resp")
+    status = base.get("status_code") if isinstance(base, Mapping) else chunk.get("status", chunk.get("code"))
+    if isinstance(status, int) and not isinstance(status, bool):
+        return status not in (0, 200)
+    told = [chunk.get(key) for key in _PROBLEM_KEYS]
+    return (
+        chunk.get("success") is False or chunk.get("error") == {} or any(isinstance(v, str | list) and v for v in told)
+    )
 
 
 def read_usage(value: Any) -> Usage | None:

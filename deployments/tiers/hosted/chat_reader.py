@@ -228,6 +228,10 @@ class ChatReader:
         if self._skipped or self._chunks.damaged:
             lost = "; a piece of the answer may be missing" if self._chunks.damaged else ""
             notes.append(f"tier {self._tier}: left out what can't be read ({max(1, self._skipped)} chunks){lost}")
+        if self._chunks.unknown_reason:
+            notes.append(
+                f"tier {self._tier}: finish reason {self._chunks.unknown_reason!r} is unknown and counts as stop"
+            )
         if self._chunks.strange:
             notes.append(f"tier {self._tier}: {self._chunks.strange} chunks held nothing of an answer")
         return tuple(notes)

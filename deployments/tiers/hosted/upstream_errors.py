@@ -137,7 +137,7 @@ def read_complaint(payload: Any) -> UpstreamComplaint:
         return UpstreamComplaint(message=_read_text(inner))
     names = [_read_text(inner.get(key)) for key in ("code", "type")]
     metadata = inner.get("metadata")
-    message = _read_text(inner.get("message")) or _read_detail(inner.get("detail"))
+    message = _read_message(inner)
     handed_on = metadata.get("raw") if isinstance(metadata, Mapping) else None
     cause = _read_cause(handed_on if message else inner.get("message"))
     return UpstreamComplaint(
@@ -284,6 +284,16 @@ def _read_status(inner: Mapping[str, Any], names: list[str]) -> int | None:
 
 def _is_too_long(complaint: UpstreamComplaint) -> bool:
     return bool(_CONTEXT.search(complaint.code) or _CONTEXT.search(complaint.message))
+
+
+def _read_message(inner: Mapping[str, Any]) -> str:
+    """Read what went wrong, under the first of the names that upstreams have for it."""
+    base = inner.get("base_resp")
+    told = [inner.get(key) for key in ("message", "detail", "msg", "error_msg", "error_message", "title")]
+    told += [base.get("status_msg")] if isinstance(base, Mapping) else []
+    errors = inner.get("errors")
+    told += [read_complaint(errors).message] if isinstance(errors, list) else []
+    return next(filter(None, map(_read_detail, told)), "")
 
 
 def _read_detail(value: Any) -> str:

@@ -77,8 +77,7 @@ class Result:
 class Turn:
     """One answer of the model. `results` stand in the order of `calls`; None where no result is known. A turn with
     `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand in its
-    text, and its results came as a user message. `asked`: the largest number that the user's last message names;
-    `times`: how often it says that a thing is to be done; `endless`: it orders repetition without a number."""
+    text, and its results came as a user message. `request`: what the user said last."""
 
     calls: tuple[SeenCall, ...] = ()
     results: tuple[Result | None, ...] = ()
@@ -86,9 +85,7 @@ class Turn:
     continued: bool = False
     written: bool = False
     pushed: bool = False
-    asked: int = 0
-    times: int = 0
-    endless: bool = False
+    request: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +165,13 @@ def parse(text: str) -> tuple[bool, Any]:
         return False, None
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=repr)
+
+
 def dumps(value: Any) -> str:
     """Write JSON with sorted keys; a marker with the value's type where there is no JSON for it."""
     try:
-        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=repr)
+        return _ENCODER.encode(value)
     except (ValueError, TypeError, RecursionError):
         return f"<{type(value).__name__}>"
 

@@ -265,12 +265,12 @@ def ids_in(messages: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Collect all ids of calls that a conversation holds already."""
     found: set[str] = set()
     for message in messages:
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            if isinstance(call, Mapping) and isinstance(call.get("id"), str):
-                found.add(call["id"])
-        if isinstance(message.get("tool_call_id"), str):
-            found.add(message["tool_call_id"])
+        if calls := message.get("tool_calls"):
+            for call in calls if isinstance(calls, list) else ():
+                if isinstance(call, Mapping) and isinstance(call.get("id"), str):
+                    found.add(call["id"])
+        if isinstance(id := message.get("tool_call_id"), str):
+            found.add(id)
     return frozenset(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -33,13 +34,48 @@ def test_a_crowd_that_begins_in_one_moment_is_read():
     async def main() -> list[bytes]:
         bodies = Bodies(4)
         crowd: list[Any] = [Coming() for _ in range(200)]
-        reading = [asyncio.create_task(bodies.read(one, bytes_max=100, first_s=30.0)) for one in crowd]
+        reading = [
+            asyncio.create_task(bodies.read(one, bytes_max=100, first_s=30.0, ending=ExitStack())) for one in crowd
+        ]
         await asyncio.sleep(0)
         for one in crowd:
             one.here.set()
         return await asyncio.gather(*reading)
 
     assert asyncio.run(main()) == [b"{}"] * 200
+
+
+class Sent:
+    """A request whose body is here, in parts of 64 KiB."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        for at in range(0, self.size, 65_536):
+            yield b"x" * min(65_536, self.size - at)
+
+
+def test_large_bodies_share_a_budget_and_small_ones_find_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: of large bodies a replica holds so many bytes; the next one is refused, a small one isn't, and what a
+    request held is free when it ends, also where it was refused."""
+    monkeypatch.setattr(body, "HELD_BYTES_MAX", 4 * body.SMALL_BYTES)
+    large, small = 3 * body.SMALL_BYTES, body.SMALL_BYTES
+
+    async def main() -> None:
+        bodies = Bodies(4)
+
+        async def read(size: int, ending: ExitStack) -> int:
+            return len(await bodies.read(Sent(size), bytes_max=large, first_s=30.0, ending=ending))  # type: ignore[arg-type]
+
+        with ExitStack() as first, ExitStack() as second:
+            assert [await read(large, first), await read(large, second)] == [large, large]
+            with pytest.raises(ApiError, match="in use"), ExitStack() as third:
+                await read(large, third)
+            assert await read(small, ExitStack()) == small
+        assert await read(large, ExitStack()) == large
+
+    asyncio.run(main())
 
 
 TOOL = {

@@ -10,12 +10,14 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.datastructures import Headers
 
 from deployments.api.anthropic.messages_body import parse_messages
 from deployments.api.headers import (
     SESSION_CHARS_MAX,
     SESSION_HEADERS,
     deadline_of,
+    is_local_only,
     may_keep,
     name_beginning,
     read_session,
@@ -68,6 +70,26 @@ def test_whatever_stands_in_the_header_is_a_deadline_or_refused(text):
     """Nothing else comes of it."""
     with contextlib.suppress(ApiError):
         assert 0 < deadline_of({"x-mlx-stack-deadline": text}, MOST_S) <= MOST_S
+
+
+@pytest.mark.parametrize(
+    ("sent", "stays"),
+    [
+        ([], False),
+        (["0"], False),
+        (["yes"], True),
+        (["false", "true"], True),
+        (["false, true"], True),
+        (["no", ""], False),
+    ],
+)
+def test_a_request_stays_where_any_of_its_headers_says_so(sent, stays):
+    """Law: a header that is sent twice keeps the request here where one of them does; a typing error is refused."""
+    raw = [(b"x-mlx-stack-local-only", text.encode()) for text in sent]
+
+    assert is_local_only(Headers(raw=raw)) is stays
+    with pytest.raises(ApiError):
+        is_local_only(Headers(raw=[*raw, (b"x-mlx-stack-local-only", b"ture")]))
 
 
 FIELDS = ["prompt_cache_retention", "store", "cache_prompt"]

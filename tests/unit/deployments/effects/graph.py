@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -281,7 +282,9 @@ def body_s() -> None:
 
 
 async def _read(request: Request, config: AppConfig) -> bytes:
-    return await Bodies(1).read(request, bytes_max=config.server.body_bytes_max, first_s=config.server.body_s)
+    return await Bodies(1).read(
+        request, bytes_max=config.server.body_bytes_max, first_s=config.server.body_s, ending=ExitStack()
+    )
 
 
 def keepalive_s() -> None:

@@ -117,6 +117,19 @@ def test_no_more_wait_than_may(monkeypatch):
     assert [type(one) for one in found[4:]] == [Busy, Busy]
 
 
+def test_a_worker_that_does_not_start_in_time_refuses_its_job(monkeypatch):
+    """Law: where no process is up in time, the client is told that the server is busy; the place is free again."""
+
+    async def scenario(workers):
+        with monkeypatch.context() as patched:
+            patched.setattr(rooms, "START_S", 0.0)
+            with pytest.raises(Busy):
+                await workers.run(jobs.join, "a", "b")
+        assert await workers.run(jobs.join, "a", "b") == "a/b"
+
+    run(scenario, count=1)
+
+
 def test_a_caller_that_leaves_gives_its_place_back():
     """Running or waiting: the worker stays, and the next job is done."""
 

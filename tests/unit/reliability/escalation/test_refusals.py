@@ -58,6 +58,19 @@ def test_a_fault_of_the_tier_is_a_failure(fault):
     assert verdict_of(replace(attempt, cancelled=True)) is Verdict.IGNORED
 
 
+def test_a_request_blames_a_tier_once():
+    """Law: however often a request fails at a tier, the breaker counts one failure; another tier's is its own."""
+    failed = [
+        Attempt(tier=tier, ran=True, fault=Fault.SERVER_ERROR) for tier in ("fast", "slow", "fast", "fast", "slow")
+    ]
+    verdicts = [verdict_of(attempt, failed[:at]) for at, attempt in enumerate(failed)]
+
+    assert verdicts == [Verdict.FAILURE] * 2 + [Verdict.IGNORED] * 3
+    answered = Attempt(tier="fast", ran=True)
+    assert verdict_of(answered, failed) is Verdict.SUCCESS
+    assert verdict_of(failed[0], [answered, replace(failed[0], cancelled=True)]) is Verdict.FAILURE
+
+
 def test_a_full_tier_that_says_until_when_is_left_alone():
     """429 with Retry-After is a failure with a known end; without it nothing is known."""
     full = Attempt(tier="fast", ran=True, fault=Fault.OVERLOADED)

@@ -170,10 +170,12 @@ def test_responses_items_before_the_first_output_are_one_batch() -> None:
     ]
     turns = read_turns(items)
     assert [len(turn.calls) for turn in turns] == [2, 1, 1, 1]
-    assert turns[0] == Turn((SeenCall("f", "{}"), SeenCall("g", "{}")), (Result("one"), Result("two")), "Both.")
-    assert turns[1] == Turn((SeenCall("h", "raw text"),), (Result("three"),))
+    assert turns[0] == Turn(
+        (SeenCall("f", "{}"), SeenCall("g", "{}")), (Result("one"), Result("two")), "Both.", request="Go."
+    )
+    assert turns[1] == Turn((SeenCall("h", "raw text"),), (Result("three"),), request="Go.")
     assert turns[2].results == (Result("four"),)
-    assert turns[3] == Turn((SeenCall("local_shell_call", '{"command":["ls"]}'),), (Result("five"),))
+    assert turns[3] == Turn((SeenCall("local_shell_call", '{"command":["ls"]}'),), (Result("five"),), request="Go.")
 
 
 def test_anthropic_blocks_are_read() -> None:

@@ -40,6 +40,8 @@ def test_pieces_find_their_call() -> None:
     assert calls([piece(0, "a", "f", "{}")], [piece(0, "b", "g", "[]")]) == two  # all parallel calls numbered 0
     assert calls([piece(None, "a", "f", "{}"), piece(None, "a", "g", "[]")]) == two  # one id for all
     assert calls([piece(0, "a", "f", "{")], [piece(0, "a", "f", "}")], [piece(1, "a", "g", "[]")]) == two
+    assert calls([piece(0, None, "f", "{}")], [piece(0, None, "g", "[")], [piece(0, None, "g", "]")]) == two
+    assert calls([piece(0, None, "f", "")], [piece(0, None, "g", "[]")]) == [("f", ""), ("g", "[]")]
     assert calls([piece(5, "", "f", {}), piece(9, "", "g", [])]) == two
 
 
@@ -72,3 +74,12 @@ def test_a_nameless_piece_goes_on_with_the_last_call() -> None:
     assert calls([piece(0, "a", "f", '{"x"')], [piece(1, None, None, ": 1")], [piece(2, None, None, "}")]) == [
         ("f", '{"x": 1}')
     ]
+
+
+def test_a_call_that_only_the_complete_message_has_is_told_once():
+    """Law: the message behind its pieces brings the calls that no piece brought, and none a second time."""
+    called = [piece(0, "a", "f", "{}")]
+    whole = {"choices": [{"message": {"content": "Hi", "tool_calls": called}, "finish_reason": "stop"}]}
+    for before in (delta(content="Hi"), delta(content="Hi", tool_calls=called)):
+        found = [event for event in one(before, whole) if isinstance(event, CallDelta)]
+        assert [(call.name, call.arguments) for call in found] == [("f", "{}")]

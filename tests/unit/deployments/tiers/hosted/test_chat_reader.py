@@ -197,6 +197,42 @@ def test_an_error_field_is_an_error() -> None:
     assert last.fault is Fault.CONTEXT_LENGTH
 
 
+PROBLEMS = [
+    {"detail": "out of memory"},
+    {"message": "upstream request timeout"},
+    {"code": 500, "msg": "boom"},
+    {"choices": None, "base_resp": {"status_code": 1013, "status_msg": "internal error"}},
+    {"error_code": 336100, "error_msg": "try again"},
+    {"errors": [{"message": "boom"}]},
+    {"status": 500, "title": "Internal Server Error"},
+    {"success": False},
+    {"error_message": "boom"},
+    {"error": {}},
+    {"fault": "of a form that nobody knows"},
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_an_error_of_any_form_ends_no_answer_well(problem: dict[str, object]) -> None:
+    """Law: half an answer, an object that is no chunk of an answer, and `[DONE]`: the answer is broken."""
+    last = read(*WORDS[:2], b"data: " + json.dumps(problem).encode() + b"\n\n", DONE)[-1]
+
+    assert isinstance(last, Failed)
+    said = [str(value) for value in problem.values() if isinstance(value, str)]
+    assert last.fault is Fault.PROTOCOL or any(words in last.message for words in said) or not said
+
+
+@pytest.mark.parametrize(
+    "part", [{"type": "image_url", "image_url": {"url": "x"}}, 7, {"type": "text", "text": "a"}, "a"]
+)
+def test_a_part_that_is_no_text_is_told_of(part: object) -> None:
+    """Law: a content of parts is read where each is text, also a bare one; what else it holds leaves a note."""
+    last = read(WORDS[0], plays.chunk({"content": [part]}), END)[-1]
+
+    assert isinstance(last, Finish)
+    assert last.damaged is (part not in ("a", {"type": "text", "text": "a"}))
+
+
 @pytest.mark.parametrize(
     ("given", "read"), [('{"a": 1, "a": 2}', False), ('{"a": 1, "a": 1}', True), ('{"a": 1}', True)]
 )

@@ -115,7 +115,13 @@ def test_lines_and_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ("function_call", "tool_calls"),
         ("tool_use", "tool_calls"),
         ("max_tokens", "length"),
-        ("SAFETY", "content_filter"),
+        ("FINISH_REASON_MAX_TOKENS", "length"),
+        *((said, "length") for said in ("model_context_window_exceeded", "time_limit", "pause_turn", "incomplete")),
+        *((said, "content_filter") for said in ("SAFETY", "sensitive", "RECITATION", "PROHIBITED_CONTENT", "SPII")),
+        *(
+            (said, "content_filter")
+            for said in ("content_filter: PROHIBITED_CONTENT", "guardrail_intervened", "ERROR_TOXIC")
+        ),
         ("something new", "stop"),
     ],
 )
@@ -124,13 +130,15 @@ def test_finish_reasons_are_those_of_openai(said: str, meant: str) -> None:
     last = one(delta(said, content="x"))[-1]
     assert isinstance(last, Finish)
     assert last.reason is FinishReason(meant)
+    assert bool(last.notes) is (said == "something new")
 
 
 @pytest.mark.parametrize(
     "said",
     [
         *("error", "abort", "aborted", "cancel", "canceled", "cancelled", "timeout", "network_error"),
-        *("insufficient_system_resource", "malformed_function_call", "MALFORMED_FUNCTION_CALL"),
+        *("insufficient_system_resource", "malformed_function_call", "MALFORMED_FUNCTION_CALL", "server_error"),
+        *("function_call_filter: MALFORMED_FUNCTION_CALL", "ERROR_LIMIT", "USER_CANCEL", "interrupted"),
     ],
 )
 def test_an_aborted_answer_is_no_finish(said: str) -> None:
