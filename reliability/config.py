@@ -89,8 +89,8 @@ class EscalationConfig(Section):
         default=1,
         ge=0,
         le=8,
-        description="how often a stream whose text has broken off, or runs in circles, goes on with another attempt's "
-        "words; 0: it ends in an error frame, or where the circle was found",
+        description="how often a stream whose text has broken off goes on with another attempt's words; "
+        "0: it ends in an error frame",
     )
     max_retries_before_escalate: int = Field(
         default=3,

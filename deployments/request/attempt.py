@@ -111,7 +111,7 @@ class AttemptState:
         """Read one batch; return what may leave now. The attempt is over where the tier says so, where it repeats
         itself, and where it has surely written more than it was allowed: not every server obeys its cap."""
         out: list[Event] = []
-        most, logprobs = self.bytes_max, self.delivery.logprobs
+        logprobs = self.delivery.logprobs
         for at, event in enumerate(batch):
             match event:
                 case Started(lost=lost):
@@ -124,9 +124,7 @@ class AttemptState:
                 case Finish() | Failed():
                     self.end = event
                 case _:
-                    out += self._take_content(cut_event(event, most - self.spending.written_bytes), now_ns)
-                    if self.spending.written_bytes > most:
-                        self.end = Finish(reason=FinishReason.LENGTH)
+                    out += self._take_pieces(event, now_ns)
             if self.end is not None or self.scan.loop is not None:
                 self.spending.count_unread(batch[at + 1 :])
                 break
@@ -140,6 +138,18 @@ class AttemptState:
     def size(self) -> int:
         """About how many bytes are looked at when the answer is judged: beside it, the history that it may repeat."""
         return WEIGHT * self.spending.written_bytes + self.plan.history_bytes
+
+    def _take_pieces(self, event: Event, now_ns: int) -> list[Event]:
+        out: list[Event] = []
+        pieces = self.scan.split(cut_event(event, self.bytes_max - self.spending.written_bytes))
+        for piece in pieces:
+            out += self._take_content(piece, now_ns)
+            if self.spending.written_bytes > self.bytes_max:
+                self.end = Finish(reason=FinishReason.LENGTH)
+            if self.end is not None or self.scan.loop is not None:
+                break
+        self.spending.count_unread(list(pieces))
+        return out
 
     def _take_content(self, event: Event, now_ns: int) -> tuple[Event, ...]:
         delivery = self.delivery
@@ -191,6 +201,7 @@ class AttemptState:
             self.end = Finish(reason=FinishReason.STOP if self.scan.stopped_for_calls else FinishReason.LENGTH)
         if not isinstance(self.end, Finish):
             return None
+        self.end = self.scan.conclude(self.end)
         usage = self.spending.book_usage(self.end)
         if usage is not self.end.usage:
             self.end = replace(self.end, usage=usage)

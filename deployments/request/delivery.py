@@ -6,7 +6,7 @@ itself. What the gate would have held of it (`undelivered`) has left already, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -19,7 +19,8 @@ from reliability.answer.judgement import Expected, Judged, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import Thoughts, close
 from reliability.loops import Kind, Loop, Scan
-from reliability.types import CallDelta, Event, Reasoning, Text
+from reliability.loops.patience import PATIENCE_BYTES
+from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Text
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,6 +109,7 @@ def open_delivery(expected: Expected, hold: Hold, begun: str = "", logprobs: Wai
 
 
 REASONED_CHARS = 4_000  # of the reasoning, as much as two texts of a conversation are compared by
+_WHOLE = "the answer repeats itself ({times} times or more), and its tier ended it by itself: it is delivered whole"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,12 +121,29 @@ class AnswerScan:
     tools: bool
     text: Scan = field(init=False)
     reasoning: Scan = field(init=False)
-    calls: CallScan = field(default_factory=CallScan)
+    calls: CallScan = field(init=False)
     reasoned: str = ""
     loop: Loop | None = None
 
     def __post_init__(self) -> None:
-        self.text = self.reasoning = loops.open_scan(calls=self.tools)
+        self.text = self.reasoning = loops.open_scan(calls=self.tools, patient=True)
+        self.calls = CallScan(patience=PATIENCE_BYTES)
+
+    def split(self, event: Event) -> Iterator[Event]:
+        """Split an event where the answer may be stopped, so that where that is doesn't depend on how it came. What is
+        left behind that place is the last piece."""
+        if not self.enabled or not isinstance(event, Text | Reasoning) or len(event.text) <= self._room:
+            yield event
+            return
+        at, size = 0, len(event.text)
+        while at < size:
+            end = size if self.loop is not None else min(size, at + self._room)
+            yield type(event)(event.text[at:end])
+            at = end
+
+    @property
+    def _room(self) -> int:
+        return min(self.text.room, self.reasoning.room)
 
     def step(self, event: Event) -> None:
         """Look for repetition in one more event, unless a loop is found already."""
@@ -138,13 +157,27 @@ class AnswerScan:
         elif isinstance(event, CallDelta):
             self.calls, self.loop = step_calls(self.calls, event.index, event.name or "", event.arguments)
 
+    def conclude(self, end: Finish) -> Finish:
+        """Judge what repeats itself when the answer is over: it is a runaway where it ran to its limit, and whole where
+        its tier ended it."""
+        if self.loop is not None:
+            return end
+        if end.reason is FinishReason.LENGTH:
+            written = self.text if self.text.seen.length or self.text.fill else self.reasoning
+            self.loop = written.doubtful
+            return end
+        found = self.text.doubt.loop or self.calls.doubtful
+        if found is None:
+            return end
+        return replace(end, notes=(*end.notes, _WHOLE.format(times=found.repetitions)))
+
     def continue_text(self, begun: str) -> None:
         """Scan the text that the attempt continues, as if it had written that itself."""
         self.text, _ = loops.step(self.text, begun)
 
     def restart_text(self) -> None:
         """Scan the text anew: the answer begins behind a mark of its reasoning."""
-        self.text = loops.open_scan(calls=self.tools)
+        self.text = loops.open_scan(calls=self.tools, patient=True)
 
     @property
     def stopped_for_calls(self) -> bool:

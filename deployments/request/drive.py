@@ -86,7 +86,8 @@ def _deliver(run: Run, number: int) -> list[Event]:
     run.tier, run.judged = accepted.tier, judged
     if accepted.flaw is Flaw.CYCLE:
         # Cut to what is worth keeping. It was stopped, so its finish reason is a length.
-        run.finish = replace(judged.finish, reason=FinishReason.LENGTH)
+        notes = (*judged.finish.notes, f"{accepted.detail}, and its answer ends there")
+        run.finish = replace(judged.finish, reason=FinishReason.LENGTH, notes=notes)
         if any(attempt.text_out for attempt in run.attempts):
             return []  # text that stands before the client already can't be taken back
         # Prose only: a broken call in the raw text is no answer.
@@ -196,8 +197,6 @@ def _build_request(run: Run, call: Call) -> ChatRequest:
             told="".join(run.delivered),
             thought="".join(run.reasoning),
             written=sum(attempt.usage.completion_tokens for attempt in told if attempt.usage),
-            circles=told[-1].flaw is Flaw.CYCLE,
-            attempts=len(run.attempts),
         )
     return request_for(
         run.request,

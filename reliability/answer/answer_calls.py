@@ -1,10 +1,10 @@
 """The calls of one answer: native ones put together, and equal ones collapsed.
 
 Native calls come in pieces, apart from the text. An upstream that takes the calls out of the text may leave their tags
-or the whole text there; beside native calls that is no call of its own. Two calls are equal when they mean the same
-tool and the same arguments; the first stands for all, but a pair of equal native calls stays, since a tool that draws
-or counts is called twice on purpose. An answer that was stopped for its repetition is read up to the end of a complete
-copy, wherever the text was cut into pieces.
+or the whole text there: that is no call of its own; another call there is quoted, and stays prose. Two calls are equal
+when they mean the same tool and the same arguments; the first stands for all, but a pair of equal native calls stays,
+since a tool that draws or counts is called twice on purpose. An answer that was stopped for its repetition is read up
+to the end of a complete copy, wherever the text was cut into pieces.
 """
 
 from __future__ import annotations
@@ -44,18 +44,22 @@ def read_native_calls(held: Sequence[Event]) -> list[RawCall]:
     ]
 
 
-def drop_leaks(found: Extraction, native: Sequence[RawCall], box: ToolBox) -> tuple[Extraction, Sequence[RawCall]]:
+def drop_told(
+    found: Extraction, native: Sequence[RawCall], box: ToolBox, text: str, sent: int, *, thought: bool
+) -> tuple[Extraction, Sequence[RawCall]]:
     """Take the native calls' own traces off what was found in the text: delimiters around nothing, and copies of the
-    calls. However often the text says a native call, it is that call."""
+    calls, however often it says them. Where it holds another call it is all prose. `text`, `sent`, `thought`: as
+    `extract_calls` has read them."""
     if not (native and (found.calls or found.malformed or found.dropped)):
         return found, native
     malformed = tuple(one for one in found.malformed if not has_only_delimiters(one.raw))
     copies = {identify_call(call, box) for call in native}
-    calls = [call for call in found.calls if identify_call(call, box) not in copies]
-    if not found.dropped and len(malformed) == len(found.malformed) and len(calls) == len(found.calls):
+    if not malformed and any(identify_call(call, box) not in copies for call in found.calls):
+        return extract_calls(text, replace(box, tools=()), sent, thought=thought), native
+    if not found.dropped and not found.calls and len(malformed) == len(found.malformed):
         return found, native
     noted = replace(native[0], repairs=(Repair(RepairKind.ENVELOPE, ""),))
-    return replace(found, calls=tuple(calls), malformed=malformed), (noted, *native[1:])
+    return replace(found, calls=(), malformed=malformed), (noted, *native[1:])
 
 
 def write_native_calls(held: Sequence[Event]) -> str:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from reliability.loops.comparison.findings import Kind, Loop, Stage, digest, summary
 from reliability.loops.in_answer import WHITE_CHARS
 from reliability.loops.long_cycles import PERIOD_MAX, STRIDE, LongTail, extend, is_runaway_argument
+from reliability.loops.patience import Doubt
 from reliability.loops.written import REPEATS
 
 TAIL_CHARS = 2 * PERIOD_MAX + 2 * STRIDE
@@ -36,13 +37,15 @@ class _Shape(NamedTuple):
 
 
 class _OpenCall(NamedTuple):
-    """One call so far: its name, a digest of its arguments up to the last stride, and how far they were looked at."""
+    """One call so far: its name, a digest of its arguments up to the last stride, how far they were looked at, and the
+    repetition in which they may be."""
 
     name: str = ""
     read: str = ""
     fill: str = ""
     tail: LongTail = LongTail()
     shape: _Shape = _Shape()
+    doubt: Doubt = Doubt()
 
     @property
     def key(self) -> str:
@@ -58,13 +61,20 @@ class _OpenCall(NamedTuple):
 
 class CallScan(NamedTuple):
     """The state of one answer's calls: those that may go on, by their index, and how often each was written. `newest`
-    is the index of the last piece; `mixed`: calls came in turns."""
+    is the index of the last piece; `mixed`: calls came in turns; `patience`: the bytes for which the arguments of a
+    call may repeat themselves (see `patience`)."""
 
     calls: tuple[tuple[int, _OpenCall], ...] = ()
     counts: tuple[tuple[str, int], ...] = ()
     newest: int | None = None
     mixed: bool = False
     loop: Loop | None = None
+    patience: int = 0
+
+    @property
+    def doubtful(self) -> Loop | None:
+        """The repetition in a call that wasn't stopped for it."""
+        return next((call.doubt.loop for _, call in self.calls if call.doubt.loop is not None), None)
 
 
 def step_calls(scan: CallScan, index: int, name: str, arguments: str) -> tuple[CallScan, Loop | None]:
@@ -76,7 +86,7 @@ def step_calls(scan: CallScan, index: int, name: str, arguments: str) -> tuple[C
         scan = _close_newest(scan, calls, index)
     if scan.loop is not None:
         return scan, scan.loop
-    calls[index], loop = _read_on(calls.get(index, _OpenCall()), name, arguments)
+    calls[index], loop = _read_on(calls.get(index, _OpenCall(doubt=Doubt(scan.patience))), name, arguments)
     while len(calls) > OPEN_MAX:
         del calls[next(iter(calls))]
     return scan._replace(calls=tuple(calls.items()), newest=index, loop=loop), loop
@@ -99,13 +109,14 @@ def _close_newest(scan: CallScan, calls: dict[int, _OpenCall], index: int) -> Ca
 
 def _read_on(call: _OpenCall, name: str, arguments: str) -> tuple[_OpenCall, Loop | None]:
     text, read, tail, shape = call.fill + arguments, call.read, call.tail, call.shape
-    loop, at, named = None, 0, call.name + name
-    while loop is None and len(text) - at >= STRIDE:
+    doubt, at, named = call.doubt, 0, call.name + name
+    while not doubt.over and len(text) - at >= STRIDE:
         chunk, at = text[at : at + STRIDE], at + STRIDE
         read, tail = digest(read, chunk), extend(tail, chunk, TAIL_CHARS)
         shape, white = _read_shape(shape, chunk)
         loop = _find_runaway(tail, shape, white, named)
-    return _OpenCall(named, read, text[at:], tail, shape), loop
+        doubt = doubt if loop is None else doubt.add(loop, tail.length, chunk)
+    return _OpenCall(named, read, text[at:], tail, shape, doubt), doubt.loop if doubt.over else None
 
 
 def _find_runaway(tail: LongTail, shape: _Shape, white: bool, tool: str) -> Loop | None:

@@ -17,7 +17,7 @@ from typing import Any
 from reliability.answer.answer_calls import (
     collapse_calls,
     drop_equal,
-    drop_leaks,
+    drop_told,
     read_native_calls,
     read_stopped,
     write_native_calls,
@@ -61,7 +61,7 @@ from reliability.tools import (
 from reliability.tools.check.calls import assign
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
-from reliability.tools.extract.scanner import is_prose
+from reliability.tools.extract.scanner import is_prose, may_be_told
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
 WORDS_CHARS_MAX = 200_000
@@ -171,7 +171,7 @@ def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
     to tell. `before` is the text in front of it."""
     context, begin = before + text, max(before.rfind("}"), before.rfind("\n")) + 1
     if not is_prose(context + PROSE_BEHIND, toolbox, begin):
-        return TextKind.CALL
+        return TextKind.OPEN if may_be_told(context, toolbox, begin) else TextKind.CALL
     if not is_prose(context, toolbox, begin, complete=False) or is_harmony(context):  # it depends on what follows
         return TextKind.OPEN
     return TextKind.OPEN if may_open(text) else TextKind.PROSE
@@ -200,7 +200,7 @@ def judge(
     found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped, thought=thought)
     if found.unended and stopped is None and finish.reason is FinishReason.LENGTH:
         found = found.refuse_list()
-    found, native = drop_leaks(found, read_native_calls(held), expected.toolbox)
+    found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), thought=thought)
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
         raw, copies, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)

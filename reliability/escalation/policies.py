@@ -11,7 +11,7 @@ down the chain but for a budget; at most `attempts_max` attempts; no invalid cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from reliability.escalation.decisions import (
@@ -68,25 +68,16 @@ def _accept_good(situation: Situation) -> Decision | None:
 
 def _go_on_with_text(situation: Situation) -> Decision | None:
     """Go on with a text that broke off before the client, from its end, on the same tier where a second call may cure
-    it, else on the next; and behind one that runs in circles, on the next. Without a next one, on the same. Calls are
-    still of one attempt: none had left. Where nobody goes on, a circle is delivered as it stands, marked."""
+    it, else on the next. Without a next one, on the same. Calls are still of one attempt: none had left."""
     attempts = situation.attempts
     told = [number for number, attempt in enumerate(attempts) if attempt.text_out]
-    circles = _stands_in_circles(attempts)
-    if not told or any(attempt.fault is None for attempt in attempts[told[-1] + circles :]):
+    if not told or any(attempt.fault is None for attempt in attempts[told[-1] :]):
         return None
     call = _choose_continuation(situation)
     if call is not None:
         return replace(call, resume=True, nudge=False)
-    if circles:
-        return Accept(attempt=told[-1])
     last = attempts[-1]
     return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail if last.text_out else describe_attempts(attempts))
-
-
-def _stands_in_circles(attempts: Sequence[Attempt]) -> bool:
-    last = next((attempt for attempt in reversed(attempts) if attempt.text_out), None)
-    return last is not None and last.flaw is Flaw.CYCLE and not last.calls_held
 
 
 def _choose_continuation(situation: Situation) -> Call | None:
@@ -237,10 +228,8 @@ def _conclude_exhausted(situation: Situation) -> Decision:
     if loose is not None:
         return Accept(attempt=loose)
     attempts = situation.attempts
-    told = [number for number, attempt in enumerate(attempts) if attempt.text_out]
+    told = any(attempt.text_out for attempt in attempts)
     cycles = [number for number, attempt in enumerate(attempts) if attempt.flaw is Flaw.CYCLE]
-    if _stands_in_circles(attempts):
-        return Accept(attempt=told[-1])
     if cycles and not told:
         return Accept(attempt=cycles[-1])
     return _refuse_exhausted(situation)

@@ -13,7 +13,7 @@ from typing import Any
 from reliability.answer.answer_calls import collapse_calls
 from reliability.answer.wanted_form import form_message
 from reliability.escalation.decisions import Call, RetryStep
-from reliability.loops import Loop, nudge, trim_repetition
+from reliability.loops import Loop, nudge
 from reliability.tools import Flaws, ToolBox, Violation, corrective_message, extract_calls
 from reliability.types import ChatRequest
 
@@ -47,14 +47,10 @@ def request_for(
     return replace(_resample(request, attempts), must_speak=not failed_text.strip())
 
 
-def resume_for(
-    original: ChatRequest, *, told: str, thought: str, written: int, circles: bool, attempts: int
-) -> ChatRequest:
-    """Build the request that goes on with `told`, the text before the client, which took `written` tokens and is what
-    `thought` came to. Where it runs in `circles` it goes on from the first one, and less surely than before."""
-    begun = trim_repetition(told) if circles else told
-    request = _resample(original, attempts) if circles else original
-    return replace(request, begun=begun, begun_reasoning=thought, max_tokens=max(1, original.max_tokens - written))
+def resume_for(original: ChatRequest, *, told: str, thought: str, written: int) -> ChatRequest:
+    """Build the request that goes on with `told`, all the text before the client, which took `written` tokens and is
+    what `thought` came to."""
+    return replace(original, begun=told, begun_reasoning=thought, max_tokens=max(1, original.max_tokens - written))
 
 
 def _count_calls(text: str, box: ToolBox) -> int:

@@ -18,7 +18,7 @@ from reliability.loops.answer_history import Kept, ShownHistory, find_kept_loop,
 from reliability.loops.comparison.findings import Kind, Loop, Memo, Result, SeenCall, Stage, Turn
 from reliability.loops.content import nudge
 from reliability.loops.history import find_loop
-from reliability.loops.in_answer import Scan, finish, open_scan, step, trim_repetition, truncate
+from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import (
     JudgeRequest,
     StuckCase,
@@ -71,6 +71,5 @@ __all__ = [
     "read_suggestion",
     "read_turns",
     "step",
-    "trim_repetition",
     "truncate",
 ]

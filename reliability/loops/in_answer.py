@@ -7,8 +7,9 @@
     WHITESPACE   WHITE_CHARS of nothing but white space; PADDING_CHARS where it may be the content of a call
     ANSWER_CALLS the same call written three times (see `written`), where the request declares tools
 
-Code fences, tables, lists, quotes and what is mostly digits repeat by nature: there it takes twenty copies and
-STRUCTURED_SPAN characters. In a call that is written into the text the limits are those of `is_runaway_argument`.
+Code fences, tables, rows of cells, lists, quotes, lines of code and what is mostly digits repeat by nature: there it
+takes twenty copies and STRUCTURED_SPAN characters. In a call that is written into the text the limits are those of
+`is_runaway_argument`. A scan that is `patient` lets what it has found go on for a while: see `patience`.
 
 Invariants: the text is read in blocks of `BLOCK` characters at the same places however it was cut, so the outcome
 depends on the text alone. A loop stands once it is found. `TAIL_CHARS` of text, `LINE_CHARS` of an open line,
@@ -27,11 +28,13 @@ from reliability.loops.long_cycles import (
     VARIED_TAIL_CHARS,
     LongTail,
     begins_call,
+    count_repeated,
     extend,
     find_varied,
     is_runaway_argument,
     update_place,
 )
+from reliability.loops.patience import PATIENCE_BYTES, Doubt
 from reliability.loops.written import Written, drop_repeats, feed
 
 BLOCK = 32
@@ -46,15 +49,17 @@ WHITE_CHARS, PADDING_CHARS = 256, 3_000
 STRUCTURAL = ("", ",", ":", "{", "[", "\n")
 LINE_CHARS = 600
 TAIL_CHARS = REPETITIONS * SHORT_PERIOD_MAX + LINE_CHARS + BLOCK
-#: The end that `trim_repetition` keeps: so many characters, soon behind one copy; fewer where copies differ.
-END_CHARS, NEAR_CHARS = 24, 600
-SHORTER_ENDS = (16, 12, 8, 6, 4, 3, 2, 1)
 UNITS_KEPT, UNITS_DISTINCT, UNIT_LETTERS, UNIT_CHARS = 60, 8, 10, 120
 
 _STRUCTURE = re.compile(
-    r"""^[ \t]*(?:[-*+•◦▪][ \t]|\d{1,9}[.):][ \t]|[#>|{}\[\]─-╿]|[-=_*~]{3}|"[\w -]{1,60}"\s*:)""",
+    r"""^[ \t]*(?:[-*+•◦▪][ \t]|\d{1,9}[.):][ \t]|[#>|{}\[\]─-╿]|[-=_*~]{3}|"[\w -]{1,60}"\s*:"""
+    # a row of cells, a statement that is a call, a line that is indented as code is
+    r"""|[^\s,;]{1,60}[,;][^\s,;]{1,60}(?:[,;][^\s,;]{0,60}){0,60}$|\w[\w.]{0,60}\([^()\n]{0,80}\);?$)"""
+    r"""|^(?:[ ]{4}|\t)[ \t]*\S""",
     re.MULTILINE,
 )
+#: Signs that models write again and again as they write words, and no table is drawn with.
+_EMOJI = re.compile("[\U0001f300-\U0001f5ff\U0001f600-\U0001faff]")
 _FENCE = re.compile(r"[ \t>]*(?:```|~~~)")
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+")
 
@@ -79,34 +84,61 @@ class _SeenAnswer(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """The state of one answer: what was seen, and the text that waits for its block to fill."""
+    """The state of one answer: what was seen, the text that waits for its block to fill, and the repetition in which
+    it may be. Unless it is opened as `patient`, the first repetition stops it."""
 
     fill: str = ""
     seen: _SeenAnswer = _SeenAnswer()
+    doubt: Doubt = Doubt()
+
+    @property
+    def doubtful(self) -> Loop | None:
+        """The repetition that the text ends in, and for which it isn't stopped yet."""
+        return self.doubt.loop if self.doubt.stands(self.seen.length + len(self.fill)) else None
+
+    @property
+    def room(self) -> int:
+        """How many characters can be read at once so that none of them stands behind the place where it is stopped."""
+        length = self.seen.length + len(self.fill)
+        return max(BLOCK - len(self.fill), self.doubt.count_room(length) - BLOCK)
 
 
-def open_scan(*, calls: bool) -> Scan:
-    """Begin the scan of a new answer. `calls`: whether what looks like a call may be one."""
-    return Scan() if calls else Scan(seen=_SeenAnswer(written=None))
+def open_scan(*, calls: bool, patient: bool = False) -> Scan:
+    """Begin the scan of a new answer. `calls`: whether what looks like a call may be one; `patient`: whether it may
+    repeat itself for a while."""
+    seen = _SeenAnswer() if calls else _SeenAnswer(written=None)
+    return Scan(seen=seen, doubt=Doubt(PATIENCE_BYTES if patient else 0))
 
 
 def step(scan: Scan, chunk: str) -> tuple[Scan, Loop | None]:
-    """Read the next chunk; return the loop as soon as there is one, and from then on."""
-    seen, text = scan.seen, scan.fill + chunk
+    """Read the next chunk; return the loop as soon as there is one to be stopped for, and from then on."""
+    seen, text, doubt = scan.seen, scan.fill + chunk, scan.doubt
     if seen.loop is not None:
-        return Scan("", seen), seen.loop
+        return Scan("", seen, doubt), seen.loop
     if len(text) < BLOCK:
-        return Scan(text, seen), None
+        return Scan(text, seen, doubt), None
     end = len(text) - len(text) % BLOCK
     blocks = [text[at : at + BLOCK] for at in range(0, end, BLOCK)]
-    clean = _scan_clean(seen, blocks, text[:end])
+    clean = None if doubt.stands(seen.length) else _scan_clean(seen, blocks, text[:end])
     if clean is not None:
-        return Scan(text[end:], clean), None
+        return Scan(text[end:], clean, doubt), None
     for block in blocks:
         seen = _scan_block(seen, block, _feed_written(seen, block))
         if seen.loop is not None:
-            return Scan("", seen), seen.loop
-    return Scan(text[end:], seen), None
+            doubt = doubt.add(seen.loop, seen.length, block, varied=_is_varied(seen, seen.loop))
+        elif doubt.varied:
+            doubt = doubt.go_on(seen.length, block)
+        if doubt.over:
+            return Scan("", seen._replace(loop=doubt.loop), doubt), doubt.loop
+        seen = seen._replace(loop=None)
+    return Scan(text[end:], seen, doubt), None
+
+
+def _is_varied(seen: _SeenAnswer, loop: Loop) -> bool:
+    """Return whether the copies of this loop differ, or come in changing order."""
+    if loop.kind is not Kind.CYCLE or loop.period == seen.far.period:
+        return False
+    return seen.tail[-2 * loop.period : -loop.period] != seen.tail[-loop.period :]
 
 
 def _scan_clean(seen: _SeenAnswer, blocks: list[str], text: str) -> _SeenAnswer | None:
@@ -122,10 +154,10 @@ def _scan_clean(seen: _SeenAnswer, blocks: list[str], text: str) -> _SeenAnswer 
 
 def finish(scan: Scan) -> tuple[Scan, Loop | None]:
     """Read what is left when the answer has ended."""
-    fill, seen = scan
+    fill, seen, doubt = scan
     if seen.loop is None:
         seen = _scan_block(seen, fill, _feed_written(seen, fill, final=True), final=True)
-    return Scan("", seen), seen.loop
+    return Scan("", seen, doubt), seen.loop
 
 
 def _feed_written(seen: _SeenAnswer, text: str, *, final: bool = False) -> Written | None:
@@ -243,7 +275,7 @@ def _find_short_cycle(tail: str, fenced: bool, head: str, length: int) -> Loop |
 def _is_structure(tail: str, span: int, head: str) -> bool:
     """Return whether the end of the text is structure by one of its lines, or by its signs."""
     unit, before = tail[-span:], tail[:-span].rsplit("\n", 1)[-1]
-    letters, signs = sum(map(str.isalpha, unit)), len(unit) - sum(map(str.isspace, unit))
+    letters, signs = _count_letters(unit), len(unit) - sum(map(str.isspace, unit))
     return 2 * letters < signs or _STRUCTURE.search(before + unit) is not None or _STRUCTURE.match(head) is not None
 
 
@@ -271,48 +303,18 @@ def _build_streak_cycle(far: LongTail) -> Loop:
 def _is_structured(unit: str) -> bool:
     lines = unit.splitlines()
     chars = sum(len(line) for line in lines if _STRUCTURE.match(line))
-    return 2 * chars >= len(unit) or 2 * sum(map(str.isalpha, unit)) < len(unit) - sum(map(str.isspace, unit))
+    return 2 * chars >= len(unit) or 2 * _count_letters(unit) < len(unit) - sum(map(str.isspace, unit))
+
+
+def _count_letters(unit: str) -> int:
+    return sum(map(str.isalpha, unit)) + len(_EMOJI.findall(unit))
 
 
 def _build_cycle_loop(tail: str, period: int, length: int) -> Loop:
-    span = len(tail) - period
-    while span > 0 and tail[span - 1] == tail[span - 1 + period]:
-        span -= 1
-    start = length - len(tail) + span
+    start = length - period - count_repeated(tail, period)
     return _build_loop(Kind.CYCLE, (length - start) // period, period, tail[-period:], start + 2 * period)
 
 
 def _build_loop(kind: Kind, count: int, period: int, unit: str, keep: int | None) -> Loop:
     said, key = summary(unit), digest(kind, unit)
     return Loop(kind=kind, stage=Stage.BREAK, repetitions=count, period=period, evidence=said, key=key, keep=keep)
-
-
-def trim_repetition(text: str) -> str:
-    """Return the beginning of the text that ends in the same words with about one copy of what it repeats, so that what
-    continues it continues the text; a text without repetition is returned as it is."""
-    kept = truncate(text)
-    if kept == text:
-        return text
-    return _walk_back(text, kept) or _find_end(text, kept) or kept
-
-
-def _walk_back(text: str, kept: str) -> str:
-    end = text[-END_CHARS:]
-    before = text.rfind(end, 0, len(text) - 1)
-    period, stop = len(text) - len(end) - before, len(text)
-    while before >= 0 and text.endswith(end, 0, stop - period):
-        stop -= period
-    return text[:stop] if _is_early(stop, text, kept) else ""
-
-
-def _find_end(text: str, kept: str) -> str:
-    """Find the same end, as much of it as there is, soon behind what is worth keeping."""
-    for chars in SHORTER_ENDS:
-        stop = text.find(text[-chars:], len(kept) - chars) + chars
-        if stop <= len(kept) + NEAR_CHARS and _is_early(stop, text, kept):
-            return text[:stop]
-    return ""
-
-
-def _is_early(stop: int, text: str, kept: str) -> bool:
-    return stop <= (len(kept) + len(text)) // 2

@@ -113,7 +113,7 @@ def _find_streak(text: str) -> tuple[int, int]:
         if at < 0:
             break
         period = len(text) - PROBE - at
-        span = _count_repeated(text, period)
+        span = count_repeated(text, period)
         if span >= period:
             best = max(best, (period, span), key=lambda found: found[1])
             end = min(at + PROBE - 1, len(text) - span - period + PROBE)
@@ -122,7 +122,8 @@ def _find_streak(text: str) -> tuple[int, int]:
     return best
 
 
-def _count_repeated(text: str, period: int) -> int:
+def count_repeated(text: str, period: int) -> int:
+    """Count how many characters at the end stood a period before, too."""
     least, most = PROBE, len(text) - period
     while least < most:
         middle = (least + most + 1) // 2

@@ -1,8 +1,9 @@
 """Calls that may repeat: pollers wait for the world, pagers move through it.
 
 A call is a poll by the configuration, by its name (`job_poll`, `scroll_down`), by what it does (a command that sleeps
-or asks another system how it stands, `action: poll`), or by its result, which says that something still goes on, that
-one must come again later, or that nothing has come yet. A name that ends in `status` alone is no poll.
+or asks another system how it stands, wherever it runs; `action: poll`), or by its result, which says that something
+still goes on or is locked, that one must come again later, or that nothing has come yet. A name that ends in `status`
+alone is no poll.
 
 A tool that only takes a note (`is_thought`) is no step between two equal calls.
 """
@@ -16,7 +17,7 @@ from itertools import pairwise
 
 from reliability.loops.comparison.findings import Result, SeenCall
 from reliability.loops.comparison.same_result import is_ongoing
-from reliability.loops.comparison.volatile_fields import NAMES_MAX, phrase_set, word_set, words_of
+from reliability.loops.comparison.volatile_fields import NAMES_MAX, ONGOING_WORDS, phrase_set, word_set, words_of
 from reliability.loops.leading_steps import ACTION_KEYS, COMMAND_KEYS, is_generic_tool, read_texts
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
@@ -29,13 +30,24 @@ _PAIRS = phrase_set(
 )
 _WAITS = frozenset({"poll", "wait", "await", "sleep", "watch", "tail"})
 _SLEEPS = re.compile(r"(?:^|[;&|(\s\"])sleep\s+\d", re.IGNORECASE)
+#: What stands before a command: where it runs, with which variables, and for whom.
+_VALUE = r"(?:'[^']{0,200}'|\"[^\"]{0,200}\"|[^\s;&|]{0,200})"
+_LEAD = re.compile(
+    rf"\s*(?:cd\s+{_VALUE}\s*(?:&&|;)|[A-Za-z_]\w{{0,60}}={_VALUE}\s"
+    r"|(?:sudo|time|env)\s(?:\s*-[A-Za-z]+\s)*|timeout\s+[\d.]+[smh]?\s"
+    r"|ssh\s(?:\s*-[opiFJl]\s*\S{1,200}\s|\s*-[A-Za-z]+\s)*\s*[\w.@-]{1,100}\s+['\"]?)\s*"
+)
+LEADS_MAX = 8
+_OPTIONS = r"(?: --?[\w-]+(?:[= ](?!-)\S+)?){0,4}"
 #: Commands that ask how another system stands, and change nothing.
 _ASKS = re.compile(
-    r"\s*(?:sudo )?(?:kubectl\b.{0,80}?\b(?:get|describe|rollout status|logs|top|wait)\b|oc get\b|helm status\b"
+    r"\s*(?:kubectl\b.{0,80}?\b(?:get|describe|rollout status|logs|top|wait)\b|oc get\b|helm status\b"
     r"|gh (?:run|pr|workflow|api)\b.{0,60}?(?:view|list|checks|status|watch|runs)\b|glab (?:ci|mr)\b"
-    r"|docker (?:compose )?(?:ps|logs|inspect|stats|top)\b|podman (?:ps|logs|inspect)\b"
-    r"|squeue|sacct|qstat|bjobs|condor_q|jobs\b|ps\b|pgrep|nvidia-smi|top -b|uptime|systemctl (?:status|is-active)"
-    r"|journalctl|aws \S+ (?:describe|get|list|wait)|gcloud .{0,60}?(?:describe|list)|az .{0,60}?(?:show|list)"
+    rf"|docker(?:[ -]compose)?{_OPTIONS}(?: compose{_OPTIONS})? (?:ps|logs|inspect|stats|top)\b"
+    rf"|podman{_OPTIONS} (?:ps|logs|inspect)\b"
+    r"|squeue|sacct|qstat|bjobs|condor_q|jobs\b|ps\b|pgrep|nvidia-smi|top -b|uptime"
+    rf"|systemctl{_OPTIONS} (?:status|is-active)|aws{_OPTIONS} \S+{_OPTIONS} (?:describe|get|list|wait)"
+    r"|journalctl|gcloud .{0,60}?(?:describe|list)|az .{0,60}?(?:show|list)"
     r"|terraform (?:show|state)|argocd app (?:get|wait)|pg_isready|redis-cli ping|nc -z|ping\b|tail\b)",
     re.IGNORECASE,
 )
@@ -52,6 +64,14 @@ _NOTHING_YET = re.compile(
     r"|soon|in)\b.{0,40})\W*",
     re.IGNORECASE,
 )
+#: A result that is one of these says how a job stands, and nothing else.
+_STANDS = ONGOING_WORDS | phrase_set("pending|accepted|scheduled|submitted|creating|preparing|pulling|booting")
+_LOCKED = re.compile(
+    r"could not get lock|unable to acquire the \S{1,20} ?(?:frontend )?lock|blocking waiting for file lock"
+    r"|error acquiring the state lock|waiting for (?:the )?(?:cache |file |state )?lock",
+    re.IGNORECASE,
+)
+LOCK_CHARS = 2_000
 _COME_AGAIN = re.compile(
     r"(?:^|http|status|code|error)\W{0,6}(?:429|503)\b|too many requests|rate[ _-]?limit|retry[ "
     r"_-]?after|temporarily unavailable|service unavailable"
@@ -105,16 +125,28 @@ def _waits(call: SeenCall, texts: dict[str, str]) -> bool:
     commands = [texts[key] for key in COMMAND_KEYS if key in texts]
     if not commands or not is_generic_tool(call.name):
         return False
-    asks = any(_SLEEPS.search(command) or _ASKS.match(command) for command in commands)
+    asks = any(_SLEEPS.search(command) or _ASKS.match(command, _skip_lead(command)) for command in commands)
     return asks or not "".join(commands).strip()
+
+
+def _skip_lead(command: str) -> int:
+    at = 0
+    for _ in range(LEADS_MAX):
+        lead = _LEAD.match(command, at)
+        if lead is None:
+            break
+        at = lead.end()
+    return at
 
 
 def _says_later(call: SeenCall, text: str) -> bool:
     """Return whether the result says that there is nothing yet, or that one must come again later."""
     said = text.strip()
+    if len(said) <= LOCK_CHARS and _LOCKED.search(said):
+        return True
     if len(said) > COME_AGAIN_CHARS:
         return False
-    if _COME_AGAIN.search(said) or _NOTHING_YET.fullmatch(said):
+    if _COME_AGAIN.search(said) or said.strip("'\".…! ").lower() in _STANDS or _NOTHING_YET.fullmatch(said):
         return True
     empty = not any(map(str.isalnum, said)) or bool(_EMPTY_FIELDS.fullmatch(said))
     return empty and not _RECEIVERS.isdisjoint(words_of(call.name))

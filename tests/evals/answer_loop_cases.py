@@ -97,6 +97,9 @@ ANSWER_CASES = [
             ("brackets", '{"a": ' + "[" * 2_000, 1_100),
         )
     ),
+    AnswerCase("one emoji", "Well done! " + "\U0001f600" * 3_000, stop_text, 500),
+    AnswerCase("honest, bare: equal rows", "name,qty\n" + "apple,1\n" * 60, stop_text, None),
+    AnswerCase("honest, bare: equal instructions", "section .text\n" + "    nop\n" * 64, stop_text, None),
     AnswerCase("64 equal native calls", '{"path": "a.py"}', stop_equal_calls, 4),
     *(AnswerCase(f"honest, native: {name}", _write(text), stop_call, None) for name, text in HONEST.items()),
     *(

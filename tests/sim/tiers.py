@@ -151,7 +151,7 @@ class Play:
             "empty": " ",
             "announced": "",
             "blank": " \n" * 400,
-            "chant": prose * 60,
+            "chant": prose * 400,
             "stall": prose,
             "cut": prose,
             "no_end": prose,

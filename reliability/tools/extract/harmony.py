@@ -12,9 +12,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from reliability.tools.extract.quoting import find_telling, is_block_quoted
+from reliability.tools.extract.text import find_object_end
 from reliability.tools.formats import OPENER, begins_sentence
 from reliability.tools.turns import is_in_code_block, stands_in_code
 
+HEADER_CHARS, BODY_CHARS = 400, 20_000  # of a message that may only be told of
 HEADER_MARKS = r"<\|(?:channel|constrain|message)\|>"
 """The marks of a header that don't open a turn: without the rest of it they are no part of the answer."""
 
@@ -31,6 +34,8 @@ _OWN_HEADER = re.compile(rf"(?=<\|channel\|>|<\|start\|>assistant\b)(?:{_HEADER_
 _LOST_MARK = re.compile(
     rf"(?:<\|start\|>assistant[ \t]*)?{HEADER_MARKS}(?:(?:analysis|commentary|final)[ \t]*(?=\n|\Z))?"
 )
+_BODY = re.compile(r"<\|message\|>")
+_BODY_END = re.compile(r"[^<\n]{0,140}<\|(?:call|end|return|eom|eot)\|>")
 _CHANNEL = re.compile(r"channel:\s*(\w+)")
 _GOES_ON = re.compile(HEADER_MARKS)
 _ROLE = re.compile(r"start:\s*([\w.:/-]+)")
@@ -72,6 +77,8 @@ def is_harmony(text: str, fences: list[int] | None = None) -> bool:
         return False
     if stands_in_code(text, delimiter.start()) or is_in_code_block(fences or [], delimiter.start()):
         return False
+    if is_told(text, delimiter.start()):
+        return False
     inside = text.count("{", 0, delimiter.start()) > text.count("}", 0, delimiter.start())
     return not inside and OPENER.search(text, 0, delimiter.start()) is None
 
@@ -89,6 +96,18 @@ def begins_message(text: str, at: int) -> bool:
 def is_header(text: str, at: int) -> bool:
     """Return whether a message of the answer's own begins here, or a mark of a header stands alone."""
     return _LOST_MARK.match(text, at) is not None or begins_message(text, at)
+
+
+def is_told(text: str, at: int) -> bool:
+    """Return whether the message that begins here is only told of, in quotes or in a block quote."""
+    if is_block_quoted(text, 0, at):
+        return True
+    body = _BODY.search(text, at, at + HEADER_CHARS)
+    if body is None:
+        return False
+    end = body.end() + find_object_end(text[body.end() : body.end() + BODY_CHARS])
+    closed = _BODY_END.match(text, end)
+    return find_telling(text, 0, at, closed.end() if closed else end).told
 
 
 def skip_header_mark(text: str, at: int) -> int:

@@ -30,6 +30,7 @@ from reliability.tools.extract.envelope import (
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
+from reliability.tools.extract.quoting import is_block_quoted
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
 from reliability.tools.extract.shapes import CallRun, HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
@@ -103,6 +104,11 @@ def is_prose(text: str, box: ToolBox, begin: int = 0, *, complete: bool = True) 
     return not walk.found and walk.ends is None and (complete or not walk.row.may_go_on(walk.text, box))
 
 
+def may_be_told(text: str, box: ToolBox, begin: int) -> bool:
+    """Return whether a call in a text may turn out to be only told of, as its line goes on. `begin`: as above."""
+    return _walk(text, box, begin=begin, whole=False).undecided
+
+
 def _walk(
     text: str,
     box: ToolBox,
@@ -116,7 +122,7 @@ def _walk(
     """Walk over a text. `turns`: it may end at a mark of its turn. `whole`: its beginning is there, so that it is known
     what stands in a code block. `thought`: reasoning has come before it."""
     walk = _Walk(text, box, sent)
-    walk.may_end, walk.has_thought = turns, thought
+    walk.may_end, walk.has_thought, walk.whole = turns, thought, whole
     marked = _MARKED.search(text) is not None
     walk.fences = list_fences(text) if whole and marked and "```" in text else []
     if harmony.is_harmony(text, walk.fences):
@@ -254,7 +260,8 @@ class _Walk(Findings):
     def _look_at_header(self, mark: Delimiter) -> None:
         """Read on in messages where a header stands behind other text, and drop a mark of one that stands alone."""
         end = harmony.skip_header_mark(self.text, mark.start)
-        if not self.is_used(mark) or self.text[max(0, mark.start - 1) : mark.start] in tuple(QUOTES):
+        quoted = self.text[max(0, mark.start - 1) : mark.start] in tuple(QUOTES)
+        if not self.is_used(mark) or quoted or harmony.is_told(self.text, mark.start):
             self.at = max(self.at, end)
         elif not harmony.begins_message(self.text, mark.start):
             self.take_apart(mark.start, end)
@@ -265,6 +272,9 @@ class _Walk(Findings):
             self.messages_at, self.at = mark.start, len(self.text)
 
     def _is_mentioned(self, delimiter: Delimiter) -> bool:
+        """Return whether a delimiter is only talked about."""
+        if is_block_quoted(self.text, self.begins, delimiter.start, whole=self.whole):
+            return True
         if delimiter.kind in _IN_CODE:
             return self.text[max(0, delimiter.start - 1) : delimiter.start] == "`"
         return delimiter.kind in _QUOTABLE and is_quoted(self.text, delimiter.start, delimiter.end)
@@ -280,7 +290,7 @@ class _Walk(Findings):
         except Unreadable as bad:
             self._settle_unread(delimiter, bad, setting.format)
         else:
-            self.take(delimiter.held, found.end, found)
+            self.take(delimiter.held, found.end, found, delimiter.start)
 
     def _settle_unread(self, delimiter: Delimiter, bad: Unreadable, format: str) -> None:
         """Settle an opener behind which no call can be read. An envelope that holds nothing is dropped."""
@@ -320,7 +330,7 @@ class _Walk(Findings):
             self._give_up(kind, start, at, bad)
             return
         if found is not None and found.calls:
-            self.take(delimiter.held, skip_closers(self.text, found.end)[0], found)
+            self.take(delimiter.held, skip_closers(self.text, found.end)[0], found, delimiter.start)
         elif found is not None:
             if found.waiting:
                 self.row.add(self.text, start, found.end, found.waiting)

@@ -16,6 +16,7 @@ from reliability.tool_calls import Malformed, RawCall
 from reliability.tools.extract.delimiter_search import Delimiter
 from reliability.tools.extract.envelope import FENCE_LINE, is_closer_lost, is_closer_meant, is_closer_next, skip_closers
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
+from reliability.tools.extract.quoting import find_telling, is_in_sample
 from reliability.tools.extract.shapes import CALLS_MAX, CallRun
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.format_reasoning import compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
@@ -136,6 +137,7 @@ class Findings:
         self.reasoning: list[str] = []  # what was taken out; empty where a mark was
         self.prose = _Prose(sent)
         self.row = CallRun()
+        self.fuel = 0  # for readings that fail
         self.text = ""
         self.base = 0  # the place of this text in the whole answer
         self.at = 0
@@ -144,6 +146,8 @@ class Findings:
         self.given: re.Match[str] | None = None  # a line behind a call that gives a result, if another call follows
         self.ends: tuple[int, int] | None = None  # the mark at which the answer ends
         self.dropped = False  # True where marks were dropped
+        self.whole = True  # False where the text is a stream's window, whose beginning is no line's
+        self.undecided = False  # True where the text ends too early to tell whether a call is only told of
         self.unended = False  # True where a list of calls lacks its end, as the text does
         self.has_thought = False  # True where reasoning has ended
         self.endless: set[str] = set()  # families of which no reasoning ends any more
@@ -179,8 +183,26 @@ class Findings:
         """End the answer at a mark: nothing behind it is read."""
         self.ends, self.at = (self.base + start, self.base + end), len(self.text)
 
-    def take(self, start: int, end: int, found: Found) -> None:
-        """Take what a reader has found."""
+    def is_told(self, start: int, end: int, *, broken: bool = False) -> bool:
+        """Return whether a call, from `start` to `end`, is only told of; then go on behind it. One that is `broken` is
+        paid for, since its end may have been far to find."""
+        begin = self.row.waiting[0].start if self.row.reaches(self.text, start) else start
+        if is_in_sample(self.text, self.begins, self.kept, begin):
+            self.at = max(self.at, end)
+            return True
+        if broken and self.fuel < 0:
+            return False
+        least = self.kept if self.calls or self.malformed else self.begins
+        telling = find_telling(self.text, least, start, end, broken=broken)
+        self.undecided = self.undecided or telling.open
+        self.at = max(self.at, telling.end)
+        self.fuel -= end - start if broken and telling.told else 0
+        return telling.told
+
+    def take(self, start: int, end: int, found: Found, begin: int | None = None) -> None:
+        """Take what a reader has found, unless it is only told of. `begin`: where its words do, which stay prose."""
+        if self.is_told(start if begin is None else begin, end):
+            return
         self.take_calls(start, end, found.calls)
         if found.said.strip() and self.ends is None:
             self.prose.add(found.said, self.base + self.kept)
@@ -201,8 +223,8 @@ class Findings:
             self.calls += calls
 
     def report_malformed(self, start: int, end: int, reason: str, format: str) -> None:
-        """Report a call, from `start` to `end`, that can't be read."""
-        if self.rests_on_given(start):
+        """Report a call, from `start` to `end`, that can't be read, unless it is only told of."""
+        if self.is_told(start, end, broken=True) or self.rests_on_given(start):
             return
         if len(self.malformed) >= MALFORMED_MAX - 1:
             end, reason = len(self.text), f"{MALFORMED_MAX} or more calls that can't be read"
@@ -210,7 +232,9 @@ class Findings:
         self.malformed.append(Malformed(raw=self.text[start:end], reason=reason, format=format))
 
     def drop(self, start: int, end: int) -> None:
-        """Drop marks, from `start` to `end`, that hold nothing."""
+        """Drop marks, from `start` to `end`, that hold nothing, unless they are only told of."""
+        if self.is_told(start, end):
+            return
         self.row = CallRun()
         self.settle(start, end)
         self.dropped = True

@@ -79,16 +79,16 @@ def test_a_long_word_is_within_any_cap():
 
 
 @pytest.mark.parametrize("count", [Counted, lambda usage: Finish(reason=FinishReason.STOP, usage=usage)])
-@pytest.mark.parametrize(("text", "cap"), [("and so on " * 100, 100), ("and so on " * 50, 5)])
-def test_what_a_tier_has_counted_is_known_though_it_was_stopped(text, cap, count):
+@pytest.mark.parametrize(("text", "cap", "tokens"), [("and so on " * 1_000, 1_000, 970), ("and so on " * 50, 5, 77)])
+def test_what_a_tier_has_counted_is_known_though_it_was_stopped(text, cap, tokens, count):
     """The rest of a piece is not read any more, where the answer is over its cap or goes round in circles, but for the
     tier's own count in it."""
-    expected = expect(MESSAGES, build_toolbox(()), id_seed="r", loops=LoopConfig() if cap == 100 else None)
+    expected = expect(MESSAGES, build_toolbox(()), id_seed="r", loops=LoopConfig() if cap == 1_000 else None)
     made = reading(cap, expected=expected)
-    made.take([Text(text), Text("more"), count(Usage(prompt_tokens=5, completion_tokens=77))], 1)
+    made.take([Text(text), Text("more"), count(Usage(prompt_tokens=5, completion_tokens=tokens))], 1)
     made.finish()
 
-    assert record_attempt(made, 2).usage == Usage(prompt_tokens=5, completion_tokens=77)
+    assert record_attempt(made, 2).usage == Usage(prompt_tokens=5, completion_tokens=tokens)
     assert made.end.reason is FinishReason.LENGTH
 
 

@@ -14,7 +14,7 @@ from deployments.request.attempt import AttemptState, record_attempt
 from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.faults import TRAITS, Again
-from reliability.loops import LoopConfig, Scan, Turn, step
+from reliability.loops import LoopConfig, Turn
 from reliability.tools import CheckConfig, build_toolbox, extract_calls
 from reliability.tools.formats import CALL_FORMATS
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Started, Text
@@ -37,7 +37,7 @@ PIECES = [
     "A word. ",
 ]
 WORDS = "".join(f"Sentence {i} is about the number {i * i + 7}. " for i in range(40))
-CHANT = "And it goes on like this. " * 60
+CHANT = "And it goes on like this. " * 500
 written = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 30)), max_size=4).map(
     lambda parts: "".join(piece * times for piece, times in parts)
 )
@@ -225,26 +225,35 @@ def test_lines_of_progress_are_no_calls():
 
 @given(st.integers(1, 4000), st.sampled_from(list(Hold)), st.booleans())
 def test_what_came_in_one_piece_is_not_lost(size, hold, tools):
-    """Where the piece that convicts is the first, nothing has left: all that it says is there to be judged, and a
-    better answer may still take its place. Behind text that has left it goes the way of all text."""
+    """Text that is held is all there to be judged; what else has come before it is stopped has left."""
     made = reading(None if tools else [], hold)
     text = WORDS + CHANT
     left = read(made, [Text(text[at : at + size]) for at in range(0, len(text), size)])
 
     attempt = record_attempt(made, 2)
     assert attempt.flaw is Flaw.CYCLE
-    assert made.judged.raw_text.startswith(WORDS + CHANT[:300])
+    assert made.judged.raw_text.startswith(WORDS + CHANT[:8_000])
     assert text.startswith(made.judged.raw_text)
-    assert attempt.text_out == bool(left)
-    assert bool(left) == (hold is Hold.TOOL_CALLS and step(Scan(), text[:size])[1] is None)
+    assert attempt.text_out == bool(left) == (hold is Hold.TOOL_CALLS)
+
+
+@pytest.mark.parametrize("hold", list(Hold))
+def test_a_piece_that_convicts_by_its_calls_commits_nothing(hold):
+    """Where it is the first, nothing has left: a better answer may still take its place, and none of it is lost."""
+    made = reading(hold=hold)
+    left = read(made, [Text(QUOTED * 5)])
+
+    assert not left
+    assert made.judged.raw_text == QUOTED * 5
+    assert not record_attempt(made, 2).text_out
 
 
 RUNAWAYS = [
     '{"what": "' + "a" * 105_000,
     '{"what": "' + "the same line again. " * 5_000,
-    json.dumps({"what": "        self.assertEqual(result, expected)\n" * 42}),
-    '{"what": "up",' + " " * 5_000,
-    '{"what": ' + "[" * 5_000,
+    json.dumps({"what": "        self.assertEqual(result, expected)\n" * 420}),
+    '{"what": "up",' + " " * 12_000,
+    '{"what": ' + "[" * 12_000,
 ]
 
 
@@ -253,8 +262,8 @@ RUNAWAYS = [
 @pytest.mark.parametrize("checked", [True, False])
 @pytest.mark.parametrize("said", ["", "Let me look. "])
 def test_a_runaway_in_the_arguments_is_a_truncated_call(arguments, size, checked, said):
-    """It is stopped, also where it came in one piece and happens to be whole, and never delivered: neither its call nor
-    what stands before it as if that were the answer. Asked for again, it may be good."""
+    """It is stopped, also where it came in one piece and would have ended at last, and never delivered: neither its
+    call nor what stands before it as if that were the answer. Asked for again, it may be good."""
     made = reading(checked=checked)
     pieces = [CallDelta(index=0, arguments=arguments[at : at + size]) for at in range(0, len(arguments), size)]
     read(made, [Text(said)] * bool(said) + [CallDelta(index=0, id="c", name="look"), *pieces])
@@ -264,7 +273,7 @@ def test_a_runaway_in_the_arguments_is_a_truncated_call(arguments, size, checked
     assert (attempt.flaw, attempt.good) == (Flaw.TRUNCATED, False)
     assert made.judged.finish.reason is not FinishReason.STOP
     assert TRAITS[Flaw.TRUNCATED].again is Again.REASK
-    assert made.spending.written_bytes < 43_000 or size > 1_000
+    assert made.spending.written_bytes < 50_000 or size > 1_000
 
 
 @pytest.mark.parametrize("arguments", RUNAWAYS)

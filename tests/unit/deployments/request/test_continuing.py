@@ -188,81 +188,48 @@ def test_a_flawed_call_behind_a_seam_is_asked_for_again():
 
 CIRCLE = "The pump runs and then it stops again. "
 BEFORE = "There are three parts. First, open the valve. "
-GONE_ON = BEFORE + CIRCLE * 2
 
 
-def test_a_text_in_circles_goes_on_from_the_first_one():
-    """Law: what circles before the client is left as it stands, and the next tier goes on from where the circle first
-    closed; without one the same tier does, with other chances. Neither is asked to write a circle on."""
-    for chain in (1, 2):
-        whole = GONE_ON + "Then close it."
-        run, events, asked = drive_through([say(BEFORE + CIRCLE * 40), say(whole)], chain=chain, temperature=0.0)
-        text = text_of(events)
-
-        assert GONE_ON.startswith(asked[1].begun)
-        assert asked[1].begun.startswith(BEFORE + CIRCLE)
-        assert (asked[1].temperature or 0) > 0
-        assert text.startswith(BEFORE + CIRCLE * 3)
-        assert text.endswith(CIRCLE + CIRCLE + "Then close it.")
-        assert run.finish is not None
-        assert run.finish.reason is FinishReason.STOP
-        assert [a.tier for a in run.attempts] == ["fast", "standard" if chain == 2 else "fast"]
-        assert text[: run.attempts[1].seam].endswith(asked[1].begun[-24:])
-        assert report_of(run)["continued"]
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        [[{"status": 500}]],
-        [say("Sorry, I can't go on with that.")],
-        [[{"silence": True}]],
-        [say(BEFORE + CIRCLE * 40)],
-        [[{"tool_call": {"name": "f", "arguments": "{"}}]] * 9,
-        [[{"reasoning": "hm"}, {"cut": True}]] * 9,
-    ],
-    ids=["down", "chat", "silent", "circles again", "broken calls", "reasons only"],
-)
 @pytest.mark.parametrize("chain", [1, 2, 3])
-def test_where_nobody_leaves_the_circle_it_is_delivered_cut(later, chain):
-    """Law: as without a second attempt: the text stands, its finish reason is a length, and it is no error."""
-    run, events, _ = drive_through([say(BEFORE + CIRCLE * 40), *later], chain=chain)
+def test_a_text_in_circles_ends_where_it_is_stopped(chain):
+    """Law: what the client has can't be taken back, and nothing is put behind it that its writer wasn't shown: it is
+    the beginning of what the tier wrote, with the finish reason of an answer that was cut, and a note."""
+    circles = [{"raw": BEFORE}, *[{"raw": CIRCLE * 10}] * 60]
+    run, events, asked = drive_through([circles, say("Then close it.")], chain=chain)
 
-    assert text_of(events).startswith(BEFORE + CIRCLE * 3)
-    assert "Sorry" not in text_of(events)
-    assert run.refusal is None
+    assert (BEFORE + CIRCLE * 600).startswith(text_of(events))
+    assert 0 < len(text_of(events)) < 10_000
+    assert (len(asked), run.refusal) == (1, None)
     assert run.finish is not None
     assert run.finish.reason is FinishReason.LENGTH
+    assert "its answer ends there" in report_of(run)["notes"][0]
+    assert not report_of(run)["continued"]
 
 
-def test_a_call_behind_a_circle_is_delivered():
-    """Law: whoever goes on may call, and the call is the answer's."""
-    run, events, _ = drive_through([say(BEFORE + CIRCLE * 40), [*say(GONE_ON), CALL]])
+@pytest.mark.parametrize("chain", [1, 2])
+def test_a_text_that_repeats_itself_and_ends_is_whole(chain):
+    """Law: its tier ended it, so nobody is asked for another one."""
+    text = BEFORE + CIRCLE * 40
+    run, events, asked = drive_through([say(text), say("Then close it.")], chain=chain)
 
-    assert [e.name for e in events if isinstance(e, CallDelta)] == ["f"]
+    assert text_of(events) == text
+    assert len(asked) == 1
     assert run.finish is not None
-    assert run.finish.reason is FinishReason.TOOL_CALLS
+    assert run.finish.reason is FinishReason.STOP
+    assert "delivered whole" in report_of(run)["notes"][0]
 
 
-def test_a_break_behind_a_circle_goes_on_from_its_own_end():
-    """Law: a second seam stands behind the first one's words, and no circle stands in what is gone on with."""
-    first, second = GONE_ON + "Then close it. ", GONE_ON + "Then close it. Wait."
-    answers = [say(BEFORE + CIRCLE * 40), [*say(first), {"cut": True}], say(second)]
-    run, events, asked = drive_through(answers, continuations=2)
+@pytest.mark.parametrize("copies", [1, 20, 39])
+def test_a_break_in_a_repetition_goes_on_from_its_very_end(copies):
+    """Law: whoever goes on is shown all that has left, and what comes of both is what one would have written."""
+    whole = BEFORE + CIRCLE * 40 + "Then close it."
+    told = BEFORE + CIRCLE * copies
+    run, events, asked = drive_through([[*say(told), {"cut": True}], say(whole)])
 
-    assert asked[2].begun == first
-    assert text_of(events).endswith(CIRCLE + "Then close it. Wait.")
-    assert run.attempts[2].seam == len(text_of(events)) - len("Wait.")
-
-
-def test_circles_may_be_left_alone():
-    """Law: with `continuations_max: 0`, and for a request that wants probabilities, a circle ends the answer."""
-    for fields in ({"continuations": 0}, {"top_logprobs": 0}):
-        run, _, asked = drive_through([say(BEFORE + CIRCLE * 40), say("x")], **fields)
-
-        assert len(asked) == 1
-        assert run.finish is not None
-        assert run.finish.reason is FinishReason.LENGTH
+    assert told.startswith(asked[1].begun)
+    assert text_of(events) == whole
+    assert run.finish is not None
+    assert run.finish.reason is FinishReason.STOP
 
 
 def test_probabilities_of_two_models_are_not_one_list():

@@ -66,18 +66,18 @@ ANSWERS: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "hang": ([{"silence": True}], False),
     "stall": ([{"text": "half of {{tier}} "}, {"silence": True}], False),
     "none": ([{"unavailable": "no model"}], False),
-    "chant": ([{"text": "It begins. " + "And it goes on like this. " * 60}], True),
+    "chant": ([{"text": "It begins. " + "And it goes on like this. " * 500}], True),
     "blank": ([{"raw": " " * 600}], False),
     "lead-cut": ([{"raw": "\n\n"}, {"cut": True}], False),
     "lead-blank": ([{"raw": " \n"}], False),
     "lead-invented": ([{"raw": '\n<tool_call>{"name": "g", "arguments": {}}</tool_call>'}], False),
     "lead-call": ([{"raw": "\n"}, CALL], True),
     "half": ([{"raw": '<tool_call>{"name": "g\\ud83d", "arguments": {}}</tool_call>'}], False),
-    "json-chant": ([{"raw": "{" + '"and": "so it goes on", ' * 150}], True),
+    "json-chant": ([{"raw": "{" + '"and": "so it goes on", ' * 600}], True),
     "mark": ([{"raw": "<|im_st"}, {"raw": "art|>"}], False),
     "mark-good": ([{"raw": "<|im_start|>assist"}, {"raw": "ant\nGood words"}], True),
     "mark-call": ([{"raw": "<|im_start|>"}, CALL], True),
-    "call-and-chant": ([CALL, {"text": "And it goes on like this. " * 60}], True),
+    "call-and-chant": ([CALL, {"text": "And it goes on like this. " * 500}], True),
 }
 
 CHANTS = {"chant", "json-chant"}
@@ -248,7 +248,7 @@ def test_a_text_that_runs_in_circles_is_cut_and_marked():
 
 def test_a_broken_call_in_a_text_that_is_cut_short_never_leaves():
     """What is delivered of a text in circles is its prose: neither a native call nor a written one stands in it."""
-    chant = "And it goes on like this. " * 60
+    chant = "And it goes on like this. " * 500
     for broken in ({"tool_call": {"name": "g", "arguments": {}}}, {"raw": '<tool_call>{"name": "g", }</tool_call> '}):
         ANSWERS["broken"] = ([broken, {"text": chant}], True)
         _, events = run_once(("broken",), hold_all=True)

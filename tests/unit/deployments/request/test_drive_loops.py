@@ -142,21 +142,23 @@ def test_a_nudge_that_brings_another_call_is_taken():
     assert [e.arguments for e in events if isinstance(e, CallDelta)] == ['{"a": 2}']
 
 
-def test_an_answer_in_one_piece_is_cut_where_it_turns_round():
-    """An upstream that doesn't stream sends it all at once, with its count: what came before the circles is delivered,
-    with the finish reason `length`, and what the upstream has counted is settled."""
+@pytest.mark.parametrize("copies", [60, 600])
+def test_an_answer_in_one_piece_is_cut_where_it_turns_round(copies):
+    """An upstream that doesn't stream sends it all at once, with its count. Where that is a runaway, what came before
+    the circles is delivered, with the finish reason `length`; where it ends soon, all of it. What the upstream has
+    counted is settled."""
     words = "".join(f"Sentence {i} is about the number {i * i + 7}. " for i in range(60))
     count = Usage(prompt_tokens=10, completion_tokens=1900)
 
     class AtOnce(ScriptedTier):
         async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
             yield [Started()]
-            text = words + "And it goes on like this. " * 60
+            text = words + "And it goes on like this. " * copies
             yield [Text(text), Finish(reason=FinishReason.STOP, usage=count)]
 
     async def go() -> tuple[Run, list[Event]]:
         clock = MonotonicClock()
-        run = make_run(("fast",), clock)
+        run = make_run(("fast",), clock, hold_all=True)
         tiers: dict[str, ScriptedTier] = {"fast": AtOnce(name="fast", script=[])}
         events = [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
         return run, events
@@ -164,9 +166,13 @@ def test_an_answer_in_one_piece_is_cut_where_it_turns_round():
     run, events = asyncio.run(go())
 
     assert text_of(events).startswith(words)
-    assert text_of(events).count("And it goes on") == 2
-    assert run.finish == Finish(reason=FinishReason.LENGTH, usage=count)
-    assert [(a.flaw, a.usage) for a in run.attempts] == [(Flaw.CYCLE, count)] * 2
+    assert run.finish is not None
+    assert len(run.finish.notes) == 1
+    assert replace(run.finish, notes=()) == Finish(
+        reason=FinishReason.STOP if copies == 60 else FinishReason.LENGTH, usage=count
+    )
+    assert text_of(events).count("And it goes on") == (60 if copies == 60 else 2)
+    assert [(a.flaw, a.usage) for a in run.attempts] == ([(None, count)] if copies == 60 else [(Flaw.CYCLE, count)] * 2)
 
 
 @pytest.mark.parametrize(("count", "outcome"), [(1, "streamed"), (2, "nudged"), (4, "broken")])

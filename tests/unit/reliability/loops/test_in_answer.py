@@ -7,7 +7,7 @@ import random
 import time
 
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reliability.loops import (
@@ -16,7 +16,6 @@ from reliability.loops import (
     finish,
     open_scan,
     step,
-    trim_repetition,
     truncate,
 )
 from reliability.loops.in_answer import BLOCK, LINE_CHARS, TAIL_CHARS, UNITS_KEPT
@@ -133,6 +132,14 @@ def test_a_cycle_of_any_period_in_prose_is_found(period: int) -> None:
     assert len(before) < loop.keep
 
 
+def test_an_emoji_is_no_table() -> None:
+    """The same one again and again is a runaway as words are; a row of boxes isn't yet."""
+    loop = read("Well done! " + "\U0001f600" * 500)
+    assert loop is not None
+    assert loop.period == 1
+    assert read("Well done! " + "\u2500" * 500) is None
+
+
 def test_a_cycle_that_is_not_there_yet_is_no_cycle() -> None:
     """Four copies of a paragraph are too few."""
     assert read("Well. " + (prose(30) + ". ") * 4) is None
@@ -153,6 +160,9 @@ def test_words_that_return_within_the_unit_do_not_hide_the_cycle() -> None:
         "00, ",
         "-=",
         "> quote\n",
+        "apple,1\n",
+        "    nop\n",
+        "leds.set(0,0,0)\ntime.sleep(0.1)\n",
     ],
 )
 def test_structure_has_a_bar_of_its_own(row: str) -> None:
@@ -311,51 +321,3 @@ def test_what_a_call_or_a_fence_carries_is_not_counted_behind_it(pad: int) -> No
     assert read(paragraph(600, 4) + story) is not None
     for carried in (written(json.dumps({"content": story})), f"```\n{story}\n```\n"):
         assert read(paragraph(1_000, 4)[:pad] + "\n" + carried + after) is None
-
-
-OPENINGS = st.sampled_from(["", "There are three parts. First, open the valve. ", "Zażółć gęślą jaźń 日本語.\n\n"])
-REPEATED = st.sampled_from(
-    [
-        "The pump runs and then it stops again. ",
-        "ha ",
-        "and so on, ",
-        "The pump runs. The pump stops. It waits for the valve to be opened by somebody who knows how. " * 3,
-    ]
-)
-
-
-@given(OPENINGS, REPEATED, st.integers(30, 60), st.floats(0, 1))
-@example("", "ha ", 300, 0.5)
-def test_it_ends_as_the_text_does_with_few_copies(prose, unit, copies, share):
-    """Law: a beginning of the text, with at least one copy of what it circles in and at most a few, that ends in the
-    same words: what fits behind one fits behind the other."""
-    text = prose + unit * (copies if len(unit) > 10 else 10 * copies) + unit[: int(share * len(unit))]
-    assume(truncate(text) != text)
-    begun = trim_repetition(text)
-
-    assert text.startswith(begun)
-    assert begun.startswith(prose)
-    assert text.endswith(begun[-24:])
-    assert len(begun) - len(prose) <= 3 * len(unit) + 32
-    assert len(begun) > len(prose)
-
-
-@given(OPENINGS, st.integers(80, 200), st.integers(0, 30))
-def test_copies_that_differ_in_a_counter_end_alike_too(prose, copies, cut):
-    """Law: where no two copies are the same, the end is as much the same as can be found."""
-    text = prose + "".join(f"Step {n}: press the button and wait until it is done, please. " for n in range(copies))
-    text = text[: len(text) - cut]
-    assume(truncate(text) != text)
-    begun = trim_repetition(text)
-    assert text.startswith(begun)
-    assert text.endswith(begun[-1:])
-    assert len(begun) < len(text) // 2 + 600
-
-
-@given(st.text(max_size=300))
-@example("A text that says one thing after the other, and each of them once.")
-def test_a_text_without_a_circle_stays(text):
-    """Law: nothing is taken off a text that doesn't repeat itself, and nothing is ever put on."""
-    assert text.startswith(trim_repetition(text))
-    if truncate(text) == text:
-        assert trim_repetition(text) == text

@@ -1,0 +1,127 @@
+"""Whether a call is only told of: in inline code or in quotation marks with other words on its line, in a block quote,
+or at the end of a sample in a programming language.
+
+    Never write `{call}` into a file.      told: it stays prose
+    `{call}`                               alone on its line it is the call: weak models write so
+    > {call}                               told
+    ```python, other code, f(a=1), ```     told; alone in its fence, but for comments, it is the call
+
+A line is looked at `QUOTED_CHARS` characters on each side of a call, so that a stream, whose gate keeps more than that,
+finds what the complete answer says. A stream may not have come so far yet; then it is `open` whether a call is told.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+QUOTED_CHARS = 140  # fewer than the gate keeps
+LINE_CHARS, SAMPLE_CHARS = 4_000, 20_000  # of a block quote's line, and of a sample, before a call
+
+# What opens a quotation, and what closes it. An apostrophe counts only right beside the call.
+_PAIRS = {"`": "`", '"': '"', "'": "'", "“„": "”“", "‘": "’", "«": "»", "‹": "›", "「": "」", "『": "』"}
+_MARKS = "".join(opens + closes for opens, closes in _PAIRS.items())
+_BLOCK_QUOTE = re.compile(r"[ \t]{0,8}>(?!>>)")
+_OPENING_TICKS = re.compile(r"(?<!`)`{1,2}(?!`)")
+_LETTER = re.compile(r"[^\W\d_]")
+_MARK = re.compile(r"<[|｜][^<>]{0,40}[|｜]>(?:assistant|commentary|analysis|final)?")
+_CALL_END = re.compile(r"[}\])>][\"']")
+_WORDS = re.compile(rf"[^\n{re.escape(_MARKS)}]*?[^\W\d_]")
+_STOPS = " \t.,;:!?…"
+_LANGUAGES = (
+    "python|python3|py|ipython|javascript|js|jsx|typescript|ts|tsx|java|kotlin|scala|go|golang|rust|rs|ruby|rb|php|perl"
+    "|c|cpp|c\\+\\+|cs|csharp|swift|lua|r|julia|dart|bash|sh|shell|zsh|powershell"
+)
+_SAMPLE = re.compile(rf"```[ \t]*(?:{_LANGUAGES})[ \t]*\r?\n", re.IGNORECASE)
+_NO_CODE = re.compile(r"(?:[ \t]*(?:(?:#|//)[^\n]*)?(?:\n|\Z))*+[ \t]*\Z")
+
+
+class Telling(NamedTuple):
+    """Whether a call is told, and up to where; `open`: the text ends too early to tell."""
+
+    told: bool = False
+    open: bool = False
+    end: int = 0
+
+
+_CALL = Telling()
+
+
+def is_block_quoted(text: str, least: int, at: int, *, whole: bool = False) -> bool:
+    """Return whether the line of this place begins as one of a block quote. `least`: where the answer begins, if this
+    is the `whole` of it; a stream's window may begin in the middle of a line."""
+    line = text.rfind("\n", max(least, at - LINE_CHARS), at) + 1 or least
+    known = whole or line > least or at - least <= QUOTED_CHARS
+    return known and _BLOCK_QUOTE.match(text, line, at) is not None
+
+
+def is_in_sample(text: str, least: int, kept: int, start: int) -> bool:
+    """Return whether other code stands before this place in a code block of a programming language. `least`: where the
+    answer begins; `kept`: where the call before this one ends."""
+    fence = text.rfind("```", max(least, start - SAMPLE_CHARS), start)
+    sample = _SAMPLE.match(text, fence) if fence >= 0 else None
+    return sample is not None and _NO_CODE.match(text, max(sample.end(), kept), start) is None
+
+
+def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = False) -> Telling:
+    """Say whether a call, from `start` to `end`, stands in quotes and in a sentence. `broken`: it can't be read, so
+    that its end is a guess, and the quotes may end before it."""
+    least = max(least, start - QUOTED_CHARS)
+    line = max(text.rfind("\n", least, start) + 1, least)
+    found = [
+        _look_behind(text, line, start, end, opener, closes, broken=broken)
+        for opens, closes in _PAIRS.items()
+        if (opener := _find_opener(text, line, start, opens, closes))
+    ]
+    return next((telling for telling in found if telling.told or telling.open), _CALL)
+
+
+def _find_opener(text: str, line: int, start: int, opens: str, closes: str) -> str:
+    """Find the mark that opens a quotation before this place, and hasn't been closed; "" where there is none."""
+    if opens == "`":
+        ticks = list(_OPENING_TICKS.finditer(text, line, start))
+        at, opener = (ticks[-1].start(), ticks[-1][0]) if ticks else (-1, "")
+    else:
+        at = max(text.rfind(mark, line, start) for mark in opens + closes)
+        opener = text[at : at + 1] if at >= 0 and text[at] in opens else ""
+    behind = at + len(opener)
+    if not opener or not _MARK.sub("", text[behind:start]).strip():
+        return opener
+    free = opener in "„«‹「『" or at == line or not (text[at - 1].isalnum() or text[at - 1] in ".,;:!?")
+    return opener if free and opens != "'" and not text[behind].isspace() else ""
+
+
+def _look_behind(text: str, line: int, start: int, end: int, opener: str, closes: str, *, broken: bool) -> Telling:
+    """Say whether the quotation is closed behind the call, and other words stand on its line."""
+    limit = end + QUOTED_CHARS
+    newline = text.find("\n", end, limit)
+    stop = newline if newline >= 0 else min(limit, len(text))
+    goes_on = newline < 0 and len(text) < limit
+    close = _find_closer(text, end, stop, opener, closes)
+    if broken and (close < 0 or opener not in "\"'"):
+        close = _find_end_of_broken(text, start, stop, opener, closes)
+    if close < 0:
+        return Telling(open=goes_on)
+    words = _LETTER.search(_MARK.sub("", text[line:start])) or _LETTER.search(text, min(end, close), close)
+    if words or _WORDS.match(text, close + len(opener), stop):
+        return Telling(told=True, end=close if broken else end)
+    return Telling(open=goes_on)
+
+
+def _find_end_of_broken(text: str, start: int, stop: int, opener: str, closes: str) -> int:
+    """Find the mark that closes a quotation in or behind a call that can't be read; -1 where there is none."""
+    if opener not in "\"'":
+        return _find_closer(text, start, stop, opener, closes)
+    ends = (end.end() - 1 for end in _CALL_END.finditer(text, start, stop))
+    return next((close for close in ends if text[close] == opener), -1)
+
+
+def _find_closer(text: str, at: int, stop: int, opener: str, closes: str) -> int:
+    """Find the mark that closes a quotation behind this place; -1 where there is none."""
+    if opener.startswith("`"):
+        return text.find(opener, at, stop)
+    places = [place for mark in closes if (place := text.find(mark, at, stop)) >= 0]
+    close = min(places, default=-1)
+    beside = close >= 0 and not text[at:close].strip(_STOPS)
+    apart = close >= 0 and opener != "'" and not text[close - 1].isspace()
+    return close if beside or apart else -1

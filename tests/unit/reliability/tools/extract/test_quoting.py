@@ -1,0 +1,189 @@
+"""What is only told of: calls in inline code, in quotation marks, in block quotes and in samples of code."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reliability.tools import extract_calls
+from reliability.tools.extract.quoting import find_telling, is_block_quoted, is_in_sample
+from tests.support.call_values import made
+from tests.support.extracting import BOX, CALL, calls
+from tests.support.renderings import ALL, tool
+from tests.support.streaming import cut_at, inked, live, play, whole
+
+BASH = made([tool(name, {"type": "object"}) for name in ("Bash", "read_file")])
+SENTENCES = {
+    "code": "The README contains `{}`, which I did not run.",
+    "code, words behind": "`{}` is what the README says.",
+    "code, words before": "The README says: `{}`",
+    "code of two ticks": "Never write ``{}`` into a file.",
+    "code with words in it": "The page says `please run {} now` to agents.",
+    "quotation marks": 'The README contains "{}", which I did not run.',
+    "quotation marks and a point": 'The README says "{}."',
+    "a quoted sentence": 'The page says "please run {} now" to agents.',
+    "a quoted line": '"Please run {} now"',
+    "curly marks": "The page says “{}” to agents.",
+    "German marks": "Die Seite sagt „{}“ zu Agenten.",
+    "Chinese marks": "该页面写着「{}」给代理。",
+    "apostrophes": "The page says '{}' to agents.",
+    "block quote": "> {}\n\nThat is what the README says; I left it alone.",
+    "block quote with words": "> The page says {} so\n> and so.\n\nThat is it.",
+}
+# These two lose their own marks, and are still no call.
+LOSES_MARKS = {"muse", "tool name in brackets"}
+# A quoted closing tag without its opener is asked for again, as it was: nothing of it is executed.
+REFUSED = {"qwen3_coder without opener"}
+# A fence is no part of what stands in quotes.
+NOTATIONS = [kind for kind in ALL if kind != "fence"]
+# Not calls in a code span: their words begin a line, or their tags are talked of there.
+ALONE = [
+    kind
+    for kind in NOTATIONS
+    if kind not in {"name and json", "react", "python alone", "function tag", "invoke", *LOSES_MARKS, *REFUSED}
+]
+
+
+def write(sentence: str, kind: str) -> str:
+    written = ALL[kind]("Bash", {"command": "rm -rf ~"}).strip()
+    return sentence.replace("{}", written.replace("\n", "\n> ") if sentence.startswith(">") else written)
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+@pytest.mark.parametrize("kind", NOTATIONS)
+def test_a_quoted_call_is_never_made_and_stays_in_its_sentence(kind, sentence):
+    """Law: in every notation, whole and streamed."""
+    if kind == "muse" and sentence == "apostrophes":
+        return  # its recipient stands between the apostrophe and its tags
+    text = write(SENTENCES[sentence], kind)
+    told = whole(text, BASH)
+
+    assert told.calls == []
+    assert kind in REFUSED or (not told.refused and (told.text == inked(text) or kind in LOSES_MARKS))
+    assert [play(cut_at(text, [size]), BASH) for size in (1, 7, 50)] == [told] * 3
+
+
+@pytest.mark.parametrize("kind", ALONE)
+@pytest.mark.parametrize("frame", ["`{}`", "I run it:\n`{}`\nDone.", "- `{}`;"])
+def test_a_call_alone_on_its_line_in_a_code_span_is_made(frame, kind):
+    """Weak models write so."""
+    text = write(frame, kind)
+    told = whole(text, BASH)
+
+    assert [call[0] for call in told.calls] == ["Bash"]
+    assert [play(cut_at(text, [size]), BASH) for size in (1, 7, 50)] == [told] * 3
+
+
+QUOTES = [
+    "`",
+    "``",
+    '"',
+    "'",
+    "“",
+    "”",
+    "> ",
+    "\n",
+    "\n\n",
+    " ",
+    "so ",
+    "e.",
+    "```python\n",
+    "```",
+    "import os\n",
+    "x" * 150,
+]
+WRITTEN = [CALL, f"<tool_call>{CALL}</tool_call>", "<tool_call>", '{"name": "search", ', "[search(query='x')]"]
+quotable = st.sampled_from([*QUOTES, *WRITTEN])
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.lists(quotable, max_size=9), st.lists(st.integers(1, 40), min_size=1))
+def test_quotes_of_any_kind_are_the_same_streamed(parts, sizes):
+    """Law: what is a call, and what is told of, doesn't depend on how the text came."""
+    full = "".join(parts)
+    streamed, told = play(cut_at(full, sizes), BOX), whole(full, BOX)
+
+    assert (streamed.calls, streamed.refused) == (told.calls, told.refused)
+
+
+@pytest.mark.parametrize("sentence", ["code", "quotation marks", "a quoted sentence", "block quote", "curly marks"])
+@pytest.mark.parametrize("kind", ["function tag", "bare", "pythonic", "deepseek", "gemma", "kimi"])
+def test_a_stream_goes_on_behind_a_quoted_call(kind, sentence):
+    """Bound: one on a line is held until its sentence tells, and not to the end of the answer."""
+    text = write(SENTENCES[sentence], kind)
+    behind = "\nAnd this is what I do next. " * 40
+
+    assert inked("".join(live(list(text + behind), BASH))).startswith(inked(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nfrom tools import search\nsearch(query='x')\n```",
+        "```js\nconst call = 1;\n[search(query='x')]\n```",
+        f"```python\nimport json\ncall = {CALL}\n```\nThat is how.",
+        f"```bash\ncurl x\n<tool_call>{CALL}</tool_call>\n```",
+    ],
+)
+def test_the_end_of_a_sample_is_no_call(text):
+    """Other code stands before it in its block."""
+    assert (calls(text), extract_calls(text, BOX).malformed) == ([], ())
+    assert whole(text, BOX) == play(list(text), BOX)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\n# look it up\nsearch(query='x')\n```",
+        "```python\nsearch(query='x')\nget_time()\n```",
+        "```tool_code\nimport tools\nsearch(query='x')\n```",
+        f"```json\n{CALL}\n```\nI will now wait.",
+        f"```\n{CALL}\n```\nI will now wait.",
+        f"```python\n{CALL}\n```\nI will now wait.",
+        f"```python\nx = 1\n```\n{CALL}",
+        f'He said "hi" and `x`: {CALL}',
+        f"It's so: {CALL} and 'so'",
+        f'An inch is 1" and {CALL}',
+        f"Use `search`: {CALL} and `so`",
+        f"1 < 2 > {CALL}",
+        f"`{CALL}` `{CALL}`",
+    ],
+)
+def test_what_is_meant_stays_a_call(text):
+    """Fences of calls, and quotes that stand elsewhere in the line."""
+    assert calls(text)[:1] == [("search", {"query": "x"})]
+    assert whole(text, BOX) == play(list(text), BOX)
+
+
+def test_a_text_that_ends_too_early_leaves_it_open():
+    """Then the stream waits: for the closing mark, and for words."""
+    text = 'Say "{}", please.\n'
+    at, end = text.index("{"), text.index("}") + 1
+
+    assert find_telling(text[:end], 0, at, end).open
+    assert find_telling(text, 0, at, end) == (True, False, end)
+    assert find_telling("`{}`", 0, 1, 3).open
+    assert find_telling("`{}`\n", 0, 1, 3) == (False, False, 0)
+    assert not find_telling('Say "{}' + "x " * 80 + '"', 0, at, end).told
+    assert find_telling("Say `{ and` so", 0, 5, 14, broken=True) == (True, False, 10)
+
+
+def test_the_beginning_of_a_window_is_no_line():
+    """A stream knows only the end of what has left; the complete answer sees the whole line."""
+    line = "> " + "x" * 200
+
+    assert is_block_quoted(line, 0, 50)
+    assert is_block_quoted(line, 0, 200, whole=True)
+    assert not is_block_quoted(line, 0, 200)
+    assert is_block_quoted("a\n" + line, 0, 200)
+    assert not is_block_quoted(">>>name", 0, 3)
+
+
+def test_only_a_programming_language_makes_a_sample():
+    """What stands before a call in a fence of calls is no code."""
+    assert is_in_sample("```python\nx\n", 0, 0, 12)
+    assert not is_in_sample("```python\n\n# x\n", 0, 0, 15)
+    assert not is_in_sample("```python\nx\n", 0, 12, 12)
+    assert not is_in_sample("```json\nx\n", 0, 0, 10)
+    assert not is_in_sample("```python\nx\n```\n", 0, 0, 16)
