@@ -1,4 +1,4 @@
-"""The server at this moment, as JSON: what the control room shows, `GET /v1/reliability/live` answers, and `top` draws.
+"""The server at this moment, as JSON: what the control room shows and `GET /v1/reliability/live` answers.
 
 It is made when it is asked for, once within `FRESH_S` for all; `share_on` shows the other Routers what this one runs
 only while somebody looks. `tokens_s` is what a tier wrote over the last `RATE_S`, `cached_share` how much of its

@@ -17,11 +17,12 @@ import pytest
 
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.mlx.scheduler import Scheduler
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Logprobs, Started, Text, TierState
 from tests.support import tiny_model as tiny
-from tests.support.mlx_rig import NEVER_TWICE, PATIENCE_S, greedy, ready
+from tests.support.mlx_rig import NEVER_TWICE, PATIENCE_S, greedy, ready, running
 from tests.support.repository import ROOT
-from tests.support.tier_asking import WEATHER_TOOL, answer, batches, calls_of, text_of, usage_of
+from tests.support.tier_asking import WEATHER_TOOL, answer, batches, calls_of, eventually, text_of, usage_of
 
 
 @pytest.fixture(scope="module")
@@ -187,3 +188,29 @@ class TestAnswers:
         last = events[-1]
         assert isinstance(last, Finish)
         assert last.reason is FinishReason.TOOL_CALLS
+
+
+@pytest.mark.model
+class TestLeaving:
+    def test_leaving_during_prefill_is_noticed(self, tier: MlxTier, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Law: a long prompt doesn't keep its slot: leaving in the middle of it frees the slot after the step under
+        way, at most one more that had begun meanwhile."""
+        steps = 0
+        step = Scheduler.step
+
+        def counted(self: Scheduler) -> int:
+            nonlocal steps
+            steps += 1
+            return step(self)
+
+        monkeypatch.setattr(Scheduler, "step", counted)
+
+        async def scene() -> int:
+            async with aclosing(tier.stream(greedy("word " * 3000))) as stream:
+                assert [type(event) for event in await anext(stream)] == [Started]
+                await eventually(lambda: running(tier) == 1 and steps > 0, PATIENCE_S)
+            left = steps
+            await eventually(lambda: running(tier) == 0, PATIENCE_S)
+            return steps - left
+
+        assert asyncio.run(scene()) <= 1

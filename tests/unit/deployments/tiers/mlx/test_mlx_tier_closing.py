@@ -6,7 +6,6 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,11 @@ import pytest
 from deployments.tiers.mlx import engine as engine_module
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.stream_matchers import AnswerReader
-from reliability.types import Event, Failed, Fault, Started
+from reliability.types import Event, Failed, Fault
 from tests.support.engine_rig import PROMPT, Rig, fault_of
-from tests.support.mlx_rig import PATIENCE_S, greedy, ready, running
+from tests.support.mlx_rig import PATIENCE_S, greedy, ready
 from tests.support.tier_asking import answer, eventually
 
 
@@ -149,29 +147,3 @@ def test_a_reader_that_is_cancelled_is_cancelled(tier: MlxTier, closing: bool) -
 
     asyncio.run(scene())
     assert tier._open == 0
-
-
-@pytest.mark.model
-class TestLeaving:
-    def test_leaving_during_prefill_is_noticed(self, tier: MlxTier, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Law: a long prompt doesn't keep its slot: leaving in the middle of it frees the slot after the step under
-        way, at most one more that had begun meanwhile."""
-        steps = 0
-        step = Scheduler.step
-
-        def counted(self: Scheduler) -> int:
-            nonlocal steps
-            steps += 1
-            return step(self)
-
-        monkeypatch.setattr(Scheduler, "step", counted)
-
-        async def scene() -> int:
-            async with aclosing(tier.stream(greedy("word " * 3000))) as stream:
-                assert [type(event) for event in await anext(stream)] == [Started]
-                await eventually(lambda: running(tier) == 1 and steps > 0, PATIENCE_S)
-            left = steps
-            await eventually(lambda: running(tier) == 0, PATIENCE_S)
-            return steps - left
-
-        assert asyncio.run(scene()) <= 1
