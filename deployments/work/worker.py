@@ -2,7 +2,7 @@
 
     python -m deployments.work.worker FD [MODULE...]    # the modules that its jobs need
 
-A job that runs beyond its seconds ends the process by the kernel's alarm; the end of the socket is its end, too.
+A job that computes beyond its seconds ends the process by the kernel's SIGPROF; the end of the socket is its end, too.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def main(number: int) -> None:
         while head := _read(peer, HEAD.size):
             seconds, size = HEAD.unpack(head)
             message = _read(peer, size)
-            signal.setitimer(signal.ITIMER_REAL, seconds)
+            signal.setitimer(signal.ITIMER_PROF, seconds)
             answer = do_job(message)
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             peer.sendall(HEAD.pack(0, len(answer)))
             peer.sendall(answer)
 

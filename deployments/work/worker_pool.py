@@ -1,9 +1,10 @@
 """Processes for work that is too large for the event loop: `await workers.run(function, *args)`.
 
 Work that has used up its steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes; only the
-declared types of a module's function are carried (`jobs.py`). A job that runs for `JOB_S` is ended by the kernel
-(`JobTooLong`); more than `WAITING_MAX` jobs, or a wait of `WAIT_S`, is `Busy`; a job whose worker dies is repeated
-once, then `Lost`. A worker inherits its socket, the search path and the locale only (no key).
+declared types of a module's function are carried (`jobs.py`). A job that computes for `JOB_S` is ended by the kernel
+(`JobTooLong`: the same on a busy machine); more than `WAITING_MAX` jobs, or a wait of `WAIT_S`, or one of `DONE_S` for
+the result, is `Busy`; a job whose worker dies is repeated once, then `Lost`. A worker inherits its socket, the search
+path and the locale only (no key).
 
 Invariants: no job without an end, no worker without a Router, no job on the loop instead.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -29,10 +31,10 @@ from reliability.steps import OutOfSteps, Steps
 WORKERS_MAX = 2
 WAITING_MAX = 64
 WAIT_S = 20.0
-JOB_S = 5.0
+JOB_S = 5.0  # of a core
 START_S = 30.0  # until a new worker has imported what it needs
-GRACE_S = 2.0  # the alarm in the worker comes first
-HEAD = struct.Struct("!dQ")  # seconds for the job, bytes of the message
+DONE_S = 30.0  # by the clock: others, too, want the cores
+HEAD = struct.Struct("!dQ")  # seconds of a core for the job, bytes of the message
 READ_BYTES = 1 << 20
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "TMPDIR", "VIRTUAL_ENV")
 
@@ -44,7 +46,7 @@ class Undone(Exception):
 
 
 class JobTooLong(Undone):
-    """It took longer than a job may."""
+    """It computed for longer than a job may."""
 
 
 class Busy(Undone):
@@ -136,6 +138,8 @@ class Workers:
                 except BaseException as error:
                     await worker.end()
                     if isinstance(error, TimeoutError):
+                        raise Busy("this server is too busy to finish a large request") from None
+                    if worker.is_out_of_time:
                         raise JobTooLong(f"it takes longer than {self._job_s:g} s") from None
                     if isinstance(error, (OSError, asyncio.IncompleteReadError)):
                         continue
@@ -174,21 +178,19 @@ class _Worker:
         return worker
 
     async def run_job(self, message: bytes, job_s: float) -> bytes:
-        """Send a message, and return the answer to it. Raises TimeoutError: the worker took longer than `job_s`
-        seconds, and is gone; OSError, IncompleteReadError: the worker is gone."""
-        loop = asyncio.get_running_loop()
-        started_s = loop.time()
-        try:
-            async with asyncio.timeout(job_s + GRACE_S):
-                self._writer.write(HEAD.pack(job_s, len(message)))
-                self._writer.write(message)
-                await self._writer.drain()
-                _, size = HEAD.unpack(await self._reader.readexactly(HEAD.size))
-                return await self._reader.readexactly(size)
-        except (OSError, asyncio.IncompleteReadError):
-            if loop.time() - started_s >= job_s:
-                raise TimeoutError from None
-            raise
+        """Send a message, and return the answer to it. Raises TimeoutError: none came within `DONE_S`; OSError,
+        IncompleteReadError: the worker is gone."""
+        async with asyncio.timeout(DONE_S):
+            self._writer.write(HEAD.pack(job_s, len(message)))
+            self._writer.write(message)
+            await self._writer.drain()
+            _, size = HEAD.unpack(await self._reader.readexactly(HEAD.size))
+            return await self._reader.readexactly(size)
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the kernel has ended it because its job computed for too long."""
+        return self._process.returncode == -signal.SIGPROF
 
     async def end(self) -> None:
         """Kill the process and wait for its end; safe for one that is gone."""

@@ -104,6 +104,21 @@ def test_a_job_without_an_end_is_ended():
     run(scenario, count=1, job_s=0.5)
 
 
+def test_only_its_own_computing_makes_a_job_too_long(monkeypatch):
+    """Law: on a machine whose cores others use a job may take longer; after `DONE_S` the client hears that the server
+    is busy, never that its request is too large."""
+
+    async def scenario(workers):
+        await workers.run(jobs.wait, 0.3)
+        with monkeypatch.context() as patched:
+            patched.setattr(rooms, "DONE_S", 0.1)
+            with pytest.raises(Busy):
+                await workers.run(jobs.wait, 10.0)
+        assert await workers.run(jobs.join, "a", "b") == "a/b"
+
+    run(scenario, count=1, job_s=0.2)
+
+
 def test_no_more_wait_than_may(monkeypatch):
     """Who is one too many hears it at once; the others are served in their order."""
     monkeypatch.setattr(rooms, "WAITING_MAX", 3)
