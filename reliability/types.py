@@ -294,6 +294,7 @@ class Passed:
 
 
 Event = Started | Text | Logprobs | Reasoning | Refusal | CallDelta | Passed | Counted | Finish | Failed
+ENDS = (Finish, Failed)  # for `isinstance`; a union would be built anew each time
 
 
 class TierState(StrEnum):

@@ -39,7 +39,9 @@ from reliability.types import (
     FinishReason,
     Flaw,
     Logprobs,
+    Reasoning,
     Started,
+    Text,
 )
 
 Question = Callable[[], Judged]
@@ -114,6 +116,8 @@ class AttemptState:
         logprobs = self.delivery.logprobs
         for at, event in enumerate(batch):
             match event:
+                case Text() | Reasoning() | CallDelta():
+                    out += self._take_pieces(event, now_ns)
                 case Started(lost=lost):
                     self.spending.accepted, self.lost = True, lost
                 case Counted(usage=usage):
@@ -139,16 +143,23 @@ class AttemptState:
         """About how many bytes are looked at when the answer is judged: beside it, the history that it may repeat."""
         return WEIGHT * self.spending.written_bytes + self.plan.history_bytes
 
-    def _take_pieces(self, event: Event, now_ns: int) -> list[Event]:
+    def _take_pieces(self, event: Event, now_ns: int) -> Sequence[Event]:
+        event = cut_event(event, self.bytes_max - self.spending.written_bytes)
+        if not isinstance(event, (Text, Reasoning)) or self.scan.takes_whole(event.text):  # nearly always
+            return self._take_piece(event, now_ns)
         out: list[Event] = []
-        pieces = self.scan.split(cut_event(event, self.bytes_max - self.spending.written_bytes))
+        pieces = self.scan.split(event)
         for piece in pieces:
-            out += self._take_content(piece, now_ns)
-            if self.spending.written_bytes > self.bytes_max:
-                self.end = Finish(reason=FinishReason.LENGTH)
+            out += self._take_piece(piece, now_ns)
             if self.end is not None or self.scan.loop is not None:
                 break
         self.spending.count_unread(list(pieces))
+        return out
+
+    def _take_piece(self, event: Event, now_ns: int) -> Sequence[Event]:
+        out = self._take_content(event, now_ns)
+        if self.spending.written_bytes > self.bytes_max:
+            self.end = Finish(reason=FinishReason.LENGTH)
         return out
 
     def _take_content(self, event: Event, now_ns: int) -> tuple[Event, ...]:
@@ -265,7 +276,7 @@ async def read(
     may take long, and what takes too many steps even so is judged `elsewhere`."""
     name, started_ns = state.plan.tier, state.plan.started_ns
     async with aclosing(tier.stream(request)) as stream:
-        while state.end is None and state.loop is None:
+        while state.end is None and state.scan.loop is None:
             batch = await next_batch(stream, name, state.phase, timeouts, clock, started_ns, deadline_ns)
             out = await large(state.size_with(batch), state.look, batch, clock.now_ns())
             state.report_progress()

@@ -19,7 +19,7 @@ from reliability.answer.judgement import Expected, Judged, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import Thoughts, close
 from reliability.loops import Kind, Loop, Scan
-from reliability.loops.patience import PATIENCE_BYTES
+from reliability.loops.patience import CALM_CHARS, PATIENCE_BYTES
 from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Text
 
 
@@ -129,12 +129,14 @@ class AnswerScan:
         self.text = self.reasoning = loops.open_scan(calls=self.tools, patient=True)
         self.calls = CallScan(patience=PATIENCE_BYTES)
 
-    def split(self, event: Event) -> Iterator[Event]:
+    def takes_whole(self, text: str) -> bool:
+        """Whether the answer can't be stopped within this piece."""
+        calm = self.text.doubt.loop is None and self.reasoning.doubt.loop is None
+        return not self.enabled or len(text) <= (CALM_CHARS if calm else self._room)
+
+    def split(self, event: Text | Reasoning) -> Iterator[Event]:
         """Split an event where the answer may be stopped, so that where that is doesn't depend on how it came. What is
         left behind that place is the last piece."""
-        if not self.enabled or not isinstance(event, Text | Reasoning) or len(event.text) <= self._room:
-            yield event
-            return
         at, size = 0, len(event.text)
         while at < size:
             end = size if self.loop is not None else min(size, at + self._room)

@@ -34,8 +34,11 @@ async def next_batch(
     began at `started_ns`; its `phase` is the name of the timeout that runs."""
     began_ns = clock.now_ns()
     total_s, left_s = timeouts.total_s - (began_ns - started_ns) / NS_PER_S, (deadline_ns - began_ns) / NS_PER_S
-    limits = (getattr(timeouts, phase), phase), (total_s, "total_s"), (left_s, "deadline")
-    timeout_s, limit = min(limits, key=lambda limit: limit[0])
+    timeout_s, limit = getattr(timeouts, phase), phase
+    if total_s < timeout_s:
+        timeout_s, limit = total_s, "total_s"
+    if left_s < timeout_s:
+        timeout_s, limit = left_s, "deadline"
     patience = asyncio.timeout(timeout_s)
     try:
         async with patience:

@@ -239,8 +239,10 @@ class AnswerReader:
         return [Text(rest)] if rest else []
 
 
-def merge_events(events: Iterable[Event]) -> list[Event]:
+def merge_events(events: list[Event]) -> list[Event]:
     """Join neighbors of one kind, so that one read leaves as one piece of each kind."""
+    if len(events) < 2:
+        return events
     out: list[Event] = []
     for event in _join_text_runs(events):
         # The numbers of a text's tokens may follow at its end.

@@ -12,9 +12,11 @@ from typing import NamedTuple
 from reliability.loops.comparison.findings import Kind, Loop
 
 PATIENCE_BYTES = 8_192
+CHAR_BYTES_MAX = 4
+#: So many characters can be read at once while there is no doubt: the block in which a repetition begins, and a bit.
+CALM_CHARS = PATIENCE_BYTES // CHAR_BYTES_MAX // 2
 #: A repetition that isn't found again for so many characters has been left.
 LEFT_CHARS = 2_048
-CHAR_BYTES_MAX = 4
 
 
 class Doubt(NamedTuple):

@@ -362,7 +362,7 @@ def translate_path(path: str, places: Sequence[int] | None = None) -> str:
 
 
 def _translate_tool(parts: Sequence[str], places: Sequence[int] | None) -> str:
-    if places is None and len(parts) > 2 and parts[1].isdigit() and parts[2] != "function":
+    if places is None and len(parts) > 1 and parts[1].isdigit() and parts[2:3] != ["function"]:
         return ".".join(parts)  # the client's own form: it was translated before, where the places were known
     if len(parts) == 1 or places is None or not parts[1].isdigit() or int(parts[1]) >= len(places):
         return "tools"

@@ -15,13 +15,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import orjson
+
 from deployments.tiers.hosted.call_deltas import TooManyCalls
 from deployments.tiers.hosted.chat_chunks import ChunkReader
 from deployments.tiers.hosted.sse_reader import EventTooLong, Frame, SseReader
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint, translate_complaint
 from deployments.tiers.stream_matchers import merge_events
 from deployments.work.json_text import has_more_values, read_json
-from reliability.types import Counted, Event, Failed, Fault, Finish, FinishReason, Usage
+from reliability.types import ENDS, Counted, Event, Failed, Fault, Finish, FinishReason, Usage
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 SKIPPED_MAX = 16  # chunks of one answer
@@ -97,7 +99,7 @@ class ChatReader:
             events.append(self._build_failed(Fault.PROTOCOL, "sent a line that is too long"))
         except TooManyCalls as problem:
             events.append(self._build_failed(Fault.PROTOCOL, f"sent {problem}"))
-        self.over = bool(events) and isinstance(events[-1], Finish | Failed)
+        self.over = bool(events) and isinstance(events[-1], ENDS)
         return self._add_count(merge_events(events))
 
     def _add_count(self, events: list[Event]) -> list[Event]:
@@ -135,7 +137,7 @@ class ChatReader:
     def _read_frames(self, frames: list[Frame], events: list[Event]) -> None:
         for frame in frames:
             self._read_frame(frame, events)
-            if events and isinstance(events[-1], Finish | Failed):
+            if events and isinstance(events[-1], ENDS):
                 return
 
     def _read_frame(self, frame: Frame, events: list[Event]) -> None:
@@ -182,7 +184,7 @@ class ChatReader:
             self._read_frames(self._frames.close(), events)
         if self._skipped > before[0]:  # a last line that was torn by the cut that is reported below
             self._skipped, self._torn, self._chunks.damaged = before
-        if not (events and isinstance(events[-1], Finish | Failed)):
+        if not (events and isinstance(events[-1], ENDS)):
             self._finish(events, "broke off: the connection was cut", Fault.CRASHED)
 
     def _end_json(self, cut: bool, events: list[Event]) -> None:
@@ -243,20 +245,34 @@ class ChatReader:
 def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
     if len(data) > VALUES_MAX and has_more_values(data if isinstance(data, bytes) else data.encode(), VALUES_MAX):
         raise _Unreadable(f"sent a chunk of more than {VALUES_MAX} values")
-    try:
-        value = read_json(
-            data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"), nan=True, halves=True
-        )
-    except (ValueError, RecursionError):
-        raise _Unreadable("sent a chunk that is not JSON") from None
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-    if '"arguments"' in text and any(text[found.start() - 1] != "\\" for found in _OBJECT.finditer(text)):
+    has_call = '"arguments"' in text
+    value = _load(data, exactly=has_call)
+    if has_call and any(text[found.start() - 1] != "\\" for found in _OBJECT.finditer(text)):
         _refuse_twice(data)
     if isinstance(value, list) and value:
         value = value[0]  # some gateways wrap an error in a list
     if not isinstance(value, dict):
         raise _Unreadable("sent a chunk that is not an object")
     return value
+
+
+def _load(data: str | bytes, *, exactly: bool) -> Any:
+    """Load a chunk. Only the integers of a call's arguments need all their digits."""
+    if exactly:
+        return _load_exactly(data)
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _load_exactly(data)  # half a character, or NaN
+
+
+def _load_exactly(data: str | bytes) -> Any:
+    try:
+        raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
+        return read_json(raw, nan=True, halves=True)
+    except (ValueError, RecursionError):
+        raise _Unreadable("sent a chunk that is not JSON") from None
 
 
 def _refuse_twice(data: str | bytes) -> None:

@@ -16,7 +16,7 @@ from deployments.tiers.hosted.upstream_errors import read_complaint, translate_c
 from deployments.work.json_text import read_json, write_json
 from reliability.answer.estimate import text_bytes, tokens_near
 from reliability.surrogates import Halves
-from reliability.types import ChatRequest, Counted, Event, Failed, Fault, Finish, FinishReason, Passed, Usage
+from reliability.types import ENDS, ChatRequest, Counted, Event, Failed, Fault, Finish, FinishReason, Passed, Usage
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # two thousand vectors of three thousand figures are 130 MB: ask in halves
 PIECE_BYTES = 256 * 1024  # a piece is one message between replicas
@@ -105,14 +105,14 @@ class PassedReader:
             events = [self._build_failed(Fault.PROTOCOL, "sent a line that is too long")]
         except _Unreadable as problem:
             events = [self._build_failed(Fault.PROTOCOL, str(problem))]
-        self.over = bool(events) and isinstance(events[-1], Finish | Failed)
+        self.over = bool(events) and isinstance(events[-1], ENDS)
         return events
 
     def _read_frames(self, frames: list[Frame]) -> list[Event]:
         events: list[Event] = []
         for frame in frames:
             events += self._read_frame(frame)
-            if events and isinstance(events[-1], Finish | Failed):
+            if events and isinstance(events[-1], ENDS):
                 return events
         if events and self._usage is None:
             events.append(Counted(Usage(completion_tokens=self._written_tokens, exact=False)))
@@ -159,7 +159,7 @@ class PassedReader:
 
     def _end_frames(self) -> list[Event]:
         events = self._read_frames(self._frames.close())
-        if events and isinstance(events[-1], Finish | Failed):
+        if events and isinstance(events[-1], ENDS):
             return events
         return [*events, self._finish() if self.finishing else self._build_cut()]
 

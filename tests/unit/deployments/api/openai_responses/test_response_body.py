@@ -276,6 +276,7 @@ paths = st.lists(parts, min_size=1, max_size=5).map(".".join)
 
 @given(paths, st.none() | st.lists(st.integers(0, 9), max_size=3))
 @example("tools.0.function.name", [3])
+@example("tools.0", [0])
 def test_what_was_translated_stays(path, places):
     """The parser translates its errors, where it knows the places of the tools, and the answer is written by who
     doesn't: the tool that is wrong is still named."""
