@@ -110,13 +110,13 @@ def _close_newest(scan: CallScan, calls: dict[int, _OpenCall], index: int) -> Ca
 def _read_on(call: _OpenCall, name: str, arguments: str) -> tuple[_OpenCall, Loop | None]:
     text, read, tail, shape = call.fill + arguments, call.read, call.tail, call.shape
     doubt, at, named = call.doubt, 0, call.name + name
-    while not doubt.over and len(text) - at >= STRIDE:
+    while len(text) - at >= STRIDE and not doubt.over:
         chunk, at = text[at : at + STRIDE], at + STRIDE
         read, tail = digest(read, chunk), extend(tail, chunk, TAIL_CHARS)
         shape, white = _read_shape(shape, chunk)
         loop = _find_runaway(tail, shape, white, named)
         doubt = doubt if loop is None else doubt.add(loop, tail.length, chunk)
-    return _OpenCall(named, read, text[at:], tail, shape, doubt), doubt.loop if doubt.over else None
+    return _OpenCall(named, read, text[at:], tail, shape, doubt), doubt.loop if at and doubt.over else None
 
 
 def _find_runaway(tail: LongTail, shape: _Shape, white: bool, tool: str) -> Loop | None:

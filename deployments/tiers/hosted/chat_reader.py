@@ -30,7 +30,8 @@ SKIPPED_MAX = 16  # chunks of one answer
 HEAD_BYTES_MAX = 64 * 1024  # white space before the first character
 VALUES_MAX = 400_000  # of one chunk: the probabilities of a long answer, twenty at each place
 _BOM = b"\xef\xbb\xbf"
-_OBJECT = re.compile(r'"arguments"\s{0,8}:\s{0,8}\{')  # arguments that are no text
+_ARGUMENTS = '"arguments"'
+_OBJECT = re.compile(r"\s{0,8}:\s{0,8}\{")
 
 
 class _Unreadable(ValueError):
@@ -246,10 +247,11 @@ def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
     if len(data) > VALUES_MAX and has_more_values(data if isinstance(data, bytes) else data.encode(), VALUES_MAX):
         raise _Unreadable(f"sent a chunk of more than {VALUES_MAX} values")
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-    has_call = '"arguments"' in text
-    value = _load(data, exactly=has_call)
-    if has_call and any(text[found.start() - 1] != "\\" for found in _OBJECT.finditer(text)):
+    if _has_object(text):
+        value = _load_exactly(data)
         _refuse_twice(data)
+    else:
+        value = _load(data)
     if isinstance(value, list) and value:
         value = value[0]  # some gateways wrap an error in a list
     if not isinstance(value, dict):
@@ -257,10 +259,17 @@ def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
     return value
 
 
-def _load(data: str | bytes, *, exactly: bool) -> Any:
-    """Load a chunk. Only the integers of a call's arguments need all their digits."""
-    if exactly:
-        return _load_exactly(data)
+def _has_object(text: str) -> bool:
+    """Return whether a call's arguments are no text. Only then must integers keep all their digits."""
+    at = text.find(_ARGUMENTS)
+    while at >= 0:
+        if text[at - 1] != "\\" and _OBJECT.match(text, at + len(_ARGUMENTS)):
+            return True
+        at = text.find(_ARGUMENTS, at + 1)
+    return False
+
+
+def _load(data: str | bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
