@@ -20,7 +20,7 @@ from hypothesis import settings
 from tests.support.serving import deploy, deploy_on_ray, serve_port, state_folder  # noqa: F401
 
 # How long a law takes is a benchmark's business; on a busy machine a deadline would only make tests fail. `quick` is
-# what `make test` tries of each law, also where the law asks for more, the same each time, so that it is red by a change
+# what `make test` tries of each law, also where the law asks for more, the same each time, so it is red by a change
 # and not by chance; the mutants and `make nightly` try all, anew each time.
 settings.register_profile("laws", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=10, derandomize=True)
