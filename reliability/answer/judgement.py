@@ -169,7 +169,9 @@ def expect(
 def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
     """Tell the gate what a candidate in the text is: a call or an attempt at one whatever follows, prose, or too short
     to tell. `before` is the text in front of it."""
-    context, begin = before + text, max(before.rfind("}"), before.rfind("\n")) + 1
+    context, begin = before + text, len(before)
+    if "`" in before:  # a code span may have begun there
+        begin = max(before.rfind("}"), before.rfind("\n")) + 1
     if not is_prose(context + PROSE_BEHIND, toolbox, begin):
         return TextKind.OPEN if may_be_told(context, toolbox, begin) else TextKind.CALL
     if not is_prose(context, toolbox, begin, complete=False) or is_harmony(context):  # it depends on what follows
