@@ -23,6 +23,7 @@ from reliability.surrogates import Halves, join_surrogates
 from reliability.types import CallDelta
 
 CALLS_MAX = 1024
+INDEX_DIGITS_MAX = 9
 ID_CHARS_MAX = 256  # a longer one is taken for none, and one is made up
 
 
@@ -82,10 +83,10 @@ class CallDeltas:
         return [delta for delta in ends if delta is not None]
 
     def _find_call(self, piece: Mapping[str, Any], name: str, touched: list[_Call]) -> _Call:
-        index, upstream_id = piece.get("index"), _read_text(piece.get("id"))
+        index, upstream_id = _read_index(piece.get("index")), _read_text(piece.get("id"))
         if len(upstream_id) > ID_CHARS_MAX:
             upstream_id = ""
-        if isinstance(index, int) and not isinstance(index, bool):
+        if index is not None:
             call = self._by_index.get(index)
             if call is None and not name and not upstream_id and self._calls and self._calls[-1].named:
                 call = self._by_index[index] = self._calls[-1]
@@ -129,6 +130,14 @@ def _build_delta(call: _Call, name: str, arguments: str, *, last: bool = False) 
     call.named = True
     call_id = call.upstream_id or f"call_{uuid.uuid4().hex[:24]}"
     return CallDelta(index=call.index, id=call_id, name=name, arguments=call.held)
+
+
+def _read_index(value: Any) -> int | None:
+    """Read the number of a call; some upstreams write it as a text or with a point."""
+    if isinstance(value, str) and value.isdecimal() and len(value) <= INDEX_DIGITS_MAX:
+        return int(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+    return int(value) if is_number else None
 
 
 def _read_arguments(value: Any) -> str:

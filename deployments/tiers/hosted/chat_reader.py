@@ -10,7 +10,6 @@ has to be data (`strict`) it is none. Invariant: no piece of an answer is missin
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -30,8 +29,6 @@ SKIPPED_MAX = 16  # chunks of one answer
 HEAD_BYTES_MAX = 64 * 1024  # white space before the first character
 VALUES_MAX = 400_000  # of one chunk: the probabilities of a long answer, twenty at each place
 _BOM = b"\xef\xbb\xbf"
-_ARGUMENTS = '"arguments"'
-_OBJECT = re.compile(r"\s{0,8}:\s{0,8}\{")
 
 
 class _Unreadable(ValueError):
@@ -246,37 +243,21 @@ class ChatReader:
 def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
     if len(data) > VALUES_MAX and has_more_values(data if isinstance(data, bytes) else data.encode(), VALUES_MAX):
         raise _Unreadable(f"sent a chunk of more than {VALUES_MAX} values")
-    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-    if _has_object(text):
-        value = _load_exactly(data)
-        _refuse_twice(data)
-    else:
-        value = _load(data)
-    if isinstance(value, list) and value:
-        value = value[0]  # some gateways wrap an error in a list
-    if not isinstance(value, dict):
-        raise _Unreadable("sent a chunk that is not an object")
-    return value
-
-
-def _has_object(text: str) -> bool:
-    """Return whether a call's arguments are no text. Only then must integers keep all their digits."""
-    at = text.find(_ARGUMENTS)
-    while at >= 0:
-        if text[at - 1] != "\\" and _OBJECT.match(text, at + len(_ARGUMENTS)):
-            return True
-        at = text.find(_ARGUMENTS, at + 1)
-    return False
+    value = _unwrap(_load(data))
+    if not _has_object(value, data):
+        return value
+    try:
+        return _unwrap(json.loads(data, object_pairs_hook=_refuse_twice))
+    except _Unreadable:
+        raise
+    except (ValueError, RecursionError):
+        raise _Unreadable("sent a call whose arguments can't be read") from None
 
 
 def _load(data: str | bytes) -> Any:
-    try:
+    """Load a chunk; where `orjson` can't, it may hold half a character, or NaN."""
+    with suppress(orjson.JSONDecodeError):
         return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return _load_exactly(data)  # half a character, or NaN
-
-
-def _load_exactly(data: str | bytes) -> Any:
     try:
         raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
         return read_json(raw, nan=True, halves=True)
@@ -284,16 +265,40 @@ def _load_exactly(data: str | bytes) -> Any:
         raise _Unreadable("sent a chunk that is not JSON") from None
 
 
-def _refuse_twice(data: str | bytes) -> None:
-    """Refuse an object with one key twice and two values: of a call's arguments the last would count without a word."""
+def _unwrap(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, list) and value:
+        value = value[0]  # some gateways wrap an error in a list
+    if not isinstance(value, dict):
+        raise _Unreadable("sent a chunk that is not an object")
+    return value
 
-    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs) and any(found[key] != value for key, value in pairs):
-            raise _Unreadable("sent a call with one key twice")
-        return found
 
-    json.loads(data, object_pairs_hook=collect)
+def _has_object(chunk: Mapping[str, Any], data: str | bytes) -> bool:
+    """Return whether a call's arguments are no text, or stand there twice. Only then must each key be looked at, and
+    must integers keep all their digits."""
+    functions: list[Any] = []
+    choices = chunk.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        told = (choice.get("delta") or choice.get("message")) if isinstance(choice, dict) else None
+        if isinstance(told, dict):
+            calls = told.get("tool_calls")
+            if calls and isinstance(calls, list):
+                functions += [call.get("function") or call for call in calls if isinstance(call, dict)]
+            if told.get("function_call"):
+                functions.append(told["function_call"])
+    if not functions:
+        return False
+    given = [one.get("arguments") for one in functions if isinstance(one, dict)]
+    spelled = data.count('"arguments"') if isinstance(data, str) else data.count(b'"arguments"')
+    return spelled > len(given) or not all(value is None or isinstance(value, str) for value in given)
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object; refuse one with a key twice and two values: the last would count without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs) and any(json.dumps(found[key]) != json.dumps(value) for key, value in pairs):
+        raise _Unreadable("sent a call with one key twice")
+    return found
 
 
 def _parse_error(data: str) -> UpstreamComplaint:

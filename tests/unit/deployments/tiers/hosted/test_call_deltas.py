@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from reliability.types import CallDelta, Finish, FinishReason
 from tests.support.chat_chunks import delta, one
 
@@ -83,3 +85,12 @@ def test_a_call_that_only_the_complete_message_has_is_told_once():
     for before in (delta(content="Hi"), delta(content="Hi", tool_calls=called)):
         found = [event for event in one(before, whole) if isinstance(event, CallDelta)]
         assert [(call.name, call.arguments) for call in found] == [("f", "{}")]
+
+
+@pytest.mark.parametrize("form", [int, str, float])
+def test_the_number_of_a_call_is_one_in_any_form(form: type[int | str | float]) -> None:
+    """Law: an index counts as a text or with a point, too, also where each piece names the call."""
+    first, second = ({"index": form(at), "function": {"name": "f", "arguments": "{"}, "id": f"c{at}"} for at in (0, 1))
+    ends = [{"index": form(at), "function": {"name": "f", "arguments": "}"}} for at in (0, 1)]
+
+    assert calls([first], [second], ends) == [("f", "{}"), ("f", "{}")]

@@ -233,15 +233,41 @@ def test_a_part_that_is_no_text_is_told_of(part: object) -> None:
     assert last.damaged is (part not in ("a", {"type": "text", "text": "a"}))
 
 
-@pytest.mark.parametrize(
-    ("given", "read"), [('{"a": 1, "a": 2}', False), ('{"a": 1, "a": 1}', True), ('{"a": 1}', True)]
-)
-def test_a_key_that_is_given_twice_is_no_argument(given: str, read: bool) -> None:
-    """Law: arguments that an upstream sends as an object say one thing for each key, as those in a text do."""
-    call = f'{{"id": "c", "function": {{"name": "f", "arguments": {given}}}}}'
-    body = f'{{"choices": [{{"message": {{"tool_calls": [{call}]}}, "finish_reason": "tool_calls"}}]}}'
+def read_call(key: str, given: str, *, whole: bool) -> list[Event]:
+    call = f'{{"index": 0, "id": "c", "function": {{"name": "f", {key}:{given}}}}}'
+    told = "message" if whole else "delta"
+    body = f'{{"choices": [{{"{told}": {{"tool_calls": [{call}]}}, "finish_reason": "tool_calls"}}]}}'
     reader = ChatReader("premium", str)
-    events = [*reader.feed(body.encode()), *reader.end()]
+    return [*reader.feed(body.encode() if whole else f"data: {body}\n\n".encode()), *reader.end()]
 
-    assert any(isinstance(event, CallDelta) for event in events) is read
-    assert isinstance(events[-1], Finish) is read
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("key", ['"arguments"', '"\\u0061rguments"', '"arguments"' + 20 * " "])
+@pytest.mark.parametrize(
+    ("given", "is_read"),
+    [
+        ('{"a": 1, "a": 2}', False),
+        ('{"a": 1, "a": true}', False),
+        ('{"a": 1, "a": 1.0}', False),
+        ('{"a": {"b": [0]}, "a": {"b": [false]}}', False),
+        ('{"a": 0.0, "a": -0.0}', False),
+        ('{"a": ' + 1_000 * "[" + 1_000 * "]" + "}", False),
+        ('{"a": 1, "a": 1}', True),
+        ('{"a": 1}', True),
+        ('{"a": 12345678901234567890123, "b": [1e22]}', True),
+    ],
+)
+def test_arguments_that_are_no_text_keep_every_digit_and_key(given: str, is_read: bool, key: str, whole: bool) -> None:
+    """Law: arguments that an upstream sends as an object say one thing for each key, and each integer to its last digit,
+    as those in a text do, however their key is written; else there is no answer."""
+    events = read_call(key, given, whole=whole)
+
+    assert isinstance(events[-1], Finish) is is_read
+    calls = [event for event in events if isinstance(event, CallDelta)]
+    if is_read:
+        assert json.loads(calls[0].arguments) == json.loads(given)
+
+
+def test_arguments_that_are_given_twice_are_none() -> None:
+    """Law: of two texts of arguments neither counts."""
+    assert isinstance(read_call('"arguments"', '"{}", "arguments": "[1]"', whole=True)[-1], Failed)
