@@ -19,7 +19,8 @@ from reliability.answer.judgement import Expected, Judged, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import Thoughts, close
 from reliability.loops import Kind, Loop, Scan
-from reliability.loops.patience import CALM_CHARS, PATIENCE_BYTES
+from reliability.loops.in_answer import BLOCK
+from reliability.loops.patience import PATIENCE_BYTES
 from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Text
 
 
@@ -124,37 +125,48 @@ class AnswerScan:
     calls: CallScan = field(init=False)
     reasoned: str = ""
     loop: Loop | None = None
+    _last: tuple[Scan, str, tuple[Scan, Loop | None]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.text = self.reasoning = loops.open_scan(calls=self.tools, patient=True)
         self.calls = CallScan(patience=PATIENCE_BYTES)
 
-    def takes_whole(self, text: str) -> bool:
-        """Whether the answer can't be stopped within this piece."""
-        calm = self.text.doubt.loop is None and self.reasoning.doubt.loop is None
-        return not self.enabled or len(text) <= (CALM_CHARS if calm else self._room)
+    def takes_whole(self, event: Text | Reasoning, *, thinking: bool) -> bool:
+        """Whether the answer isn't stopped within this event. `thinking`: what comes as text
+        is reasoning by its marks, up to where those end."""
+        scan = self.text if isinstance(event, Text) else self.reasoning
+        if not self.enabled or len(scan.fill) + len(event.text) < BLOCK:
+            return True
+        return not (thinking and isinstance(event, Text)) and self._scan(scan, event.text)[1] is None
 
-    def split(self, event: Text | Reasoning) -> Iterator[Event]:
-        """Split an event where the answer may be stopped, so that where that is doesn't depend on how it came. What is
-        left behind that place is the last piece."""
+    def split(self, event: Text | Reasoning, *, thinking: bool) -> Iterator[Event]:
+        """Split an event where the answer is stopped, so that where that is doesn't depend on how it came. What is left
+        behind that place is the last piece. Text in which reasoning may end is split where it may be stopped."""
         at, size = 0, len(event.text)
         while at < size:
-            end = size if self.loop is not None else min(size, at + self._room)
+            if self.loop is not None:
+                end = size
+            elif not (thinking and isinstance(event, Text)):
+                end = _find_stop(self.text if isinstance(event, Text) else self.reasoning, event.text)
+            else:
+                end = min(size, at + BLOCK - max(len(self.text.fill), len(self.reasoning.fill)))
             yield type(event)(event.text[at:end])
             at = end
 
-    @property
-    def _room(self) -> int:
-        return min(self.text.room, self.reasoning.room)
+    def _scan(self, scan: Scan, text: str) -> tuple[Scan, Loop | None]:
+        """Scan a piece. The last result is kept, since a piece is looked at before it is taken."""
+        if self._last is None or self._last[0] is not scan or self._last[1] is not text:
+            self._last = scan, text, loops.step(scan, text)
+        return self._last[2]
 
     def step(self, event: Event) -> None:
         """Look for repetition in one more event, unless a loop is found already."""
         if not self.enabled or self.loop is not None:
             return
         if isinstance(event, Text):
-            self.text, self.loop = loops.step(self.text, event.text)
+            self.text, self.loop = self._scan(self.text, event.text)
         elif isinstance(event, Reasoning):
-            self.reasoning, self.loop = loops.step(self.reasoning, event.text)
+            self.reasoning, self.loop = self._scan(self.reasoning, event.text)
             self.reasoned = (self.reasoned + event.text)[:REASONED_CHARS]
         elif isinstance(event, CallDelta):
             self.calls, self.loop = step_calls(self.calls, event.index, event.name or "", event.arguments)
@@ -190,3 +202,13 @@ class AnswerScan:
     def stopped_in_arguments(self) -> bool:
         """Whether it was stopped since the arguments of a native call repeated themselves: then that is no call."""
         return self.calls.loop is not None and not self.stopped_for_calls
+
+
+def _find_stop(scan: Scan, text: str) -> int:
+    """Find how much of a piece is read until it is known that the answer repeats itself."""
+    at, loop = 0, None
+    while loop is None and at < len(text):
+        end = at + BLOCK - len(scan.fill)
+        scan, loop = loops.step(scan, text[at:end])
+        at = end
+    return min(at, len(text))

@@ -96,12 +96,6 @@ class Scan(NamedTuple):
         """The repetition that the text ends in, and for which it isn't stopped yet."""
         return self.doubt.loop if self.doubt.stands(self.seen.length + len(self.fill)) else None
 
-    @property
-    def room(self) -> int:
-        """How many characters can be read at once so that none of them stands behind the place where it is stopped."""
-        length = self.seen.length + len(self.fill)
-        return max(BLOCK - len(self.fill), self.doubt.count_room(length) - BLOCK)
-
 
 def open_scan(*, calls: bool, patient: bool = False) -> Scan:
     """Begin the scan of a new answer. `calls`: whether what looks like a call may be one; `patient`: whether it may

@@ -12,9 +12,6 @@ from typing import NamedTuple
 from reliability.loops.comparison.findings import Kind, Loop
 
 PATIENCE_BYTES = 8_192
-CHAR_BYTES_MAX = 4
-#: So many characters can be read at once while there is no doubt: the block in which a repetition begins, and a bit.
-CALM_CHARS = PATIENCE_BYTES // CHAR_BYTES_MAX // 2
 #: A repetition that isn't found again for so many characters has been left.
 LEFT_CHARS = 2_048
 
@@ -51,8 +48,3 @@ class Doubt(NamedTuple):
     def stands(self, length: int) -> bool:
         """Return whether a text of so many characters ends in the repetition."""
         return self.loop is not None and (self.varied or length - self.at <= LEFT_CHARS)
-
-    def count_room(self, length: int) -> int:
-        """Count the characters behind so many that may be read before it is over."""
-        since = length - self.at if self.stands(length) else 0
-        return (self.most - self.spent) // CHAR_BYTES_MAX - since

@@ -239,13 +239,30 @@ def test_what_came_in_one_piece_is_not_lost(size, hold, tools):
 
 @pytest.mark.parametrize("hold", list(Hold))
 def test_a_piece_that_convicts_by_its_calls_commits_nothing(hold):
-    """Where it is the first, nothing has left: a better answer may still take its place, and none of it is lost."""
+    """Where it is the first, nothing has left: a better answer may still take its place, and what was read is kept."""
     made = reading(hold=hold)
     left = read(made, [Text(QUOTED * 5)])
 
     assert not left
-    assert made.judged.raw_text == QUOTED * 5
+    assert (QUOTED * 5).startswith(made.judged.raw_text)
+    assert len(made.judged.raw_text) > len(QUOTED * 3)
     assert not record_attempt(made, 2).text_out
+
+
+@pytest.mark.parametrize(
+    "behind", ["", CALL.replace("up", "down"), " And a text that goes on for more than a block of characters."]
+)
+@given(size=st.integers(1, 2_000))
+def test_where_calls_convict_does_not_depend_on_the_pieces(behind, size):
+    """Law: of a call that is written three times, and whatever stands behind it, the same calls are delivered however
+    they came."""
+    text = CALL * 3 + behind + " " * 500
+    whole, pieces = reading(), reading()
+    read(whole, [Text(text)])
+    read(pieces, [Text(text[at : at + size]) for at in range(0, len(text), size)])
+
+    assert [call.name for call in pieces.judged.calls] == [call.name for call in whole.judged.calls]
+    assert pieces.judged.flaw == whole.judged.flaw
 
 
 RUNAWAYS = [

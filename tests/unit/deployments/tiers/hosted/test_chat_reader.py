@@ -258,8 +258,8 @@ def read_call(key: str, given: str, *, whole: bool) -> list[Event]:
     ],
 )
 def test_arguments_that_are_no_text_keep_every_digit_and_key(given: str, is_read: bool, key: str, whole: bool) -> None:
-    """Law: arguments that an upstream sends as an object say one thing for each key, and each integer to its last digit,
-    as those in a text do, however their key is written; else there is no answer."""
+    """Law: arguments that an upstream sends as an object say one thing for each key, and each integer to its last
+    digit, as those in a text do, however their key is written; else there is no answer."""
     events = read_call(key, given, whole=whole)
 
     assert isinstance(events[-1], Finish) is is_read
