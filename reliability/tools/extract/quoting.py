@@ -13,6 +13,8 @@ finds what the complete answer says. A stream may not have come so far yet; then
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
 
 QUOTED_CHARS = 140  # fewer than the gate keeps
@@ -28,6 +30,8 @@ _MARK = re.compile(r"<[|｜][^<>]{0,40}[|｜]>(?:assistant|commentary|analysis|f
 _CALL_END = re.compile(r"[}\])>][\"']")
 _WORDS = re.compile(rf"[^\n{re.escape(_MARKS)}]*?[^\W\d_]")
 _STOPS = " \t.,;:!?…"
+_OPENERS = "„«‹「『"  # what closes nothing
+_BEFORE_QUOTATION = "([{<=:>*_-–—|"
 _LANGUAGES = (
     "python|python3|py|ipython|javascript|js|jsx|typescript|ts|tsx|java|kotlin|scala|go|golang|rust|rs|ruby|rb|php|perl"
     "|c|cpp|c\\+\\+|cs|csharp|swift|lua|r|julia|dart|bash|sh|shell|zsh|powershell"
@@ -55,10 +59,13 @@ def is_block_quoted(text: str, least: int, at: int, *, whole: bool = False) -> b
     return known and _BLOCK_QUOTE.match(text, line, at) is not None
 
 
-def is_in_sample(text: str, least: int, kept: int, start: int) -> bool:
+def is_in_sample(text: str, least: int, taken: Sequence[tuple[int, int]], start: int) -> bool:
     """Return whether other code stands before this place in a code block of a programming language. `least`: where the
-    answer begins; `kept`: where the call before this one ends."""
+    answer begins; `taken`: where the calls before this one stand, whose own fences open nothing."""
+    kept = taken[-1][1] if taken else 0
     fence = text.rfind("```", max(least, start - SAMPLE_CHARS), start)
+    while fence >= 0 and (at := bisect_right(taken, (fence, len(text)))) and fence < taken[at - 1][1]:
+        fence = text.rfind("```", max(least, start - SAMPLE_CHARS), taken[at - 1][0])
     sample = _SAMPLE.match(text, fence) if fence >= 0 else None
     return sample is not None and _NO_CODE.match(text, max(sample.end(), kept), start) is None
 
@@ -73,7 +80,8 @@ def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = 
         for opens, closes in _PAIRS.items()
         if (opener := _find_opener(text, line, start, opens, closes))
     ]
-    return next((telling for telling in found if telling.told or telling.open), _CALL)
+    told = next((telling for telling in found if telling.told), _CALL)
+    return told if told.told else Telling(open=any(telling.open for telling in found))
 
 
 def _find_opener(text: str, line: int, start: int, opens: str, closes: str) -> str:
@@ -85,10 +93,15 @@ def _find_opener(text: str, line: int, start: int, opens: str, closes: str) -> s
         at = max(text.rfind(mark, line, start) for mark in opens + closes)
         opener = text[at : at + 1] if at >= 0 and text[at] in opens else ""
     behind = at + len(opener)
-    if not opener or not _MARK.sub("", text[behind:start]).strip():
+    if not opener or opener in _OPENERS:
         return opener
-    free = opener in "„«‹「『" or at == line or not (text[at - 1].isalnum() or text[at - 1] in ".,;:!?")
-    return opener if free and opens != "'" and not text[behind].isspace() else ""
+    before, between = text[line:at], text[behind:start]
+    apart = not before or before[-1].isspace() or before[-1] in _BEFORE_QUOTATION
+    if not _MARK.sub("", between):  # right beside the call
+        return opener if apart or before.count(opener) % 2 == 0 else ""
+    if not between.strip():
+        return opener if apart else ""
+    return opener if apart and opens != "'" and not between[0].isspace() and between[0] not in _STOPS else ""
 
 
 def _look_behind(text: str, line: int, start: int, end: int, opener: str, closes: str, *, broken: bool) -> Telling:

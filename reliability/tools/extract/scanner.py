@@ -177,7 +177,7 @@ class _Walk(Findings):
     def run(self, text: str, base: int = 0, begin: int = 0) -> None:
         """Walk over one text. Each step moves forward."""
         self.text, self.base, self.at, self.kept = text, base, begin, 0
-        self.endless, self.rest_is_prose, self.begins = set(), False, 0
+        self.endless, self.rest_is_prose, self.begins, self.taken = set(), False, 0, []
         self.row, self.given, self.messages_at = CallRun(), None, None
         while True:
             at = self.at
@@ -372,7 +372,7 @@ class _Walk(Findings):
             self.take(start, sign.end() if sign else found.end, found)
         else:
             self.fuel -= found.end - start
-            if fenced or self.begins_line(start):
+            if (fenced or self.begins_line(start)) and not self.is_in_sample(start):
                 self.row.add(self.text, start, found.end, found.calls)
 
     def _report_rest(self, start: int) -> None:

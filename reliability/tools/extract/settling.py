@@ -142,6 +142,7 @@ class Findings:
         self.base = 0  # the place of this text in the whole answer
         self.at = 0
         self.kept = 0  # up to here the text is settled
+        self.taken: list[tuple[int, int]] = []  # where the calls of this text stand, and what was dropped
         self.begins = 0  # where the answer begins: behind its reasoning
         self.given: re.Match[str] | None = None  # a line behind a call that gives a result, if another call follows
         self.ends: tuple[int, int] | None = None  # the mark at which the answer ends
@@ -164,6 +165,7 @@ class Findings:
             self.take_calls(one.start, one.end, list(one.calls))
         self.prose.add(self.text[self.kept : start], self.base + self.kept)
         self.at = self.kept = self.prose.add_call(self.text, end)
+        self.taken.append((start, self.kept))
 
     def take_calls(self, start: int, end: int, calls: list[RawCall]) -> None:
         """Take the calls that stand from `start` to `end`."""
@@ -186,8 +188,7 @@ class Findings:
     def is_told(self, start: int, end: int, *, broken: bool = False) -> bool:
         """Return whether a call, from `start` to `end`, is only told of; then go on behind it. One that is `broken` is
         paid for, since its end may have been far to find."""
-        begin = self.row.waiting[0].start if self.row.reaches(self.text, start) else start
-        if is_in_sample(self.text, self.begins, self.kept, begin):
+        if self.is_in_sample(start):
             self.at = max(self.at, end)
             return True
         if broken and self.fuel < 0:
@@ -198,6 +199,11 @@ class Findings:
         self.at = max(self.at, telling.end)
         self.fuel -= end - start if broken and telling.told else 0
         return telling.told
+
+    def is_in_sample(self, start: int) -> bool:
+        """Return whether a call that begins here, or the row that it ends, stands in a sample behind other code."""
+        begin = self.row.waiting[0].start if self.row.reaches(self.text, start) else start
+        return is_in_sample(self.text, self.begins, self.taken, begin)
 
     def take(self, start: int, end: int, found: Found, begin: int | None = None) -> None:
         """Take what a reader has found, unless it is only told of. `begin`: where its words do, which stay prose."""

@@ -87,14 +87,14 @@ class Setting:
 def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
     """Find the calls that this value is; None: none. Raises `HalfCall` for one that can't be taken without loss."""
     found = list(_walk(value, setting))
-    if len(found) > CALLS_MAX:
-        raise HalfCall(f"more than {CALLS_MAX} calls", 0)
     calls = [call for call in found if call is not None]
     known = [call for call in calls if setting.box.find(call.name) is not None]
     if not setting.explicit and not known:
         if setting.alone and calls and len(calls) == len(found) and not setting.box.wants_json:
             raise HalfCall(f"{calls[0].name[:80]!r} is no declared tool", 0)
         return None
+    if len(found) > CALLS_MAX:
+        raise HalfCall(f"more than {CALLS_MAX} calls", 0)
     if len(calls) < len(found) or not found:
         raise HalfCall("the name or the arguments are missing, or there are keys that no call has", 0)
     return calls
