@@ -23,6 +23,7 @@ LINE_CHARS, SAMPLE_CHARS = 4_000, 20_000  # of a block quote's line, and of a sa
 # What opens a quotation, and what closes it. An apostrophe counts only right beside the call.
 _PAIRS = {"`": "`", '"': '"', "'": "'", "“„": "”“", "‘": "’", "«": "»", "‹": "›", "「": "」", "『": "』"}
 _MARKS = "".join(opens + closes for opens, closes in _PAIRS.items())
+_QUOTE = re.compile(f"[{''.join(_PAIRS)}]")
 _BLOCK_QUOTE = re.compile(r"[ \t]{0,8}>(?!>>)")
 _OPENING_TICKS = re.compile(r"(?<!`)`{1,2}(?!`)")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -49,6 +50,12 @@ class Telling(NamedTuple):
 
 
 _CALL = Telling()
+
+
+def find_quote(text: str) -> int | None:
+    """Find the first mark that may open a quotation."""
+    mark = _QUOTE.search(text)
+    return None if mark is None else mark.start()
 
 
 def is_block_quoted(text: str, least: int, at: int, *, whole: bool = False) -> bool:
@@ -97,10 +104,9 @@ def _find_opener(text: str, line: int, start: int, opens: str, closes: str) -> s
         return opener
     before, between = text[line:at], text[behind:start]
     apart = not before or before[-1].isspace() or before[-1] in _BEFORE_QUOTATION
-    if not _MARK.sub("", between):  # right beside the call
-        return opener if apart or before.count(opener) % 2 == 0 else ""
-    if not between.strip():
-        return opener if apart else ""
+    if not _MARK.sub("", between).strip():
+        beside = not between[:1].isspace() and before.count(opener) % 2 == 0
+        return opener if apart or beside else ""
     return opener if apart and opens != "'" and not between[0].isspace() and between[0] not in _STOPS else ""
 
 

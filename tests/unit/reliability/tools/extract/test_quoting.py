@@ -182,8 +182,30 @@ def test_the_beginning_of_a_window_is_no_line():
 
 def test_only_a_programming_language_makes_a_sample():
     """What stands before a call in a fence of calls is no code."""
-    assert is_in_sample("```python\nx\n", 0, 0, 12)
-    assert not is_in_sample("```python\n\n# x\n", 0, 0, 15)
-    assert not is_in_sample("```python\nx\n", 0, 12, 12)
-    assert not is_in_sample("```json\nx\n", 0, 0, 10)
-    assert not is_in_sample("```python\nx\n```\n", 0, 0, 16)
+    assert is_in_sample("```python\nx\n", 0, [], 12)
+    assert not is_in_sample("```python\n\n# x\n", 0, [], 15)
+    assert not is_in_sample("```python\nx\n", 0, [(10, 12)], 12)
+    assert not is_in_sample("```json\nx\n", 0, [], 10)
+    assert not is_in_sample("```python\nx\n```\n", 0, [], 16)
+    assert not is_in_sample("<a>```python\nx</a>", 0, [(0, 18)], 18)
+
+
+@pytest.mark.parametrize("kind", sorted(ALL))
+@pytest.mark.parametrize(
+    "lead",
+    ['Let me open "a.txt" ', "Let me read `src/`: ", "I check “x”: ", "I'll do that. ", 'The 5" disk: ', "See (`a`): "],
+)
+def test_a_quotation_that_has_ended_tells_of_nothing(kind, lead):
+    """Law: of calls behind a quotation on their line as many are made as behind a plain word."""
+    calls = write("{}", kind) + write("{}", kind).replace("rm -rf ~", "echo \"x\" 'y' `z`")
+
+    assert len(whole(lead + calls, BASH).calls) == len(whole("I will do it: " + calls, BASH).calls)
+
+
+@pytest.mark.parametrize("kind", NOTATIONS)
+@pytest.mark.parametrize("stray", ["The `foo' file", "The (“odd) file", 'The "x file', "The «that file"])
+def test_a_mark_that_never_closes_hides_no_quotation(kind, stray):
+    """Law: one pair that tells of a call decides, whatever another mark on the line may still become."""
+    call = write("{}", kind)
+
+    assert not whole(f"{stray} holds “{call}”, which I did not run.", BASH).calls
