@@ -117,8 +117,8 @@ def _look_behind(text: str, line: int, start: int, end: int, opener: str, closes
     stop = newline if newline >= 0 else min(limit, len(text))
     goes_on = newline < 0 and len(text) < limit
     close = _find_closer(text, end, stop, opener, closes)
-    if broken and (close < 0 or opener not in "\"'"):
-        close = _find_end_of_broken(text, start, stop, opener, closes)
+    if broken and (inner := _find_end_of_broken(text, start, stop, opener, closes)) >= 0:
+        close = inner
     if close < 0:
         return Telling(open=goes_on)
     words = _LETTER.search(_MARK.sub("", text[line:start])) or _LETTER.search(text, min(end, close), close)

@@ -209,3 +209,15 @@ def test_a_mark_that_never_closes_hides_no_quotation(kind, stray):
     call = write("{}", kind)
 
     assert not whole(f"{stray} holds “{call}”, which I did not run.", BASH).calls
+
+
+@pytest.mark.parametrize("kind", NOTATIONS)
+@pytest.mark.parametrize("quotation", ['"{}"', "`{}`", "“{}”", "«{}»"])
+def test_the_call_behind_a_quoted_one_is_made(kind, quotation):
+    """Law: a told call ends before the next one begins."""
+    if kind in LOSES_MARKS | REFUSED:
+        return
+    told = write(f"The file says {quotation} which I ignore.", kind)
+    meant = write("{}", kind).replace("rm -rf ~", "ls")
+
+    assert [call[1] for call in whole(f"{told}\n\n{meant}", BASH).calls] == [{"command": "ls"}]
