@@ -31,7 +31,8 @@ _ENDS: tuple[tuple[re.Pattern[str], FinishReason | None], ...] = tuple(
         (r"malformed", None),
         (r"filter|safety|refus|sensitive|recitation|prohibited|blocklist|spii|moderat|guardrail|toxic|polic|violat",
          FinishReason.CONTENT_FILTER),
-        (r"error|abort|cancel|timeout|timed_out|insufficient|interrupt|fail|killed|disconnect", None),
+        (r"error|abort|cancel|timeout|timed_out|insufficient|interrupt|fail|killed|disconnect|too_many|unexpected"
+         r"|\bnot_|abnormal|un(?:finish|success|complete)", None),
         (r"length|max_|token_limit|context|time_limit|incomplete|pause|truncat", FinishReason.LENGTH),
         (r"tool|function_call", FinishReason.TOOL_CALLS),
         (r"stop|\bend|_end|eos|complete|finish|done|success|normal|^ok$", FinishReason.STOP),

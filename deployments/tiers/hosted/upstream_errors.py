@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+
+import orjson
 
 from deployments.tiers.history_repair import HistoryForm
 from reliability.faults import TRAITS
@@ -204,13 +207,28 @@ def _find_by_words(status: int, complaint: UpstreamComplaint, write_asked: Calla
         return Fault.CONTEXT_LENGTH
     if status in (400, 422) and (found := _CREDENTIALS.search(complaint.message)):
         # Quoted from the request it says nothing of this tier: no client may open its breaker for the others.
-        quoted = found[0].lower() in write_asked().decode("utf-8", "replace").lower()
+        quoted = found[0].lower() in "".join(_list_texts(orjson.loads(write_asked() or b"null"))).lower()
         return Fault.UNSUPPORTED if quoted else Fault.AUTH
     if status == 429 and complaint.code in _CREDIT_CODES:
         return Fault.AUTH
     if status == 403 and complaint.moderated:
         return Fault.BAD_REQUEST
     return None if wants_softer(status, complaint) is None else Fault.UNSUPPORTED
+
+
+def _list_texts(value: Any, *, whole: bool = True) -> Iterator[str]:
+    """List the texts of a request, with those that stand in a call's arguments, and the parts of a text joined."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        yield "".join([part["text"] for part in value if isinstance(part, dict) and isinstance(part.get("text"), str)])
+        for inner in value:
+            yield from _list_texts(inner, whole=whole)
+    elif isinstance(value, str):
+        yield value
+        if whole and value[:1] in ("{", "["):
+            with suppress(orjson.JSONDecodeError):
+                yield from _list_texts(orjson.loads(value), whole=False)
 
 
 def translate_complaint(

@@ -139,6 +139,8 @@ def test_finish_reasons_are_those_of_openai(said: str, meant: str) -> None:
         *("error", "abort", "aborted", "cancel", "canceled", "cancelled", "timeout", "network_error"),
         *("insufficient_system_resource", "malformed_function_call", "MALFORMED_FUNCTION_CALL", "server_error"),
         *("function_call_filter: MALFORMED_FUNCTION_CALL", "ERROR_LIMIT", "USER_CANCEL", "interrupted"),
+        *("unfinished", "not_finished", "abnormal_stop", "unsuccessful", "not_complete", "uncompleted"),
+        *("too_many_tool_calls", "unexpected_tool_call"),
     ],
 )
 def test_an_aborted_answer_is_no_finish(said: str) -> None:

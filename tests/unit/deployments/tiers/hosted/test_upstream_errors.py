@@ -110,13 +110,21 @@ def test_the_words_tell_whose_limit_it_is(expected: Fault, said: str, status: in
     before=st.text(max_size=20),
     behind=st.text(max_size=20),
     change=st.sampled_from([str.lower, str.upper, str.title, lambda words: words.replace("k", "\u212a")]),
+    form=st.sampled_from(["whole", "parts", "call"]),
+    place=st.integers(0, 40),
 )
 def test_a_clients_words_say_nothing_of_the_credentials(
-    said: str, before: str, behind: str, change: Callable[[str], str]
+    said: str, before: str, behind: str, change: Callable[[str], str], form: str, place: int
 ) -> None:
     """Law: words that an upstream quotes from the request are no refusal of our credentials: they feed no breaker, and
-    another tier is asked. The same words of the upstream's own are one."""
-    asked = {"messages": [{"role": "user", "content": f"{before}{change(said)}{behind}"}]}
+    another tier is asked, also where they stand in parts of a text or are escaped in a call's arguments.
+    The same words of the upstream's own are one."""
+    words = f"{before}{change(said)}{behind}"
+    arguments = "".join(f"\\u{ord(char):04x}" if char.isalpha() and char.isascii() else char for char in change(said))
+    call = {"function": {"name": "f", "arguments": '{"q": "' + arguments + '"}'}}
+    content: Any = [{"type": "text", "text": words[:place]}, {"type": "text", "text": words[place:]}]
+    message = {"whole": {"content": words}, "parts": {"content": content}, "call": {"tool_calls": [call]}}[form]
+    asked = {"messages": [{"role": "user", **message}]}
     complaint = read_complaint({"error": {"message": f"Invalid value: '{before}{change(said)}{behind}'"}})
 
     def write() -> bytes:
