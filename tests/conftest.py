@@ -74,6 +74,18 @@ LONGEST = (
     "contract/test_kill",
     "contract/test_sleeping.py",
     "unit/deployments/memory/",
+    "clients/test_sdks.py",
+    "contract/test_control_room.py",
+    "contract/test_fault_matrix.py",
+    "unit/deployments/listener/test_slow_clients.py",
+    "unit/reliability/tools/test_formats.py",
+    "contract/test_tier_health.py",
+    "contract/test_dialects.py",
+    "contract/test_",
+    "unit/deployments/tiers/",
+    "unit/deployments/cli/",
+    "unit/deployments/evaluate/",
+    "zoo/",
 )
 
 

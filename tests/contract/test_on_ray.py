@@ -5,7 +5,6 @@ in one process (`tests/support/near_server.py`), and on Ray too with `--on-ray`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -27,12 +26,6 @@ GOOD: Any = {
     "when": {"has_tools": True},
     "answer": [{"tool_call": {"name": "get_weather", "arguments": {"city": "P"}}}],
 }
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -18,14 +17,8 @@ from tests.support.plays import completion, completion_frames, embeddings
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
-KEY = os.environ[CLOUD_KEY_ENV]
+UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 ADMIN, LOCAL = "sk-mlx-admin-0123456789abcdefghij", "sk-mlx-local-0123456789abcdefghij"
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(key=KEY) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

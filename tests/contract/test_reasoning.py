@@ -4,7 +4,6 @@ apart from the history that comes back with the next request."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -28,12 +27,6 @@ WRITTEN = {
     "Magistral": ("[THINK]I need it.[/THINK]It is 21.", f"[THINK]I need it.[/THINK]{CALL}"),
     "Harmony": (HARMONY[0] + HARMONY[1], HARMONY[0] + HARMONY[2]),
 }
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

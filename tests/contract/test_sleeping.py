@@ -17,7 +17,7 @@ from tests.support.serving import Deploy, Server, until
 pytestmark = pytest.mark.ray
 
 APP = "sleeping"
-IDLE_S = 15
+IDLE_S = 8
 SLEEP_S = 180.0
 ASLEEP = ["hasty", "patient", "unset"]
 CHAIN = [*ASLEEP, "awake"]

@@ -19,6 +19,12 @@ def parsed(name: str) -> ast.Module:
     return ast.parse((ROOT / name).read_text(encoding="utf-8"))
 
 
+@functools.cache
+def list_nodes(name: str) -> list[ast.AST]:
+    """List all nodes of a file of the project."""
+    return list(ast.walk(parsed(name)))
+
+
 def imports(tree: ast.AST) -> Iterator[str]:
     """List the modules that a module imports, wherever in it."""
     for node in ast.walk(tree):

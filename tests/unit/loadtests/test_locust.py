@@ -135,7 +135,11 @@ def test_a_server_that_says_nothing(tmp_path):
     assert "nothing was answered" in errors
 
 
-@pytest.mark.parametrize("how", STREAMS)
+EACH_TIME = ("just stops", "error frame with a report")
+HOWS = [how if how in EACH_TIME else pytest.param(how, marks=pytest.mark.nightly) for how in STREAMS]
+
+
+@pytest.mark.parametrize("how", HOWS)
 def test_what_is_no_answer_is_a_failure(tmp_path, how):
     """Streamed or not: each is a failure and an outcome, none counts as answered, its upstream calls are counted."""
     with serve_answers(how) as (url, enough):

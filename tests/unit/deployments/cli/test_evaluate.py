@@ -13,7 +13,9 @@ import yaml
 
 from deployments.__main__ import main
 from deployments.cli import evaluate as command
+from deployments.evaluate import evaluation_plan
 from deployments.evaluate.evaluation_plan import Settings
+from deployments.evaluate.tasks.fixtures import FIXTURES
 from tests.support.evaluation_cells import FACTS, make_cells, make_report
 from tests.support.played_model import PlayedServer, say
 
@@ -30,6 +32,12 @@ CONFIG = {
         }
     ]
 }
+
+
+@pytest.fixture(autouse=True)
+def one_task(monkeypatch):
+    """Each task runs its tests in processes; one test has all of them."""
+    monkeypatch.setattr(evaluation_plan, "FIXTURES", ("buggy_calc",))
 
 
 @pytest.fixture
@@ -75,8 +83,9 @@ def test_a_server_is_evaluated_and_the_report_written(folder, server, capsys):
     assert "evaluation/report.html" in said
 
 
-def test_a_planted_regression_ends_with_one(folder, server, capsys):
+def test_a_planted_regression_ends_with_one(folder, server, capsys, monkeypatch):
     """`--compare` with a report in which more was right."""
+    monkeypatch.setattr(evaluation_plan, "FIXTURES", FIXTURES)
     assert run(server) == 0
     old = json.loads((folder / "evaluation/report.json").read_text())
     for key in old["outcomes"]:

@@ -47,6 +47,11 @@ CASES = {
 }
 
 
+# A second line of a kind; each starts a shell and two programs.
+AGAIN = ("st", "service status --", "launch cod", "check ser", "completion f", "logs --url {url} --session ")
+LINES = [pytest.param(line, marks=[pytest.mark.nightly] * (line in AGAIN)) for line in CASES]
+
+
 class Answering(BaseHTTPRequestHandler):
     """A server that knows three routes."""
 
@@ -80,7 +85,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("line", CASES)
+@pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_offers_what_can_stand_there(folder, url, shell, line):
     """Commands, options, what an option or an argument takes, and what the named server has: that and nothing else."""

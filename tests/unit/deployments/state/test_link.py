@@ -23,9 +23,10 @@ from tests.support.near_actor import NearActor
 
 SEEDS = 200
 PART = 25
+LATER = [pytest.param(start, marks=pytest.mark.nightly) for start in range(2 * PART, SEEDS, PART)]
 
 
-@pytest.mark.parametrize("start", range(0, SEEDS, PART))
+@pytest.mark.parametrize("start", [0, PART, *LATER])
 def test_the_laws_hold_in_every_world(start):
     """Items are done once, tokens add up, nothing stays reserved, local asks don't wait for a link that is down."""
     seen: Counter[str] = Counter()
