@@ -1,7 +1,5 @@
 """What all tests share: Ray's environment, and the rule that only loopback is spoken to."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import functools

@@ -4,8 +4,6 @@ Whatever it is, the client gets a valid call or one clear error, never the bad o
 the next one is. `fast` says what the conversation names; `weak` is an HTTP server that sends what a weak model would.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@
     premium (hosted) ──▶ other (the same server)
 """
 
-from __future__ import annotations
-
 import json
 import os
 

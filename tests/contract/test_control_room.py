@@ -1,7 +1,5 @@
 """The control room in a real browser, on the real server: what happens is shown, and what is ordered is done."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import statistics

@@ -4,8 +4,6 @@ Each scenario is asked by the real clients of chat completions, Messages and Res
 its own report, what the client was told from the client. Whatever a scenario ends in, no dialect may end otherwise.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

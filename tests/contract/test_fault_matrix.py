@@ -6,8 +6,6 @@ the limits on, times are scaled down (a retry budget of one second in place of a
 that is well, so the limits must change nothing about one fault. What they make of many is `test_tier_health`'s.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

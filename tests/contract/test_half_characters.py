@@ -1,8 +1,6 @@
 """Half characters and long integers, through the whole server in every dialect: what a model or a client sends so is
 U+FFFD, or exact, and no request fails of it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

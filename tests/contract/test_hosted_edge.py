@@ -1,7 +1,5 @@
 """A hosted tier against a real HTTP server that plays OpenRouter, seen through the whole graph."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

@@ -3,8 +3,6 @@
 Both the agent's tier and the judge's are HTTP servers, so their logs say what each was asked and how often.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Upstreams that say what can't be, over a real socket: of their tokens, and in chunks that nobody can read."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -2,8 +2,6 @@
 in one process (`tests/support/near_server.py`), and on Ray too with `--on-ray`.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

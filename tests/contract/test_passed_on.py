@@ -1,7 +1,5 @@
 """Completions and embeddings through the whole graph: the real openai client, a real upstream, real books."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

@@ -4,8 +4,6 @@
 one that is elsewhere. Keys are on: `private` may not use the cloud.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

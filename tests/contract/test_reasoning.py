@@ -1,8 +1,6 @@
 """Reasoning that an upstream leaves in its text, through the whole server in every dialect: apart from the answer, and
 apart from the history that comes back with the next request."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

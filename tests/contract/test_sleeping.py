@@ -4,8 +4,6 @@ or goes on, and an idle tier is let go.
     hasty (asleep: next) ──▶ patient (asleep: wait) ──▶ unset (nothing said) ──▶ awake
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx
@@ -17,7 +15,7 @@ from tests.support.serving import Deploy, Server, until
 pytestmark = pytest.mark.ray
 
 APP = "sleeping"
-IDLE_S = 8
+IDLE_S = 15
 SLEEP_S = 180.0
 ASLEEP = ["hasty", "patient", "unset"]
 CHAIN = [*ASLEEP, "awake"]

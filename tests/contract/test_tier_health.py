@@ -4,8 +4,6 @@ The limits are those that are shipped, with their times scaled down to a tenth. 
 its minute is a whole one.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import os
 import time

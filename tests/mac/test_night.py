@@ -1,7 +1,5 @@
 """A Mac's night: kept awake for an agent, a GPU that gives up, and what the kernel counts of a process."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

@@ -8,8 +8,6 @@ other. Each has tests of its own beside this one; here none of them may undo wha
     day 6      an update, while launchd is busy
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

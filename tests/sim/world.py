@@ -4,8 +4,6 @@ Everything is drawn from one seed, so the same seed gives the same trace, byte f
 faults off and gives the rest weights of its own, so that rare mixtures come up. A failure prints its seed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

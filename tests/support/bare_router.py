@@ -1,7 +1,5 @@
 """The app and the routes of a Router, without the server behind them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

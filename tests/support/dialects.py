@@ -4,8 +4,6 @@ A conversation is written as messages of a chat completion. `Told` is what a cli
 text, calls, why it ended, tokens, an error's code, and the request's report.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import uuid

@@ -1,7 +1,5 @@
 """Lives of the state actor for tests: on a folder, under limits, on a clock that the test moves."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small configuration with one key changed, and what the server does with it."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from typing import Any

@@ -1,7 +1,5 @@
 """The project's source as the tests of its tidiness read it: modules, their imports, their functions."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator

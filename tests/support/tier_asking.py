@@ -1,7 +1,5 @@
 """What the tests of tiers share: a request, a tier, a whole answer, and waiting for a condition."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Names: a function is called by what it does."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

@@ -1,7 +1,5 @@
 """The tree: small folders that import one way, a name for each module, and a test file for it."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections import Counter

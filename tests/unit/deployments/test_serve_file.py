@@ -1,7 +1,5 @@
 """A file of the configuration is checked whole, also the parts that Ray Serve reads."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 from ray.serve.config import AutoscalingPolicy

@@ -1,7 +1,5 @@
 """Modules without a test file of their own, and the file that tests each of them."""
 
-from __future__ import annotations
-
 TESTED_BY: dict[str, str] = {
     "deployments/app.py": "tests/unit/deployments/config/test_app_config_effects.py",
     "deployments/config/tier_config.py": "tests/unit/deployments/config/test_app_config.py",

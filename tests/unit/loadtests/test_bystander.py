@@ -1,7 +1,5 @@
 """What one client sends costs another nothing: the fuzz of `make bystander`, its pieces, and a short run of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

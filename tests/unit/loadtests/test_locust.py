@@ -1,7 +1,5 @@
 """What a server does wrong is a failure of the load test, and stands in its own figures: nothing is lost in between."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The docs are true: what can be made from the code is, and what can be run or looked up is (see also `e2e`)."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`mlx-stack-serve evaluate`: what it writes, what it says, how it ends."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Wrong starts: each ends at once, with one line that names what is wrong, before Ray or anything else is started."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

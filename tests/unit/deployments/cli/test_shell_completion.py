@@ -1,7 +1,5 @@
 """Completion: the real shells are asked what they would offer, at a terminal; and what a Tab offers of a server."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

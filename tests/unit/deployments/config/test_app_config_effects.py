@@ -1,7 +1,5 @@
 """Every accepted configuration key has an effect: a table of proofs, and a test that it is complete."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Union, get_args, get_origin
 

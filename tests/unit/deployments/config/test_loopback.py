@@ -1,7 +1,5 @@
 """Which hosts mean this machine: the one rule for listening, for peers, for proxies and for what leaves the machine."""
 
-from __future__ import annotations
-
 import ipaddress
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The effects of the keys of tiers, chain, state and server."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The effects of the keys that the state actor decides by, and of those that bound what it keeps."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """Writing the learned chain into a file: shown, whole, checked, and nothing else changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """An evaluation, whole, on a server that plays its models: what is run, what is kept, and what is gone on with."""
 
-from __future__ import annotations
-
 import io
 import threading
 import time

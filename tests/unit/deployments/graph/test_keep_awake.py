@@ -1,7 +1,5 @@
 """A Mac is kept from idle sleep while requests run and it has mains power, by a scripted machine."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """How a Router replica stops: what runs may end, the rest is cut in words, and a client's leaving stays one."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -4,8 +4,6 @@ The bounds are made small (`tests/support/listeners.py`): a head has 0.5 s, a bo
 that nobody takes 1 s.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

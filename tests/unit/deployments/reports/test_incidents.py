@@ -1,7 +1,5 @@
 """Incidents: what a request leaves behind, how large it may be, and what must not stand in it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Secrets in texts: none of them leaves, and nothing else is changed."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

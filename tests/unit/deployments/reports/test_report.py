@@ -1,7 +1,5 @@
 """The report of a request; what it says of attempts and outcomes is tested where they are made (`test_drive.py`)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator

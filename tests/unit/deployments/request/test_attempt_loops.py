@@ -1,7 +1,5 @@
 """An answer that is stopped while it decodes: what stands of it, and that it never ends as if it were whole."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

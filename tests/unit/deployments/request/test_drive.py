@@ -1,7 +1,5 @@
 """The one loop over every fault, with scripted tiers and no server."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from dataclasses import replace

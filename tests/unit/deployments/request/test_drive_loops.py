@@ -1,7 +1,5 @@
 """A model that repeats a call with its result, and has said a word before it that can't be taken back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator

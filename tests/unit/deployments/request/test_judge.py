@@ -1,7 +1,5 @@
 """The judge's advice."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace

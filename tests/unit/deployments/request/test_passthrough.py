@@ -1,7 +1,5 @@
 """A request that is passed on: who is asked, what is held, what is booked, and how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing

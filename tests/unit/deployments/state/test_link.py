@@ -1,7 +1,5 @@
 """The link: whatever the wire loses, every item is done exactly once, and nobody waits in vain."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from pathlib import Path

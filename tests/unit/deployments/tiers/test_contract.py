@@ -1,7 +1,5 @@
 """The contract of `deployments.interfaces.Tier`: one set of laws for every tier kind."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterator

@@ -1,8 +1,6 @@
 """Ten turns of an agent on every kind of chat template: nothing that was said is lost, nothing is read twice, and what
 the model says goes back in."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The moving pieces: only what changed is sent, one task makes them for all pages, and none runs for nobody."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls and outcomes: what a worker is told, and what its parent takes from it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

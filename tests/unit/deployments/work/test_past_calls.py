@@ -1,7 +1,5 @@
 """Past calls and results, as clients send them, in the one form that is read further in."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The table of call formats: every row, whole and streamed, is the same calls and the same text, and nothing leaks."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The table of routes against the app: neither has one that the other lacks."""
 
-from __future__ import annotations
-
 import pytest
 
 from deployments.api.openai_responses.stored_responses import NOT_OFFERED

@@ -1,7 +1,5 @@
 """What a service is made of: where things are, and no key."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

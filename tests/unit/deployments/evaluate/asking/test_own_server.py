@@ -1,7 +1,5 @@
 """A server of the evaluation's own: what each variant changes of the configuration, and what it leaves."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

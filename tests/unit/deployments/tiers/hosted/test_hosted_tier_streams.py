@@ -1,7 +1,5 @@
 """The tier kind `hosted` in time: clocks, lists of events, connections, and readers that leave."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

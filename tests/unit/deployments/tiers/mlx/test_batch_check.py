@@ -1,7 +1,5 @@
 """What sequences of a model may share, for mlx-lm's architectures with random weights, several seeds each."""
 
-from __future__ import annotations
-
 import random
 import statistics
 from typing import Any

@@ -1,7 +1,5 @@
 """The engine thread, on a real model of a few kilobytes: every request ends, whatever the model does."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import time

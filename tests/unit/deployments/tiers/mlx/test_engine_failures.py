@@ -1,7 +1,5 @@
 """An engine whose steps raise, whose model stands still or never comes: every request ends, and the others go on."""
 
-from __future__ import annotations
-
 import os
 import queue
 import sys

@@ -1,7 +1,5 @@
 """Engines on architectures that mlx-lm can't batch rightly: they start, say so, and each request gets its own text."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any
