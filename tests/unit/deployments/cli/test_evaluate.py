@@ -34,7 +34,7 @@ CONFIG = {
 
 @pytest.fixture(autouse=True)
 def one_task(monkeypatch):
-    """Each task runs its tests in processes; one test has all of them."""
+    """Each task runs its tests in processes; a test of verdicts has all of them."""
     monkeypatch.setattr(evaluation_plan, "FIXTURES", ("buggy_calc",))
 
 
@@ -66,8 +66,9 @@ def test_reports_are_not_written_through_links(folder, server):
     assert json.loads((folder / "evaluation/report.json").read_text())["verdicts"]
 
 
-def test_a_server_is_evaluated_and_the_report_written(folder, server, capsys):
+def test_a_server_is_evaluated_and_the_report_written(folder, server, capsys, monkeypatch):
     """Page, summary and data; the verdict on the screen. The same command again is there at once."""
+    monkeypatch.setattr(evaluation_plan, "FIXTURES", FIXTURES)
     assert run(server) == 0
     asked = len(server.asked)
     assert run(server) == 0
