@@ -192,8 +192,8 @@ class State:
 
 
 class RequestState:
-    """The `deployments.interfaces.Admission` of one request. `window`: bring the session's loop window with the first
-    grant, with the kept answers only where there are more than the `complete` ones that the request shows itself.
+    """The `deployments.request.interfaces.Admission` of one request. `window`: bring the session's loop window with the
+    first grant, with the kept answers only where there are more than the `complete` ones that the request shows itself.
     `trail`: the session isn't named and is to be found by it."""
 
     def __init__(

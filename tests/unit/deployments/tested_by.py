@@ -8,7 +8,7 @@ TESTED_BY: dict[str, str] = {
     "deployments/cli/commands.py": "tests/unit/deployments/test_main.py",
     "deployments/router_parts.py": "tests/contract/test_chat.py",
     "deployments/config/free_port.py": "tests/unit/deployments/cli/test_doctor.py",
-    "deployments/interfaces.py": "tests/unit/deployments/request/test_drive.py",
+    "deployments/request/interfaces.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/router.py": "tests/contract/test_chat.py",
     "deployments/request/delivery.py": "tests/unit/deployments/request/test_attempt.py",
     "deployments/request/run_record.py": "tests/unit/deployments/request/test_drive.py",

@@ -13,8 +13,8 @@ from deployments.api.exchange import insert_silences
 from deployments.config.tier_config import Timeouts
 from deployments.errors import from_refusal
 from deployments.graph.stopping import CUT_S, LAST_BYTES_S, Stopping
-from deployments.interfaces import Ports
 from deployments.request.drive import drive
+from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import RefuseCode, Text
