@@ -27,13 +27,13 @@ from deployments.config.app_config import AppConfig, RouterConfig, load
 from deployments.errors import ApiError
 from deployments.reports.account import Account
 from deployments.reports.incidents import incidents_of
-from deployments.reports.redaction import Redactor
 from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.policy import build_expected, chain_for, hold_of, limits_of
 from deployments.request.run_record import Run
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
+from deployments.tiers.hosted.redaction import Redactor
 from deployments.work.large_work import large
 from loadtests.hostile import BODIES, MODEL, SCHEMAS, Case, build_case, encode_body
 from loadtests.hostile_answers import ANSWERS, build_request_for, make_pieces
