@@ -38,9 +38,9 @@ from deployments.api.openai_responses.stored_responses import StoredRoutes
 from deployments.api.openapi.openapi_document import DocsRoutes
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.config.app_config import AppConfig
+from deployments.graph.node_port import bind_to_node
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
 from deployments.graph.stopping import Stoppable
-from deployments.listener.listening import bind_to_node
 from deployments.reports.account import Account
 from deployments.reports.incidents import note_memory
 from deployments.request.drive import drive

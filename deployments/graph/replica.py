@@ -16,8 +16,8 @@ from ray import serve
 
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
 from deployments.graph.handle import UnavailableTier
+from deployments.graph.node_port import bind_to_node
 from deployments.graph.reconfigure import apply_change, patch_tier
-from deployments.listener.listening import bind_to_node
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.plan import MemoryPlan
 from deployments.memory.room import Room, find_room
