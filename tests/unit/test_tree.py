@@ -117,6 +117,7 @@ ORDER = [
     "deployments/evaluate/pages",
     "deployments/evaluate",
     "deployments/ui",
+    "deployments/app",
     "deployments/cli/service",
     "deployments/cli",
 ]
