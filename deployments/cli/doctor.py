@@ -274,13 +274,9 @@ def _check_models(config: AppConfig) -> Iterator[Finding]:
         finding, weight_bytes = _check_model(name, tier.model)
         yield finding
         needed += weight_bytes * tier.min_replicas
-    yield _check_working_set(config) or _check_total(needed)
-
-
-def _check_total(needed_bytes: int) -> Finding:
     total = psutil.virtual_memory().total
-    words = f"{needed_bytes / GIB:.1f} GiB needed for Ray and the weights, {total / GIB:.1f} GiB in this machine"
-    return Finding("ok" if needed_bytes < 0.8 * total else "fail", "memory", words)
+    words = f"{needed / GIB:.1f} GiB needed for Ray and the weights, {total / GIB:.1f} GiB in this machine"
+    yield _check_working_set(config) or Finding("ok" if needed < 0.8 * total else "fail", "memory", words)
 
 
 def _check_working_set(config: AppConfig) -> Finding | None:
