@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployments.config.tier_config import Timeouts
-from deployments.interfaces import Ports
 from deployments.request.drive import drive
+from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from reliability.admission import admit as reducer
 from reliability.admission.admit import AdmissionConfig, AdmissionState, Grant, Rejection

@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from deployments.api.access import Access
 from deployments.api.openai_responses.stored_responses import StoredResponses
-from deployments.router import Router
+from deployments.app.router import Router
 from deployments.ui.control_room import ControlRoom
 
 

@@ -115,6 +115,7 @@ ORDER = [
     "deployments/evaluate/pages",
     "deployments/evaluate",
     "deployments/ui",
+    "deployments/app",
     "deployments/cli/service",
     "deployments/cli",
 ]

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import KINDS
-from deployments.serve_file import read_file
+from deployments.graph.serve_file import read_file
 from tests.support.bare_router import list_routes
 from tests.support.repository import ROOT, tracked
 from tests.unit.deployments.config.test_app_config_effects import all_keys

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from deployments.config.app_config import RouterConfig, ServerConfig
-from deployments.interfaces import Ports
 from deployments.reports.report import report_of
 from deployments.request.drive import drive
+from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.policy import hold_of
 from deployments.request.run_record import Run
-from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest

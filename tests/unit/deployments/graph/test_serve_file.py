@@ -6,7 +6,7 @@ from ray.serve.config import AutoscalingPolicy
 from ray.serve.schema import ServeDeploySchema
 
 from deployments.config.config_errors import ConfigError
-from deployments.serve_file import read_file
+from deployments.graph.serve_file import read_file
 from tests.support.repository import ROOT
 
 
