@@ -96,6 +96,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             _bound_examples(item)
         if "serve_port" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("ray"):
             raise pytest.UsageError(f"{item.nodeid} uses Ray and hasn't the mark `ray`")
+    if quick:
+        items[:] = [item for item in items if not item.get_closest_marker("further")]
     if config.option.markexpr != "nightly":
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     items.sort(key=lambda item: _place(item.nodeid.removeprefix("tests/")))

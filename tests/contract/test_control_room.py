@@ -255,8 +255,8 @@ def test_the_small_chat_shows_a_repair_and_plays_a_tool(visitor):
 
 
 OTHERS = [
-    pytest.param("light", PHONE, marks=pytest.mark.nightly),
-    pytest.param("dark", DESK, marks=pytest.mark.nightly),
+    pytest.param("light", PHONE, marks=pytest.mark.further),
+    pytest.param("dark", DESK, marks=pytest.mark.further),
 ]
 
 

@@ -30,7 +30,7 @@ SHORT = (
 
 
 KINDS = [
-    kind if kind in SHORT else pytest.param(kind, marks=pytest.mark.nightly) for kind in (*BODIES, *SCHEMAS, *ANSWERS)
+    kind if kind in SHORT else pytest.param(kind, marks=pytest.mark.further) for kind in (*BODIES, *SCHEMAS, *ANSWERS)
 ]
 
 

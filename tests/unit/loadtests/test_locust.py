@@ -134,7 +134,7 @@ def test_a_server_that_says_nothing(tmp_path):
 
 
 EACH_TIME = ("just stops", "error frame with a report")
-HOWS = [how if how in EACH_TIME else pytest.param(how, marks=pytest.mark.nightly) for how in STREAMS]
+HOWS = [how if how in EACH_TIME else pytest.param(how, marks=pytest.mark.further) for how in STREAMS]
 
 
 @pytest.mark.parametrize("how", HOWS)

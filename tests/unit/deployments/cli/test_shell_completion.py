@@ -47,7 +47,7 @@ CASES = {
 
 # A second line of a kind; each starts a shell and two programs.
 AGAIN = ("st", "service status --", "launch cod", "check ser", "completion f", "logs --url {url} --session ")
-LINES = [pytest.param(line, marks=[pytest.mark.nightly] * (line in AGAIN)) for line in CASES]
+LINES = [pytest.param(line, marks=[pytest.mark.further] * (line in AGAIN)) for line in CASES]
 
 
 class Answering(BaseHTTPRequestHandler):

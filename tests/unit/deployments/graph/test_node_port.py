@@ -1,7 +1,5 @@
 """A replica's own port: on its node's address, and nowhere else."""
 
-from __future__ import annotations
-
 import pytest
 import ray
 from ray.serve._private import replica

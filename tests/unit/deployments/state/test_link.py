@@ -21,7 +21,7 @@ from tests.support.near_actor import NearActor
 
 SEEDS = 200
 PART = 25
-LATER = [pytest.param(start, marks=pytest.mark.nightly) for start in range(2 * PART, SEEDS, PART)]
+LATER = [pytest.param(start, marks=pytest.mark.further) for start in range(2 * PART, SEEDS, PART)]
 
 
 @pytest.mark.parametrize("start", [0, PART, *LATER])

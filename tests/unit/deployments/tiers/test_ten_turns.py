@@ -65,7 +65,7 @@ def check_prefix(turns: Turns) -> None:
         history = text.removesuffix(opening)
 
 
-@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.further)])
 @pytest.mark.parametrize(("system", "turns", "session"), HABITS)
 def test_ten_turns_on_every_habit(system, turns, session, half):
     """Law: on each template every word of ten turns is rendered once and in order, and each prompt begins as the one

@@ -41,7 +41,7 @@ def pairs(names: dict[str, int]) -> list[Any]:
     """Each architecture with its first seed, and those with the others `make nightly` runs."""
     first = [pytest.param(name, 0) for name in names]
     return first + [
-        pytest.param(name, seed, marks=pytest.mark.nightly) for name, many in names.items() for seed in range(1, many)
+        pytest.param(name, seed, marks=pytest.mark.further) for name, many in names.items() for seed in range(1, many)
     ]
 
 

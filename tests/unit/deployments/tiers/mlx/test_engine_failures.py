@@ -42,7 +42,7 @@ GREEDY, SAMPLED = Sampling(), Sampling(temperature=1.2, seed=7, repetition_penal
 FAILED_STEPS = [
     *((GREEDY, 0, 1), (SAMPLED, 1, 1), (GREEDY, 3, 1), (SAMPLED, 1, 2), (GREEDY, 1, 3), (SAMPLED, 3, 5)),
     *(
-        pytest.param(sampling, after, call, marks=pytest.mark.nightly)
+        pytest.param(sampling, after, call, marks=pytest.mark.further)
         for sampling, after, call in (
             *((SAMPLED, 0, 1), (GREEDY, 1, 1), (SAMPLED, 3, 1), (GREEDY, 1, 2), (SAMPLED, 1, 3), (GREEDY, 3, 5)),
         )

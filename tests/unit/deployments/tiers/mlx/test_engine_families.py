@@ -37,7 +37,7 @@ def build(name: str) -> Any:
 
 # One of each kind; `make nightly` runs all.
 EACH_TIME = ("nemotron_h", "llama4", "minimax_m3_vl")
-NAMES = [name if name in EACH_TIME else pytest.param(name, marks=pytest.mark.nightly) for name in FACTS]
+NAMES = [name if name in EACH_TIME else pytest.param(name, marks=pytest.mark.further) for name in FACTS]
 
 
 @pytest.mark.parametrize("name", NAMES)
