@@ -12,7 +12,6 @@ import json
 import logging
 import math
 import sqlite3
-import time
 import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -35,14 +34,6 @@ TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {
 REQUEST_ID = "request_id"  # Ray puts it before the words of a line of text, as it is
 # They speak of files, sockets, processes and configuration keys, never of a request's content.
 WORDS_ARE_SAFE = (OSError, sqlite3.Error, RayActorError, ConfigError)
-
-
-class MonotonicClock:
-    """`deployments.interfaces.Clock` on this machine's monotonic clock."""
-
-    def now_ns(self) -> int:
-        """Return the nanoseconds since some fixed moment."""
-        return time.monotonic_ns()
 
 
 def log_info(event: str, **fields: Any) -> None:

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from typing import Any
 
 from deployments.api.dialect import Dialect
+from deployments.app.router_parts import DIALECTS
 from deployments.config.app_config import RouterConfig
 from deployments.request.policy import build_expected, limits_of
 from deployments.request.run_record import Run
-from deployments.router_parts import DIALECTS
 from loadtests.table import put, stamp
 from reliability.types import CallDelta, Event, Finish, FinishReason, Text, Usage
 

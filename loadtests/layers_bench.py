@@ -32,12 +32,11 @@ from typing import Any
 
 from deployments.config.app_config import RouterConfig, ServerConfig
 from deployments.config.tier_config import Timeouts
-from deployments.interfaces import Ports
 from deployments.models.sources import DEFAULT_SOURCE
 from deployments.request.drive import drive
+from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.policy import build_expected, limits_of
 from deployments.request.run_record import Run
-from deployments.telemetry import MonotonicClock
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import (
     CASE_S,

@@ -25,16 +25,15 @@ from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.api.openai_render import AnswerCollector, ChunkWriter
 from deployments.config.app_config import AppConfig, RouterConfig, load
 from deployments.errors import ApiError
-from deployments.interfaces import Ports
 from deployments.reports.account import Account
 from deployments.reports.incidents import incidents_of
-from deployments.reports.redaction import Redactor
 from deployments.request.drive import drive
+from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.policy import build_expected, chain_for, hold_of, limits_of
 from deployments.request.run_record import Run
-from deployments.telemetry import MonotonicClock
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
+from deployments.tiers.hosted.redaction import Redactor
 from deployments.work.large_work import large
 from loadtests.hostile import BODIES, MODEL, SCHEMAS, Case, build_case, encode_body
 from loadtests.hostile_answers import ANSWERS, build_request_for, make_pieces
@@ -54,7 +53,7 @@ def build_config() -> AppConfig:
 
 
 class Upstream:
-    """A tier that reads an upstream's bytes as the hosted one does. Implements `deployments.interfaces.Tier`."""
+    """A tier (`deployments.request.interfaces.Tier`) that reads an upstream's bytes as the hosted one does."""
 
     def __init__(self, pieces: Callable[[], Iterator[bytes]]) -> None:
         self._pieces = pieces

@@ -1,7 +1,5 @@
 """What all tests share: Ray's environment, and the rule that only loopback is spoken to."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import functools
@@ -74,6 +72,18 @@ LONGEST = (
     "contract/test_kill",
     "contract/test_sleeping.py",
     "unit/deployments/memory/",
+    "clients/test_sdks.py",
+    "contract/test_control_room.py",
+    "contract/test_fault_matrix.py",
+    "unit/deployments/listener/test_slow_clients.py",
+    "unit/reliability/tools/test_formats.py",
+    "contract/test_tier_health.py",
+    "contract/test_dialects.py",
+    "contract/test_",
+    "unit/deployments/tiers/",
+    "unit/deployments/cli/",
+    "unit/deployments/evaluate/",
+    "zoo/",
 )
 
 
@@ -86,6 +96,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             _bound_examples(item)
         if "serve_port" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("ray"):
             raise pytest.UsageError(f"{item.nodeid} uses Ray and hasn't the mark `ray`")
+    if quick:
+        items[:] = [item for item in items if not item.get_closest_marker("further")]
     if config.option.markexpr != "nightly":
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     items.sort(key=lambda item: _place(item.nodeid.removeprefix("tests/")))

@@ -9,8 +9,6 @@ call must be refused, or arrive right, or its change be noted as a repair. A see
 `--seed 1 --only 4711` runs that one again. A run continues where its folder says it stopped.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

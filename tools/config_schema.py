@@ -1,7 +1,7 @@
 """docs/serve_config.schema.json: what `serve_config.yaml` may hold, for editors that check and complete YAML.
 
 Ray Serve's own models give the schema of the file, this server's models that of `args`. Where Ray takes unknown keys
-without a word and this server's check refuses them (`deployments/serve_file.py`), the schema refuses them too.
+without a word and this server's check refuses them (`deployments/graph/serve_file.py`), the schema refuses them too.
 
 The schema knows types, bounds and names of keys. It doesn't know the relations between keys (`mlx-stack-serve check`
 does), and it is stricter in one thing: a number in quotes is no number.
@@ -16,7 +16,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from ray.serve.schema import ServeDeploySchema
 
 from deployments.config.app_config import ROUTER, AppConfig, RouterConfig
-from deployments.serve_file import IMPORT_PATH
+from deployments.graph.serve_file import IMPORT_PATH
 
 __all__ = ["config_schema"]
 

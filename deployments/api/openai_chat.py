@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, Unpack
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deployments.api.headers import may_keep, name_beginning, read_session
+from deployments.api.past_calls import name_past_calls
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
-from deployments.work.past_calls import name_past_calls
 from deployments.work.wire import Named
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
 from reliability.sessions import Trail, read_trail
@@ -174,13 +174,14 @@ def build_call(
     )
     # Where no keys are checked their bearers are kept apart.
     trail = None if session else read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
+    usage = bool(body.stream_options and body.stream_options.include_usage)
     return ChatCall(
         model=body.model,
         stream=bool(body.stream),
         request=request,
         toolbox=toolbox,
         trail=trail,
-        wanted=wanted or _read_wanted(body),
+        wanted=wanted or ChatWanted(include_usage=usage, legacy_functions=body.functions is not None),
         notes=tuple(dict.fromkeys((*notes, *changed))),
         form=_read_form(body.response_format, steps),
     )
@@ -196,11 +197,6 @@ def _read_sampling(body: ChatBody) -> dict[str, Any]:
         "top_p": body.top_p,
         "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
     }
-
-
-def _read_wanted(body: ChatBody) -> ChatWanted:
-    usage = bool(body.stream_options and body.stream_options.include_usage)
-    return ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
 
 
 def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:

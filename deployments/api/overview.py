@@ -16,7 +16,6 @@ from typing import Any
 
 from deployments.config.app_config import RouterConfig
 from deployments.graph.status_poll import TierWatch
-from deployments.graph.stopping import Stopping
 from deployments.memory.view import MemoryView
 from deployments.state.client import State
 from deployments.state.history import RequestQuery, TimeSpan
@@ -72,14 +71,16 @@ def sum_up(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Overview:
-    """One per Router replica; all methods belong to its event loop. `memory`: None where it isn't watched."""
+    """One per Router replica; all methods belong to its event loop. `running` lists its requests; `stopping`: whether
+    it is being stopped, so that who looks on should look elsewhere. `memory`: None where it isn't watched."""
 
     def __init__(
         self,
         *,
         state: State,
         watch: TierWatch,
-        stopping: Stopping,
+        running: Callable[[], list[dict[str, Any]]],
+        stopping: Callable[[], bool],
         memory: MemoryView | None,
         tiers: Sequence[str],
         cloud: frozenset[str],
@@ -87,7 +88,7 @@ class Overview:
     ) -> None:
         self.state, self.watch, self.memory = state, watch, memory
         self.tiers, self.cloud, self.config = tuple(tiers), cloud, config
-        self._stopping = stopping
+        self.stopping, self._list_running = stopping, running
         self._taken: dict[str, Any] = {}
         self._taken_s = self._hour_s = float("-inf")
         self._turn = asyncio.Lock()
@@ -100,18 +101,13 @@ class Overview:
         self._day: dict[str, Any] = sum_up({"tiers": [], "incidents": {}})
         self._day_s = float("-inf")
 
-    @property
-    def stopping(self) -> bool:
-        """Whether this Router is being stopped: who looks on should look elsewhere."""
-        return self._stopping.begun
-
     async def share_on(self) -> None:
         """Show the other Routers what this one runs, as long as somebody looks through one of them. Never ends."""
         while True:
             await asyncio.sleep(SHARE_S)
             if self.state.link.watched and self.config().server.router_replicas > 1:
                 with suppress(StateUnavailable):  # the next turn tries again
-                    await self.state.share_running(self._stopping.list_running())
+                    await self.state.share_running(self._list_running())
 
     async def take(self) -> dict[str, Any]:
         """Return the server at this moment. Where the state actor is away, what it knows is missing, and `state_actor`
@@ -137,7 +133,7 @@ class Overview:
 
     async def _make(self) -> dict[str, Any]:
         others, up = await self._ask_state()
-        running = sorted([*self._stopping.list_running(), *others], key=lambda row: row["at"])[:RUNNING_MAX]
+        running = sorted([*self._list_running(), *others], key=lambda row: row["at"])[:RUNNING_MAX]
         rates = self._count_rates(running)
         memory = None if self.memory is None else self.memory.summary()
         places = {name: at for at, name in enumerate(self.config().reliability.escalation.chain)}

@@ -22,7 +22,7 @@ from deployments.cli.shell_completion import SHELLS, complete_kinds, complete_wi
 from deployments.config.config_paths import announce_config
 
 if TYPE_CHECKING:
-    from deployments.serve_file import ConfigFile
+    from deployments.graph.serve_file import ConfigFile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -349,7 +349,7 @@ def completion(shell: str) -> int:
 def _run_on(config: Path | None, work: Callable[[ConfigFile, Path], Result]) -> Result:
     """Run what needs the configuration on it, and return what it returns; an error in it names the file."""
     from deployments.config.config_errors import ConfigError
-    from deployments.serve_file import read_file
+    from deployments.graph.serve_file import read_file
 
     path = announce_config(config)
     try:

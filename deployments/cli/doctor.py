@@ -29,7 +29,6 @@ from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
 from deployments.graph.replica import make_tier
 from deployments.graph.scale_to_zero import let_auto_sleep
-from deployments.interfaces import Ports, Tier
 from deployments.memory.plan import MemoryPlan, MonitorSettings
 from deployments.memory.room import AGENT_TOKENS, find_usable
 from deployments.memory.sensors.computing import Computing, find_computing, has_nvidia_gpu
@@ -39,9 +38,9 @@ from deployments.models.needs import plan_of, tier_needs
 from deployments.models.presence import look
 from deployments.models.sources import parse_source
 from deployments.request.drive import drive
+from deployments.request.interfaces import MonotonicClock, Ports, Tier
 from deployments.request.policy import build_expected, limits_of
 from deployments.request.run_record import Run
-from deployments.telemetry import MonotonicClock
 from deployments.tiers.hosted.continuing import Continues
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.mlx.cpu.step import explain_missing
@@ -275,13 +274,9 @@ def _check_models(config: AppConfig) -> Iterator[Finding]:
         finding, weight_bytes = _check_model(name, tier.model)
         yield finding
         needed += weight_bytes * tier.min_replicas
-    yield _check_working_set(config) or _check_total(needed)
-
-
-def _check_total(needed_bytes: int) -> Finding:
     total = psutil.virtual_memory().total
-    words = f"{needed_bytes / GIB:.1f} GiB needed for Ray and the weights, {total / GIB:.1f} GiB in this machine"
-    return Finding("ok" if needed_bytes < 0.8 * total else "fail", "memory", words)
+    words = f"{needed / GIB:.1f} GiB needed for Ray and the weights, {total / GIB:.1f} GiB in this machine"
+    yield _check_working_set(config) or Finding("ok" if needed < 0.8 * total else "fail", "memory", words)
 
 
 def _check_working_set(config: AppConfig) -> Finding | None:

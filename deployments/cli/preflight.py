@@ -17,12 +17,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deployments.api.access import Access
+from deployments.api.api_keys import load_keys
 from deployments.config.config_errors import CommandFailed, ConfigError
 from deployments.config.free_port import find_listener
 from deployments.config.tier_config import MlxTierConfig, ScriptedTierConfig
+from deployments.graph.serve_file import ConfigFile, read_file
 from deployments.reports.traces import check_packages
 from deployments.running.folder import RunFolder, base_folder, clear_dead
-from deployments.serve_file import ConfigFile, check_listener, read_file
 from deployments.state.client import folder_of
 from deployments.state.file_permissions import ForeignStateError, make_private_folder, refuse_strangers_file
 from deployments.state.recovery import JOURNAL, refuse_parts
@@ -61,8 +63,7 @@ def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile
 def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
     """Hold the file against what it names; nothing is written, and no port is tried. Raises ConfigError: one line that
     names the key."""
-    if check_listener(file, environ):
-        _say(f"warning: server.allow_open lets everybody who reaches {file.host}:{file.port} in without an API key")
+    _check_listener(file, environ)
     if any(isinstance(tier, MlxTierConfig) for tier in file.args.tiers.values()) and is_too_old(platform.mac_ver()[0]):
         _say(OLD_MACOS)
     _check_scripts(file)
@@ -78,6 +79,17 @@ def is_too_old(macos: str) -> bool:
 
 def _say(words: str) -> None:
     print(words, file=sys.stderr)  # noqa: T201
+
+
+def _check_listener(file: ConfigFile, environ: Mapping[str, str]) -> None:
+    """Read the API keys and hold them against the host; warn where everybody is let in on purpose. Raises ConfigError:
+    the keys can't be used, or other machines could reach the server without one."""
+    # The args must be good by themselves: the server starts with them and is patched then.
+    for server in (file.args.server, file.server):
+        access = Access(load_keys(server, environ), allow_open=server.allow_open)
+        access.refuse_host(file.host)
+    if access.is_open_on(file.host):
+        _say(f"warning: server.allow_open lets everybody who reaches {file.host}:{file.port} in without an API key")
 
 
 def _check_scripts(file: ConfigFile) -> None:

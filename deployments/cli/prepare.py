@@ -18,6 +18,7 @@ from pathlib import Path
 
 from deployments.config.config_errors import ConfigError
 from deployments.config.tier_config import MlxTierConfig
+from deployments.graph.serve_file import ConfigFile
 from deployments.models import cache_folder as store
 from deployments.models.artifact import Artifact, find_on_disk, resolve
 from deployments.models.catalog import ModelChoice, choose_here, weight_bytes_of
@@ -25,7 +26,6 @@ from deployments.models.downloads import format_size
 from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.running.background_fetch import is_offline
-from deployments.serve_file import ConfigFile
 
 NICENESS = 10
 PERCENT = re.compile(r"(\d+) % of ")

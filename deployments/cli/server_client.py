@@ -173,7 +173,7 @@ def find_url(given: str | None, config: Path | None, environ: Mapping[str, str] 
     if given is not None:
         return _parse_url(given)
     if config is not None:
-        from deployments.serve_file import read_file
+        from deployments.graph.serve_file import read_file
 
         try:
             url = read_file(config).url

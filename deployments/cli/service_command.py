@@ -26,8 +26,8 @@ from deployments.cli.service.service_plan import (
 from deployments.cli.service.systemd import Systemd
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import announce_config
+from deployments.graph.serve_file import ConfigFile, read_file
 from deployments.running.supervisor import is_open
-from deployments.serve_file import ConfigFile, read_file
 
 INSTALL = "`mlx-stack-serve service install` does it"
 FOREIGN = "{} is not as this command has written it: move it away, then try again"

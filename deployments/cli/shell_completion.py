@@ -87,7 +87,7 @@ def list_values(what: str, url: str | None, config: Path | None) -> dict[str, st
     """List what a server has, each with a few words on it; empty where none answers."""
     from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient, find_url
     from deployments.config.config_errors import ConfigError
-    from deployments.serve_file import read_file
+    from deployments.graph.serve_file import read_file
 
     found: dict[str, str] = {}
     try:

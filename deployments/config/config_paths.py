@@ -1,5 +1,5 @@
 """Which files a command reads: the one that is given, else this folder's `serve_config.yaml` (`serve.env`), else the
-built-in one.
+built-in one; and where the server keeps its own.
 
 Invariants: a user's own file is never passed over; one that was not named is announced, as the folder may be anybody's.
 """
@@ -51,6 +51,18 @@ def announce_flags() -> Path:
 def _own_or_built_in(name: str) -> Path:
     # A link that leads nowhere counts: who reads it says so.
     return Path(name) if os.path.lexists(name) else BUILT_IN / name
+
+
+def state_folder(app: str) -> Path:
+    """Name the folder of an app's journal where the configuration names none: in the user's state directory, as the
+    platform has it."""
+    if os.environ.get("XDG_STATE_HOME"):
+        root = Path(os.environ["XDG_STATE_HOME"])
+    elif sys.platform == "darwin":
+        root = Path.home() / "Library" / "Application Support"
+    else:
+        root = Path.home() / ".local" / "state"
+    return root / "mlx-stack-serve" / (app or "default")
 
 
 def read_variables(path: Path) -> dict[str, str]:

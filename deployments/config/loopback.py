@@ -26,18 +26,12 @@ def is_loopback(host: str | None) -> bool:
     if host is None:
         return False
     try:
-        address = _address(host)
+        bracketed = host.startswith("[") and host.endswith("]")  # as only an IPv6 address may stand
+        address = ipaddress.IPv6Address(host[1:-1]) if bracketed else ipaddress.ip_address(host)
     except ValueError:
         return host.lower() == "localhost"
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_loopback
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Read an address. Only an IPv6 one may stand in brackets."""
-    if host.startswith("[") and host.endswith("]"):
-        return ipaddress.IPv6Address(host[1:-1])
-    return ipaddress.ip_address(host)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deployments.state.client import state_folder
+from deployments.config.config_paths import state_folder
 
 KEPT_MAX = 50
 NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)

@@ -1,1 +1,1 @@
-"""Ray Serve's side of a tier: its replica, the handle to it, routing, sleep, status, stop."""
+"""Ray Serve's side: a tier's replica, the handle to it, routing, sleep, status, and the file that says what runs."""

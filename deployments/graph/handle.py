@@ -45,8 +45,8 @@ END_S = 1.0  # how long a replica may tidy up after its last event
 
 
 class HandleTier:
-    """Implements `deployments.interfaces.Tier` by calling the replicas of one deployment. `cold_status` looks up the
-    status of a tier that may scale to zero while it has no replica; None: it never does."""
+    """Implements `deployments.request.interfaces.Tier` by calling the replicas of one deployment. `cold_status` looks
+    up the status of a tier that may scale to zero while it has no replica; None: it never does."""
 
     def __init__(
         self, name: str, handle: DeploymentHandle, cold_status: Callable[[], TierStatus] | None = None
@@ -175,7 +175,7 @@ RETRY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class UnavailableTier:
-    """A `deployments.interfaces.Tier` with a fixed status: unavailable, or loading. It starts no replica."""
+    """A `deployments.request.interfaces.Tier` with a fixed status: unavailable, or loading. It starts no replica."""
 
     known: TierStatus
 

@@ -16,13 +16,13 @@ from ray import serve
 
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
 from deployments.graph.handle import UnavailableTier
+from deployments.graph.node_port import bind_to_node
 from deployments.graph.reconfigure import apply_change, patch_tier
-from deployments.interfaces import Tier
-from deployments.listener.listening import bind_to_node
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.plan import MemoryPlan
 from deployments.memory.room import Room, find_room
 from deployments.models.needs import replica_bytes
+from deployments.request.interfaces import Tier
 from deployments.telemetry import hush, log_error
 from deployments.work.large_work import collect_less
 from reliability.config import CloudFallback
@@ -158,7 +158,7 @@ class TierReplica:
             self._tier, self._config = await self._make(config), config
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Answer as `deployments.interfaces.Tier`. A bug inside the tier is this request's fault event,
+        """Answer as `deployments.request.interfaces.Tier`. A bug inside the tier is this request's fault event,
         and a line in the log."""
         if request.route and not isinstance(self._config, HostedTierConfig):
             yield [Failed(fault=Fault.UNSUPPORTED, message=f"tier {self.name} has no {request.route}", param="model")]

@@ -17,9 +17,9 @@ from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
 from deployments.graph.handle import NO_REPLICA, RETRY_S, UnavailableTier
 from deployments.graph.replica import make_hosted
-from deployments.interfaces import Tier
 from deployments.models.catalog import ModelChoice, choose_here
 from deployments.models.presence import look
+from deployments.request.interfaces import Tier
 from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
 
 ColdTiers = Mapping[str, Literal["wait", "next", "absent"]]

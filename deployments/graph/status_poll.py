@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
-from deployments.interfaces import Tier
+from deployments.request.interfaces import Tier
 from deployments.telemetry import log_error
 from reliability.types import TierState, TierStatus
 

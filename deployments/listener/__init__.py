@@ -1,1 +1,1 @@
-"""Where the server listens: HAProxy or uvicorn, with bounds on slow clients, and what counts as loopback."""
+"""Where the server listens: HAProxy or uvicorn, with bounds on slow clients."""

@@ -136,7 +136,9 @@ def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: i
     if system == "darwin" and machine == "arm64":
         return _choose_for_gpu(role, memory_bytes, "Apple silicon")
     if gpu_bytes is not None:
-        return _choose_for_gpu(role, _find_equal_mac(gpu_bytes), "an NVIDIA GPU, as on a Mac")
+        sizes = (gib * _GIB for gib in range(2 * gpu_bytes // _GIB + 1))
+        equal_mac = max(size for size in sizes if estimate_working_set(size) <= gpu_bytes)
+        return _choose_for_gpu(role, equal_mac, "an NVIDIA GPU, as on a Mac")
     return _choose_for_cpu(_CPU[role], system, machine, memory_bytes)
 
 
@@ -149,11 +151,6 @@ def weight_bytes_of(source: str) -> int | None:
 def mac_model_of(source: str) -> MacModel | None:
     """Find what is known of a source of the catalogue for Apple silicon; None for any other."""
     return next((model for model in MODELS if model.source == source), None)
-
-
-def _find_equal_mac(gpu_bytes: int) -> int:
-    sizes = (gib * _GIB for gib in range(2 * gpu_bytes // _GIB + 1))
-    return max(size for size in sizes if estimate_working_set(size) <= gpu_bytes)
 
 
 def _choose_for_gpu(role: Role, memory_bytes: int, where: str) -> ModelChoice:

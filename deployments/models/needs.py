@@ -115,16 +115,12 @@ def _estimate_gpu_bytes(source: str, context_tokens: int | None) -> int:
 
 
 def _count_scores_bytes(config: Mapping[str, Any], tokens: int) -> int:
-    shape = _find_shape(config)
+    inner = config.get("text_config")
+    shape = inner if isinstance(inner, Mapping) else config
     heads = _read_count(shape, "num_attention_heads")
     size = _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // max(1, heads)
     fixed_bytes, token_bytes = estimate_scores_bytes(heads, size, _STEP_TOKENS, find_computing(), forced=True)
     return fixed_bytes + tokens * token_bytes
-
-
-def _find_shape(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    inner = config.get("text_config")
-    return inner if isinstance(inner, Mapping) else config
 
 
 def _count_kv_bytes(artifact: Artifact, config: Mapping[str, Any], tokens: int) -> int:

@@ -72,7 +72,9 @@ class _Writer:
             yield from self._write_repairs(number)
             yield from self._write_escalation(number)
         yield from self._write_loop_without_a_flaw()
-        yield from self._write_warnings()
+        if self.run.warnings:
+            spent = [f"{load.window.value} {load.percent}%" for load in self.run.warnings[:_WARNINGS_MAX]]
+            yield self._record(IncidentKind.BUDGET, "warning", None, spent=spent)
 
     def _record(self, kind: IncidentKind, reason: str, number: int | None, **evidence: Any) -> dict[str, Any]:
         run = self.run
@@ -160,11 +162,6 @@ class _Writer:
             judged = self._find_judged(number)
             if judged is not None and judged.dropped_calls and not _repeats(attempt):
                 yield self._record(IncidentKind.LOOP, "answer_calls", number, dropped_calls=judged.dropped_calls)
-
-    def _write_warnings(self) -> Iterator[dict[str, Any]]:
-        if self.run.warnings:
-            spent = [f"{load.window.value} {load.percent}%" for load in self.run.warnings[:_WARNINGS_MAX]]
-            yield self._record(IncidentKind.BUDGET, "warning", None, spent=spent)
 
     def _describe_loop(self, loop: Loop | None) -> dict[str, Any]:
         if loop is None:

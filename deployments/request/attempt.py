@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from deployments.config.tier_config import Timeouts
-from deployments.interfaces import Clock, Tier
 from deployments.request.accounting import Accounting, compute_bytes_max, count_chars, cut_event
 from deployments.request.delivery import AnswerScan, Delivery, open_delivery
+from deployments.request.interfaces import Clock, Tier
 from deployments.request.timeouts import NS_PER_S, next_batch
 from deployments.work.large_work import Large, at_once
 from deployments.work.worker_pool import Elsewhere, make_judgement

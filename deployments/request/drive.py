@@ -17,9 +17,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import cache, partial
 
-from deployments.interfaces import Ports
 from deployments.request.accounting import Accounting
 from deployments.request.attempt import AttemptPlan, AttemptState, open_attempt, read, record_attempt
+from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S
 from reliability.admission.admit import Grant, Rejection

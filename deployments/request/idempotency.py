@@ -21,7 +21,7 @@ from itertools import groupby
 from typing import Protocol
 
 from deployments.errors import ApiError
-from deployments.interfaces import Clock
+from deployments.request.interfaces import Clock
 from deployments.request.run_record import Run
 from deployments.state.idempotent_answers import (
     KeptEnd,

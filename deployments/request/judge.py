@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from deployments.interfaces import Ports
 from deployments.request.drive import drive
+from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S
 from reliability.answer.estimate import prompt_bytes

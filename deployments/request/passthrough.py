@@ -13,10 +13,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from deployments.errors import ApiError
-from deployments.interfaces import Ports
 from deployments.request.accounting import Accounting
 from deployments.request.attempt import record_end
 from deployments.request.drive import admit, bound_request, build_situation, open_accounting, rule_out, settle
+from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S, next_batch
 from reliability.escalation.decisions import Accept, Call, Refuse

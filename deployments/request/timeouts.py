@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from deployments.config.tier_config import Timeouts
-from deployments.interfaces import Clock
+from deployments.request.interfaces import Clock
 from reliability.faults import TRAITS, Again
 from reliability.types import Event, Failed, Fault
 

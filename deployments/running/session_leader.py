@@ -87,7 +87,7 @@ class SessionLeader:
             self._start(config, app)
             waiting.register(self._control, selectors.EVENT_READ)
             waiting.register(self._output, selectors.EVENT_READ)
-            while not self._is_over():
+            while self._ended is None and (self._stop_at_s is None or time.monotonic() < self._stop_at_s):
                 stop_in_s = LOOK_S if self._stop_at_s is None else self._stop_at_s - time.monotonic()
                 for key, _ in waiting.select(max(0.0, stop_in_s)):
                     if key.fileobj is woken:
@@ -141,9 +141,6 @@ class SessionLeader:
         ended = reap()
         if self._driver is not None and self._driver.pid in ended:
             self._ended = ended[self._driver.pid]
-
-    def _is_over(self) -> bool:
-        return self._ended is not None or (self._stop_at_s is not None and time.monotonic() >= self._stop_at_s)
 
     def _end(self) -> None:
         asked = self._stop_at_s is not None

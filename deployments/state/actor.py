@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from deployments.config.config_errors import ConfigError
-from deployments.interfaces import Clock
 from deployments.state.idempotent_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
 from deployments.state.journal import JournalBounds, Superseded
 from deployments.state.records import (
@@ -38,7 +37,6 @@ from deployments.state.transaction import Transaction
 from deployments.state.unix_socket import StepListener, find_socket_folder
 from deployments.state.watching import Watchable, one_at_a_time
 from deployments.state.windows import Windows
-from deployments.telemetry import MonotonicClock
 from deployments.work.large_work import settle_collector
 from reliability.admission import admit as admission
 from reliability.admission import events as replay
@@ -58,8 +56,8 @@ _IDLE_EXIT_S = 60.0
 
 
 class SessionState(Watchable):
-    """The actor. `folder` holds the journal; `windows_max` bounds the loop windows; `clock` is monotonic. With
-    `idle_exit_s` None it stays."""
+    """The actor. `folder` holds the journal; `windows_max` bounds the loop windows; `clock_ns` stands in for the
+    machine's monotonic clock. With `idle_exit_s` None it stays."""
 
     def __init__(
         self,
@@ -68,13 +66,13 @@ class SessionState(Watchable):
         bounds: JournalBounds,
         windows_max: int,
         idle_exit_s: float | None = _IDLE_EXIT_S,
-        clock: Clock | None = None,
+        clock_ns: Callable[[], int] | None = None,
     ) -> None:
         self._lock = threading.RLock()
         self._listener: StepListener | None = None
         self._superseded = False
         self._incarnation = uuid.uuid4().hex[:12]
-        self._clock = clock or MonotonicClock()
+        self._clock_ns = clock_ns or time.monotonic_ns
         self._windows = Windows(windows_max)
         self._kept = KeptAnswers()
         self._conversations = Conversations(windows_max, int(bounds.session_ttl_s * NS_PER_S))
@@ -82,8 +80,8 @@ class SessionState(Watchable):
         self._digest, self._config, self._loops = "", restored.config, LoopConfig()
         # Wall time where this incarnation began, monotonic time from there on; never before the journal's last
         # moment. Where the machine sleeps, monotonic time stands still and wall time doesn't (`_now_ns`).
-        self._sleeps = clock is None
-        self._start_ns = max(time.time_ns(), restored.at_ns) - self._clock.now_ns()
+        self._sleeps = clock_ns is None
+        self._start_ns = max(time.time_ns(), restored.at_ns) - self._clock_ns()
         self._state = restored.state
         self._events = restored.events
         self._steps = 0
@@ -328,7 +326,7 @@ class SessionState(Watchable):
         return health
 
     def _now_ns(self) -> int:
-        now_ns = self._clock.now_ns()
+        now_ns = self._clock_ns()
         if self._sleeps:  # after a night a spent hour is over; a wall clock that is set back moves nothing
             self._start_ns = max(self._start_ns, time.time_ns() - now_ns)
         return self._start_ns + now_ns

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
-import sys
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +19,7 @@ import ray
 from deployments import __version__
 from deployments.config.app_config import StateConfig
 from deployments.config.config_errors import ConfigError
+from deployments.config.config_paths import state_folder
 from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
 from deployments.state.history import RequestQuery, SessionQuery, TimeSpan
@@ -192,8 +191,8 @@ class State:
 
 
 class RequestState:
-    """The `deployments.interfaces.Admission` of one request. `window`: bring the session's loop window with the first
-    grant, with the kept answers only where there are more than the `complete` ones that the request shows itself.
+    """The `deployments.request.interfaces.Admission` of one request. `window`: bring the session's loop window with the
+    first grant, with the kept answers only where there are more than the `complete` ones that the request shows itself.
     `trail`: the session isn't named and is to be found by it."""
 
     def __init__(
@@ -337,14 +336,3 @@ def folder_of(app: str, config: StateConfig) -> Path:
         return Path(config.path).expanduser() if config.path else state_folder(app)
     except RuntimeError:  # `~` of nobody on this machine, or a user without a home
         raise ConfigError("state.path: its home directory isn't known; name another folder") from None
-
-
-def state_folder(app: str) -> Path:
-    """Return where an app's journal is by default: the user's state directory, as the platform has it."""
-    if os.environ.get("XDG_STATE_HOME"):
-        root = Path(os.environ["XDG_STATE_HOME"])
-    elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Application Support"
-    else:
-        root = Path.home() / ".local" / "state"
-    return root / "mlx-stack-serve" / (app or "default")

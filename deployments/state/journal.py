@@ -184,8 +184,11 @@ class Journal:
         # A damaged page would fail every later step that meets it: 1 ms for a MiB.
         if (found := self._row("PRAGMA quick_check(1)")) != ("ok",):
             raise sqlite3.DatabaseError(f"{self.path} is damaged: {found[0] if found else 'no answer'}")
-        self._check_version()
+        version = self._meta("schema")
+        if version not in (None, str(SCHEMA_VERSION)):
+            raise ValueError(f"{self.path} was written by another version (schema {version}, this is {SCHEMA_VERSION})")
         with self._transaction():
+            self._set("schema", str(SCHEMA_VERSION))
             self._set("owner", self.owner)
         return read_journal(self._db)
 
@@ -350,14 +353,6 @@ class Journal:
         ).rowcount
 
     # -- the file ----------------------------------------------------------------------------------------------
-
-    def _check_version(self) -> None:
-        version = self._meta("schema")
-        if version is None:
-            with self._transaction():
-                self._set("schema", str(SCHEMA_VERSION))
-        elif version != str(SCHEMA_VERSION):
-            raise ValueError(f"{self.path} was written by another version (schema {version}, this is {SCHEMA_VERSION})")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -1,1 +1,1 @@
-"""The three tier kinds behind one protocol (`deployments.interfaces.Tier`), and what they share."""
+"""The three tier kinds behind one protocol (`deployments.request.interfaces.Tier`), and what they share."""

@@ -61,7 +61,7 @@ class Live:
         sent: Pieces = {}
         try:
             yield b"retry: 1000\n\n"
-            while not self._overview.stopping and await may_look():
+            while not self._overview.stopping() and await may_look():
                 pieces = await self._await_news()
                 changed = {name: html for name, html in pieces.get(root, sent).items() if sent.get(name) != html}
                 sent = {**sent, **changed}

@@ -15,7 +15,8 @@ from typing import Any
 
 from ray import serve
 
-from deployments import app, router
+from deployments import app
+from deployments.app.router import Router
 from deployments.graph.handle import HandleTier
 from deployments.graph.replica import TierReplica
 from deployments.state.client import RequestState
@@ -81,7 +82,7 @@ def note_first_words(owner: type, point: str, before: str | None = None) -> None
     owner.stream = noted  # type: ignore[attr-defined]
 
 
-class TimedRouter(router.Router):
+class TimedRouter(Router):
     """The Router; what it notes itself is here."""
 
     async def _answer(self, spoken: Any, request: Any, caller: Any) -> Any:

@@ -1,7 +1,5 @@
 """Run the matrix: `python -m tests.clients [--only NAME] [--scenario NAME] [--cache DIR] [--url URL] [--write]`."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import subprocess

@@ -1,7 +1,5 @@
 """LiteLLM's proxy behind this server: both tiers are models of the proxy, which asks the played ones."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The clients: which packages, which API, how they are started, and the two lines that a user sets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

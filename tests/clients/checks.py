@@ -1,7 +1,5 @@
 """What is checked in each run: of what was delivered, of what came after an error, of what the client showed."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Installs clients as they are published: a venv or an npm prefix for each, outside of the repository, pinned."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

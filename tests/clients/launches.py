@@ -1,7 +1,5 @@
 """How each client is started on a task: base URL, key and model, and what lets it work with nobody to ask."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How each client's own tools are called for the job: to read the file, to change it, to run a command, to end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

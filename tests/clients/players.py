@@ -13,8 +13,6 @@ Three other plays: `loop` (both repeat a call for ever), `budget` (each answer c
 answer 500). A request that isn't for the job (a title, a summary) gets two words.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What goes through the proxy between a client and the server, in the client's own API."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """The table of all clients, for docs/clients.md."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from loadtests.running import ROOT

@@ -1,7 +1,5 @@
 """Runs: one client in one scenario, in folders of its own, for a bounded time, and what was found."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

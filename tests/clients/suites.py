@@ -7,8 +7,6 @@ Open Responses is no package: `FOLDER` is a checkout of https://github.com/openr
 those over HTTP are run; `SKIPPED` are for what this server doesn't offer. Behind the server stands a played model.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

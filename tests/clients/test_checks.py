@@ -1,7 +1,5 @@
 """What is checked of a run can fail: a bad call, a call as text, a wrong count, a storm are all found."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The played models: each fault once and in its place, the good one without any; and what is installed is pinned."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

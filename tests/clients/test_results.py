@@ -1,7 +1,5 @@
 """The table says what was found: what is as it must be, what is not, and why a client is excused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The clients that are packages of the project's own environment, in all four runs, as `make clients` does it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

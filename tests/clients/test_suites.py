@@ -1,7 +1,5 @@
 """What the suites print is read as it is meant: a case that failed is never counted as one that passed."""
 
-from __future__ import annotations
-
 import json
 
 from tests.clients.suites import Result, build_table, play_suite, read_compliance, read_features

@@ -1,7 +1,5 @@
 """The proxy reads each API as its clients do: tools, text, calls, usage and errors, whole and streamed."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 Four keys: `boss` (admin), `agent` and `other` (neither sees the other's), `poor` (a budget of its own).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import Any

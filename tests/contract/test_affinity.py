@@ -1,7 +1,5 @@
 """Sessions stay where their prompts are, and no replica becomes a hot spot: on real Ray."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import Counter

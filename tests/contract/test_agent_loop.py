@@ -4,8 +4,6 @@
 are `stuck` (never), `fifth` (it leaves at the fifth lap) and `heeds` (`fast` itself leaves when it is told).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers that are not good enough, over a real socket: bad calls, calls as text, empty answers, loops."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

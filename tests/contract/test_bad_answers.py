@@ -4,10 +4,7 @@ Whatever it is, the client gets a valid call or one clear error, never the bad o
 the next one is. `fast` says what the conversation names; `weak` is an HTTP server that sends what a weak model would.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,12 +75,6 @@ def rules() -> list[dict[str, Any]]:
                 | ({"finish": bad.finish} if bad.call is None else {})
             ]
     return [*found, {"when": {"has_tools": True}, "answer": [GOOD]}, {"answer": "Hello from fast."}]
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as running:
-        yield running
 
 
 def run(deploy: Deploy, upstream: Upstream, name: str, **streaming: Any) -> Server:

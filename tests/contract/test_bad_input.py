@@ -1,7 +1,5 @@
 """Bad input is the client's 4xx, with the field; it never is a 500, and the server lives on."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

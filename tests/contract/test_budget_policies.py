@@ -1,7 +1,5 @@
 """What happens at the limit: the three policies, and the hour that all sessions share."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -4,8 +4,6 @@ tier that costs money (its server is a real HTTP double with a log) and a local 
 What a call reserves is what it uses (see `tests.support.client_load`), so the number that fits is exact: `FIT`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sqlite3

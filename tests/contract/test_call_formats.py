@@ -1,8 +1,6 @@
 """Calls that a model writes into its text, in every form of the table, seen by the real openai client: streamed a few
 characters at a time and whole, it is the same call, and nothing of it is text."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The promise to an unchanged agent, with the real openai client over a real socket."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,23 +4,21 @@
     premium (hosted) ──▶ other (the same server)
 """
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Iterator
 
 import pytest
 
 from reliability.answer.seam import find_anchor
 from tests.conftest import CLOUD_KEY_ENV
 from tests.support import plays, scripts
-from tests.support.dialects import DIALECTS, ask_in
+from tests.support.dialects import ask_in_all
 from tests.support.http_asking import user
 from tests.support.plays import Play, Player, Seen
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
+UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 MODEL = "some/model"
 TEXT = (
     "First you open the valve on the left, and wait until the needle stands at two. Then you close the lid, turn the "
@@ -50,12 +48,6 @@ def break_off(how: str, share: float) -> Player:
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(key=os.environ[CLOUD_KEY_ENV]) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream) -> Server:
     timeouts = {"connect_s": 3.0, "first_token_s": 5.0, "idle_s": 1.0, "total_s": 20.0}
     hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "timeouts": timeouts}
@@ -66,22 +58,22 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
     return deploy(args, "continuing")
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("share", [0.1, 0.4, 0.8])
 @pytest.mark.parametrize("how", BREAKS)
-def test_a_broken_stream_is_whole(server: Server, upstream: Upstream, how: str, share: float, dialect: str) -> None:
-    """Law: the client is told the whole answer, to the letter, with one end, and the report says where the seam is and
-    what it cost."""
+def test_a_broken_stream_is_whole(server: Server, upstream: Upstream, how: str, share: float) -> None:
+    """Law: in each dialect the client is told the whole answer, to the letter, with one end, and the report says where
+    the seam is and what it cost."""
     upstream.plays(MODEL, break_off(how, share))
-    told = ask_in(dialect, server, user(f"How do I let the steam go? ({how} {share} {dialect})"), stream=True)
-    attempts = told.report["attempts"]
+    asked = ask_in_all(server, user(f"How do I let the steam go? ({how} {share})"), stream=True)
+    for dialect, told in asked.items():
+        attempts = told.report["attempts"]
 
-    assert (told.code, told.text) == (None, TEXT)
-    assert told.report["outcome"] == "answered"
-    assert told.report["continued"]
-    assert [one["seam"] is not None for one in attempts] == [False, True]
-    assert 0 < attempts[1]["seam"] <= TEXT.index(" ", int(share * len(TEXT)))  # a reset may take words with it
-    assert attempts[1]["usage"]["prompt_tokens"] > 0
+        assert (told.code, told.text) == (None, TEXT), dialect
+        assert told.report["outcome"] == "answered", dialect
+        assert told.report["continued"], dialect
+        assert [one["seam"] is not None for one in attempts] == [False, True], dialect
+        assert 0 < attempts[1]["seam"] <= TEXT.index(" ", int(share * len(TEXT)))  # a reset may take words with it
+        assert attempts[1]["usage"]["prompt_tokens"] > 0, dialect
 
 
 def test_the_seam_is_seen_in_the_stream(server: Server, upstream: Upstream) -> None:

@@ -1,7 +1,5 @@
 """The control room in a real browser, on the real server: what happens is shown, and what is ordered is done."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import statistics
@@ -30,6 +28,7 @@ BAD = [{"tool_call": {"name": "get_weather", "arguments": {"town": "Paris"}}}]
 SPENT = {"prompt_tokens": 9_000, "completion_tokens": 100}
 PAGES = ("/", "/ui/requests", "/ui/sessions", "/ui/incidents", "/ui/tiers", "/ui/memory", "/ui/evaluations", "/ui/try")
 PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1280, "height": 720}
 
 
 def rules(name: str) -> list[dict[str, Any]]:
@@ -255,16 +254,20 @@ def test_the_small_chat_shows_a_repair_and_plays_a_tool(visitor):
     page.wait_for_selector("text=Mended: literal")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+OTHERS = [
+    pytest.param("light", PHONE, marks=pytest.mark.further),
+    pytest.param("dark", DESK, marks=pytest.mark.further),
+]
+
+
+@pytest.mark.parametrize(("scheme", "size"), [("light", DESK), ("dark", PHONE), *OTHERS])
 @pytest.mark.parametrize("path", PAGES)
-def test_no_page_has_a_serious_fault_for_those_who_need_aid(chromium, server, path, scheme):  # noqa: F811
-    """By axe, at a phone's width and at a desk's, in light and in dark; and it fits the phone."""
+def test_no_page_has_a_serious_fault_for_those_who_need_aid(chromium, server, path, scheme, size):  # noqa: F811
+    """By axe, at a phone's width and at a desk's, in light and in dark; and it fits."""
     asked(server, "bad one")
-    with open_visitor(chromium, server.url, color_scheme=scheme) as visitor:
+    with open_visitor(chromium, server.url, color_scheme=scheme, viewport=size) as visitor:
         page = visitor.go(path)
         faults = find_faults(page)
-        page.set_viewport_size(PHONE)
-        faults += find_faults(page)
         wider = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
 
     assert faults == []

@@ -4,8 +4,6 @@ Handle calls are counted where they end: in the log of the tier's upstream. Step
 the actor by other ways (status pages, beats of the Router) is no step.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

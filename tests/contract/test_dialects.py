@@ -4,15 +4,13 @@ Each scenario is asked by the real clients of chat completions, Messages and Res
 its own report, what the client was told from the client. Whatever a scenario ends in, no dialect may end otherwise.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.support import scripts
-from tests.support.dialects import DIALECTS, Told, ask_in
+from tests.support.dialects import DIALECTS, ask_in, ask_in_all
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.serving import Deploy, Server
 
@@ -84,18 +82,13 @@ SCENARIOS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def play(server: Server, name: str, stream: bool) -> dict[str, Told]:
-    """One scenario in each dialect."""
-    return {one: ask_in(one, server, SCENARIOS[name], stream=stream, tools=WEATHER_TOOLS) for one in DIALECTS}
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_ends_the_same_in_all_dialects(server, name, stream):
     """The server's deeds, the status or the error frame, the words, the calls, the reason and the tokens are those of
     the chat completion; no call is delivered that breaks its schema. Only the status of a loop is another one where the
     clients of a dialect would ask again."""
-    told = play(server, name, stream)
+    told = ask_in_all(server, SCENARIOS[name], stream=stream, tools=WEATHER_TOOLS)
     chat = told.pop("chat")
 
     for dialect, one in told.items():

@@ -1,7 +1,5 @@
 """What Ray Serve tells an app about its door: the host that it listens on, and the address of who asks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import httpx

@@ -1,7 +1,5 @@
 """A tier that breaks every connection, under many clients at once, and a healthy one behind it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

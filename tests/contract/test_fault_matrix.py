@@ -6,13 +6,10 @@ the limits on, times are scaled down (a retry budget of one second in place of a
 that is well, so the limits must change nothing about one fault. What they make of many is `test_tier_health`'s.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +23,7 @@ from tests.support.plays import Player
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
 
+UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 MODEL, ALONE = "some/model", "alone/model"
 TIMEOUTS = {"connect_s": 3.0, "first_token_s": 1.0, "idle_s": 1.0, "total_s": 20.0}
 FOREVER_S = 30.0
@@ -39,12 +37,6 @@ MODERATED = plays.whole(
     status_code=403,
 )
 FILTERED = (plays.Head(headers=plays.SSE), *plays.words("As far as I may"), *plays.tail("content_filter"))
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(key=os.environ[CLOUD_KEY_ENV]) as running:
-        yield running
 
 
 @dataclass

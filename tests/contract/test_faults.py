@@ -1,7 +1,5 @@
 """Processes that die: a tier's replica, a Router replica, the state actor."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import os
 import signal

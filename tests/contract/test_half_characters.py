@@ -1,10 +1,7 @@
 """Half characters and long integers, through the whole server in every dialect: what a model or a client sends so is
 U+FFFD, or exact, and no request fails of it."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -21,12 +18,6 @@ LONG = 12345678901234567890123
 ARGUMENTS = f'{{"city": "smile \\ud83d end \\ud83d\\ude00", "n": {LONG}, "a\\udc00": ["\\ud83d"]}}'
 WHOLE = {"city": "smile \ufffd end 😀", "n": LONG, "a\ufffd": ["\ufffd"]}
 HALF = "x\ud83dy"
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

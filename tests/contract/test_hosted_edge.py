@@ -1,10 +1,7 @@
 """A hosted tier against a real HTTP server that plays OpenRouter, seen through the whole graph."""
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -15,14 +12,8 @@ from tests.support import plays, scripts
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
 
-KEY = os.environ[CLOUD_KEY_ENV]
+UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 HI = [{"role": "user", "content": "hi"}]
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(key=KEY) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +48,7 @@ def test_a_good_answer(server, upstream, stream):
     assert response.headers["x-mlx-stack-tier"] == "premium"
     assert text_of(response.text, stream=stream) == "Hello from above."
     assert '"total_tokens":18' in response.text
-    assert seen.headers["authorization"] == f"Bearer {KEY}"
+    assert seen.headers["authorization"] == f"Bearer {UPSTREAM_KEY}"
     assert (seen.body["model"], seen.body["stream"], seen.body["made_up"]) == ("some/model", True, 7)
 
 
@@ -88,7 +79,7 @@ def test_a_fault_before_the_first_byte(server, upstream, play, calls, reason, st
     assert response.headers["x-mlx-stack-escalated-from"] == "premium"
     assert response.headers["x-mlx-stack-escalation-reason"] == reason
     assert calls_of(upstream, before) == calls
-    assert KEY not in response.text
+    assert UPSTREAM_KEY not in response.text
 
 
 # A frame that is not JSON, and nothing behind it.
@@ -148,13 +139,13 @@ def test_without_its_key_a_tier_is_skipped_and_says_why(server, upstream):
 
 def test_the_key_is_nowhere_to_be_seen(server, upstream):
     """An upstream that echoes the key in its error doesn't make us tell it: not in answers, reports or status pages."""
-    upstream.plays("some/model", plays.status(400, message=f"your key {KEY} is odd"))
+    upstream.plays("some/model", plays.status(400, message=f"your key {UPSTREAM_KEY} is odd"))
     response = server.post({"model": "premium", "messages": HI})
     report = server.get(f"/v1/reliability/requests/{response.headers['x-request-id']}")
     pages = [server.get(path).text for path in ("/ready", "/v1/models")]
 
     assert response.status_code == 400
-    assert all(KEY not in text for text in (response.text, report.text, *pages, str(response.headers)))
+    assert all(UPSTREAM_KEY not in text for text in (response.text, report.text, *pages, str(response.headers)))
 
 
 def test_a_client_that_leaves_closes_the_upstream(server, upstream):

@@ -4,8 +4,6 @@ The sentinel stands in prompts, results, bad arguments, invented names and an up
 in any record, as long as `incidents.keep_text` is off, which is how it is shipped.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

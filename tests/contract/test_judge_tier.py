@@ -3,10 +3,8 @@
 Both the agent's tier and the judge's are HTTP servers, so their logs say what each was asked and how often.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,12 +20,6 @@ AGENT, JUDGE = "agent/model", "judge/model"
 ADVICE = "Look at the forecast of the whole week in one call."
 FIRM = "Stop and reflect before the next call"
 CALLS = [plays.tools(("get_weather", {"city": f"city {n}"})) for n in range(1, 13)]
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

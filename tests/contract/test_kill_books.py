@@ -7,8 +7,6 @@ counted, and its session's books are held against it once no call is open.
     slow (scripted, local)      far (hosted, on a double of a provider, in the cloud)
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -8,8 +8,6 @@ and at the end the ledger says what the log says, but for a call whose reader di
 what was handed over of its words (`test_kill_books` has longer answers, and bounds what may be missing).
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,9 +1,6 @@
 """Upstreams that say what can't be, over a real socket: of their tokens, and in chunks that nobody can read."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,12 +15,6 @@ from tests.support.upstream import Upstream
 TEXT = "A short answer of some words."
 PROMPT_TOKENS_MAX = 64
 HUGE = 10**15
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

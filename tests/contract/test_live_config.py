@@ -1,7 +1,5 @@
 """`user_config` edited while the server runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Memory pressure as a client feels it: a scripted sensor is the knob, everything behind it is real."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

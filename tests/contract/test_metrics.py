@@ -1,7 +1,5 @@
 """The metrics as Ray's Prometheus endpoint shows them, and the lines as Ray Serve writes them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -6,8 +6,6 @@ What must hold: a request whose answer hadn't begun is answered by somebody; one
 frame and never as if it were whole; and Serve brings the model back, which then answers as it did before.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

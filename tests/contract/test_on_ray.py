@@ -2,10 +2,7 @@
 in one process (`tests/support/near_server.py`), and on Ray too with `--on-ray`.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -27,12 +24,6 @@ GOOD: Any = {
     "when": {"has_tools": True},
     "answer": [{"tool_call": {"name": "get_weather", "arguments": {"city": "P"}}}],
 }
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +64,7 @@ def test_a_large_request_goes_by_reference(server, upstream, stream):
     assert upstream.log[-1].body["messages"][-1]["content"] == text
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_good_answer_is_no_error_of_its_deployment(server, upstream, stream):
     """An upstream that holds its connection after the last word keeps a replica busy with tidying up, and that isn't
     cut off: Serve would count each such answer as an error, on every dashboard. (Stands before the client that leaves,

@@ -1,7 +1,5 @@
 """The description against the server that it describes: every example works, every answer is what it says."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Any

@@ -1,10 +1,7 @@
 """Completions and embeddings through the whole graph: the real openai client, a real upstream, real books."""
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -18,14 +15,8 @@ from tests.support.plays import completion, completion_frames, embeddings
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
-KEY = os.environ[CLOUD_KEY_ENV]
+UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 ADMIN, LOCAL = "sk-mlx-admin-0123456789abcdefghij", "sk-mlx-local-0123456789abcdefghij"
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(key=KEY) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,7 @@
 one that is elsewhere. Keys are on: `private` may not use the cloud.
 """
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,12 +20,6 @@ KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("open", "private")}
 LOCAL_ONLY = {"X-MLX-Stack-Local-Only": "true"}
 SMALL, LONG = 200, 20_000
 PRICES = {"usd_per_mtok_prompt": 3.0, "usd_per_mtok_completion": 15.0}
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """A real Prometheus scrapes a real server: it can read all of it, and every alert and every panel finds its series."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

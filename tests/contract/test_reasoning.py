@@ -1,10 +1,7 @@
 """Reasoning that an upstream leaves in its text, through the whole server in every dialect: apart from the answer, and
 apart from the history that comes back with the next request."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -28,12 +25,6 @@ WRITTEN = {
     "Magistral": ("[THINK]I need it.[/THINK]It is 21.", f"[THINK]I need it.[/THINK]{CALL}"),
     "Harmony": (HARMONY[0] + HARMONY[1], HARMONY[0] + HARMONY[2]),
 }
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ Real Ray and real sockets: the Router's replica is killed with -9 in the middle 
 one that Serve starts in its place.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`POST /v1/responses` on a real server, with the real openai client."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The whole app ends and is started again, its state actor too: the journal is all that is left, and it is enough."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Clients that name no session, over a real socket and two Router replicas: whose budget it is, and what a client that
 forgets is still told."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ or goes on, and an idle tier is let go.
     hasty (asleep: next) ──▶ patient (asleep: wait) ──▶ unset (nothing said) ──▶ awake
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

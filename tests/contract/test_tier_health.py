@@ -4,12 +4,9 @@ The limits are those that are shipped, with their times scaled down to a tenth. 
 its minute is a whole one.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import os
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -21,6 +18,7 @@ from tests.support.http_asking import Outcome, ask, report_of, user
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
 
+UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 MODEL = "some/model"
 FAILURES_MAX, FLOOR, SHARE_PERCENT = 5, 10, 20
 OPEN_S = 1.0
@@ -28,12 +26,6 @@ SCALED: dict[str, Any] = {
     "tier_health": {"open_s": OPEN_S, "open_max_s": 3.0, "rate_window_s": 6.0},
     "retry_budget": {"window_s": 6.0},
 }
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(key=os.environ[CLOUD_KEY_ENV]) as running:
-        yield running
 
 
 def run(deploy: Deploy, upstream: Upstream, name: str, *, retries_max: int, **limits: Any) -> Server:

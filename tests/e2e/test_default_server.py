@@ -1,7 +1,5 @@
 """A person's first minutes: `serve run serve_config.yaml`, curl, the openai client, the token, Ctrl-C."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ The tiers are scripted: `cheap` knows the cases with one tool and writes calls o
 all of them and takes ten times as long.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

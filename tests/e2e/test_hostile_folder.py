@@ -1,7 +1,5 @@
 """`mlx-stack-serve serve`, started in a folder of somebody else's: no process of the server runs the folder's code."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

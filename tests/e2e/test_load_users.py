@@ -1,7 +1,5 @@
 """The users of the load test, on a small server: what they say they measure was measured."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`serve run` on all interfaces: refused without keys, before anything is served; let through when it is meant."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

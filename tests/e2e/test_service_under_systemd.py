@@ -5,8 +5,6 @@ over all processes of the one that it finds itself in. So it needs root's rights
 server's place: a minute of Ray's start shows nothing more of the unit.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

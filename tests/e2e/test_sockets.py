@@ -6,8 +6,6 @@ the server have them, that they outlive HAProxy's reloads, and that a stream whi
 the ledger.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import json

@@ -1,7 +1,5 @@
 """`mlx-stack-serve serve`, stopped in every way under load: nothing is left, and the next start has its port."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`python -m tests.evals`: every row of the table, on recorded data or a stand-in; exit code 1 below a floor."""
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

@@ -4,8 +4,6 @@ Each case is a text, a piece of reasoning, or the arguments of a native call, wi
 it must have been stopped; None for what is honest and must never be.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ A damage that doesn't apply to a call (no field to drop, nothing to encode twice
 the beginning of the path that a refusal must name.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ show first that they lead nowhere: its sixth), and broken when its eighth does, 
 looks like one must be left alone.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import uuid

@@ -14,8 +14,6 @@ each asked and was answered, lap by lap, while nobody ended the loop. Each must 
 laps; an agent that ends by itself before that need only be nudged.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

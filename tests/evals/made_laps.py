@@ -1,8 +1,6 @@
 """Loops made from a run: some of its turns once more, with other ids, another key order and meters in their results, as
 each of three dialects carries them."""
 
-from __future__ import annotations
-
 import json
 import random
 import uuid

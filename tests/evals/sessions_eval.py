@@ -4,8 +4,6 @@ another, many of them with equal beginnings; and the loops of clients whose hist
 `python -m tests.evals.sessions_eval` prints the table; exit code 1 where a row is below its floor.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import sys

@@ -3,8 +3,6 @@
 A row is (tool, argument, its schema, value, what the user said). The argument is required; the tool has no other.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 Case = tuple[str, str, dict[str, Any], Any, str]

@@ -5,8 +5,6 @@ for with and without a number. A row of `STUCK` is the same for a loop: `%n` is 
 the arguments. The rows marked `held` were written in other words after the rules were tuned on the rest.
 """
 
-from __future__ import annotations
-
 import random
 import uuid
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The evaluation itself: its small set of runs passes the floor, and a broken detector would not."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

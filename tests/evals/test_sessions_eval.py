@@ -1,7 +1,5 @@
 """The evaluation of sessions: its rows are above their floors, and a poorer rule would fall below them."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from reliability.sessions import Conversations

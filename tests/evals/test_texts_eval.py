@@ -1,7 +1,5 @@
 """The rows that read texts pass their floor on the small set, and can fail."""
 
-from __future__ import annotations
-
 from tests.evals import texts_eval, tool_cases
 
 

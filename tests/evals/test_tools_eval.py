@@ -1,7 +1,5 @@
 """The evaluation's own small data set passes its floor, and its rows can fail."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 

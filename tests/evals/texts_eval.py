@@ -1,8 +1,6 @@
 """Rows of the evaluation of tool calls that read texts: values between tags, damaged texts and JSON, calls as model
 families write them, and prose that is none."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

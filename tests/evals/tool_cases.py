@@ -1,7 +1,5 @@
 """The cases of the evaluation of tool calls, recorded or a small set that stands in, and how a call is judged."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter

@@ -15,8 +15,6 @@ Run it with a folder of data, or without: then the recorded data is read, or a s
 it.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

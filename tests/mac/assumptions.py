@@ -3,8 +3,6 @@
 Where a line turns out to be wrong, it is changed here, and the tests say what follows.
 """
 
-from __future__ import annotations
-
 __all__ = [
     "AVAILABLE_SWINGS_GB",
     "FIRST_PROMPT_TOKENS",

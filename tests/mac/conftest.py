@@ -1,7 +1,5 @@
 """What the tests on a scripted Mac are given."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

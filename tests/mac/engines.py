@@ -1,7 +1,5 @@
 """An engine's start on a scripted Mac: a model of a few kilobytes that says it is as large as another."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`model: auto` on Macs of 8 to 512 GB, against what Metal lets models have there. Run with `-s` to see the table."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """The first start of a person's server on a Mac: what is fetched when, and what the terminal and `/ready` say of it."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A healthy Mac loads its models and gives each the context that an agent needs, whatever is free at the moment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

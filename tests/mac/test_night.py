@@ -1,12 +1,10 @@
 """A Mac's night: kept awake for an agent, a GPU that gives up, and what the kernel counts of a process."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from deployments.graph.keep_awake import LINGER_S, LOOK_S, KeepAwake
+from deployments.app.keep_awake import LINGER_S, LOOK_S, KeepAwake
 from deployments.memory.sensors.process_footprint import RusageInfo, read_footprint
 from deployments.tiers.mlx.metal import is_gpu_lost
 from tests.mac.assumptions import METAL_IGNORES, PHYS_FOOTPRINT_OFFSET

@@ -1,7 +1,5 @@
 """What reading a long prompt takes on Metal: no memory that isn't counted, and chunks that suit the model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

@@ -8,8 +8,6 @@ other. Each has tests of its own beside this one; here none of them may undo wha
     day 6      an update, while launchd is busy
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time
@@ -20,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from deployments.app.keep_awake import LINGER_S, LOOK_S, KeepAwake
 from deployments.cli.service.init_system import Finished
 from deployments.cli.service.launchd import Launchd
-from deployments.graph.keep_awake import LINGER_S, LOOK_S, KeepAwake
 from deployments.memory.plan import MemoryPlan, MonitorSettings, TierNeed
 from deployments.memory.room import find_room
 from deployments.memory.sensors.computing import read_working_set

@@ -1,7 +1,5 @@
 """A tier's memory is wired, its own part and no more, and let go of at its end."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

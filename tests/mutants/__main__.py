@@ -5,8 +5,6 @@ The tests of a mutant are those of its file and those in `ALSO`; a mutant that n
 the exit code is 1. The copies are made in a temporary folder; the work tree is never touched.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The sabotages of `make mutants`, which takes half an hour: that each of them can still be made."""
 
-from __future__ import annotations
-
 from tests.mutants import __main__ as sabotage
 
 

@@ -1,7 +1,5 @@
 """`python -m tests.sim --seeds N [--start S]`: play many worlds on all cores; print the rate, and the broken laws."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

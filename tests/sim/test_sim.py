@@ -1,7 +1,5 @@
 """A hundred worlds in virtual time."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.sim.clock import Deadlock, run

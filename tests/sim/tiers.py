@@ -1,7 +1,5 @@
 """Tiers that do what their dice say: good answers in every dress, flaws, faults, silence."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -4,8 +4,6 @@ Everything is drawn from one seed, so the same seed gives the same trace, byte f
 faults off and gives the rest weights of its own, so that rare mixtures come up. A failure prints its seed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -17,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployments.config.tier_config import Timeouts
-from deployments.interfaces import Ports
 from deployments.request.drive import drive
+from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from reliability.admission import admit as reducer
 from reliability.admission.admit import AdmissionConfig, AdmissionState, Grant, Rejection

@@ -1,7 +1,5 @@
 """A small admission, and calls that ask for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from reliability.admission.admit import AdmissionConfig, AdmissionState, Grant, admit, settle

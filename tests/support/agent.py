@@ -3,8 +3,6 @@
 Only the standard part of the protocol is used, so what helps this agent helps every agent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ what stands in which block or item, which messages come behind results, and what
 Every text, and every text in the arguments of a call, holds a word that no other one holds.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """Requests and answers of Anthropic's Messages, as Hypothesis draws them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The app and the routes of a Router, without the server behind them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +9,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from deployments.api.access import Access
 from deployments.api.openai_responses.stored_responses import StoredResponses
-from deployments.router import Router
+from deployments.app.router import Router
 from deployments.ui.control_room import ControlRoom
 
 

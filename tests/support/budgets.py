@@ -1,7 +1,5 @@
 """A small budget, and calls on it."""
 
-from __future__ import annotations
-
 from reliability.admission.budget import BudgetConfig, BudgetGrant, Limit, reserve, settle
 from reliability.admission.ledger import Bounds, Budget
 from reliability.admission.request import AdmissionRequest

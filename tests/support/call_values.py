@@ -1,7 +1,5 @@
 """Values, texts and tools that Hypothesis draws for the laws of tool calls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A certificate of one's own for this machine, for what speaks TLS."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 from pathlib import Path

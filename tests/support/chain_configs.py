@@ -1,7 +1,5 @@
 """Chains of tiers for the doctor."""
 
-from __future__ import annotations
-
 from deployments.config.app_config import AppConfig, load
 
 TIER = {"kind": "scripted", "script": []}

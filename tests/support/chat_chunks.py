@@ -1,7 +1,5 @@
 """What the chunks of an upstream's answer say."""
 
-from __future__ import annotations
-
 import json
 
 from deployments.tiers.hosted.chat_reader import ChatReader

@@ -1,7 +1,5 @@
 """Tools with a demanding schema, and the verdict on one call of them."""
 
-from __future__ import annotations
-
 import json
 
 from reliability.tools import CheckConfig, Checked, RawCall, check_calls

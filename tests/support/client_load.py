@@ -5,8 +5,6 @@ answer is `WORDS` words of one token each, and `COST` is both together. So the n
 exact.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

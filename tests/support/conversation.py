@@ -1,7 +1,5 @@
 """Conversations as agents have them, and what the loop detector says of them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An owner of conversations, and clients that ask it."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Texts made of the pieces that matter to a reader of answers, and their cuts."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1.0, "b": "é"}}\n</tool_call>'

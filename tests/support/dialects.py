@@ -4,12 +4,11 @@ A conversation is written as messages of a chat completion. `Told` is what a cli
 text, calls, why it ended, tokens, an error's code, and the request's report.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +52,13 @@ def ask_in(dialect: str, server: Server, messages: Messages, *, stream: bool, **
     path = f"{server.url}/v1/reliability/requests/{request_id}"
     told.report = until(lambda: _find_report(path), "the report is there")
     return told
+
+
+def ask_in_all(server: Server, messages: Messages, **options: Any) -> dict[str, Told]:
+    """Ask once in each dialect, all at the same time."""
+    with ThreadPoolExecutor(len(DIALECTS)) as pool:
+        asked = {one: pool.submit(ask_in, one, server, messages, **options) for one in DIALECTS}
+    return {one: told.result() for one, told in asked.items()}
 
 
 def _find_report(path: str) -> dict[str, Any] | None:

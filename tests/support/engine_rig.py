@@ -1,7 +1,5 @@
 """An engine on a real model of a few kilobytes, which raises or stands still when told to."""
 
-from __future__ import annotations
-
 import dataclasses
 import queue
 import threading

@@ -1,7 +1,5 @@
 """Cells of an evaluation, made up: what the tables, verdicts and pages of a report are tried on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tools that the tests of extraction declare, and what is found of them in a text."""
 
-from __future__ import annotations
-
 from reliability.tools import extract_calls
 from tests.support.call_values import made
 from tests.support.renderings import tool

@@ -1,8 +1,6 @@
 """A hub on loopback: one repository, answered as huggingface_hub's client asks it, with ranges, large files compressed
 for clients that take that, and connections that break after so many bytes."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -3,8 +3,6 @@ marks of a turn, where a system message may stand, who takes turns, how calls an
 of words beside a call and of earlier reasoning. None of the published text is here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

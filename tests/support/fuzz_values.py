@@ -1,7 +1,5 @@
 """Values that careless readers change, drawn fast from a seed: for the differential fuzz of `tests.values_fuzz`."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """A gate that is fed in pieces, and small stand-ins for who decides what a text is."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -3,8 +3,6 @@
 Run as `python -m tests.support.hog FOLDER`, where FOLDER is the cgroup. Prints the moves between levels.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import sys

@@ -1,7 +1,5 @@
 """A repository that would like to run its own code in our commands, and to lead them to its own server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

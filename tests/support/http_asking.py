@@ -4,8 +4,6 @@
 ways and held to the same words. `wire` is what really came over the socket: comments, frames, `[DONE]`.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Mapping

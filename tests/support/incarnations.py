@@ -1,7 +1,5 @@
 """Lives of the state actor for tests: on a folder, under limits, on a clock that the test moves."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -67,7 +65,7 @@ def tight(tokens: int, **more: Any) -> StateLimits:
 def life(folder: Path, clock: HandClock | None = None, **more: Any) -> SessionState:
     """A life of the actor that stays."""
     made = {"bounds": JournalBounds(), "windows_max": 100} | more
-    return SessionState(folder=str(folder), idle_exit_s=None, clock=clock, **made)
+    return SessionState(folder=str(folder), idle_exit_s=None, clock_ns=clock.now_ns if clock else None, **made)
 
 
 def unpack(name: str, to: Path) -> Path:

@@ -1,7 +1,5 @@
 """Init systems for tests: a program that answers as it is told, one that only remembers, and a plan of a service."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Jobs for workers: functions whose arguments and results have types, as those of the server have."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

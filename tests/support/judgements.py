@@ -1,7 +1,5 @@
 """Answers, and the judgement on them with one tool declared."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from reliability.answer.judgement import expect, judge

@@ -14,14 +14,14 @@ import pytest
 
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
+from deployments.app.router_parts import DIALECTS
 from deployments.config.tier_config import Timeouts
 from deployments.errors import ApiError
-from deployments.interfaces import Ports
 from deployments.reports.report import report_of
 from deployments.request.drive import drive
 from deployments.request.idempotency import find_kept
+from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
-from deployments.router_parts import DIALECTS
 from deployments.state.client import RequestState, State
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import prompt_bytes

@@ -1,7 +1,5 @@
 """Where the extension for the CPU runs."""
 
-from __future__ import annotations
-
 import platform
 import sys
 

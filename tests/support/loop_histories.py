@@ -1,7 +1,5 @@
 """Histories of calls and results that Hypothesis draws for the laws of loop detection."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import HealthCheck, settings

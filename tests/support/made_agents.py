@@ -4,8 +4,6 @@ and a habit of what its client does to the history before it sends it again.
 A `MadeRun` keeps what was really said, and `request` shows of it what its client would send.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

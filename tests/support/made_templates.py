@@ -1,8 +1,6 @@
 """Chat templates made of habits: how a model's maker treats system messages, turns, calls, results and ids. What each
 raises or drops is what published templates do; none of their text is here."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

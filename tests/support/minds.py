@@ -1,7 +1,5 @@
 """Models that want something, under a grammar with a real tokenizer of a few hundred tokens, and schemas for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import mlx.core as mx

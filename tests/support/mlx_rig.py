@@ -1,7 +1,5 @@
 """A tier with the real default model, and questions to it."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

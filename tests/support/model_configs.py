@@ -4,8 +4,6 @@ Run it to print, for each of them, what is counted before a model is loaded over
 `python -m tests.support.model_configs`.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 from typing import Any

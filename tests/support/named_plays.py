@@ -1,7 +1,5 @@
 """Answers of an upstream, each by a name: one of every kind that an API has words for."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The state actor in this process, as a link calls it: present, hung, or away, as a test wants it."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -26,8 +26,7 @@ from unittest import mock
 import uvicorn
 from starlette.datastructures import MutableHeaders
 
-from deployments import router, router_parts
-from deployments.app import build
+from deployments.app import build, router, router_parts
 from deployments.config.app_config import StateConfig
 from deployments.config.free_port import free_port
 from deployments.graph import replica

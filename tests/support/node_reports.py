@@ -1,7 +1,5 @@
 """Nodes and needs as the tests of replica counts want them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from deployments.memory.plan import NodeReport, TierNeed

@@ -1,7 +1,5 @@
 """An OTLP collector on loopback: takes spans over HTTP, and decodes them by OpenTelemetry's own messages."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A play is a tuple of acts (send bytes, wait, hang, abort the socket), or a funct
 functions here make the usual ones: good answers as OpenRouter sends them, and each way in which an upstream breaks.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Small models of mlx-lm's with weights by chance, whose heads are as wide as those of real ones."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

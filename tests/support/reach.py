@@ -1,7 +1,5 @@
 """What of a running server another user of the machine can reach: its files, its sockets and its ports."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

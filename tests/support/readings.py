@@ -1,7 +1,5 @@
 """An attempt that is being read, as tests want it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

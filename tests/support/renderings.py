@@ -4,8 +4,6 @@ A rendering is a function from a name and arguments to text. `plain` notations c
 types, so they need a schema that says which values are strings, and strings in which no tag begins.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Texts that repeat themselves: runaways as models write them, and honest ones that look like them."""
 
-from __future__ import annotations
-
 import json
 import random
 

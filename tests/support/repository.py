@@ -1,7 +1,5 @@
 """The project's own folder, and the files in it that belong to the project."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """What tests of `/v1/responses` share: requests, generated answers, the events of a stream held against OpenAI's own
 typed models and their order."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

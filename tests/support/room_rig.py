@@ -24,9 +24,9 @@ from deployments.api.access import Access, Caller
 from deployments.api.admin import Insight
 from deployments.api.overview import Overview
 from deployments.api.responses import build_error_handlers
+from deployments.app.stopping import Stopping
 from deployments.config.app_config import AppConfig, load
 from deployments.graph.status_poll import TierWatch
-from deployments.graph.stopping import Stopping
 from deployments.request.policy import state_limits
 from deployments.state.client import State
 from deployments.state.journal import JournalBounds
@@ -134,7 +134,8 @@ class Rig:
         self.overview = Overview(
             state=state,
             watch=watch,
-            stopping=self.stopping,
+            running=self.stopping.list_running,
+            stopping=lambda: self.stopping.begun,
             memory=None,
             tiers=TIERS,
             cloud=frozenset({"premium"}),

@@ -1,7 +1,5 @@
 """Requests, runs and their records, as Hypothesis draws them and as the tests of incidents build them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

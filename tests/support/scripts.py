@@ -4,8 +4,6 @@
 answers with its own name.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 WEATHER = {"name": "get_weather", "arguments": {"city": "Paris"}}

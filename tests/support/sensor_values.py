@@ -1,7 +1,5 @@
 """What a sensor's sample says, for the tests of sensors."""
 
-from __future__ import annotations
-
 from deployments.memory.sensors.sensor import Sample
 
 

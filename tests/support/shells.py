@@ -4,8 +4,6 @@
 the shell insert all that it would offer, and returns those words. Programs are looked for in `folder/bin` first.
 """
 
-from __future__ import annotations
-
 import os
 import pty
 import shlex

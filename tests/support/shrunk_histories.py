@@ -1,8 +1,6 @@
 """Agents that call and call, by clients that send less and less of it: what each client shows of what was said, and a
 session that answers them as the server does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A small configuration with one key changed, and what the server does with it."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from typing import Any
@@ -9,11 +7,10 @@ from typing import Any
 from deployments.app import build
 from deployments.config.app_config import AppConfig, load
 from deployments.graph.replica import make_tier
-from deployments.interfaces import Ports
 from deployments.request.drive import drive
+from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.policy import build_expected, chain_for, limits_of
 from deployments.request.run_record import Run
-from deployments.telemetry import MonotonicClock
 from reliability.answer.gate import Hold
 from reliability.tools import build_toolbox
 from reliability.types import ChatRequest

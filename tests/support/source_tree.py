@@ -1,7 +1,5 @@
 """The project's source as the tests of its tidiness read it: modules, their imports, their functions."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator
@@ -17,6 +15,12 @@ OURS = [name for name in SOURCES if name.startswith(PACKAGES)]
 def parsed(name: str) -> ast.Module:
     """Parse a file of the project."""
     return ast.parse((ROOT / name).read_text(encoding="utf-8"))
+
+
+@functools.cache
+def list_nodes(name: str) -> list[ast.AST]:
+    """List all nodes of a file of the project."""
+    return list(ast.walk(parsed(name)))
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """The same answer, whole and in pieces: what the client gets of it in the end, and what has left on the way."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import re

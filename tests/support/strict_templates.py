@@ -1,8 +1,6 @@
 """Chat templates of the strict kind, as models bring them, and an upstream that refuses what they refuse: the real
 rules (`raise_exception`, `|items`), run by Jinja, behind real HTTP."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The marks of each family's reasoning, as its models write them: opener, closer, and what stands around the answer."""
 
-from __future__ import annotations
-
 import re
 
 from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought

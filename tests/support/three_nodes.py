@@ -4,8 +4,6 @@ Run as `python -m tests.support.three_nodes FOLDER` with a short folder. Prints 
 raises at the first that doesn't.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 import time

@@ -1,14 +1,12 @@
 """What the tests of tiers share: a request, a tier, a whole answer, and waiting for a condition."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
-from deployments.interfaces import Tier
+from deployments.request.interfaces import Tier
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from reliability.types import CallDelta, ChatRequest, Event, Failed, Finish, Text, Usage
 from tests.support.plays import Play

@@ -1,7 +1,5 @@
 """LoRA adapters of the tiny model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

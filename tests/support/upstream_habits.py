@@ -1,8 +1,6 @@
 """What upstreams do that are asked for the rest of an answer: sixty habits, each a small function; and texts that are
 hard to join: equal rows, zeros, refrains, code, other scripts."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Mapping

@@ -1,8 +1,6 @@
 """The ways of one call's arguments: out of a model's text, or of an upstream's chunks, through a judgement, into each
 dialect, whole and streamed, and out of the official SDKs' models."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

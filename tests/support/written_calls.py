@@ -1,7 +1,5 @@
 """Calls as models write them into their text, and the loop that is found in an answer."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,12 +1,10 @@
 """Names: a function is called by what it does."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest
 
-from tests.support.source_tree import OURS, parsed
+from tests.support.source_tree import OURS, list_nodes
 
 # Participles of irregular verbs that aren't a verb's first form too (`put`, `read`, `run`).
 IRREGULAR = {
@@ -38,7 +36,7 @@ def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def test_functions_are_verbs():
     """No function is named by a participle: a reader sees what it does, and need not guess what is done to what."""
-    nodes = [(name, node) for name in OURS for node in ast.walk(parsed(name))]
+    nodes = [(name, node) for name in OURS for node in list_nodes(name)]
     functions = [(name, node) for name, node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
     assert [(name, f.name) for name, f in functions if is_participle(f.name) and not is_property(f)] == []

@@ -1,7 +1,5 @@
 """What `pip install .` installs: the server with everything that it reads, and nothing else."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The house rules that a program can check: layers, sizes, docstrings."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The tree: small folders that import one way, a name for each module, and a test file for it."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections import Counter
@@ -10,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.repository import ROOT
-from tests.support.source_tree import OURS, PACKAGES, SOURCES, parsed
+from tests.support.source_tree import OURS, PACKAGES, SOURCES, list_nodes
 from tests.unit.deployments import tested_by as shell
 from tests.unit.reliability import tested_by as core
 
@@ -21,7 +19,7 @@ MODULES = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."):
 def imported(name: str) -> set[str]:
     """The modules of ours that a module imports, wherever in it."""
     found = set()
-    for node in ast.walk(parsed(name)):
+    for node in list_nodes(name):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -117,6 +115,7 @@ ORDER = [
     "deployments/evaluate/pages",
     "deployments/evaluate",
     "deployments/ui",
+    "deployments/app",
     "deployments/cli/service",
     "deployments/cli",
 ]

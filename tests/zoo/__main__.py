@@ -1,7 +1,5 @@
 """Check the zoo: `python -m tests.zoo [--only NAME ...] [--aspect NAME ...] [--table]`."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

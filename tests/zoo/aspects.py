@@ -1,7 +1,5 @@
 """What each architecture must do on the engine: a check for each aspect. A check raises `Difference`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What is expected of each family of models: its generator, what its caches allow, how it marks calls and reasoning."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ A family that isn't batched for a fault, or is excused by it, is so for as long 
 how much mlx-lm differs from itself; where that is rounding, the fault is mended, and the exception has to go.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from functools import partial

@@ -4,8 +4,6 @@ What is compared are the log-probabilities of all tokens, wherever one was sampl
 repeats itself, so equal texts say little. They are compared in units of the deviation of plain mlx-lm's logits.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import zlib

@@ -1,7 +1,5 @@
 """The table of docs/models.md, a line for each family: what families.py expects, and what the call formats know."""
 
-from __future__ import annotations
-
 from deployments.tiers.mlx.decoding.generators import Sharing
 from reliability.tools.format_reasoning import REASONING_OPEN
 from reliability.tools.formats import CALL_FORMATS, OPENER

@@ -1,7 +1,5 @@
 """The zoo: some of the architectures on the engine (`make nightly` has all), and the table of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -15,8 +15,8 @@ from pathlib import Path
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import read_variables
 from deployments.config.tier_config import HostedTierConfig
+from deployments.graph.serve_file import ConfigFile
 from deployments.models.cache_folder import default_cache_dir
-from deployments.serve_file import ConfigFile
 from deployments.state.client import folder_of
 
 # Where things are, and nothing that is secret.

@@ -49,7 +49,9 @@ class Systemd:
             raise ServiceFault(NO_MANAGER.format(found.words))
 
     def write(self, plan: ServicePlan) -> OwnedFile:
-        text = write_unit(plan, backoff=self._version() >= BACKOFF_SINCE, sandbox=self._can_sandbox())
+        found = re.match(r"systemd (\d+)", self._ask(["systemctl", "--version"]).out)
+        backoff = found is not None and int(found[1]) >= BACKOFF_SINCE
+        text = write_unit(plan, backoff=backoff, sandbox=self._can_sandbox())
         return OwnedFile(path=self.path, text=sign(text, plan.config), mode=0o644)
 
     def list_remarks(self) -> list[str]:
@@ -103,10 +105,6 @@ class Systemd:
         done = self._ask(["systemctl", "--user", *words])
         if done.code:
             raise ServiceFault(f"`systemctl --user {' '.join(words)}` failed: {done.words}")
-
-    def _version(self) -> int:
-        found = re.match(r"systemd (\d+)", self._ask(["systemctl", "--version"]).out)
-        return int(found[1]) if found else 0
 
     def _can_sandbox(self) -> bool:
         """Try what the sandbox needs, on a program that does nothing."""

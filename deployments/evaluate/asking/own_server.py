@@ -25,8 +25,8 @@ from deployments.config.app_config import ROUTER, AppConfig, patch
 from deployments.config.free_port import free_port
 from deployments.config.tier_config import MlxTierConfig
 from deployments.evaluate.asking.chat_client import ChatClient
+from deployments.graph.serve_file import IMPORT_PATH, read_file
 from deployments.running.process_tree import GroupGuard
-from deployments.serve_file import IMPORT_PATH, read_file
 
 START_S = 600.0
 STOP_S = 60.0

@@ -33,8 +33,10 @@ def read_footprint(pid: int | None = None, *, system: str = sys.platform, rusage
     """Return the bytes that a process holds, by default this one; None where it is gone or may not be seen. `rusage`
     is the kernel's call."""
     pid = pid or os.getpid()
-    if system == "darwin" and (found := _read_phys(pid, rusage or _load_rusage())) is not None:
-        return found
+    if system == "darwin":
+        info, read = RusageInfo(), rusage or _load_rusage()
+        if not read(pid, RUSAGE_INFO_V0, ctypes.pointer(info)):  # 0: it has been read
+            return int(info.phys_footprint)
     try:
         return int(psutil.Process(pid).memory_info().rss)
     except psutil.Error:
@@ -52,9 +54,3 @@ def _load_rusage() -> Rusage:
     call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.POINTER(RusageInfo)]
     call.restype = ctypes.c_int
     return call
-
-
-def _read_phys(pid: int, rusage: Rusage) -> int | None:
-    info = RusageInfo()
-    failed = rusage(pid, RUSAGE_INFO_V0, ctypes.pointer(info))
-    return None if failed else int(info.phys_footprint)

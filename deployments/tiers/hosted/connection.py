@@ -18,8 +18,8 @@ import aiohttp
 import certifi
 from yarl import URL
 
-from deployments.reports.redaction import secret_headers
 from deployments.tiers.history_repair import HistoryForm, soften
+from deployments.tiers.hosted.redaction import secret_headers
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, wants_softer
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Failed

@@ -24,7 +24,6 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
 from deployments.config.loopback import is_loopback
-from deployments.reports.redaction import Redactor, secret_headers
 from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
@@ -41,6 +40,7 @@ from deployments.tiers.hosted.connection import (
 )
 from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, choose_continues, join
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
+from deployments.tiers.hosted.redaction import Redactor, secret_headers
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,
     read_complaint,

@@ -39,7 +39,7 @@ _CHECK_S = 5.0
 
 
 class MlxTier:
-    """A `deployments.interfaces.Tier` that generates here."""
+    """A `deployments.request.interfaces.Tier` that generates here."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class MlxTier:
         )
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Answer `request`; see `deployments.interfaces.Tier.stream`."""
+        """Answer `request`; see `deployments.request.interfaces.Tier.stream`."""
         not_ready = None if self._engine.phase.state is TierState.READY else self._build_not_ready()
         refused = find_unsupported(request) or not_ready or self._refuse_if_full()
         if refused is not None:

@@ -1,8 +1,6 @@
 """Do the job with the anthropic package: `python anthropic_messages.py TASK [stream]`."""
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 from anthropic import Anthropic
 from job_tools import SCHEMAS, TURNS_MAX, call, run
 

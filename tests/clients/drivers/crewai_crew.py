@@ -1,8 +1,6 @@
 """Do the job with CrewAI: `python crewai_crew.py TASK`."""
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 import os
 
 import job_tools

@@ -1,8 +1,6 @@
 """Do the job with instructor, which has answers in a form and no tools: `python instructor_steps.py TASK`."""
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 from typing import Literal
 
 import instructor

@@ -1,7 +1,5 @@
 """The tools that a driver lends to a client which has none of its own, and what each driver has in common."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Do the job with LangChain's chat model in LangGraph's agent: `python langgraph_agent.py TASK`."""
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 import job_tools
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI

@@ -5,8 +5,6 @@ DRIVER is the driver that talks to the proxy, PREFIX how the proxy's configurati
 """
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 import json
 import os
 import socket

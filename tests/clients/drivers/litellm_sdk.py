@@ -1,8 +1,6 @@
 """Do the job with LiteLLM's own functions: `python litellm_sdk.py TASK`."""
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 import litellm
 from job_tools import SCHEMAS, TURNS_MAX, call, run
 

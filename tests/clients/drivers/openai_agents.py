@@ -1,8 +1,6 @@
 """Do the job with the OpenAI Agents SDK: `python openai_agents.py TASK WIRE`, where WIRE is `chat` or `responses`."""
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 import job_tools
 from agents import Agent, Runner, function_tool, set_default_openai_api, set_tracing_disabled
 

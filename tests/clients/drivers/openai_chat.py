@@ -1,8 +1,6 @@
 """Do the job with the openai package over chat completions: `python openai_chat.py TASK [stream]`."""
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 import os
 
 from job_tools import SCHEMAS, TURNS_MAX, call, run

@@ -1,8 +1,6 @@
 """Do the job with the openai package over Responses: `python openai_responses.py TASK [stream]`."""
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 from job_tools import SCHEMAS, TURNS_MAX, call, run
 from openai import OpenAI
 

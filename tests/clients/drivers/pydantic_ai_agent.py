@@ -1,8 +1,6 @@
 """Do the job with Pydantic AI: `python pydantic_ai_agent.py TASK`."""
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 import job_tools
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel

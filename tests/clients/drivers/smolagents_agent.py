@@ -1,8 +1,6 @@
 """Do the job with one of smolagents' agents: `python smolagents_agent.py TASK AGENT`, AGENT `tools` or `code`."""
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 import os
 
 import job_tools

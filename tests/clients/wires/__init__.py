@@ -1,8 +1,6 @@
 """The three APIs that clients speak, as far as a proxy reads them: which tools a request declares, what an answer
 says, calls and costs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field

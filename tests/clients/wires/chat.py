@@ -1,7 +1,5 @@
 """OpenAI's chat completions, as delivered."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.clients.wires import Answer, Call, Required, read_events, read_json

@@ -1,7 +1,5 @@
 """Anthropic's Messages, as delivered. What was read from a cache counts as prompt too, which this API counts apart."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """OpenAI's Responses, as delivered. A stream ends with the whole response, which is what clients go by."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.clients.wires import Answer, Call, Required, read_events, read_json

@@ -1,7 +1,5 @@
 """One server for each module of this folder: a hosted tier, whose upstream plays what the last user message names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -9,8 +9,6 @@ In one place the document's schema says otherwise than its own examples, OpenAI'
 response is complete its `usage` is null (`reduce`).
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import re

@@ -4,8 +4,6 @@ Every answer, whole and streamed, has each key that the document requires, and n
 server adds (`mlx_stack`, `reasoning_content`) stands beside those.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """`python -m tests.sim.links --seeds N [--start S]`: play many worlds of links on all cores; print the broken laws."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

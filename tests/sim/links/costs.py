@@ -1,7 +1,5 @@
 """`python -m tests.sim.links.costs`: what the state actor costs in CPU time, and how long it takes to come back."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable

@@ -65,7 +65,7 @@ class Wire:
             bounds=JournalBounds(),
             windows_max=10,
             idle_exit_s=None,
-            clock=VirtualClock(),
+            clock_ns=VirtualClock().now_ns,
         )
 
     def kill(self) -> None:

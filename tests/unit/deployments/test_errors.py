@@ -1,7 +1,5 @@
 """What clients read in an error."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The files for Prometheus and Grafana: Prometheus' own tool reads them, and plays each alert."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The command `mlx-stack-serve`: what it says of itself, and which configuration it takes."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Lines and counters: what Ray writes of them, and what must never stand in them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,15 +1,12 @@
 """Modules without a test file of their own, and the file that tests each of them."""
 
-from __future__ import annotations
-
 TESTED_BY: dict[str, str] = {
-    "deployments/app.py": "tests/unit/deployments/config/test_app_config_effects.py",
     "deployments/config/tier_config.py": "tests/unit/deployments/config/test_app_config.py",
     "deployments/cli/commands.py": "tests/unit/deployments/test_main.py",
-    "deployments/router_parts.py": "tests/contract/test_chat.py",
+    "deployments/app/router_parts.py": "tests/contract/test_chat.py",
     "deployments/config/free_port.py": "tests/unit/deployments/cli/test_doctor.py",
-    "deployments/interfaces.py": "tests/unit/deployments/request/test_drive.py",
-    "deployments/router.py": "tests/contract/test_chat.py",
+    "deployments/request/interfaces.py": "tests/unit/deployments/request/test_drive.py",
+    "deployments/app/router.py": "tests/contract/test_chat.py",
     "deployments/request/delivery.py": "tests/unit/deployments/request/test_attempt.py",
     "deployments/request/run_record.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/api/dialect.py": "tests/unit/deployments/api/test_exchange.py",

@@ -1,7 +1,5 @@
 """The benchmark's own measuring: what counts as an answer, and when a bar is met."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import statistics

@@ -1,7 +1,5 @@
 """What a draft model would gain is reckoned from which of its guesses stand."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What an idle server costs: which process is which, and how windows are counted."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """What the soak and the chaos run call wrong, and what the load test reports."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """The trials of published agents: what needs no agent and no server."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The table of faults and flaws: that it is whole, and what its columns must never say together."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

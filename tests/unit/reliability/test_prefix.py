@@ -1,7 +1,5 @@
 """Why a prompt doesn't begin as the one before it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Halves of surrogate pairs: joined where they meet, replaced where they don't."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

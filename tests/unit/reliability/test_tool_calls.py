@@ -1,7 +1,5 @@
 """The nouns of tool calls: the places that they name."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

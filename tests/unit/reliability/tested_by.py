@@ -1,7 +1,5 @@
 """Modules without a test file of their own, and the file that tests each of them."""
 
-from __future__ import annotations
-
 TESTED_BY: dict[str, str] = {
     "reliability/config.py": "tests/unit/deployments/config/test_app_config.py",
     "reliability/steps.py": "tests/unit/reliability/tools/schema/test_validator_bounds.py",

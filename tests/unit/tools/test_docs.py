@@ -1,7 +1,5 @@
 """The docs are true: what can be made from the code is, and what can be run or looked up is (see also `e2e`)."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +10,7 @@ from pydantic import BaseModel
 
 from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import KINDS
-from deployments.serve_file import read_file
+from deployments.graph.serve_file import read_file
 from tests.support.bare_router import list_routes
 from tests.support.repository import ROOT, tracked
 from tests.unit.deployments.config.test_app_config_effects import all_keys

@@ -1,7 +1,5 @@
 """The headline table: what stands in it was measured, and what wasn't is a dash."""
 
-from __future__ import annotations
-
 import json
 
 from tests.support.evaluation_cells import make_cells, make_report

@@ -1,7 +1,5 @@
 """API keys: who is let in, what stands in no error, and where a server without keys may listen."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 

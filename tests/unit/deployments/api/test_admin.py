@@ -1,7 +1,5 @@
 """Ids of requests and names of sessions are the clients': an admin's look-up never hits another key's by chance."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

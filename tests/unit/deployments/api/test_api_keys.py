@@ -1,7 +1,5 @@
 """API keys: the file and the environment variable; no error repeats what may be a key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Bodies that come at once: who is ended to make room, and who isn't."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """A bug while a stream is made: before its first frame it is an HTTP error, behind it an error frame."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """The terms that a client sets by header."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """What Prometheus is told: one head for each family, the samples of every node, and gauges that it can read."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import subprocess

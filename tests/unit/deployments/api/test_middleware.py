@@ -1,7 +1,5 @@
 """What comes before any route: CORS, OPTIONS, trailing slashes. Played on the ASGI app itself, without a server."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from typing import Any

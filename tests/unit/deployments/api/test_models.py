@@ -1,7 +1,5 @@
 """What `GET /ready` and `GET /v1/models` say of the tiers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """From bytes to a request."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from typing import Any

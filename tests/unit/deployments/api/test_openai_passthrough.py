@@ -1,7 +1,5 @@
 """Completions and embeddings at the boundary: what is checked, what goes on as it came, what leaves."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An answer whole and streamed: text, refusals, the probabilities of tokens, usage."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given

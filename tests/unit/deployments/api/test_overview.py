@@ -1,7 +1,5 @@
 """The picture of this moment: complete, bounded, made once for all who ask, and honest where somebody is away."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path

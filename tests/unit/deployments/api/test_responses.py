@@ -1,7 +1,5 @@
 """Every error in OpenAI's shape, and no error's own words."""
 
-from __future__ import annotations
-
 import asyncio
 
 import httpx

@@ -1,7 +1,5 @@
 """A hang of the doctor's is short here."""
 
-from __future__ import annotations
-
 import pytest
 
 from deployments.cli import doctor

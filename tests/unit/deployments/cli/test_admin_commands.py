@@ -1,7 +1,5 @@
 """The commands for operators, on the real routes: what they print, their JSON, and how they end."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

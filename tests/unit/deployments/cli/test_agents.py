@@ -1,7 +1,5 @@
 """The table of agents, filled in and written down."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

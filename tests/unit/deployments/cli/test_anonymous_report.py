@@ -1,7 +1,5 @@
 """The file that a person sends: what helps is in it, and nothing that names anybody."""
 
-from __future__ import annotations
-
 import json
 import stat
 import time

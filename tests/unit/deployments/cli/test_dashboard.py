@@ -1,7 +1,5 @@
 """Ray's dashboard on demand: which Ray it is for, and the command that becomes it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The doctor finds a chain that is only configured and doesn't work."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`mlx-stack-serve evaluate`: what it writes, what it says, how it ends."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Iterator
@@ -13,7 +11,9 @@ import yaml
 
 from deployments.__main__ import main
 from deployments.cli import evaluate as command
+from deployments.evaluate import evaluation_plan
 from deployments.evaluate.evaluation_plan import Settings
+from deployments.evaluate.tasks.fixtures import FIXTURES
 from tests.support.evaluation_cells import FACTS, make_cells, make_report
 from tests.support.played_model import PlayedServer, say
 
@@ -30,6 +30,12 @@ CONFIG = {
         }
     ]
 }
+
+
+@pytest.fixture(autouse=True)
+def one_task(monkeypatch):
+    """Each task runs its tests in processes; a test of verdicts has all of them."""
+    monkeypatch.setattr(evaluation_plan, "FIXTURES", ("buggy_calc",))
 
 
 @pytest.fixture
@@ -60,8 +66,9 @@ def test_reports_are_not_written_through_links(folder, server):
     assert json.loads((folder / "evaluation/report.json").read_text())["verdicts"]
 
 
-def test_a_server_is_evaluated_and_the_report_written(folder, server, capsys):
+def test_a_server_is_evaluated_and_the_report_written(folder, server, capsys, monkeypatch):
     """Page, summary and data; the verdict on the screen. The same command again is there at once."""
+    monkeypatch.setattr(evaluation_plan, "FIXTURES", FIXTURES)
     assert run(server) == 0
     asked = len(server.asked)
     assert run(server) == 0
@@ -75,8 +82,9 @@ def test_a_server_is_evaluated_and_the_report_written(folder, server, capsys):
     assert "evaluation/report.html" in said
 
 
-def test_a_planted_regression_ends_with_one(folder, server, capsys):
+def test_a_planted_regression_ends_with_one(folder, server, capsys, monkeypatch):
     """`--compare` with a report in which more was right."""
+    monkeypatch.setattr(evaluation_plan, "FIXTURES", FIXTURES)
     assert run(server) == 0
     old = json.loads((folder / "evaluation/report.json").read_text())
     for key in old["outcomes"]:

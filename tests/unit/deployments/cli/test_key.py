@@ -1,7 +1,5 @@
 """The command that makes a key."""
 
-from __future__ import annotations
-
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Starting an agent on a server: the real command, a program that tells how it was started, a server that answers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

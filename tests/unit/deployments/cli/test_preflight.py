@@ -1,7 +1,5 @@
 """Wrong starts: each ends at once, with one line that names what is wrong, before Ray or anything else is started."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys
@@ -17,7 +15,7 @@ from deployments.cli.preflight import is_too_old
 from deployments.cli.serve_command import environment
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
-from deployments.serve_file import read_file
+from deployments.graph.serve_file import read_file
 from tests.support.certificates import write_certificate
 from tests.support.incarnations import unpack
 from tests.support.repository import ROOT

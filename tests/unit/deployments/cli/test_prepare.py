@@ -1,7 +1,5 @@
 """`pull` and `prepare`: what is fetched when, and what can't be had."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How `make serve` starts: nothing is started that others could reach around the API keys."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The client of the commands that ask a running server: over TLS, and of servers that mean no good."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import http.server

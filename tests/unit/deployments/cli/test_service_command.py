@@ -1,7 +1,5 @@
 """`mlx-stack-serve service`: nothing is written that wasn't shown, and nothing of anybody else's is touched."""
 
-from __future__ import annotations
-
 import os
 import stat
 import threading

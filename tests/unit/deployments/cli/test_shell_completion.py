@@ -1,7 +1,5 @@
 """Completion: the real shells are asked what they would offer, at a terminal; and what a Tab offers of a server."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys
@@ -47,6 +45,11 @@ CASES = {
 }
 
 
+# A second line of a kind; each starts a shell and two programs.
+AGAIN = ("st", "service status --", "launch cod", "check ser", "completion f", "logs --url {url} --session ")
+LINES = [pytest.param(line, marks=[pytest.mark.further] * (line in AGAIN)) for line in CASES]
+
+
 class Answering(BaseHTTPRequestHandler):
     """A server that knows three routes."""
 
@@ -80,7 +83,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("line", CASES)
+@pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_offers_what_can_stand_there(folder, url, shell, line):
     """Commands, options, what an option or an argument takes, and what the named server has: that and nothing else."""

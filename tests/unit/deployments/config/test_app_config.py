@@ -1,7 +1,5 @@
 """The configuration: every mistake is one line that names the key."""
 
-from __future__ import annotations
-
 import pytest
 
 from deployments.config.app_config import load, patch

@@ -1,7 +1,5 @@
 """docs/serve_config.schema.json says of a file what the server's own check says, as far as a schema can."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Of several mistakes in a configuration the one is told that explains the others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Which files a command reads, where none is given."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

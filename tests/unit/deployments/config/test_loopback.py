@@ -1,7 +1,5 @@
 """Which hosts mean this machine: the one rule for listening, for peers, for proxies and for what leaves the machine."""
 
-from __future__ import annotations
-
 import ipaddress
 import subprocess
 import sys
@@ -94,7 +92,7 @@ def test_a_name_under_internal_is_a_container_s_host_or_another_s(name, port):
 
 def test_the_rule_needs_no_ray():
     """Who asks about a host, as a tier does, need not load Ray for it."""
-    code = "import sys, deployments.listener.listening\nprint('ray' in sys.modules)"
+    code = "import sys, deployments.config.loopback\nprint('ray' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
 
     assert out.stdout.strip() == "False"

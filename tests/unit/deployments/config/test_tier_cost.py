@@ -1,7 +1,5 @@
 """What a call costs, and whether it leaves the machine."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The effects of the keys that say who may ask: `server.api_keys_file`, `server.api_keys_env`, `server.allow_open`,
 `server.cors_origins`."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The effects of the keys under `loop_detection`, `tool_validation` and `retry_strategy`."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The effects of the keys of an engine, on a real model of a few kilobytes."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from dataclasses import replace

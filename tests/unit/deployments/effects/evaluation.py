@@ -1,7 +1,5 @@
 """The effects of the keys of `evaluate`: what a tier is held against."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

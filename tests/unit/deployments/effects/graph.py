@@ -1,7 +1,5 @@
 """The effects of the keys of tiers, chain, state and server."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from collections.abc import Callable
@@ -15,13 +13,13 @@ from starlette.requests import Request
 from deployments.api.body import Bodies
 from deployments.api.exchange import insert_silences
 from deployments.api.openai_chat import parse_chat
+from deployments.app.keep_awake import KeepAwake
 from deployments.config.app_config import AppConfig, load
 from deployments.config.config_errors import ConfigError
 from deployments.config.tier_config import HostedTierConfig, Timeouts
 from deployments.config.tier_cost import cloud_tiers, cost_usd, price_of
 from deployments.errors import ApiError
 from deployments.graph.handle import HandleTier
-from deployments.graph.keep_awake import KeepAwake
 from deployments.graph.replica import make_tier
 from deployments.graph.scale_to_zero import extend_timeouts, find_cold, select_scalable
 from deployments.request.policy import chain_for, chain_of

@@ -1,7 +1,5 @@
 """The effects of the keys under `memory_pressure`, and of `replica_bytes`."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """The effects of the keys that the state actor decides by, and of those that bound what it keeps."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 import time
@@ -12,15 +10,14 @@ from typing import Any
 
 from deployments.config.app_config import AppConfig
 from deployments.graph.replica import make_tier
-from deployments.interfaces import Ports
 from deployments.reports.incidents import incidents_of
+from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.judge import advise
 from deployments.request.policy import build_expected, hold_of, state_limits
 from deployments.state.actor import SessionState
 from deployments.state.client import bounds_of, folder_of
 from deployments.state.journal import Journal
 from deployments.state.records import KeptResponse, Query, ReportItem, StateStep, TurnItem
-from deployments.telemetry import MonotonicClock
 from reliability.admission import admit as reducer
 from reliability.admission.admit import AdmissionState, Grant, RejectedBy, Rejection
 from reliability.admission.request import AdmissionRequest

@@ -1,7 +1,5 @@
 """The effects of the keys of `telemetry`: what is sent to others."""
 
-from __future__ import annotations
-
 import pytest
 
 from deployments.config.config_errors import ConfigError

@@ -1,7 +1,5 @@
 """Writing the learned chain into a file: shown, whole, checked, and nothing else changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ import yaml
 from deployments.config.config_errors import ConfigError
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
 from deployments.evaluate.asking.own_server import read_config
-from deployments.serve_file import read_file
+from deployments.graph.serve_file import read_file
 from tests.support.repository import ROOT
 
 TEXT = (ROOT / "serve_config.yaml").read_text(encoding="utf-8")

@@ -1,7 +1,5 @@
 """The journal of finished cells: what is written is there again, what broke off isn't, and plans don't mix."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

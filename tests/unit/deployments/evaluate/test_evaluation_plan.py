@@ -1,7 +1,5 @@
 """The plan: each cell once, each model as often as the others, and shares of the time that add up."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """An evaluation, whole, on a server that plays its models: what is run, what is kept, and what is gone on with."""
 
-from __future__ import annotations
-
 import io
 import threading
 import time
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from deployments.evaluate import evaluation_plan, evaluation_run
 from deployments.evaluate.asking import chat_client
 from deployments.evaluate.asking.own_server import NoServer
 from deployments.evaluate.calls.call_cases import draw_cases
@@ -19,11 +18,18 @@ from deployments.evaluate.evaluation_plan import Settings
 from deployments.evaluate.evaluation_run import ProgressLine, copy_answered, run_evaluation
 from deployments.evaluate.evaluation_target import UrlTarget
 from deployments.evaluate.figures.cell import Cell
+from deployments.evaluate.tasks.fixtures import FIXTURES
 from tests.support import played_model
 from tests.support.evaluation_cells import call_cell
 from tests.support.played_model import PlayedServer, call, say
 
 CASES = draw_cases(1, 3)
+
+
+@pytest.fixture(autouse=True)
+def one_task(monkeypatch):
+    """Each task runs its tests in processes; one test has all of them."""
+    monkeypatch.setattr(evaluation_plan, "FIXTURES", ("buggy_calc",))
 
 
 def know(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,8 +53,9 @@ def run(
     return journal, out, phases
 
 
-def test_every_cell_is_run_once_and_kept(tmp_path):
+def test_every_cell_is_run_once_and_kept(tmp_path, monkeypatch):
     """The rules, the calls, the tasks and the speeds of each model; progress says which."""
+    monkeypatch.setattr(evaluation_plan, "FIXTURES", FIXTURES)
     with PlayedServer({"m": know}) as server:
         journal, out, phases = run(server, tmp_path)
         asked = len(server.asked)
@@ -120,6 +127,7 @@ def test_a_model_that_is_late_is_left_out_of_its_phase(tmp_path):
 def test_one_cell_that_doesn_t_end_leaves_time_for_the_others(tmp_path, monkeypatch):
     """Of a small budget, too: a model that is slow at long prompts is asked the short ones."""
     monkeypatch.setattr(chat_client, "GRACE_S", 0.0)
+    monkeypatch.setattr(evaluation_run, "CELL_S", evaluation_run.CELL_S | dict.fromkeys(("length", "cache"), 0.5))
     ended = threading.Event()
 
     def dawdle(body: Mapping[str, Any]) -> Any:

@@ -1,7 +1,5 @@
 """What is evaluated: who may be asked, and nothing that leaves the machine unless it is said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from deployments.config.app_config import load

@@ -1,7 +1,5 @@
 """Reports that are kept: whole ones, not too many, and nothing else on this machine."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

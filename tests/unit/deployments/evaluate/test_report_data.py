@@ -1,7 +1,5 @@
 """The report as data: JSON, whole, and honest about what is missing."""
 
-from __future__ import annotations
-
 import json
 
 from deployments.evaluate.report_data import FORMAT

@@ -1,7 +1,5 @@
 """What a `user_config` may change while the server runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A tier's replica."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which tiers of a chain are asleep, and what a request does about it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """In which order the replicas of a tier are tried for a session."""
 
-from __future__ import annotations
-
 import math
 
 from hypothesis import given

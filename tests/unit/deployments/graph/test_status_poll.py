@@ -1,7 +1,5 @@
 """The statuses of all tiers, asked for in the background."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

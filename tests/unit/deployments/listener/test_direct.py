@@ -1,7 +1,5 @@
 """The direct door: what it says to rubbish, and whom it lets go to make room."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

@@ -1,7 +1,5 @@
 """HAProxy: its own words, the bounds that it is given, and one address among others."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

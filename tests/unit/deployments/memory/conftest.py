@@ -1,7 +1,5 @@
 """A monitor of one's own on the session's Ray: a script that turns its knob, and settings that are quick."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from pathlib import Path

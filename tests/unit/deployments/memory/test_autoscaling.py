@@ -1,7 +1,5 @@
 """The policy's laws: a cap that survives Serve's factors, never blind growth, never a raise, never a wait."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The whole graph under load, with the policy in Serve's controller: growth to the cap, the cut, and growth again."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import uuid

@@ -1,7 +1,5 @@
 """The monitor on a real Ray: levels from a scripted file, leases, restarts, and its end."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

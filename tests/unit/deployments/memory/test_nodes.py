@@ -1,7 +1,5 @@
 """Several Ray nodes: each has its monitor, pressure counts where it is, and a dead node stops nobody."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

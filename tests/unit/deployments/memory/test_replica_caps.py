@@ -1,7 +1,5 @@
 """How many replicas fit: never above the budget, never blind growth."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

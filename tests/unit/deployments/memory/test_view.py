@@ -1,7 +1,5 @@
 """The view of a Router replica and the lease of a tier's replica, on a real Ray."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

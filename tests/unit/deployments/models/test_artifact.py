@@ -1,7 +1,5 @@
 """A source that is a folder: what it is described by, and what is said of one that is no model."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

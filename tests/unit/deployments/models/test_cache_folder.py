@@ -1,7 +1,5 @@
 """What is made once, though several processes want it and any of them may die."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What `model: auto` means on every machine."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """A GGUF source: one folder for one content, the hub's own file first, and room on disk before anything begins."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

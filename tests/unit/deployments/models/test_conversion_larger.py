@@ -4,8 +4,6 @@ What is held to here can't be held to on a tiny model: that a converted file spe
 Qwen2's own tokenizer, and that it calls tools.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How far a fetch is: what is said while it runs, and to whom."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from pathlib import Path

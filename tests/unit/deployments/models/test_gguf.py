@@ -1,7 +1,5 @@
 """The converter from GGUF: what was in the file is in the folder, and nothing is left out in silence."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import unicodedata

@@ -1,7 +1,5 @@
 """A GGUF file that isn't sound: one clear error, soon, and nothing left of it."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 from pathlib import Path

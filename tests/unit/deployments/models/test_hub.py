@@ -1,7 +1,5 @@
 """Models of the hub: what is said where it can't be reached, and that what only looks asks nobody."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

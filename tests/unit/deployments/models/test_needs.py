@@ -1,7 +1,5 @@
 """What a replica needs in bytes: its weights, its cache, or a number of one's own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whether a model is on this machine: what is said, and that asking fetches nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Model sources: what is accepted."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """In which precision weights are held."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 import sys

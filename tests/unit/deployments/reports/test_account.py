@@ -1,7 +1,5 @@
 """The end of a request: handed over once, and never into the request's way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

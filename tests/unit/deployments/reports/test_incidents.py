@@ -1,7 +1,5 @@
 """Incidents: what a request leaves behind, how large it may be, and what must not stand in it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter
@@ -14,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.config.tier_config import Timeouts
-from deployments.interfaces import Ports
 from deployments.reports.incidents import GONE_S, RECORDS_MAX, ReplicaNotes
 from deployments.request.drive import drive
+from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.run_record import Run
 from deployments.state.incident_record import RECORD_BYTES_MAX, IncidentKind
-from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.budget import BudgetWindow, Load
 from reliability.types import Attempt, ChatRequest, Fault, Flaw, TierState, TierStatus

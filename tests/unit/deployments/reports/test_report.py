@@ -1,7 +1,5 @@
 """The report of a request; what it says of attempts and outcomes is tested where they are made (`test_drive.py`)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator
@@ -13,8 +11,8 @@ import pytest
 
 from deployments.reports.report import NOTE_CHARS_MAX, describe_running, report_of
 from deployments.request.drive import drive
+from deployments.request.interfaces import MonotonicClock
 from deployments.request.run_record import Run
-from deployments.telemetry import MonotonicClock
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import Attempt, ChatRequest, Event, Fault, Finish, FinishReason, Started, Text, TierStatus, Usage
 from tests.support.run_values import request_of, run_of

@@ -1,7 +1,5 @@
 """Traces against a collector over HTTP: they arrive, they cost a request nothing, and nobody waits for them."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What one attempt has cost, where its tier never says."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Where one attempt ends, and what of it is told beside its text."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,8 +1,6 @@
 """An answer that repeats itself: what its tier ended is whole, what doesn't end is stopped, at the same character in
 whatever pieces it came."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

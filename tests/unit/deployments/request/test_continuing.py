@@ -1,7 +1,5 @@
 """A text that broke off before the client goes on in the same answer, by the loop that answers every request."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

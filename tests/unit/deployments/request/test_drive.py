@@ -1,7 +1,5 @@
 """The one loop over every fault, with scripted tiers and no server."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from dataclasses import replace
@@ -13,11 +11,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from deployments.config.tier_config import Timeouts
-from deployments.interfaces import Ports
 from deployments.reports.report import report_headers, report_of
 from deployments.request.drive import drive
+from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.run_record import Run
-from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.retry_budget import RetryBudgetLimits

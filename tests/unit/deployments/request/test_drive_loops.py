@@ -1,7 +1,5 @@
 """A model that repeats a call with its result, and has said a word before it that can't be taken back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator
@@ -12,12 +10,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from deployments.config.app_config import RouterConfig, ServerConfig
-from deployments.interfaces import Ports
 from deployments.reports.report import report_of
 from deployments.request.drive import drive
+from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.policy import hold_of
 from deployments.request.run_record import Run
-from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest

@@ -5,8 +5,6 @@
 A Router that is killed speaks no more: its link ends, and what it ran stops.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The judge's advice."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -9,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from deployments.request.interfaces import MonotonicClock
 from deployments.request.judge import advise
 from deployments.request.run_record import Run
-from deployments.telemetry import MonotonicClock
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.judgement import expect

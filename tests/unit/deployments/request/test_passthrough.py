@@ -1,7 +1,5 @@
 """A request that is passed on: who is asked, what is held, what is booked, and how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -11,10 +9,9 @@ import pytest
 
 from deployments.config.tier_config import Timeouts
 from deployments.errors import ApiError
-from deployments.interfaces import Ports
+from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.run_record import Run
-from deployments.telemetry import MonotonicClock
 from reliability.admission.admit import AdmissionState, Grant, Rejection, admit
 from reliability.admission.request import AdmissionRequest
 from reliability.types import (

@@ -1,7 +1,5 @@
 """What the configuration says about one request."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

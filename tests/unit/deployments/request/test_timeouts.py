@@ -1,8 +1,6 @@
 """A tier that falls silent is left for the next one, also where it breaks off before its own timeout has struck: asked
 again, it would cost as much time once more."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a request that is canceled takes along, on a real Ray."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 from typing import Any

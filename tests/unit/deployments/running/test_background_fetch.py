@@ -1,7 +1,5 @@
 """The process that fetches behind a server: begun once, and never where the hub is switched off."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

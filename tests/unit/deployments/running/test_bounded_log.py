@@ -1,7 +1,5 @@
 """The log of Ray's lines: nothing of the newest is lost, and it has a bound."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What a run has on disk goes with it, and nothing else does."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

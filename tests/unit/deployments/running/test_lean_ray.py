@@ -1,7 +1,5 @@
 """Ray starts without what only watches it; its own methods are back afterwards."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A folder that only this user can reach, or one clear error."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

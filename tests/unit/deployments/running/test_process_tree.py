@@ -1,7 +1,5 @@
 """The processes of a run: all of them are found and ended, and nobody else."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A worker's main thread rests while it is idle, and never while it has something to do."""
 
-from __future__ import annotations
-
 import sys
 import threading
 

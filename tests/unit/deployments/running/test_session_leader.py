@@ -1,7 +1,5 @@
 """A wait that a signal ends, or a child's end: nobody looks again and again."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import signal

@@ -1,7 +1,5 @@
 """What the terminal shows: one line for each change, whatever comes through the pipe."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Whether the server answers where a client would ask it."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

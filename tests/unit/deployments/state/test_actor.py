@@ -1,7 +1,5 @@
 """SessionState by hand: budgets hold under any interleaving, a step is done once, and what is lost is charged."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The limits of the state actor: each life is told them anew, and Routers that differ don't quarrel while they idle."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from itertools import cycle, islice

@@ -1,7 +1,5 @@
 """The state as a Router replica sees it: exact, and nothing left open."""
 
-from __future__ import annotations
-
 import asyncio
 from math import inf, nan
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The ledger's files are their owner's alone."""
 
-from __future__ import annotations
-
 import logging
 import os
 import stat

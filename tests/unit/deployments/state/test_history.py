@@ -1,7 +1,5 @@
 """Looking back: what is asked for is what comes, from beside the writer."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path

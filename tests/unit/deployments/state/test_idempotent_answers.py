@@ -1,7 +1,5 @@
 """Answers that are kept for a repeat: bounded, forgotten in time, whole, and nobody else's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

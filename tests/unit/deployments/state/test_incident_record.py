@@ -1,7 +1,5 @@
 """A record of an incident: bounded, whatever it is made of, and of known fields only."""
 
-from __future__ import annotations
-
 import orjson
 import pytest
 from hypothesis import given

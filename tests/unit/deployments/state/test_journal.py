@@ -1,7 +1,5 @@
 """The journal: what was answered is written, what is written comes back, and half of a step never."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

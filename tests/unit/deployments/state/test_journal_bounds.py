@@ -1,7 +1,5 @@
 """The journal stays small: rows, ages, bytes, and events by snapshots."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 import tempfile

@@ -1,7 +1,5 @@
 """What waits for the state actor: in order, bounded, and what is missed least gives way."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

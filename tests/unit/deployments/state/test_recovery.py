@@ -5,8 +5,6 @@ nothing in it expires before its test: `one_actor` by the default configuration,
 Each has seen the calls of three sessions, of which one is still open, a breaker that opened, a tier that was isolated.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from deployments.config.app_config import StateConfig

@@ -1,7 +1,5 @@
 """Responses in the journal: bounded, forgotten by time, each key's own, and there again after a kill."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

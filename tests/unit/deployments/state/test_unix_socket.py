@@ -1,7 +1,5 @@
 """The Unix socket of the state actor: a real one, with the same answers as any other way, and closed to others."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

@@ -1,7 +1,5 @@
 """Looking on: who looks sees what others run, and nobody is asked to show anything while nobody looks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The windows of all sessions: bounded, and no more is sent than is needed."""
 
-from __future__ import annotations
-
 from deployments.state.records import TurnItem
 from deployments.state.windows import Windows
 from reliability.loops import LoopConfig, Result, SeenCall, ShownHistory, Turn

@@ -1,6 +1,4 @@
-"""The contract of `deployments.interfaces.Tier`: one set of laws for every tier kind."""
-
-from __future__ import annotations
+"""The contract of `deployments.request.interfaces.Tier`: one set of laws for every tier kind."""
 
 import asyncio
 import json
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployments.interfaces import Tier
+from deployments.request.interfaces import Tier
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import (

@@ -1,7 +1,5 @@
 """Conversations in the forms that backends and templates take."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

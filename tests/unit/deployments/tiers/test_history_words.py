@@ -1,7 +1,5 @@
 """What a chat template leaves out, written into the words of a conversation."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """MLX's modules are imported by the first use of theirs, and by nothing else."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The probabilities of tokens: out of a model's output, and out of an upstream's chunks."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from typing import Any

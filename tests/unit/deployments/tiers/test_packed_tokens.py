@@ -1,7 +1,5 @@
 """Tokens as bytes: what begins alike, and the names of beginnings."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """From a request to a prompt or a refusal."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The last prompts of sessions: what stays a prefix, and what is said where it doesn't."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Sequence

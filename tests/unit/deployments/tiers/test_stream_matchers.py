@@ -1,7 +1,5 @@
 """A call as JSON between two marks: read strictly, and kept as it is spelled."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """A model's own rendering of a call is read back when its tokenizer is loaded."""
 
-from __future__ import annotations
-
 import pytest
 
 from deployments.tiers.mlx.loading import call_format

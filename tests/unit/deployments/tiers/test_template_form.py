@@ -1,7 +1,5 @@
 """What a chat template can't take, and the form that it takes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The marks of a local model's reasoning, by its tokenizer or its template, and where its prompt ends within it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Every page: under its policy, without a script or a style in it, without a text that isn't escaped."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

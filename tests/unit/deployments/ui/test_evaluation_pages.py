@@ -1,7 +1,5 @@
 """Evaluations: listed, opened in a sandbox, and nothing else of this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

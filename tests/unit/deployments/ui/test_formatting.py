@@ -1,7 +1,5 @@
 """Figures as the pages write them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

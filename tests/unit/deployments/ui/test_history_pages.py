@@ -1,7 +1,5 @@
 """Finding finished requests, and reading one."""
 
-from __future__ import annotations
-
 import html
 import re
 import time

@@ -1,7 +1,5 @@
 """The moving pieces: only what changed is sent, one task makes them for all pages, and none runs for nobody."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
@@ -19,7 +17,10 @@ class Overview:
     """Counts how often it is asked."""
 
     def __init__(self) -> None:
-        self.taken, self.stopping, self.now = 0, False, dict(NOW)
+        self.taken, self.stopped, self.now = 0, False, dict(NOW)
+
+    def stopping(self) -> bool:
+        return self.stopped
 
     async def take(self) -> dict[str, Any]:
         self.taken += 1
@@ -101,7 +102,7 @@ def test_a_page_ends_where_its_router_stops():
     async def work(pages: Live, overview: Overview) -> None:
         frames = pages.watch("", may)
         await read(frames)
-        overview.stopping = True
+        overview.stopped = True
         assert await read(frames) == {}
         assert pages.pages == 0
 

@@ -1,7 +1,5 @@
 """Cookies and tokens: what this server made is good for whom it made it, and nothing else is."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Orders to tiers, and the levels of memory as steps."""
 
-from __future__ import annotations
-
 import psutil
 import pytest
 

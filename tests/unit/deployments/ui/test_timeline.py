@@ -1,8 +1,6 @@
 """The timeline says what the report and the incidents say, in their order, and keeps texts to itself unless they are
 kept."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import Any

@@ -1,7 +1,5 @@
 """The small chat: it asks as a client does, in the name of whoever has signed in."""
 
-from __future__ import annotations
-
 import json
 from html.parser import HTMLParser
 

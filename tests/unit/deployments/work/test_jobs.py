@@ -1,7 +1,5 @@
 """Calls and outcomes: what a worker is told, and what its parent takes from it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial
@@ -13,8 +11,8 @@ from starlette.datastructures import Headers
 from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.api.openai_responses.response_body import Wanted
 from deployments.api.openai_responses.stored_record import NeedsRecall, Recalled
+from deployments.app.router_parts import DIALECTS
 from deployments.errors import ApiError
-from deployments.router_parts import DIALECTS
 from deployments.work.jobs import OUTCOME, Done, Raised, do_job, read_outcome, write_job
 from deployments.work.wire import name_of
 from reliability.answer.judgement import expect, judge

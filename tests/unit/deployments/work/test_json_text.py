@@ -1,7 +1,5 @@
 """JSON to the letter, and how many values a text has, told from its bytes."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

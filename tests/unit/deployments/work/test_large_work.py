@@ -1,7 +1,5 @@
 """Large work beside the event loop: what it costs the others, and what becomes of it when nobody wants it any more."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

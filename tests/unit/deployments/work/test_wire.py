@@ -1,7 +1,5 @@
 """The encoding of values by their types: everything arrives equal, and nothing else arrives."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import typing

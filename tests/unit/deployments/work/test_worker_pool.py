@@ -1,7 +1,5 @@
 """Processes for large work: what they do, what ends them, and that nothing of them is left."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Admission: a whole grant or nothing, closed once, and written down without loss."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Admission under any sequence of asks, settles, operators' hands and waits."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

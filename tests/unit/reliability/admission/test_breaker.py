@@ -1,7 +1,5 @@
 """The breaker: only failures open, only time leaves OPEN, only a probe's success closes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

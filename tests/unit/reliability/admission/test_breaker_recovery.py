@@ -1,7 +1,5 @@
 """How soon a breaker finds a tier that is back, and what the probes of an outage cost."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """The token budget: what is admitted never exceeds the limit, and nothing that was spent is forgotten."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

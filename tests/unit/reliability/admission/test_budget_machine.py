@@ -1,7 +1,5 @@
 """The token budget under any sequence of calls, settles, charges and waits."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 

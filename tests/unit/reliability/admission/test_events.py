@@ -1,7 +1,5 @@
 """The journal refuses what it did not write. That nothing it writes is lost in any order: test_admission.py."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

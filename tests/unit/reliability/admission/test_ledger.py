@@ -1,7 +1,5 @@
 """The books beneath the token budget: what they remember, for how long, and how much of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from reliability.admission.budget import (

@@ -1,7 +1,5 @@
 """The persistent mapping beneath the reducers."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Which calls a node short of memory doesn't take."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The retry budget: amplification is bounded at every moment."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Equal calls collapse into the first of them; what a stop breaks off spoils none. In pieces: test_attempt_loops.py."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The marks of a chat template at the head of an answer, or in its place."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Repetition in native calls: found early, blind to content that repeats by nature, independent of the cuts."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Where a call may begin; the laws of what is then held are in test_gate.py."""
 
-from __future__ import annotations
-
 from reliability.answer.call_starts import PARTIAL, find_call_start, prepare_names
 from reliability.tools.format_row import Place
 

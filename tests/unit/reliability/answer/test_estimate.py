@@ -1,7 +1,5 @@
 """Estimates of tokens: one that is never too small for a reservation, one that is never too large for a rejection."""
 
-from __future__ import annotations
-
 import base64
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The gate: what left plus what is held is what came in, and no part of a call leaves."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

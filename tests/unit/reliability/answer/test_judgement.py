@@ -1,7 +1,5 @@
 """The judgement on whole answers."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

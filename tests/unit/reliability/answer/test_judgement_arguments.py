@@ -1,7 +1,5 @@
 """What a client gets as a call's arguments is JSON, whatever stood around it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

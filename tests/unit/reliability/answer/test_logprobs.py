@@ -1,7 +1,5 @@
 """Tokens leave with their text."""
 
-from __future__ import annotations
-
 import itertools
 
 from hypothesis import example, given

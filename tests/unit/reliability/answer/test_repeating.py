@@ -1,7 +1,5 @@
 """Whether a conversation repeats itself before its next answer is there."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Joining new words to a text that broke off."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Reasoning apart from the answer: every family, whole and in any pieces, opened by the model or in the prompt."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The text of an answer against the `response_format` of its request."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

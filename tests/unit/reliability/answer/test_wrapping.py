@@ -1,7 +1,5 @@
 """Taking off the marks that a model puts around the rest of an answer."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Which way to ask again."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.escalation.decisions import RETRY_STRATEGY, RetryStep, next_reask

@@ -1,7 +1,5 @@
 """The walk along the chain, as laws over every walk that faults can produce."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

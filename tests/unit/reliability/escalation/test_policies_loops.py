@@ -1,7 +1,5 @@
 """The walk where text stands before the client and the call behind it loops."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

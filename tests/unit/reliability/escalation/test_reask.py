@@ -1,7 +1,5 @@
 """The request of the next attempt."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

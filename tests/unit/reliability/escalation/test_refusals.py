@@ -1,7 +1,5 @@
 """What explains a refusal best, as laws over every two things that may have been met."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which of several reasons a refused request is told, and in which words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a refusal says: the figures are true, the way out is named, and no machine takes it for what it isn't."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Histories that shrink: what the request no longer shows, the session's window knows."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

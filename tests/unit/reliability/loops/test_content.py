@@ -1,7 +1,5 @@
 """What a message says, and who said it."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

@@ -1,7 +1,5 @@
 """Where the user's last own message is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Loop rules on large histories: the work is bounded, and the verdicts stay what they are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

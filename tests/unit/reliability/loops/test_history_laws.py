@@ -1,7 +1,5 @@
 """The laws of the history rules, for any history that can be made of a few calls and results."""
 
-from __future__ import annotations
-
 import ast
 import json
 import pickle

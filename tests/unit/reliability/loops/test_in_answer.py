@@ -1,7 +1,5 @@
 """Repetition inside one answer: independent of how the stream was cut, blind to structure, and bounded."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

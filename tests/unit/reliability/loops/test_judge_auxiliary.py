@@ -1,7 +1,5 @@
 """The auxiliary judge: what is counted, what it is shown, what the model is told."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What must be called a loop, and where: the counterpart of `test_loops_scenarios`."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 Every test goes the way of a real request: messages in, the answer about to leave as the candidate.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Steps, work that repeats a call, and the loops that look like it."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.loops import LoopConfig, Stage

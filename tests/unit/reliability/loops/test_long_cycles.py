@@ -1,7 +1,5 @@
 """The streak at the end of a text, and copies that are not exact."""
 
-from __future__ import annotations
-
 import random
 import time
 

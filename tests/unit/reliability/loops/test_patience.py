@@ -1,7 +1,5 @@
 """How long an answer may repeat itself: bounded, counted in what it costs, and only as long as it does."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Who may repeat itself, by its name."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The session window and the simple face: careful, bounded, and blind to retries."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The same error, the same text, thoughts alone."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

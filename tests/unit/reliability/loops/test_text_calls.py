@@ -1,7 +1,5 @@
 """Calls that stand in a text."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """What may be set about loops."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Reading transcripts: three dialects, one list of turns; and who it was that spoke."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

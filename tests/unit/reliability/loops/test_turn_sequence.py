@@ -1,7 +1,5 @@
 """Turns in a row, and how they compare."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

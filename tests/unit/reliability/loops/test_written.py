@@ -1,7 +1,5 @@
 """Calls written into an answer: the third equal one convicts, and two are kept."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

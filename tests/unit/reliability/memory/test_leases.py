@@ -1,7 +1,5 @@
 """Leases on bytes: never above the budget, never longer than their holder."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

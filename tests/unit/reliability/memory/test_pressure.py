@@ -1,7 +1,5 @@
 """Memory pressure: fast in, slowly out, never stuck, never a false alarm."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

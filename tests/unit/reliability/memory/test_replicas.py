@@ -1,7 +1,5 @@
 """Which replicas fit the memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given

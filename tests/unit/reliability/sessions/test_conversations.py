@@ -1,7 +1,5 @@
 """Conversations: who goes on is who he was, who begins is somebody new."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

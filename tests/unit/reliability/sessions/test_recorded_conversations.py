@@ -1,7 +1,5 @@
 """Conversations of published agents, as they were recorded: each run is one session, and no other's."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from typing import Any

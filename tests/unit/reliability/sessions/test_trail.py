@@ -1,7 +1,5 @@
 """The trail: the same however a client spells what it was answered, and as cheap for a long history as for a short."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Thinking is not acting: a call in reasoning that was left in the text is none, and what stands behind it is read."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

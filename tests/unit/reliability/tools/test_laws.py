@@ -1,7 +1,5 @@
 """The laws of tool calls: nothing is lost, nothing is changed, nothing is invented, nothing crashes."""
 
-from __future__ import annotations
-
 import json
 import re
 from random import Random

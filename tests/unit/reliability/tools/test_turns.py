@@ -1,7 +1,5 @@
 """The end of a turn: for each family in the table, whole and in any pieces."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """No value changes between a model's text and a client: a slice of the differential fuzz of values."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import renderings

@@ -1,7 +1,5 @@
 """From a body of Anthropic's to the internal request: what clients send is taken, and what is wrong is named."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Anthropic's blocks as messages: the same history is the same messages, and a prompt's head stays as it is."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

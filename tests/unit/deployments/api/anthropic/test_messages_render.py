@@ -1,7 +1,5 @@
 """Anthropic's answers: what leaves is what its own SDK declares, in its order, and says the same whole and streamed."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

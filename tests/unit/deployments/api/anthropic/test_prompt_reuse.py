@@ -1,7 +1,5 @@
 """The second turn of an agent's session over Anthropic's Messages, on the real model: it finds what the first read."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The names of responses and of their items."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

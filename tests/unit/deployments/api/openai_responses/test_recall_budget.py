@@ -1,7 +1,5 @@
 """Stored conversations in use: bounded together, for each API key, and given back however a request ends."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 """Bodies of `/v1/responses`: what each field becomes, and what is refused by which name."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Streams and answers of `/v1/responses`, against OpenAI's own typed models, order and accumulator."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From items to messages, and back again."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

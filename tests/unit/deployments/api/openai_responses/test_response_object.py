@@ -1,7 +1,5 @@
 """The response object: places, names and what it repeats of the request."""
 
-from __future__ import annotations
-
 from hypothesis import given
 
 from reliability.types import CallDelta, Finish, FinishReason

@@ -1,7 +1,5 @@
 """Tools and the choice among them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

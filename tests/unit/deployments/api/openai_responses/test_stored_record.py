@@ -1,7 +1,5 @@
 """A stored response as bytes."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Responses that are kept: handed over behind the answer, and found again."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """The OpenAPI description: a valid one, of all there is, that is the same for everybody."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

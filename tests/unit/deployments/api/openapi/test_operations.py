@@ -1,14 +1,12 @@
 """The table of routes against the app: neither has one that the other lacks."""
 
-from __future__ import annotations
-
 import pytest
 
 from deployments.api.openai_responses.stored_responses import NOT_OFFERED
 from deployments.api.openapi.openapi_document import SCHEMAS
 from deployments.api.openapi.operations import OPERATIONS
+from deployments.app.router_parts import DIALECTS
 from deployments.errors import TABLE
-from deployments.router_parts import DIALECTS
 from tests.support.bare_router import list_routes
 
 

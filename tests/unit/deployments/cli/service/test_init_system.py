@@ -1,7 +1,5 @@
 """A program is asked, and has a bound."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """The LaunchAgent as plistlib reads it, and what launchd is told; it has not been run on macOS."""
 
-from __future__ import annotations
-
 import os
 import plistlib
 from pathlib import Path

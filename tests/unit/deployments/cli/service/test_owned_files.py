@@ -1,7 +1,5 @@
 """A file is ours as long as nobody has touched it."""
 
-from __future__ import annotations
-
 import plistlib
 import stat
 from pathlib import Path

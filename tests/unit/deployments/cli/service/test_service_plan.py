@@ -1,7 +1,5 @@
 """What a service is made of: where things are, and no key."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from deployments.cli.service.service_plan import (
     read_environment_file,
 )
 from deployments.config.config_errors import ConfigError
-from deployments.serve_file import read_file
+from deployments.graph.serve_file import read_file
 
 HOSTED = {"kind": "hosted", "preset": "openrouter"}
 OTHER = {"kind": "hosted", "base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key_env": "OTHER_KEY"}

@@ -1,7 +1,5 @@
 """The unit, as systemd itself reads it, and what its manager is told."""
 
-from __future__ import annotations
-
 import fnmatch
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The client: what it reads of an answer, of this server's report, of a stream, and of servers that send anything."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

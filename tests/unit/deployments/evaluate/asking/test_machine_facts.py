@@ -1,7 +1,5 @@
 """What the figures were measured on: the machine, the versions, and the peak of memory."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A server of the evaluation's own: what each variant changes of the configuration, and what it leaves."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -14,7 +12,7 @@ import yaml
 from deployments.config.app_config import load
 from deployments.evaluate.asking import own_server
 from deployments.evaluate.asking.own_server import NoServer, OwnServer, patch_variant, read_config, write_config
-from deployments.serve_file import read_file
+from deployments.graph.serve_file import read_file
 from tests.support.repository import ROOT
 
 ARGS = {

@@ -1,7 +1,5 @@
 """Speeds, and jobs side by side: all run at once, each result comes as it ends, and nothing waits for who is late."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

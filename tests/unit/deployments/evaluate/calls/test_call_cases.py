@@ -1,7 +1,5 @@
 """Function-calling cases: drawn alike from one seed, and each with an answer that is valid and right."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """One case on one model: which layer delivered, and what is kept of it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

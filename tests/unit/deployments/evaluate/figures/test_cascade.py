@@ -1,7 +1,5 @@
 """The learned chain: as right as the default for less, on cases that it wasn't fitted on; and what it may never be."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

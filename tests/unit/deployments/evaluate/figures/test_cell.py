@@ -1,7 +1,5 @@
 """A cell's key: whatever a model is called, the same cell is read from it."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

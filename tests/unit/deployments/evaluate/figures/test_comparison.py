@@ -1,7 +1,5 @@
 """Two reports: a planted regression is found, and noise is none."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

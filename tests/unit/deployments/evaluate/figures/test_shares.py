@@ -1,7 +1,5 @@
 """Shares with intervals, medians with spread, and what chance makes of a difference."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

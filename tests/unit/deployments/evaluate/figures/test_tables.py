@@ -1,7 +1,5 @@
 """The tables: layers are cuts through the same runs, and what wasn't run isn't counted."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The verdict: from intervals against thresholds, with its reasons."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Plots: well-formed SVG within its frame, whatever the figures and the names are."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

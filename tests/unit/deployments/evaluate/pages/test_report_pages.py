@@ -1,7 +1,5 @@
 """A report as HTML loads nothing and runs nothing that a model wrote; as Markdown its tables stay whole."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import hashlib

@@ -1,7 +1,5 @@
 """The plain agent: it does what the model calls for, ends by counts, and hands in one diagnosis."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any

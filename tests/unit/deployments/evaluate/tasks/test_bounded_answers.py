@@ -1,7 +1,5 @@
 """Values that leave the sandbox: plain ones come through with their types, and nothing forged is right."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 

@@ -1,7 +1,5 @@
 """What takes away what tests don't need: proven by the kernel alone, without the fence that stands before it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

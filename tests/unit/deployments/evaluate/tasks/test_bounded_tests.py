@@ -1,7 +1,5 @@
 """Tests of an agent's are run inside of bounds: no network, no process, no file outside, no end of time."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The diagnosis: the one form in which every strategy hands in."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

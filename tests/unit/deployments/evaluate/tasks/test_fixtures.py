@@ -1,7 +1,5 @@
 """The fixtures: made alike from one seed, broken as they are made, whole once the one line is right."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

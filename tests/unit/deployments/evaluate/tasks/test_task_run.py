@@ -1,7 +1,5 @@
 """Scoring: known-good and known-bad diagnoses, and what an agent left in its folder."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The agent's tools: bounded answers, words for every mistake, and no exception whatever a model sends."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

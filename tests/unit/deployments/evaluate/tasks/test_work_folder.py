@@ -1,7 +1,5 @@
 """The throw-away folder: what is inside can be read and written, and nothing outside, by whatever path."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

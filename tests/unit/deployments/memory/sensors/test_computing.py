@@ -1,7 +1,5 @@
 """What computes on a machine, and that all that follows from it agrees."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import platform
 import sys

@@ -1,7 +1,5 @@
 """Linux's sensor: this machine for real, and others by their files."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

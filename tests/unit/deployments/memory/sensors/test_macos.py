@@ -1,7 +1,5 @@
 """macOS's sensor, by fakes of its kernel."""
 
-from __future__ import annotations
-
 import ctypes
 
 from deployments.memory.sensors.macos import LEVEL, MacosSensor, _VmStatistics64

@@ -1,7 +1,5 @@
 """What a process holds, as its system counts it: macOS by a scripted kernel call, Linux for real."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

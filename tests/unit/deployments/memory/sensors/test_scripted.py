@@ -1,7 +1,5 @@
 """The scripted sensor: a play in time, or a word that is the level now."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The rate of a counter, and levels over series of readings as the sensors give them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from deployments.memory.sensors.linux import LinuxSensor

@@ -1,7 +1,5 @@
 """Pieces of calls as upstreams send them: each finds its call."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.types import CallDelta, Finish, FinishReason

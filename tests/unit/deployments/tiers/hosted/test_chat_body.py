@@ -1,7 +1,5 @@
 """A request as the JSON body of an upstream call."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,8 +1,6 @@
 """What an attempt has cost: tokens are settled by what an upstream counted, so half a count is none; who was never
 reached has spent nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,8 +1,6 @@
 """Chunks that can't be read amid chunks that can: skipped and told of, and never the end of a good answer; but no call
 is made of what is left of a damaged one."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The inbox of a hosted tier, in virtual time: nothing is lost or reordered, and nobody waits longer than asked."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

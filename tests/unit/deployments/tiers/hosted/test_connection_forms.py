@@ -1,7 +1,5 @@
 """A hosted tier before an upstream whose chat template is strict, over real HTTP, by three dialects."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

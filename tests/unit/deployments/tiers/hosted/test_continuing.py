@@ -1,7 +1,5 @@
 """Another server is asked for the rest of an answer, over real HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

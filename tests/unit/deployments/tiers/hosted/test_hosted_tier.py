@@ -1,7 +1,5 @@
 """The tier kind `hosted` against a real server: what is sent, what faults become, that no key leaks."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

@@ -1,7 +1,5 @@
 """The tier kind `hosted` in time: clocks, lists of events, connections, and readers that leave."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -10,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deployments.reports.redaction import REDACTED
 from deployments.tiers.hosted import hosted_tier as hosted
 from deployments.tiers.hosted.hosted_tier import HostedTier
+from deployments.tiers.hosted.redaction import REDACTED
 from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX
 from reliability.types import Event, Fault, Finish, Started, Text, TierState
 from tests.support import plays

@@ -1,7 +1,5 @@
 """Answers that are passed on as they are: every byte of what they say, and how they end."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

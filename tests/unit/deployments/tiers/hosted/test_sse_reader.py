@@ -1,7 +1,5 @@
 """The reading of a body: frames and events don't depend on how the network cut the bytes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from itertools import pairwise

@@ -1,8 +1,6 @@
 """Refusals with a 400, a 413 or a 422: what only this tier can't do is another tier's to try, what the client got wrong
 ends the walk."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from itertools import product

@@ -1,7 +1,5 @@
 """How an answer begins: what of it is no answer, and that there is one."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from functools import cache

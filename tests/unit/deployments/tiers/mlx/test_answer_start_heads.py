@@ -3,8 +3,6 @@
 The model has random weights; of its tokens it may draw white space and digits, which are never merged.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What sequences of a model may share, for mlx-lm's architectures with random weights, several seeds each."""
 
-from __future__ import annotations
-
 import random
 import statistics
 from typing import Any
@@ -39,8 +37,12 @@ DENSE = {
 ALONE = ("minimax_m3_vl", "afm7", "gpt_bigcode", "llama4", "deepseek_v41", "gemma2")
 
 
-def pairs(names: dict[str, int]) -> list[tuple[str, int]]:
-    return [(name, seed) for name, many in names.items() for seed in range(many)]
+def pairs(names: dict[str, int]) -> list[Any]:
+    """Each architecture with its first seed, and those with the others `make nightly` runs."""
+    first = [pytest.param(name, 0) for name in names]
+    return first + [
+        pytest.param(name, seed, marks=pytest.mark.further) for name, many in names.items() for seed in range(1, many)
+    ]
 
 
 @pytest.mark.parametrize(("name", "seed"), pairs(dict.fromkeys(RIGHT, SEEDS)))
@@ -189,7 +191,6 @@ ROUNDING = 0.002
 PREFILLED_ALONE = ("nemotron_h", "rwkv7", "baichuan_m1")
 
 TOGETHER = ("llama", "qwen3", "qwen3_next", "gemma3_text", "granitemoehybrid", "lfm2")
-SEEDS_of_batch_families = range(3)
 
 
 def assert_right(model: Any, asked: list[Asked], near_ties: bool = False) -> None:
@@ -199,8 +200,7 @@ def assert_right(model: Any, asked: list[Asked], near_ties: bool = False) -> Non
         assert (statistics.median(apart) if near_ties else max(apart)) <= ROUNDING, (one.prompt, apart)
 
 
-@pytest.mark.parametrize("seed", SEEDS_of_batch_families)
-@pytest.mark.parametrize("name", [*PREFILLED_ALONE, *ALONE, *TOGETHER])
+@pytest.mark.parametrize(("name", "seed"), pairs(dict.fromkeys((*PREFILLED_ALONE, *ALONE, *TOGETHER), SEEDS)))
 def test_whatever_is_asked_together_each_gets_what_is_its_own(name: str, seed: int) -> None:
     """Prompts of any length that come at any time, then the next turn of some of them, and others that begin alike."""
     dice, model = random.Random(seed), build_family(name, seed)

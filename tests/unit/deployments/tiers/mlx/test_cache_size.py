@@ -1,7 +1,5 @@
 """What a cache takes, measured without a model's weights, against caches that hold tokens."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The engine thread, on a real model of a few kilobytes: every request ends, whatever the model does."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import time
@@ -60,7 +58,7 @@ class TestRequests:
     def test_a_deadline_ends_running_and_waiting(self, rig: Rig) -> None:
         """Law: a request whose time is over is told so, whether it runs (its usage is told) or waits (it has none)."""
         rig.model.moving.clear()
-        deadline_s = time.monotonic() + 0.1
+        deadline_s = time.monotonic() + 0.5  # time enough for two of them to begin
         outs = [rig.ask(deadline_s=deadline_s, max_tokens=200)[1] for _ in range(4)]
         assert rig.model.reached.wait(PATIENCE_S)
         while time.monotonic() < deadline_s:

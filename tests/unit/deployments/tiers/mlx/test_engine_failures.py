@@ -1,7 +1,5 @@
 """An engine whose steps raise, whose model stands still or never comes: every request ends, and the others go on."""
 
-from __future__ import annotations
-
 import os
 import queue
 import sys
@@ -39,6 +37,19 @@ def misshapen(tokens: Any, logits: Any) -> Any:
     return logits[:, :1]
 
 
+GREEDY, SAMPLED = Sampling(), Sampling(temperature=1.2, seed=7, repetition_penalty=1.3)
+# The step that raises, after so many events of the first: each with one way to sample, and nightly with the other.
+FAILED_STEPS = [
+    *((GREEDY, 0, 1), (SAMPLED, 1, 1), (GREEDY, 3, 1), (SAMPLED, 1, 2), (GREEDY, 1, 3), (SAMPLED, 3, 5)),
+    *(
+        pytest.param(sampling, after, call, marks=pytest.mark.further)
+        for sampling, after, call in (
+            *((SAMPLED, 0, 1), (GREEDY, 1, 1), (SAMPLED, 3, 1), (GREEDY, 1, 2), (SAMPLED, 1, 3), (GREEDY, 3, 5)),
+        )
+    ),
+]
+
+
 class TestFailure:
     @pytest.mark.parametrize("processor", [raising(0), raising(5), misshapen])
     def test_a_processor_that_raises_ends_its_own_sequence_only(self, rig: Rig, processor: Any) -> None:
@@ -54,8 +65,7 @@ class TestFailure:
         assert text_of(whole(neighbour)) == alone
         assert rig.engine.healthy()
 
-    @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1.2, seed=7, repetition_penalty=1.3)])
-    @pytest.mark.parametrize(("after", "call"), [(0, 1), (1, 1), (3, 1), (1, 2), (1, 3), (3, 5)])
+    @pytest.mark.parametrize(("sampling", "after", "call"), FAILED_STEPS)
     def test_survivors_of_a_failed_step_go_on_as_if_nothing_had_happened(
         self, rig: Rig, sampling: Sampling, after: int, call: int
     ) -> None:

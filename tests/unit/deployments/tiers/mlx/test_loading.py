@@ -1,7 +1,5 @@
 """What is known of a model once it is loaded, on a real one of a few kilobytes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Memory is counted before it is used: the bill is never over the budget."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A GPU that ignores what the process submits: the process ends, and says so first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The tier `mlx` with the real default model, as the router sees it."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import re

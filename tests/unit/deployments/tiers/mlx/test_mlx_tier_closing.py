@@ -1,7 +1,5 @@
 """A tier `mlx` that is closed while requests are on their way: each of them is told so, wherever it was."""
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import threading

@@ -1,7 +1,5 @@
 """The tier `mlx` under a grammar, with the real default model: what is demanded is there, whole and valid."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping

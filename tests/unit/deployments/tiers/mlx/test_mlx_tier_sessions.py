@@ -1,7 +1,5 @@
 """A session's turns on the real default model: what they share is computed once, and what they lose is told."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Penalties and biases against their formulas, written out in plain Python."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """Prompts that are prefilled together: in fewer steps, with the text that each has alone, and nobody pays for another's
 failure."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from collections.abc import Sequence

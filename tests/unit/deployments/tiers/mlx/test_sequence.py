@@ -1,7 +1,5 @@
 """What one sequence of a batch tells of its tokens."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import mlx.core as mx

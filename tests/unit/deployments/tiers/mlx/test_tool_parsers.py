@@ -1,7 +1,5 @@
 """What mlx-lm's own parsers of tool calls read, the reader of calls in texts reads as well."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil

@@ -1,7 +1,5 @@
 """What a script may ask for at most: a stand-in for a broken tier, but none that breaks the server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

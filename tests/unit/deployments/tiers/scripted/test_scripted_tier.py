@@ -1,7 +1,5 @@
 """The tier kind `scripted`: what each key of a script does, and determinism."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

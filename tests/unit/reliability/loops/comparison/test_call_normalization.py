@@ -1,7 +1,5 @@
 """What two calls share that mean the same."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One spelling for every value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

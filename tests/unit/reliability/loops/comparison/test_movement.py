@@ -1,7 +1,5 @@
 """Where the figures of a streak go."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

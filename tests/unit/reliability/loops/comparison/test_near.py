@@ -1,7 +1,5 @@
 """Results that are nearly the same: noise is near, progress never is."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

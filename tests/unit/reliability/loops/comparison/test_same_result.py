@@ -1,7 +1,5 @@
 """Are two results the same, and does one say that it goes on?"""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Meters and readings: which differences between two results count."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

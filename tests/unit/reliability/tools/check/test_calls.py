@@ -1,7 +1,5 @@
 """The verdict on calls: all violations with their places, and what each check does."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

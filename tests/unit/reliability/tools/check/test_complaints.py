@@ -1,7 +1,5 @@
 """The words for what is wrong with a call."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.steps import Steps

@@ -1,7 +1,5 @@
 """The patterns of placeholders: what has the form of one. Whether it is convicted: test_placeholders.py."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

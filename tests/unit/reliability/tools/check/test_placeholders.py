@@ -1,7 +1,5 @@
 """Values that nobody means: placeholders, and calls that say nothing."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Repairs of arguments: what has one meaning is mended, and nothing else is touched."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Where in a text a call may begin, and which words before it belong to it."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.tools import extract_calls

@@ -1,7 +1,5 @@
 """What stands between an opener and its closer."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The Harmony format: messages, and what each of them is."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.tools import build_toolbox, extract_calls

@@ -1,7 +1,5 @@
 """Reading values: what has one reading is read, what has two is not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

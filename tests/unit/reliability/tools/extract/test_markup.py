@@ -1,7 +1,5 @@
 """Calls written as tags: the types and the edges of bare values."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A name, and JSON behind it."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.tool_calls import RepairKind

@@ -1,7 +1,5 @@
 """What is only told of: calls in inline code, in quotation marks, in block quotes and in samples of code."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,8 +1,6 @@
 """Extraction by example: what is a call, what is malformed, what is prose, and what becomes of the text
 around them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Extraction of the enormous and the hostile: it ends, in time that grows with the text, and says what it left out."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """Calls in sections of special tokens: what is cut or strange in them is refused, never lost."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.tools import extract_calls

@@ -1,7 +1,5 @@
 """How a walk settles what it finds, and where in its text a place stands."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.tools import extract_calls

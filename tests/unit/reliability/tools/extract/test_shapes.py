@@ -1,7 +1,5 @@
 """JSON values that are calls."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """JSON with text around it: what is taken off, and what may be data."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.tools.extract.literal import Unreadable

@@ -1,7 +1,5 @@
 """Schemas, compiled: kept, bounded, and paid for."""
 
-from __future__ import annotations
-
 from reliability.steps import Steps
 from reliability.tools import BadSchema, compile_schema
 from reliability.tools.schema.compiled import CHARS_KEPT_MAX, SCHEMA_CACHE, SCHEMAS_KEPT_MAX

@@ -1,7 +1,5 @@
 """Which values are equal as JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """Schemas as clients really send them, in today's dialect."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

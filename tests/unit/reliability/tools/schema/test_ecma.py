@@ -1,7 +1,5 @@
 """ECMA 262's regular expressions, in RE2's dialect."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.tools.schema.patterns import translate

@@ -1,7 +1,5 @@
 """The keywords' own rules."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.tools.schema.validator import Validator

@@ -1,7 +1,5 @@
 """Which members and items a schema speaks of: as the reference sees it."""
 
-from __future__ import annotations
-
 import pytest
 from jsonschema import Draft202012Validator
 

@@ -1,7 +1,5 @@
 """Clients' patterns: what they mean, what they may cost, and what is said where one is not asserted."""
 
-from __future__ import annotations
-
 import re
 import time
 

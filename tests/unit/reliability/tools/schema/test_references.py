@@ -1,7 +1,5 @@
 """Where the references of a schema lead."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

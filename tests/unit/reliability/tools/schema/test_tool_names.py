@@ -1,7 +1,5 @@
 """Names that mean a declared tool without a guess, and names that don't."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The tools of a request: schemas as clients really send them, and what is refused with its place."""
 
-from __future__ import annotations
-
 import pytest
 
 from reliability.tools import BadTools, build_toolbox

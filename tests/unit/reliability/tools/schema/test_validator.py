@@ -1,7 +1,5 @@
 """The validator against the reference: the same verdicts, on generated schemas and on recorded ones."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from random import Random

@@ -1,7 +1,5 @@
 """What one schema and one value may cost, in steps: the same on every machine."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

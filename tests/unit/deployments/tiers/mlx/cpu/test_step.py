@@ -1,7 +1,5 @@
 """A step that the extension computes is the model's own, only sooner."""
 
-from __future__ import annotations
-
 import ctypes
 import platform
 import subprocess

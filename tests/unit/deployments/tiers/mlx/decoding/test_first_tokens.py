@@ -1,7 +1,5 @@
 """The first token is drawn from the step that reads the end of the prompt, where that can say so, and is the same."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from typing import Any

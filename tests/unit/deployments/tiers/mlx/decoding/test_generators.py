@@ -1,7 +1,5 @@
 """One sequence at a time: each gets what mlx-lm itself generates, whoever waits, leaves or is kept."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

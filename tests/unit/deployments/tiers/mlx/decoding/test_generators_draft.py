@@ -1,7 +1,5 @@
 """Draft tokens change no answer: not its tokens, its end, its log-probabilities, nor what is kept of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A guess is what followed the last tokens before, at the place that agrees longest."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows of different lengths in one batch: each is read as if it were alone, and nothing is ever moved."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """RaggedBatch and their caches are changed together: what a row holds is what its record says."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Decoding under a grammar, with a real tokenizer of a few hundred tokens: whatever the model wants to say, what it
 may say is valid."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

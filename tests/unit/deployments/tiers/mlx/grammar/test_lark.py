@@ -1,7 +1,5 @@
 """What a request demands of the model's words."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The mask on the logits of one sequence, alone and in the batch."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

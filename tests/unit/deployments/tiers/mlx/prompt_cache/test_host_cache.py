@@ -1,7 +1,5 @@
 """mlx-lm's caches as arrays of the host and back: what comes back is what went, of every kind of cache."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

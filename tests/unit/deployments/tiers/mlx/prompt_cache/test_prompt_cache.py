@@ -3,8 +3,6 @@
 The caches here are plain values that say which tokens they hold; `Rows` is what a model's library would do with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Prompts that begin alike, on the real default model: what is reused changes the time and nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import subprocess

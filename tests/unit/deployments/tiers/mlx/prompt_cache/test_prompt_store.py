@@ -4,8 +4,6 @@ whoever is not to be kept.
 The caches are mlx-lm's own, with keys that are made of the tokens up to them, so that any mix-up shows.
 """
 
-from __future__ import annotations
-
 import logging
 import tempfile
 import threading

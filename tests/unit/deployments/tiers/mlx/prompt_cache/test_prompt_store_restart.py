@@ -1,8 +1,6 @@
 """Prompts that outlive the engine that computed them, on real models: after a restart, on another replica, behind one
 that was killed; and a prompt whose client left in the middle of it."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

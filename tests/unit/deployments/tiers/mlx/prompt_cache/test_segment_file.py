@@ -1,7 +1,5 @@
 """One stored stretch of a prompt: complete or not there, checked before it is used, and nobody else's to read."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

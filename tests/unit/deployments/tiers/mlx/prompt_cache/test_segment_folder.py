@@ -3,8 +3,6 @@
 A token's keys here are made of the tokens up to it, so that any mix-up shows.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import tempfile

@@ -1,13 +1,12 @@
 """`serve_config.yaml` as a file: read, and held against the graph that it describes.
 
 Ray Serve accepts a misspelt key without a word, and finds an unknown deployment only after the start. Both are found
-here, before anything is started, as is a server that others could reach without an API key (`check_listener`).
+here, before anything is started.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,6 @@ from pydantic import ValidationError
 from ray.serve.config import ProxyLocation
 from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
-from deployments.api.access import Access
-from deployments.api.api_keys import load_keys
 from deployments.config.app_config import ROUTER, AppConfig, RouterConfig, ServerConfig, load
 from deployments.config.config_errors import ConfigError
 from deployments.graph.reconfigure import patch_router, patch_tier
@@ -78,17 +75,6 @@ def read_file(path: Path) -> ConfigFile:
     if not (app.route_prefix or "").startswith("/"):
         raise ConfigError("applications.route_prefix: a path from the root is needed: / is usual")
     return ConfigFile(args=config, server=server, http=http, app=app.name, prefix=(app.route_prefix or "").rstrip("/"))
-
-
-def check_listener(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> bool:
-    """Read the API keys and hold them against the host; return whether everybody is let in on purpose. Raises
-    ConfigError: the keys can't be used, or other machines could reach the server without one."""
-    access: Access | None = None
-    # The args must be good by themselves: the server starts with them and is patched then.
-    for server in (file.args.server, file.server):
-        access = Access(load_keys(server, environ), allow_open=server.allow_open)
-        access.refuse_host(file.host)
-    return access is not None and access.is_open_on(file.host)
 
 
 def _read_document(path: Path) -> dict[str, Any]:

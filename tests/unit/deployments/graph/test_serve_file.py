@@ -1,14 +1,12 @@
 """A file of the configuration is checked whole, also the parts that Ray Serve reads."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 from ray.serve.config import AutoscalingPolicy
 from ray.serve.schema import ServeDeploySchema
 
 from deployments.config.config_errors import ConfigError
-from deployments.serve_file import read_file
+from deployments.graph.serve_file import read_file
 from tests.support.repository import ROOT
 
 

@@ -7,6 +7,7 @@ carries a call to a replica all implement `Tier` and pass one contract test.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -70,6 +71,14 @@ class Clock(Protocol):
 
     def now_ns(self) -> int:
         """Return the nanoseconds since some fixed moment of this process."""
+
+
+class MonotonicClock:
+    """The clock of this machine."""
+
+    def now_ns(self) -> int:
+        """Return the nanoseconds since some fixed moment."""
+        return time.monotonic_ns()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

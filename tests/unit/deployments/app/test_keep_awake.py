@@ -1,7 +1,5 @@
 """A Mac is kept from idle sleep while requests run and it has mains power, by a scripted machine."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
@@ -11,8 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
-from deployments.graph import keep_awake
-from deployments.graph.keep_awake import LINGER_S, KeepAwake, When, hold_off_sleep, is_on_mains
+from deployments.app import keep_awake
+from deployments.app.keep_awake import LINGER_S, KeepAwake, When, hold_off_sleep, is_on_mains
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""The graph: `build(args) -> Application` wires Router and tiers, and does nothing else.
+"""The application: `build` wires the Router and the tiers. The Router, its parts, and how it stops stand beside.
 
 Ray Serve calls `build` with the `args` of `serve_config.yaml` (`import_path: deployments.app:build`). The classes
 become deployments here, so that tests can use them without Ray. No `from __future__ import annotations` in this file:
@@ -11,6 +11,7 @@ from typing import Any
 from ray import serve
 
 from deployments.api.access import access_for
+from deployments.app.router import Router
 from deployments.config.app_config import ROUTER, AppConfig, load
 from deployments.config.tier_config import MlxTierConfig, TierBase
 from deployments.graph.replica import TierReplica
@@ -19,7 +20,6 @@ from deployments.graph.session_routing import session_routing
 from deployments.memory.nodes import plan_memory_resources
 from deployments.memory.plan import MemoryPlan
 from deployments.models.needs import plan_of
-from deployments.router import Router
 
 # Streams that a hosted or scripted tier may have open at once on one replica.
 STREAMS_MAX = 256

@@ -1,7 +1,5 @@
 """How a Router replica stops: what runs may end, the rest is cut in words, and a client's leaving stays one."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -10,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.api.exchange import insert_silences
+from deployments.app.stopping import CUT_S, LAST_BYTES_S, Stopping
 from deployments.config.tier_config import Timeouts
 from deployments.errors import from_refusal
-from deployments.graph.stopping import CUT_S, LAST_BYTES_S, Stopping
-from deployments.interfaces import Ports
 from deployments.request.drive import drive
+from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import RefuseCode, Text

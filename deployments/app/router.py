@@ -37,21 +37,20 @@ from deployments.api.openai_responses.stored_record import NeedsRecall
 from deployments.api.openai_responses.stored_responses import StoredRoutes
 from deployments.api.openapi.openapi_document import DocsRoutes
 from deployments.api.responses import build_error_handlers, json_response
+from deployments.app.router_parts import COUNTED, DIALECTS, LiveConfig, build_services, collect_facts
+from deployments.app.stopping import Stoppable
 from deployments.config.app_config import AppConfig
+from deployments.graph.node_port import bind_to_node
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
-from deployments.graph.stopping import Stoppable
-from deployments.interfaces import Ports
-from deployments.listener.listening import bind_to_node
 from deployments.reports.account import Account
 from deployments.reports.incidents import note_memory
 from deployments.request.drive import drive
 from deployments.request.idempotency import KeptRequest, find_kept
+from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.judge import advise
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of
 from deployments.request.run_record import Run
-from deployments.router_parts import COUNTED, DIALECTS, LiveConfig, build_services, collect_facts
-from deployments.telemetry import MonotonicClock
 from deployments.ui.control_room import ControlRoom, wants_page
 from deployments.work.large_work import collect_less, large
 from reliability.answer.estimate import prompt_bytes

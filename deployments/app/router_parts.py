@@ -20,15 +20,15 @@ from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.response_events import RESPONSES
 from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.api.overview import Overview
+from deployments.app.keep_awake import KeepAwake
+from deployments.app.stopping import Stopping
 from deployments.config.app_config import ROUTER, AppConfig, RouterConfig
 from deployments.config.tier_config import TierBase, Timeouts
 from deployments.config.tier_cost import Price, cloud_tiers, price_of
 from deployments.graph.handle import HandleTier
-from deployments.graph.keep_awake import KeepAwake
 from deployments.graph.reconfigure import apply_change, patch_router
 from deployments.graph.scale_to_zero import make_cold_status, select_scalable
 from deployments.graph.status_poll import TierWatch
-from deployments.graph.stopping import Stopping
 from deployments.memory.view import MemoryView
 from deployments.models.needs import plan_of
 from deployments.reports.account import RequestMetrics
@@ -146,7 +146,8 @@ def build_services(config: AppConfig, facts: TierFacts, live: LiveConfig) -> Rou
         overview=Overview(
             state=state,
             watch=watch,
-            stopping=stopping,
+            running=stopping.list_running,
+            stopping=lambda: stopping.begun,
             memory=memory,
             tiers=names,
             cloud=facts.cloud,

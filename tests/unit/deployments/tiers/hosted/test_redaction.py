@@ -1,12 +1,10 @@
 """Secrets in texts: none of them leaves, and nothing else is changed."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.reports.redaction import REDACTED, Redactor, secret_headers
+from deployments.tiers.hosted.redaction import REDACTED, Redactor, secret_headers
 
 # Of letters that no other word here has; a secret may begin with another one.
 SECRETS = st.text("XYZ", min_size=4, max_size=8)

@@ -1,7 +1,5 @@
 """Past calls and results, as clients send them, in the one form that is read further in."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -10,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.api.openai_chat import parse_chat
+from deployments.api.past_calls import name_past_calls
 from deployments.tiers.history_repair import HistoryForm, soften
 from deployments.tiers.prompt import learn_template, render
-from deployments.work.past_calls import name_past_calls
 from tests.support.made_templates import FAMILIES
 from tests.support.tier_asking import WEATHER_TOOL, ask
 from tests.unit.deployments.tiers.test_prompt import Tokenizer

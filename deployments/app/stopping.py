@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deployments.graph.keep_awake import KeepAwake
+from deployments.app.keep_awake import KeepAwake
 from deployments.graph.status_poll import TierWatch
 from deployments.reports.report import describe_running
 from deployments.request.run_record import Run
