@@ -61,7 +61,6 @@ from reliability.tools import (
 from reliability.tools.check.calls import assign
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
-from reliability.tools.extract.quoting import find_quote
 from reliability.tools.extract.scanner import is_prose, may_be_told
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
@@ -170,8 +169,7 @@ def expect(
 def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
     """Tell the gate what a candidate in the text is: a call or an attempt at one whatever follows, prose, or too short
     to tell. `before` is the text in front of it."""
-    context, quote = before + text, find_quote(before)
-    begin = max(before.rfind("}") + 1, before.rfind("\n") + 1, len(before) if quote is None else quote)
+    context, begin = before + text, max(before.rfind("}"), before.rfind("\n")) + 1
     if not is_prose(context + PROSE_BEHIND, toolbox, begin):
         return TextKind.OPEN if may_be_told(context, toolbox, begin) else TextKind.CALL
     if not is_prose(context, toolbox, begin, complete=False) or is_harmony(context):  # it depends on what follows

@@ -23,7 +23,6 @@ LINE_CHARS, SAMPLE_CHARS = 4_000, 20_000  # of a block quote's line, and of a sa
 # What opens a quotation, and what closes it. An apostrophe counts only right beside the call.
 _PAIRS = {"`": "`", '"': '"', "'": "'", "“„": "”“", "‘": "’", "«": "»", "‹": "›", "「": "」", "『": "』"}
 _MARKS = "".join(opens + closes for opens, closes in _PAIRS.items())
-_QUOTE = re.compile(f"[{''.join(_PAIRS)}]")
 _BLOCK_QUOTE = re.compile(r"[ \t]{0,8}>(?!>>)")
 _OPENING_TICKS = re.compile(r"(?<!`)`{1,2}(?!`)")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -50,12 +49,6 @@ class Telling(NamedTuple):
 
 
 _CALL = Telling()
-
-
-def find_quote(text: str) -> int | None:
-    """Find the first mark that may open a quotation."""
-    mark = _QUOTE.search(text)
-    return None if mark is None else mark.start()
 
 
 def is_block_quoted(text: str, least: int, at: int, *, whole: bool = False) -> bool:
