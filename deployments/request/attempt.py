@@ -145,11 +145,11 @@ class AttemptState:
 
     def _take_pieces(self, event: Event, now_ns: int) -> Sequence[Event]:
         event = cut_event(event, self.bytes_max - self.spending.written_bytes)
-        thinking = self.delivery.thoughts.thinking
-        if not isinstance(event, (Text, Reasoning)) or self.scan.takes_whole(event, thinking=thinking):  # nearly always
+        thoughts = self.delivery.thoughts
+        if not isinstance(event, (Text, Reasoning)) or self.scan.takes_whole(event, thoughts):  # nearly always
             return self._take_piece(event, now_ns)
         out: list[Event] = []
-        pieces = self.scan.split(event, thinking=thinking)
+        pieces = self.scan.split(event, thoughts)
         for piece in pieces:
             out += self._take_piece(piece, now_ns)
             if self.end is not None or self.scan.loop is not None:

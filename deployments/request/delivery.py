@@ -125,51 +125,55 @@ class AnswerScan:
     calls: CallScan = field(init=False)
     reasoned: str = ""
     loop: Loop | None = None
-    _last: tuple[Scan, str, tuple[Scan, Loop | None]] | None = field(init=False, default=None)
+    _scanned: tuple[Scan, str, tuple[Scan, Loop | None]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.text = self.reasoning = loops.open_scan(calls=self.tools, patient=True)
         self.calls = CallScan(patience=PATIENCE_BYTES)
 
-    def takes_whole(self, event: Text | Reasoning, *, thinking: bool) -> bool:
-        """Whether the answer isn't stopped within this event. `thinking`: what comes as text
-        is reasoning by its marks, up to where those end."""
+    def takes_whole(self, event: Text | Reasoning, thoughts: Thoughts) -> bool:
+        """Whether the answer isn't stopped within this event. Where text is reasoning by its marks, as `thoughts` say,
+        that isn't known: it may end within. The event is scanned for it, and not again when it is taken."""
         scan = self.text if isinstance(event, Text) else self.reasoning
         if not self.enabled or len(scan.fill) + len(event.text) < BLOCK:
             return True
-        return not (thinking and isinstance(event, Text)) and self._scan(scan, event.text)[1] is None
+        if thoughts.thinking and isinstance(event, Text):
+            return False
+        after = loops.step(scan, event.text)
+        self._scanned = scan, event.text, after
+        return after[1] is None
 
-    def split(self, event: Text | Reasoning, *, thinking: bool) -> Iterator[Event]:
+    def split(self, event: Text | Reasoning, thoughts: Thoughts) -> Iterator[Event]:
         """Split an event where the answer is stopped, so that where that is doesn't depend on how it came. What is left
         behind that place is the last piece. Text in which reasoning may end is split where it may be stopped."""
         at, size = 0, len(event.text)
         while at < size:
             if self.loop is not None:
                 end = size
-            elif not (thinking and isinstance(event, Text)):
-                end = _find_stop(self.text if isinstance(event, Text) else self.reasoning, event.text)
+            elif not (thoughts.thinking and isinstance(event, Text)):
+                end = at + _find_stop(self.text if isinstance(event, Text) else self.reasoning, event.text[at:])
             else:
                 end = min(size, at + BLOCK - max(len(self.text.fill), len(self.reasoning.fill)))
             yield type(event)(event.text[at:end])
             at = end
-
-    def _scan(self, scan: Scan, text: str) -> tuple[Scan, Loop | None]:
-        """Scan a piece. The last result is kept, since a piece is looked at before it is taken."""
-        if self._last is None or self._last[0] is not scan or self._last[1] is not text:
-            self._last = scan, text, loops.step(scan, text)
-        return self._last[2]
 
     def step(self, event: Event) -> None:
         """Look for repetition in one more event, unless a loop is found already."""
         if not self.enabled or self.loop is not None:
             return
         if isinstance(event, Text):
-            self.text, self.loop = self._scan(self.text, event.text)
+            self.text, self.loop = self._step(self.text, event.text)
         elif isinstance(event, Reasoning):
-            self.reasoning, self.loop = self._scan(self.reasoning, event.text)
+            self.reasoning, self.loop = self._step(self.reasoning, event.text)
             self.reasoned = (self.reasoned + event.text)[:REASONED_CHARS]
         elif isinstance(event, CallDelta):
             self.calls, self.loop = step_calls(self.calls, event.index, event.name or "", event.arguments)
+
+    def _step(self, scan: Scan, text: str) -> tuple[Scan, Loop | None]:
+        known = self._scanned
+        if known is not None and known[0] is scan and known[1] is text:
+            return known[2]
+        return loops.step(scan, text)
 
     def conclude(self, end: Finish) -> Finish:
         """Judge what repeats itself when the answer is over: it is a runaway where it ran to its limit, and whole where
