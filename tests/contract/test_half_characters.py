@@ -11,7 +11,7 @@ from tests.support import plays, scripts
 from tests.support.dialects import DIALECTS, ask_in
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.plays import SSE, Head, Send
-from tests.support.serving import Deploy, Server
+from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
 
 LONG = 12345678901234567890123
@@ -129,7 +129,9 @@ def test_a_conversation_with_half_characters_goes_on(
     arguments = next(m for m in seen.body["messages"] if m.get("tool_calls"))["tool_calls"][0]["function"]["arguments"]
     assert json.loads(arguments) == WHOLE
     assert seen.body["tools"][0]["function"]["parameters"]["properties"]["x\ufffdy"]["maximum"] == LONG
-    told = httpx.get(f"{server.url}/v1/reliability/requests/half-{dialect}-{stream}", timeout=30.0).json()
+    path = f"/v1/reliability/requests/half-{dialect}-{stream}"
+    until(lambda: server.get(path).status_code == 200, "the report is there")
+    told = server.get(path).json()
     assert any("half a character" in note for note in told["notes"])
 
 

@@ -143,7 +143,7 @@ class Back:
     """The app, and what it has seen. `port` is the door's."""
 
     port: int = 0
-    body_s: float = 0.4
+    body_s: float = 0.6
     readers_max: int = 64
     streams: int = 0
     reading: int = 0
@@ -189,7 +189,7 @@ class Back:
 
 
 @contextlib.contextmanager
-def behind_uvicorn(back: Back, monkeypatch: Any, *, header_s: float = 0.5, unread_s: float = 1.0) -> Iterator[Back]:
+def behind_uvicorn(back: Back, monkeypatch: Any, *, header_s: float = 1.0, unread_s: float = 1.0) -> Iterator[Back]:
     """The app behind our protocol alone."""
     monkeypatch.setenv("MLX_STACK_HEADER_S", str(header_s))
     monkeypatch.setenv("MLX_STACK_UNREAD_S", str(unread_s))
