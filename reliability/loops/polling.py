@@ -3,7 +3,7 @@
 A call is a poll by the configuration, by its name (`job_poll`, `scroll_down`), by what it does (a command that sleeps
 or asks another system how it stands, wherever it runs; `action: poll`), or by its result, which says that something
 still goes on or is locked, that one must come again later, or that nothing has come yet. A name that ends in `status`
-alone is no poll.
+alone is no poll, nor is what changes the world and answers with a state: `queued` says that it is done.
 
 A tool that only takes a note (`is_thought`) is no step between two equal calls.
 """
@@ -25,7 +25,7 @@ from reliability.loops.comparison.volatile_fields import (
     word_set,
     words_of,
 )
-from reliability.loops.leading_steps import ACTION_KEYS, COMMAND_KEYS, is_generic_tool, read_texts
+from reliability.loops.leading_steps import ACTION_KEYS, COMMAND_KEYS, READS, is_generic_tool, read_fields, read_texts
 from reliability.loops.shell_commands import Deed, read_deed
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
@@ -52,6 +52,12 @@ _NOTHING_YET = re.compile(
     r"|soon|in)\b.{0,40})\W*",
     re.IGNORECASE,
 )
+#: Verbs of tools that change the world, and what only such a tool carries: what it answers is no state to wait for.
+_CHANGES = word_set(
+    "send submit transfer post create pay purchase buy publish cancel delete remove add insert upload deploy start "
+    "stop restart trigger reply invite approve merge charge refund withdraw deposit register subscribe notify email"
+)
+_CARRIED = word_set("body subject amount recipient recipients comment")
 #: A result that is one of these says how a job stands, and nothing else.
 _STANDS = ONGOING_WORDS | phrase_set("pending|accepted|scheduled|submitted|dispatched")
 _LOCKED = re.compile(
@@ -104,15 +110,29 @@ def is_poll(call: SeenCall, result: Result | None, declared: Iterable[str] = ())
         return True
     if result is None:
         return False
-    return is_ongoing(result.text) or _says_later(call, result.text)
+    goes_on = is_ongoing(result.text) or names_state(result.text, _STANDS)
+    return (goes_on and not _changes(call, texts)) or _says_later(call, result.text)
+
+
+def _changes(call: SeenCall, texts: dict[str, str]) -> bool:
+    """Return whether the call changes the world: the verb of its name says so, what it carries, or its command."""
+    words = words_of(call.name)
+    named = not (_CHANGES.isdisjoint(words) and _CARRIED.isdisjoint(read_fields(call)))
+    if named and READS.isdisjoint(words):
+        return True
+    return any(read_deed(command) is Deed.ACTS for command in _list_commands(call, texts))
 
 
 def _waits(call: SeenCall, texts: dict[str, str]) -> bool:
     if any(texts.get(key, "").lower() in _WAITS for key in ACTION_KEYS):
         return True
     commands = _list_commands(call, texts)
-    asks = any(_SLEEPS.search(command) or read_deed(command) is Deed.ASKS for command in commands)
-    return asks or (bool(commands) and not "".join(commands).strip())
+    deeds = set(map(read_deed, commands))
+    if Deed.ACTS in deeds:
+        return False
+    return (
+        Deed.ASKS in deeds or any(map(_SLEEPS.search, commands)) or (bool(commands) and not "".join(commands).strip())
+    )
 
 
 def _list_commands(call: SeenCall, texts: dict[str, str]) -> list[str]:
@@ -126,7 +146,7 @@ def _says_later(call: SeenCall, text: str) -> bool:
         return True
     if len(said) > COME_AGAIN_CHARS:
         return False
-    if _COME_AGAIN.search(said) or names_state(said, _STANDS) or _NOTHING_YET.fullmatch(said):
+    if _COME_AGAIN.search(said) or _NOTHING_YET.fullmatch(said):
         return True
     empty = not any(map(str.isalnum, said)) or bool(_EMPTY_FIELDS.fullmatch(said))
     return empty and not _RECEIVERS.isdisjoint(words_of(call.name))

@@ -7,8 +7,10 @@ import time
 
 import pytest
 
-from reliability.loops import Result, SeenCall
+from reliability.loops import Result, SeenCall, Stage
 from reliability.loops.polling import is_poll, polls_by_name
+from tests.evals.step_cases import StepCase
+from tests.support.conversation import CONFIG, stages
 
 
 @pytest.mark.parametrize(
@@ -222,3 +224,37 @@ def test_a_state_of_waiting_is_a_polls_however_it_is_spelled(state: str) -> None
 def test_a_result_that_says_wait_is_a_polls(said: str, waits: bool) -> None:
     """One word that tells how a job stands, and a lock that somebody else holds."""
     assert is_poll(SeenCall("bash", '{"command": "make"}'), Result(said)) is waits
+
+
+ACTED = ("queued", "Accepted.", "processing", "SUBMITTED", "in progress", '{"id": "SM1", "status": "queued"}')
+ACTING = (
+    ("send_sms", {"to": "+1"}),
+    ("mcp__mail__sendEmail", {"to": "a"}),
+    ("transfer_money", {"to": "b"}),
+    ("submit_form", {"x": 1}),
+    ("create_order", {"sku": "a"}),
+    ("mailer", {"to": "a", "body": "hi"}),
+    ("payment", {"amount": "5"}),
+    ("payment", {"amount": 5}),
+    *(("bash", {"command": command}) for command in OTHERS[3:-1]),
+    ("bash", {"command": "cd /srv && kubectl apply -f x && kubectl get pods"}),
+    ("bash", {"command": "git push && sleep 5"}),
+    ("bash", {"command": "curl -s -X POST http://x/pay"}),
+)
+
+
+@pytest.mark.parametrize(("name", "arguments"), ACTING)
+def test_what_changes_the_world_is_no_poll(name: str, arguments: dict[str, object]) -> None:
+    """Law: a state that it answers says that it is done; only what was turned away may come again."""
+    call = SeenCall(name, json.dumps(arguments))
+    assert [said for said in ACTED if is_poll(call, Result(said))] == []
+    assert is_poll(call, Result("429 Too Many Requests"))
+    found = stages(StepCase(name, json.dumps(arguments), "queued").build(6, "Please do the work of TASK.md."))
+    assert found.index(Stage.BREAK) == CONFIG.break_threshold - 1
+
+
+@pytest.mark.parametrize("name", ["get_job", "check_order_payment", "payment_state", "transcribe", "fetch_sent_mail"])
+@pytest.mark.parametrize("said", ACTED)
+def test_a_tool_that_looks_polls_by_its_result(name: str, said: str) -> None:
+    """Law: the same results, of a tool that reads or whose name tells nothing, are a poll's."""
+    assert is_poll(SeenCall(name, '{"id": 7, "comment": "x"}' if name == "get_job" else "{}"), Result(said))
