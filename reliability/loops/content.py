@@ -119,6 +119,7 @@ _REPORTS_TIMES = re.compile(
     r"|(?:has|have|had|was|were|been|i|we|it|they|he|she|that|this) (?:\w{1,12} )?\w{2,12}ed)"
     r"(?: (?:it|them|this|already|about|around|at least|up to))? $)"
 )
+_SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s")
 _CLAUSE = re.compile(r"[.;:!?\n。！？]+|,\s")
 _ENDLESS = re.compile(
     r"\b(?:again and again|over and over|time and again|repeatedly|continuously|indefinitely|endlessly|forever"
@@ -248,16 +249,16 @@ def read_number(text: str) -> int:
 def read_times(text: str) -> int:
     """Read how often a short request orders a thing ("ten times", "6x", "zehnmal"), at most `NUMBER_MAX`; 0: it
     doesn't."""
-    lower = text.lower() if len(text) <= REQUEST_CHARS else ""
-    if _FIGURE.search(lower) is None and _COUNTS.keys().isdisjoint(_WORD.findall(lower)):
-        return 0
-    lower = _TENS.sub(lambda ten: str(_NUMBER_WORDS[ten[1]] + _NUMBER_WORDS[ten[2]]), lower)
     most = 0
-    for match in _TIMES.finditer(lower):
-        clause = _CLAUSE.split(lower[max(0, match.start() - CLAUSE_CHARS) : match.start()])[-1]
-        if not _COMPARES.match(lower, match.end()) and not _REPORTS_TIMES.search(clause):
-            count = _read_count(next(filter(None, match.groups())))
-            most = most + count if " more " in match[0] else max(most, count)
+    for part in _SENTENCE.split(text.lower()) if len(text) <= REQUEST_CHARS else ():
+        if _FIGURE.search(part) is None and _COUNTS.keys().isdisjoint(_WORD.findall(part)):
+            continue
+        clause = _TENS.sub(lambda ten: str(_NUMBER_WORDS[ten[1]] + _NUMBER_WORDS[ten[2]]), part)
+        for match in _TIMES.finditer(clause):
+            count = _read_count(next(filter(None, match.groups()))) + most * (" more " in match[0])
+            before = clause[max(0, match.start() - CLAUSE_CHARS) : match.start()]
+            if count > most and not _COMPARES.match(clause, match.end()) and not _REPORTS_TIMES.search(before):
+                most = count
     return min(most, NUMBER_MAX)
 
 

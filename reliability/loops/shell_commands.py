@@ -66,7 +66,13 @@ RUNNER_WORDS = max(len(name.split()) for name in _RUNNERS)
 _LOOKS = word_set(
     "cd pushd popd export unset set source . echo printf true false : date clear test [ [[ ulimit mkdir shopt local "
     "declare for in done fi case esac break continue exit return cat head tail less grep egrep rg wc sort uniq cut tr "
-    "jq yq awk column nl ls pwd which type hostname whoami id read sleep wait Set-Location tee"
+    "jq yq awk column nl ls pwd which type hostname whoami id read sleep wait Set-Location "
+    "tee df du free stat file ss netstat lsof dig nslookup"
+)
+_LOOKS_BY_VERB = re.compile(
+    r"curl(?!.* (?:-[XdFT]|--request|--data|--form|--json|--upload)) "
+    r"|git (?:status|log|diff|show|rev-parse)\b|sed (?!-i)",
+    re.DOTALL,
 )
 _OPTIONS = r"(?: --?[\w-]+(?:[= ](?!-)\S+)?){0,4}"
 #: Commands that ask how another system stands; the word that says so stands where the command's verb stands.
@@ -80,7 +86,7 @@ _ASKS = re.compile(
     rf"|podman{_OPTIONS} (?:ps|logs|inspect|stats|top)"
     r"|squeue|sacct|qstat|bjobs|condor_q|jobs|ps|pgrep|nvidia-smi|top -b|uptime"
     rf"|systemctl{_OPTIONS} (?:status|is-active|is-failed|show|list-units)|service \S+ status|journalctl"
-    rf"|aws{_OPTIONS} \S+{_OPTIONS} (?:describe|get|list|wait)"
+    rf"|aws{_OPTIONS} \S+{_OPTIONS} (?:describe|get|list|ls|wait)"
     r"|gcloud(?: (?!create|delete|update|deploy|start|stop|add|remove|set|reset|submit|patch)[\w=-]+){1,6}?"
     r" (?:describe|list|read)"
     rf"|az{_OPTIONS}(?: [a-z][\w-]*){{1,4}} (?:show|list)(?= -|$)"
@@ -149,7 +155,7 @@ def _read_command(words: list[str], depth: int) -> Iterator[Deed]:
     elif _ACTS.match(command):
         yield Deed.ACTS
     elif words:
-        yield Deed.LOOKS if words[0] in _LOOKS else Deed.UNKNOWN
+        yield Deed.LOOKS if words[0] in _LOOKS or _LOOKS_BY_VERB.match(command) else Deed.UNKNOWN
 
 
 def _skip_options(words: list[str], valued: str, before: int) -> list[str]:

@@ -91,6 +91,7 @@ while true; do {}; break; done
 OUT=$({}); echo $OUT
 echo "$({})"
 {} 2>&1 | grep x || true
+git status; curl -s http://h/health; {} | sed s/a/b/
 {} > /tmp/out; head -5 /tmp/out
 # why not; is it up?§{}
 """
@@ -108,10 +109,8 @@ ASKING = (
     "terraform show",
     "systemctl --user status backup",
 )
-OTHERS = (
-    "make",
-    "./pay.sh",
-    "docker run app",
+CHANGING = (
+    "git push",
     "kubectl delete pod get",
     "kubectl -n shop apply -f get",
     "gh pr merge 5 --admin checks",
@@ -123,8 +122,8 @@ OTHERS = (
     "gcloud compute instances delete list",
     "terraform apply -auto-approve",
     "systemctl restart status",
-    "pscp a b",
 )
+OTHERS = ("make", "./pay.sh", "docker run app", "curl -d a=b http://h/pay", "sed -i s/a/b/ ps", "pscp a b", *CHANGING)
 
 
 def polls(command: str, result: Result | None = None) -> bool:
@@ -236,7 +235,7 @@ ACTING = (
     ("mailer", {"to": "a", "body": "hi"}),
     ("payment", {"amount": "5"}),
     ("payment", {"amount": 5}),
-    *(("bash", {"command": command}) for command in OTHERS[3:-1]),
+    *(("bash", {"command": command}) for command in CHANGING),
     ("bash", {"command": "cd /srv && kubectl apply -f x && kubectl get pods"}),
     ("bash", {"command": "git push && sleep 5"}),
     ("bash", {"command": "curl -s -X POST http://x/pay"}),
