@@ -38,7 +38,7 @@ GO_ON = phrase_set(
     "|please continue working on the task"
 )
 GO_ON_CHARS = max(map(len, GO_ON))
-NUMBER_MAX, REQUEST_CHARS = 200, 2_000
+NUMBER_MAX, REQUEST_CHARS, CLAUSE_CHARS = 200, 2_000, 160
 _NUMBER = re.compile(r"(?<![\w.,:/#$€£-])\d{1,3}(?![\w%°]|[.,:/-]\d)")
 _NUMBERS = """
 2 two twice zwei zweimal dos deux
@@ -66,17 +66,60 @@ _NUMBERS = """
 60 sixty sechzig sesenta soixante
 100 hundred hundert cien cent
 """
-_NUMBER_WORDS = {word: int(number) for number, *words in map(str.split, _NUMBERS.strip().split("\n")) for word in words}
+
+
+def _read_words(table: str) -> dict[str, int]:
+    rows = map(str.split, table.strip().split("\n"))
+    return {word: int(number) for number, *words in rows for word in words}
+
+
+_NUMBER_WORDS = _read_words(_NUMBERS)
 _TENS = re.compile(r"\b(twenty|thirty|forty|fifty|sixty)[- ](one|two|three|four|five|six|seven|eight|nine)\b")
 _WORD = re.compile(r"[^\W\d_]+")
 _CHINESE = "一二三四五六七八九十"
 _FIGURE = re.compile(rf"[\d{_CHINESE}]")
+#: Number words that count only before a word for "times": elsewhere they are other words ("due", "sei", "sex").
+_MORE_NUMBERS = """
+3 tre três трижды три trzy drie
+4 quattro quatro fyra четыре cztery
+5 cinque fem пять pięć vijf
+6 sei sex шесть sześć zes
+7 sette sete sju семь siedem zeven
+8 otto oito åtta восемь osiem acht
+9 nove nio девять dziewięć negen
+10 dieci dez tio десять dziesięć tien
+12 dodici doze tolv двенадцать dwanaście twaalf
+15 quindici femton пятнадцать piętnaście vijftien
+20 venti vinte tjugo двадцать dwadzieścia twintig
+30 trenta trinta trettio тридцать trzydzieści dertig
+50 cinquanta cinquenta femtio пятьдесят pięćdziesiąt vijftig
+100 cento cem hundra сто sto honderd
+"""
+_COUNTS = _read_words(_MORE_NUMBERS) | _NUMBER_WORDS
+#: How often: "10", "1,000", "10-12", "ten (10)", "ten", before what is repeated, or behind "x" or a verb of making.
+_COUNT = r"(1000|1[,.]000|\d{1,3}|[^\W\d_]{2,14})"
+_START = r"(?<![\w.,:/#$€£-])"
 _TIMES = re.compile(
-    r"(?:(?<![\w.,:/#$€£-])(?:(\d{1,3}|[^\W\d_]{3,12}) ?-?(?:times|mal|veces|fois|volte|vezes|раза?)\b"
-    r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b)"
-    r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回])"
-    r"(?! (?:as|a|an|the|per|out|more|less|better|\w{2,12}er)\b)",
+    rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?(?:(?:more|further|weitere) )?"
+    r"(?:times|mal|veces|fois|volte|vezes|раза?|gånger|razy|keer"
+    r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps)\b"
+    r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b"
+    r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
+    rf"|(?:loop|series|batch) of {_COUNT}\b"
+    rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send) {_COUNT} (?=[a-z]{{3}}))"
+    r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]",
 )
+#: Behind it: a comparison, a rate.
+_COMPARES = re.compile(r" (?:as|a|an|the|per|out|more|less|better|(?!over\b)\w{2,12}er)\b")
+#: Before it: a report of what has happened, a question why, a ban.
+_REPORTS_TIMES = re.compile(
+    r"^(?!.*\b(?:until|before)\b).*(?:\b(?:why|warum|pourquoi|don't|do not|never|nicht|jamais)\b"
+    r"|\b(?:fail(?:s|ed|ing)|crash(?:es|ed|ing)|happen(?:s|ed)|occur(?:s|red)|appears|broke|breaks|went|died|hung|ran"
+    r"|(?:the|these|those|last|past|previous)"
+    r"|(?:has|have|had|was|were|been|i|we|it|they|he|she|that|this) (?:\w{1,12} )?\w{2,12}ed)"
+    r"(?: (?:it|them|this|already|about|around|at least|up to))? $)"
+)
+_SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s")
 _CLAUSE = re.compile(r"[.;:!?\n。！？]+|,\s")
 _ENDLESS = re.compile(
     r"\b(?:again and again|over and over|time and again|repeatedly|continuously|indefinitely|endlessly|forever"
@@ -204,19 +247,26 @@ def read_number(text: str) -> int:
 
 
 def read_times(text: str) -> int:
-    """Read how often a short request says that a thing is to be done ("ten times", "6x", "zehnmal"); 0: it doesn't."""
-    lower = text.lower() if len(text) <= REQUEST_CHARS else ""
-    if _FIGURE.search(lower) is None and _NUMBER_WORDS.keys().isdisjoint(_WORD.findall(lower)):
-        return 0
-    named = (_read_count(next(filter(None, match.groups()))) for match in _TIMES.finditer(lower))
-    return max((number for number in named if number <= NUMBER_MAX), default=0)
+    """Read how often a short request orders a thing ("ten times", "6x", "zehnmal"), at most `NUMBER_MAX`; 0: it
+    doesn't."""
+    most = 0
+    for part in _SENTENCE.split(text.lower()) if len(text) <= REQUEST_CHARS else ():
+        if _FIGURE.search(part) is None and _COUNTS.keys().isdisjoint(_WORD.findall(part)):
+            continue
+        clause = _TENS.sub(lambda ten: str(_NUMBER_WORDS[ten[1]] + _NUMBER_WORDS[ten[2]]), part)
+        for match in _TIMES.finditer(clause):
+            count = _read_count(next(filter(None, match.groups()))) + most * (" more " in match[0])
+            before = clause[max(0, match.start() - CLAUSE_CHARS) : match.start()]
+            if count > most and not _COMPARES.match(clause, match.end()) and not _REPORTS_TIMES.search(before):
+                most = count
+    return min(most, NUMBER_MAX)
 
 
 def _read_count(word: str) -> int:
-    if word.isdecimal():
-        return int(word)
+    if word[0].isdecimal():
+        return int(word.replace(",", "").replace(".", ""))
     if word[0] not in _CHINESE:
-        return _NUMBER_WORDS.get(word, 0)
+        return _COUNTS.get(word, 0)
     tens, ten, ones = word.rpartition("十")
     return 10 * (_CHINESE.find(tens[-1:]) + 1 or 1) * bool(ten) + (_CHINESE.find(ones[-1:]) + 1 if ones else 0)
 

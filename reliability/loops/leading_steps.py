@@ -10,6 +10,7 @@ How far steps may go is said in `history`, and how many of them a person asks fo
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from reliability.loops.comparison.call_normalization import names_place
 from reliability.loops.comparison.findings import Result, SeenCall, has_failed, parse
@@ -25,7 +26,7 @@ _STEPS = word_set(
     "backwards up down left right add increment increase decrement decrease raise lower advance rotate undo redo jump "
     "walk zoom tab enter drag skip play roll draw n s c fin stepi nexti"
 )
-_READS = word_set(
+READS = word_set(
     "get read list ls search find fetch show view query check look inspect describe status state cat grep lookup count "
     "is has test tests validate lint verify compile analyze calculate compute info help whoami ping diagnose retrieve "
     "explain summarize logs price prices quote monitor"
@@ -48,7 +49,8 @@ _DEEDS = word_set(
 )
 _NO_DEEDS = word_set(
     "need feed seed speed exceed proceed hundred limited expired crashed timed errored aborted disconnected "
-    "interrupted terminated exhausted required expected exceeded prohibited completed executed performed succeeded"
+    "interrupted terminated exhausted required expected exceeded prohibited completed executed performed succeeded "
+    "queued enqueued accepted submitted scheduled dispatched"
 )
 _DEED = re.compile(r"[a-z]{3,20}ed")
 #: Words beside it that tell of the log and not of the deed.
@@ -76,10 +78,13 @@ def is_generic_tool(name: str) -> bool:
 
 def read_texts(call: SeenCall) -> dict[str, str]:
     """Return the texts among a call's arguments, by name."""
+    return {key: value for key, value in read_fields(call).items() if isinstance(value, str)}
+
+
+def read_fields(call: SeenCall) -> dict[str, Any]:
+    """Return a call's arguments, by name."""
     known, arguments = parse(call.arguments)
-    if not known or not isinstance(arguments, dict):
-        return {}
-    return {key: value for key, value in arguments.items() if isinstance(value, str)}
+    return arguments if known and isinstance(arguments, dict) else {}
 
 
 def _name_actions(call: SeenCall, texts: dict[str, str]) -> set[str]:
@@ -91,14 +96,12 @@ def _name_actions(call: SeenCall, texts: dict[str, str]) -> set[str]:
 
 def acts(call: SeenCall) -> bool:
     """Return whether the call does something, of which a person may want more."""
-    known, arguments = parse(call.arguments)
-    listed = arguments if known and isinstance(arguments, dict) else {}
     named = _name_actions(call, read_texts(call))
-    if not _READS.isdisjoint(named):
+    if not READS.isdisjoint(named):
         return "next" in named
     if not _STEPS.isdisjoint(named):
         return True
-    return bool(named) and named.isdisjoint(_GENERIC | _EDITS) and not any(map(names_place, listed))
+    return bool(named) and named.isdisjoint(_GENERIC | _EDITS) and not any(map(names_place, read_fields(call)))
 
 
 def leads_on(result: Result | None) -> bool:

@@ -3,7 +3,7 @@
 A call is a poll by the configuration, by its name (`job_poll`, `scroll_down`), by what it does (a command that sleeps
 or asks another system how it stands, wherever it runs; `action: poll`), or by its result, which says that something
 still goes on or is locked, that one must come again later, or that nothing has come yet. A name that ends in `status`
-alone is no poll.
+alone is no poll, nor is what changes the world and answers with a state: `queued` says that it is done.
 
 A tool that only takes a note (`is_thought`) is no step between two equal calls.
 """
@@ -17,8 +17,16 @@ from itertools import pairwise
 
 from reliability.loops.comparison.findings import Result, SeenCall
 from reliability.loops.comparison.same_result import is_ongoing
-from reliability.loops.comparison.volatile_fields import NAMES_MAX, ONGOING_WORDS, phrase_set, word_set, words_of
-from reliability.loops.leading_steps import ACTION_KEYS, COMMAND_KEYS, is_generic_tool, read_texts
+from reliability.loops.comparison.volatile_fields import (
+    NAMES_MAX,
+    ONGOING_WORDS,
+    names_state,
+    phrase_set,
+    word_set,
+    words_of,
+)
+from reliability.loops.leading_steps import ACTION_KEYS, COMMAND_KEYS, READS, is_generic_tool, read_fields, read_texts
+from reliability.loops.shell_commands import Deed, read_deed
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
 _FIRST = word_set("poll wait await sleep watch scroll tail")
@@ -30,27 +38,6 @@ _PAIRS = phrase_set(
 )
 _WAITS = frozenset({"poll", "wait", "await", "sleep", "watch", "tail"})
 _SLEEPS = re.compile(r"(?:^|[;&|(\s\"])sleep\s+\d", re.IGNORECASE)
-#: What stands before a command: where it runs, with which variables, and for whom.
-_VALUE = r"(?:'[^']{0,200}'|\"[^\"]{0,200}\"|[^\s;&|]{0,200})"
-_LEAD = re.compile(
-    rf"\s*(?:cd\s+{_VALUE}\s*(?:&&|;)|[A-Za-z_]\w{{0,60}}={_VALUE}\s"
-    r"|(?:sudo|time|env)\s(?:\s*-[A-Za-z]+\s)*|timeout\s+[\d.]+[smh]?\s"
-    r"|ssh\s(?:\s*-[opiFJl]\s*\S{1,200}\s|\s*-[A-Za-z]+\s)*\s*[\w.@-]{1,100}\s+['\"]?)\s*"
-)
-LEADS_MAX = 8
-_OPTIONS = r"(?: --?[\w-]+(?:[= ](?!-)\S+)?){0,4}"
-#: Commands that ask how another system stands, and change nothing.
-_ASKS = re.compile(
-    r"\s*(?:kubectl\b.{0,80}?\b(?:get|describe|rollout status|logs|top|wait)\b|oc get\b|helm status\b"
-    r"|gh (?:run|pr|workflow|api)\b.{0,60}?(?:view|list|checks|status|watch|runs)\b|glab (?:ci|mr)\b"
-    rf"|docker(?:[ -]compose)?{_OPTIONS}(?: compose{_OPTIONS})? (?:ps|logs|inspect|stats|top)\b"
-    rf"|podman{_OPTIONS} (?:ps|logs|inspect)\b"
-    r"|squeue|sacct|qstat|bjobs|condor_q|jobs\b|ps\b|pgrep|nvidia-smi|top -b|uptime"
-    rf"|systemctl{_OPTIONS} (?:status|is-active)|aws{_OPTIONS} \S+{_OPTIONS} (?:describe|get|list|wait)"
-    r"|journalctl|gcloud .{0,60}?(?:describe|list)|az .{0,60}?(?:show|list)"
-    r"|terraform (?:show|state)|argocd app (?:get|wait)|pg_isready|redis-cli ping|nc -z|ping\b|tail\b)",
-    re.IGNORECASE,
-)
 #: Tools that look whether something has come.
 _RECEIVERS = word_set(
     "inbox mail mails email emails message messages notification notifications queue event events update updates "
@@ -59,13 +46,20 @@ _RECEIVERS = word_set(
 _NOTHING_YET = re.compile(
     r"\W*(?:(?:there (?:are|is) )?(?:no|0|zero)(?: new| unread| more| pending| further){0,2} (?:e?mails?|messages?|"
     r"notifications?|events?|updates?|alerts?|replies|items? in (?:the )?queue)(?: yet| so far| available)?"
-    r"|(?:nothing|none|no \w{1,20}|not \w{1,20})(?: new)? (?:yet|so far)|not (?:ready|finished|done)"
+    r"|(?:nothing|none|no \w{1,20}|not \w{1,20})(?: new)? (?:yet|so far)|not (?:yet|ready|finished|done)"
+    r"|0/[1-9]\d{0,5} (?:ready|running|available|done|complete)"
     r"|(?:inbox|queue) (?:is )?empty|still \w+.{0,40}|please wait.{0,40}|(?:try|check) again (?:later"
     r"|soon|in)\b.{0,40})\W*",
     re.IGNORECASE,
 )
+#: Verbs of tools that change the world, and what only such a tool carries: what it answers is no state to wait for.
+_CHANGES = word_set(
+    "send submit transfer post create pay purchase buy publish cancel delete remove add insert upload deploy start "
+    "stop restart trigger reply invite approve merge charge refund withdraw deposit register subscribe notify email"
+)
+_CARRIED = word_set("body subject amount recipient recipients comment")
 #: A result that is one of these says how a job stands, and nothing else.
-_STANDS = ONGOING_WORDS | phrase_set("pending|accepted|scheduled|submitted|creating|preparing|pulling|booting")
+_STANDS = ONGOING_WORDS | phrase_set("pending|accepted|scheduled|submitted|dispatched")
 _LOCKED = re.compile(
     r"could not get lock|unable to acquire the \S{1,20} ?(?:frontend )?lock|blocking waiting for file lock"
     r"|error acquiring the state lock|waiting for (?:the )?(?:cache |file |state )?lock",
@@ -116,27 +110,33 @@ def is_poll(call: SeenCall, result: Result | None, declared: Iterable[str] = ())
         return True
     if result is None:
         return False
-    return is_ongoing(result.text) or _says_later(call, result.text)
+    goes_on = is_ongoing(result.text) or names_state(result.text, _STANDS)
+    return (goes_on and not _changes(call, texts)) or _says_later(call, result.text)
+
+
+def _changes(call: SeenCall, texts: dict[str, str]) -> bool:
+    """Return whether the call changes the world: the verb of its name says so, what it carries, or its command."""
+    words = words_of(call.name)
+    named = not (_CHANGES.isdisjoint(words) and _CARRIED.isdisjoint(read_fields(call)))
+    if named and READS.isdisjoint(words):
+        return True
+    return any(read_deed(command) is Deed.ACTS for command in _list_commands(call, texts))
 
 
 def _waits(call: SeenCall, texts: dict[str, str]) -> bool:
     if any(texts.get(key, "").lower() in _WAITS for key in ACTION_KEYS):
         return True
-    commands = [texts[key] for key in COMMAND_KEYS if key in texts]
-    if not commands or not is_generic_tool(call.name):
+    commands = _list_commands(call, texts)
+    deeds = set(map(read_deed, commands))
+    if Deed.ACTS in deeds:
         return False
-    asks = any(_SLEEPS.search(command) or _ASKS.match(command, _skip_lead(command)) for command in commands)
-    return asks or not "".join(commands).strip()
+    return (
+        Deed.ASKS in deeds or any(map(_SLEEPS.search, commands)) or (bool(commands) and not "".join(commands).strip())
+    )
 
 
-def _skip_lead(command: str) -> int:
-    at = 0
-    for _ in range(LEADS_MAX):
-        lead = _LEAD.match(command, at)
-        if lead is None:
-            break
-        at = lead.end()
-    return at
+def _list_commands(call: SeenCall, texts: dict[str, str]) -> list[str]:
+    return [texts[key] for key in COMMAND_KEYS if key in texts] if is_generic_tool(call.name) else []
 
 
 def _says_later(call: SeenCall, text: str) -> bool:
@@ -146,7 +146,7 @@ def _says_later(call: SeenCall, text: str) -> bool:
         return True
     if len(said) > COME_AGAIN_CHARS:
         return False
-    if _COME_AGAIN.search(said) or said.strip("'\".…! ").lower() in _STANDS or _NOTHING_YET.fullmatch(said):
+    if _COME_AGAIN.search(said) or _NOTHING_YET.fullmatch(said):
         return True
     empty = not any(map(str.isalnum, said)) or bool(_EMPTY_FIELDS.fullmatch(said))
     return empty and not _RECEIVERS.isdisjoint(words_of(call.name))

@@ -25,6 +25,7 @@ from reliability.loops.comparison.volatile_fields import (
     VOLATILE_FORMS,
     is_reading,
     is_volatile,
+    names_state,
     word_set,
     words_of,
 )
@@ -50,10 +51,14 @@ STATUS_DEPTH, STATUS_VALUES = 4, 200
 
 #: `pending` is also what orders and invoices are: of these it says nothing (`_RECORDS`).
 _GOING_ON = ONGOING_WORDS | {"pending"}
+#: What is not done is a job's report if it has no more fields: a record of a to-do has.
+UNDONE_FIELDS = 2
+_DONE_KEYS = frozenset((word,) for word in ("done", "ready", "finished", "complete", "completed"))
 #: JSON objects and arrays only: a bare number or string is text.
 _JSON_BEGINS = re.compile(r"\s*+[{\[]")
+_ONGOING = "|".join(sorted(ONGOING_WORDS)).replace(" ", "[ _-]")
 _STATUS_LINE = re.compile(
-    rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{'|'.join(sorted(ONGOING_WORDS))})\b",
+    rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{_ONGOING})\b",
     re.IGNORECASE | re.MULTILINE,
 )
 #: A row of a table one of whose columns tells that something goes on; a sentence with such a word is none.
@@ -97,8 +102,14 @@ def is_ongoing(text: str) -> bool:
     """Return whether the result says that what was asked about still goes on: then asking again is polling."""
     known, value = parse(text[:STATUS_JSON_CHARS]) if _JSON_BEGINS.match(text) else (False, None)
     if known:
-        return _holds_ongoing(value)
+        return _is_undone(value) or _holds_ongoing(value)
     return bool(_STATUS_LINE.search(text[:STATUS_CHARS]) or _STATUS_COLUMN.search(text[:STATUS_CHARS]))
+
+
+def _is_undone(value: Any) -> bool:
+    """Return whether the value says that something isn't done yet, and hardly anything else."""
+    few = isinstance(value, dict) and len(value) <= UNDONE_FIELDS
+    return few and any(item is False and words_of(key)[-1:] in _DONE_KEYS for key, item in value.items())
 
 
 def _holds_ongoing(value: Any) -> bool:
@@ -127,8 +138,7 @@ def _list_inner(value: Any) -> list[Any]:
 
 
 def _goes_on(value: Mapping[str, Any]) -> bool:
-    words = (word.strip().lower() for key, word in value.items() if _is_status(key, word))
-    return any(word.replace("_", " ").replace("-", " ") in _GOING_ON for word in words)
+    return any(names_state(word, _GOING_ON) for key, word in value.items() if _is_status(key, word))
 
 
 def _is_status(key: str, value: Any) -> bool:

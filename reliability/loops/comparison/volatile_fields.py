@@ -37,9 +37,30 @@ def words_of(name: str) -> tuple[str, ...]:
 
 STATUS_KEYS = ("status", "state", "phase", "stage", "job_status", "run_status", "build_status")
 ONGOING_WORDS = phrase_set(
-    "running|in progress|in_progress|queued|building|starting|waiting|processing|executing|working|deploying|"
-    "provisioning|downloading|uploading|installing|compiling|initializing"
+    "running|in progress|queued|building|starting|waiting|processing|executing|working|deploying|provisioning"
+    "|downloading|uploading|installing|compiling|initializing|activating|creating|container creating|loading|training"
+    "|evaluating|indexing|validating|syncing|progressing|transferring|rebuilding|stopping|terminating|draining"
+    "|preparing|pulling|booting|enqueued|in queue|in review|under review|not started|not ready|warming"
+    "|pending approval|pending review|waiting for approval|awaiting approval"
 )
+#: Words before and behind such a state that only name what it is the state of.
+_SUBJECTS = word_set(
+    "a the your is are be still currently now status state phase stage health job jobs build task tasks run deployment "
+    "pipeline workflow process pod container instance cluster stack model index import export request operation create "
+    "update delete rollback up seconds minutes minute hours hour"
+)
+STATE_CHARS = 60
+
+
+def names_state(text: str, states: frozenset[str]) -> bool:
+    """Return whether a short text names one of these states, and nothing but what it is the state of."""
+    words = list(words_of(text)) if len(text) <= STATE_CHARS else []
+    if words[1:] and words[-1] == "up":
+        words.pop()
+    while words and " ".join(words) not in states and (words[0] in _SUBJECTS or words[0] in states):
+        del words[0]
+    return " ".join(words) in states
+
 
 _DURATION_WORDS = frozenset({"duration", "elapsed", "took", "latency", "runtime", "walltime"})
 _TIMED = word_set(

@@ -68,6 +68,68 @@ def test_how_often_is_read(request_text: str, times: int) -> None:
     assert read_times(request_text) == times
 
 
+#: How ten is ordered: the number in figures or words, and a word for what is repeated.
+TENS = ("10", "ten", "ten (10)", "8-10", "8 to 10")
+REPEATED = "times|runs|iterations|rounds|repetitions|clicks|presses|loops"
+ORDERS = ("Click it {}.", "Do this for {}: click.", "Please click ({}).", "{} of it, please", "It fails, so click {}.")
+#: The same in other languages, each with its number.
+FOREIGN = """
+10 Нажми десять раз.
+10 Нажми 10 раз.
+10 Clicca dieci volte.
+10 Clique dez vezes.
+10 Tryck tio gånger.
+10 Kliknij dziesięć razy.
+10 Klik 10 keer.
+10 Klik tien keer.
+6 Clicca sei volte.
+6 Tryck sex gånger.
+20 Нажми двадцать раз.
+25 Click it twenty-five times.
+10 Click next ×10.
+12 Click next x 12
+10 Run it in a loop of 10.
+12 Draw 12 cards.
+10 Create ten empty files.
+10 Press it 3 times, then 7 more times.
+10 Loop 10 times over click
+10 Don't stop until you have clicked it 10 times.
+200 Click it 1,000 times.
+200 Click it 1000 times.
+200 Click it 250 times.
+0 It failed 10 times yesterday. Why?
+0 Why did it run 10 times?
+0 Don't call it 10 times.
+0 It was called 10 times already.
+0 The last 10 runs are red.
+0 The file has 20 lines; fix it
+0 Read chapter 10 of the book.
+0 a picture of 1920 x 1080
+0 It is due at ten, per sei persone
+"""
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_order_is_read_however_it_is_written(order: str) -> None:
+    """Law: over numbers in figures and words, and the words for what is repeated."""
+    forms = [f"{ten} {word}" for ten in TENS for word in REPEATED.split("|")]
+    assert [form for form in forms if read_times(order.format(form)) != 10] == []
+
+
+@pytest.mark.parametrize("row", FOREIGN.strip().split("\n"))
+def test_other_orders_are_read_and_reports_are_none(row: str) -> None:
+    """In nine languages; what tells of the past, asks why or forbids it orders nothing."""
+    number, _, request_text = row.partition(" ")
+    assert read_times(request_text) == int(number)
+
+
+@pytest.mark.parametrize(("request_text", "limit"), [("Click it ten (10) times.", 11), ("It failed 10 times. Why?", 5)])
+def test_work_that_is_ordered_is_done_before_it_is_broken(request_text: str, limit: int) -> None:
+    """Law: a call is broken behind the number that the order names, at the usual limit where there is no order."""
+    found = stages(StepCase("run_task", '{"x": 1}', "all is well").build(12, request_text))
+    assert found.index(Stage.BREAK) == limit - 1
+
+
 @pytest.mark.parametrize(
     ("request_text", "number"),
     [

@@ -1,11 +1,14 @@
 """Who may repeat itself, by its name."""
 
 import json
+import time
 
 import pytest
 
-from reliability.loops import Result, SeenCall
+from reliability.loops import Result, SeenCall, Stage
 from reliability.loops.polling import is_poll, polls_by_name
+from tests.evals.step_cases import StepCase
+from tests.support.conversation import CONFIG, stages
 
 
 @pytest.mark.parametrize(
@@ -40,33 +43,154 @@ def test_declared_pollers() -> None:
     assert not polls_by_name("check_ci", ("check", "ci_*"))
 
 
-@pytest.mark.parametrize(
-    ("command", "polls"),
-    [
-        ("docker compose ps", True),
-        ("cd /srv && docker compose ps", True),
-        ("cd /srv; sudo docker-compose -f prod.yml ps", True),
-        ('cd "/srv/my app" && docker ps', True),
-        ("KUBECONFIG=/etc/k8s kubectl get pods", True),
-        ("A='b c' B=1 time kubectl -n shop get pods", True),
-        ("aws ec2 describe-instances", True),
-        ("aws --region eu-west-1 --output json ec2 describe-instances", True),
-        ("systemctl --user status backup", True),
-        ("ssh build01 docker ps", True),
-        ("ssh -p 2222 -o BatchMode=yes me@build01 'systemctl is-active app'", True),
-        ("timeout 30 docker --context prod logs app", True),
-        ("cd /srv && make", False),
-        ("cd /srv && docker run app", False),
-        ("DEBUG=1 python app.py", False),
-        ("ssh build01 make", False),
-        ("systemctl --user restart backup", False),
-        ("aws --region eu-west-1 s3 cp a b", False),
-        ("A=1 " * 2_000 + "make", False),
-    ],
+#: What a command may stand behind or in, one a line; `{}` is the command.
+AROUND = r"""
+{}
+cd /srv && {}
+cd '/a b'&&{}
+cd "/a b"; {}
+cd /srv || exit 1; {}
+(cd /srv && {})
+export A=b && {}
+A='b c' B=1 {}
+A=$(cat k) {}
+A=`cat k` {}
+A="$B" time -p {}
+set -euo pipefail; {}
+source venv/bin/activate && {}
+. ./env; {}
+bash -lc "{}"
+/bin/bash -c '{}'
+ssh h {}
+ssh -4 h {}
+ssh h -- {}
+ssh -p 2222 -o BatchMode=yes me@h '{}'
+ssh -o 'BatchMode yes' h 'cd /srv && {}'
+ssh h "sudo {}"
+docker exec -it -e A=b c {}
+docker compose exec app {}
+kubectl exec p -- {}
+gcloud compute ssh h --zone=z --command '{}'
+vagrant ssh -c '{}'
+nohup nice -n 10 {}
+timeout -k 5 10 {}
+timeout --foreground 10s {}
+sudo {}
+sudo -- {}
+sudo -E -u bob {}
+su - bob -c '{}'
+su -c '{}' bob
+env -i A=b {}
+date; {}
+test -f a && {}
+! {}
+if {}; then echo y; fi
+while true; do {}; break; done
+OUT=$({}); echo $OUT
+echo "$({})"
+{} 2>&1 | grep x || true
+git status; curl -s http://h/health; {} | sed s/a/b/
+{} > /tmp/out; head -5 /tmp/out
+# why not; is it up?§{}
+"""
+ASKING = (
+    "kubectl get pods",
+    "kubectl -n shop rollout status app",
+    "docker compose ps",
+    "docker-compose -f prod.yml ps",
+    "docker --context prod logs app",
+    "aws --region eu-west-1 --output json ec2 describe-instances",
+    "az --output json vm list",
+    "gcloud compute instances describe vm-1",
+    "gh pr checks 7",
+    "gh api repos/a/b/actions/runs",
+    "terraform show",
+    "systemctl --user status backup",
 )
-def test_a_command_that_asks_is_a_poll_wherever_it_runs(command: str, polls: bool) -> None:
-    """What stands before it, and its own options, say nothing of what it does."""
-    assert is_poll(SeenCall("bash", json.dumps({"command": command})), None) is polls
+CHANGING = (
+    "git push",
+    "kubectl delete pod get",
+    "kubectl -n shop apply -f get",
+    "gh pr merge 5 --admin checks",
+    "gh pr comment 7 --body view",
+    "gh api -X POST repos/a/b/issues/5/comments -f body=list",
+    "az vm create --name list",
+    "aws s3api put-object --key get",
+    "aws sqs send-message --queue-url list --get",
+    "gcloud compute instances delete list",
+    "terraform apply -auto-approve",
+    "systemctl restart status",
+)
+OTHERS = ("make", "./pay.sh", "docker run app", "curl -d a=b http://h/pay", "sed -i s/a/b/ ps", "pscp a b", *CHANGING)
+
+
+def polls(command: str, result: Result | None = None) -> bool:
+    """Whether a shell command polls, by itself or with this result."""
+    return is_poll(SeenCall("bash", json.dumps({"command": command})), result)
+
+
+@pytest.mark.parametrize("around", [line.replace("§", "\n") for line in AROUND.split("\n") if line])
+def test_what_stands_around_a_command_says_nothing_of_it(around: str) -> None:
+    """Law: a command that asks is a poll wherever it runs, with its own options, and one that does not is none."""
+    assert [command for command in ASKING if not polls(around.replace("{}", command))] == []
+    assert [command for command in OTHERS if polls(around.replace("{}", command))] == []
+
+
+@pytest.mark.parametrize("link", ["; ", " && ", " || ", "\n", " & ", " | "])
+@pytest.mark.parametrize("other", OTHERS)
+def test_each_command_of_a_line_only_looks(link: str, other: str) -> None:
+    """Law: beside a command that does anything else, one that asks makes no poll."""
+    assert not [command for command in ASKING if polls(command + link + other) or polls(other + link + command)]
+
+
+@pytest.mark.parametrize("command", ["cat a | tail -5", "A=1 " * 2_000 + "ps", "", "'", '"$(', "ssh"])
+def test_other_commands_are_no_polls(command: str) -> None:
+    """A filter asks nobody, and what is too long, too deep or incomplete is not known to ask; an empty one waits."""
+    assert polls(command) is (command == "")
+
+
+@pytest.mark.parametrize("build", ["'{}", '"{}', "$({}", "`{}", "\\{}", "a'{}", '"\\{}', "A={}", "sudo -u{}"])
+def test_a_line_is_read_in_bounded_time(build: str) -> None:
+    """Law: the longest line that is read takes milliseconds, whatever repeats in it."""
+    line = "".join(build.format(" ") for _ in range(4_000))[:4_000]
+    start = time.perf_counter()
+    assert not polls(line)
+    assert time.perf_counter() - start < 0.25
+
+
+STATES = (
+    "running|in progress|queued|building|starting up|warming up|activating|loading|training|indexing|creating"
+    "|container creating|create in progress|pending|accepted|not started|not ready|in review|waiting for approval"
+)
+FORMS = (
+    "{}",
+    "{}...",
+    "⏳ {}",
+    "`{}`",
+    '"{}"\n',
+    "status: {}",
+    "state={}",
+    "Job is {}",
+    "Build #8: {}",
+    "{} (0:00:12)",
+)
+
+
+def spell(state: str) -> list[str]:
+    """Return the spellings of a state: words, constants, names."""
+    words = state.split()
+    return [state, state.upper(), "_".join(words).upper(), "-".join(words), "".join(map(str.title, words))]
+
+
+@pytest.mark.parametrize("state", STATES.split("|"))
+def test_a_state_of_waiting_is_a_polls_however_it_is_spelled(state: str) -> None:
+    """Law: over spellings and forms, also as a field of JSON; a state that is final or says neither is none."""
+    for form in FORMS:
+        assert [said for said in spell(state) if not polls("./look", Result(form.format(said)))] == []
+        for said in ("done", "failed", "open", "degraded", "closed", "not running"):
+            assert not polls("./look", Result(form.format(said)))
+    fields = [json.dumps({"status": said}) for said in spell(state) if said != "accepted"]
+    assert state == "accepted" or [field for field in fields if not polls("./look", Result(field))] == []
 
 
 @pytest.mark.parametrize(
@@ -84,9 +208,50 @@ def test_a_command_that_asks_is_a_poll_wherever_it_runs(command: str, polls: boo
         ("missing", False),
         ("done", False),
         ("building 7 is closed", False),
+        ("not yet", True),
+        ("0/3 ready", True),
+        ('{"done": false}', True),
+        ('{"isReady": false, "id": 7}', True),
+        ('{"title": "Buy milk", "id": 7, "done": false}', False),
+        ('{"done": true}', False),
+        ("false", False),
         ("The door is locked.", False),
     ],
 )
 def test_a_result_that_says_wait_is_a_polls(said: str, waits: bool) -> None:
     """One word that tells how a job stands, and a lock that somebody else holds."""
     assert is_poll(SeenCall("bash", '{"command": "make"}'), Result(said)) is waits
+
+
+ACTED = ("queued", "Accepted.", "processing", "SUBMITTED", "in progress", '{"id": "SM1", "status": "queued"}')
+ACTING = (
+    ("send_sms", {"to": "+1"}),
+    ("mcp__mail__sendEmail", {"to": "a"}),
+    ("transfer_money", {"to": "b"}),
+    ("submit_form", {"x": 1}),
+    ("create_order", {"sku": "a"}),
+    ("mailer", {"to": "a", "body": "hi"}),
+    ("payment", {"amount": "5"}),
+    ("payment", {"amount": 5}),
+    *(("bash", {"command": command}) for command in CHANGING),
+    ("bash", {"command": "cd /srv && kubectl apply -f x && kubectl get pods"}),
+    ("bash", {"command": "git push && sleep 5"}),
+    ("bash", {"command": "curl -s -X POST http://x/pay"}),
+)
+
+
+@pytest.mark.parametrize(("name", "arguments"), ACTING)
+def test_what_changes_the_world_is_no_poll(name: str, arguments: dict[str, object]) -> None:
+    """Law: a state that it answers says that it is done; only what was turned away may come again."""
+    call = SeenCall(name, json.dumps(arguments))
+    assert [said for said in ACTED if is_poll(call, Result(said))] == []
+    assert is_poll(call, Result("429 Too Many Requests"))
+    found = stages(StepCase(name, json.dumps(arguments), "queued").build(6, "Please do the work of TASK.md."))
+    assert found.index(Stage.BREAK) == CONFIG.break_threshold - 1
+
+
+@pytest.mark.parametrize("name", ["get_job", "check_order_payment", "payment_state", "transcribe", "fetch_sent_mail"])
+@pytest.mark.parametrize("said", ACTED)
+def test_a_tool_that_looks_polls_by_its_result(name: str, said: str) -> None:
+    """Law: the same results, of a tool that reads or whose name tells nothing, are a poll's."""
+    assert is_poll(SeenCall(name, '{"id": 7, "comment": "x"}' if name == "get_job" else "{}"), Result(said))
