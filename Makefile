@@ -33,7 +33,7 @@ test: .venv/.dev test-fast ## the whole test suite; what `make nightly` alone ru
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ray # each process has a Ray of its own; they mostly wait
 
 test-fast: .venv/.dev ## what needs no Ray and no model: nearly all laws
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not ray and not model" --hypothesis-profile=quick # half of them wait
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not ray and not model" --hypothesis-profile=quick # half of them wait
 
 evals: .venv/.dev ## the core on recorded data, as a table; fails below the floor
 	$(BIN)/python -m tests.evals

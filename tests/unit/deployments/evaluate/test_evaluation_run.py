@@ -136,7 +136,7 @@ def test_one_cell_that_doesn_t_end_leaves_time_for_the_others(tmp_path, monkeypa
         return know(body) if body.get("tools") else say("one two three")
 
     with PlayedServer({"m": dawdle}) as server:
-        journal, *_ = run(server, tmp_path, minutes=0.25)
+        journal, *_ = run(server, tmp_path, minutes=1.0)
         ended.set()
 
     assert not any("/length/m/1024" in key for key in journal.cells)
