@@ -22,7 +22,7 @@ from tests.support.serving import Deploy, Server, until
 
 MORE_S = 1.0  # of the bystander; the law says 0.25, and a busy machine for tests says more
 TURNS_MIN = 10
-TRIES = 3
+TRIES = 5
 
 T = TypeVar("T")
 
