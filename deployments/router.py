@@ -54,6 +54,7 @@ from deployments.router_parts import COUNTED, DIALECTS, LiveConfig, build_servic
 from deployments.telemetry import MonotonicClock
 from deployments.ui.control_room import ControlRoom, wants_page
 from deployments.work.large_work import collect_less, large
+from deployments.work.turns import Asker
 from reliability.answer.estimate import prompt_bytes
 from reliability.memory.pressure import Level
 from reliability.types import Event, TierState
@@ -222,6 +223,7 @@ class Router(Stoppable):
             self._services.workers,
             raw=raw,
             headers=request.headers,
+            key=caller.name,
             request_id=request_id_of(request.headers),
             tokens_max=self._live.now.reliability.token_budget.max_output_tokens,
             timeout_s=deadline_of(request.headers, self._live.now.server.deadline_s),
@@ -277,7 +279,7 @@ class Router(Stoppable):
             context_tokens=self._watch.context_tokens,
             memory=self._observe_memory,
             large=large,
-            elsewhere=self._services.workers.run,
+            elsewhere=partial(self._services.workers.run, asker=Asker(account.run.key, judges=True)),
         )
         judge = self._live.now.reliability.circuit_breaker
         walk = forward if account.run.request.route else drive

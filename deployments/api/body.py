@@ -19,6 +19,7 @@ from starlette.requests import Request
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
 from deployments.work.large_work import large
+from deployments.work.turns import Asker
 from deployments.work.worker_pool import STEPS_INLINE, STEPS_LARGE, JobTooLong, Undone, Workers
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import keep
@@ -112,17 +113,19 @@ async def parse_body(
     raw: bytes,
     headers: Mapping[str, str],
     *,
+    key: str,
     beside: int = 0,
     **named: Any,
 ) -> ChatCall:
-    """Run a dialect's `parse`, here or in a worker. `beside`: so many bytes it reads beside `raw`. Raises `ApiError`:
-    as `parse`; `overloaded` where too many large requests wait already."""
+    """Run a dialect's `parse`, here or in a worker, in the turn of this API key. `beside`: so many bytes it reads
+    beside `raw`. Raises `ApiError`: as `parse`; `overloaded` where too many large requests wait already."""
     try:
         return await large(len(raw) + beside, partial(parse, raw, headers, **named, steps=Steps(STEPS_INLINE)))
     except OutOfSteps:
         pass
+    steps = Steps(STEPS_LARGE, final=True)
     try:
-        call = await workers.run(parse, raw, headers, **named, steps=Steps(STEPS_LARGE, final=True))
+        call = await workers.run(parse, raw, headers, asker=Asker(key), **named, steps=steps)
     except JobTooLong as error:
         message = f"the schemas of this request are too large: {error} to read them"
         raise ApiError("invalid_tools", message, param="tools") from None

@@ -14,6 +14,7 @@ from deployments.api import body
 from deployments.api.body import Bodies
 from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.errors import ApiError
+from deployments.work.turns import Asker
 from deployments.work.worker_pool import JobTooLong, Undone
 
 
@@ -91,16 +92,20 @@ class Pool:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
         self.jobs = 0
+        self.askers: list[Asker] = []
 
-    async def run(self, job: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    async def run(self, job: Callable[..., Any], *args: Any, asker: Asker, **named: Any) -> Any:
         self.jobs += 1
+        self.askers.append(asker)
         if self.error is not None:
             raise self.error
         return job(*args, **named)
 
 
 def parsed(pool: Any) -> ChatCall:
-    return asyncio.run(body.parse_body(pool, parse_chat, BODY, {}, request_id="r", tokens_max=100, timeout_s=9.0))
+    return asyncio.run(
+        body.parse_body(pool, parse_chat, BODY, {}, key="b", request_id="r", tokens_max=100, timeout_s=9.0)
+    )
 
 
 def test_what_is_cheap_needs_no_worker() -> None:
@@ -118,6 +123,7 @@ def test_what_is_dear_is_read_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> No
     there = parsed(pool)
 
     assert pool.jobs == 1
+    assert pool.askers == [Asker("b")]
     assert there.request == here.request
     assert [tool.name for tool in there.toolbox.tools] == ["f"]
 
