@@ -178,7 +178,7 @@ class Router(Stoppable):
         """Answer one request of a dialect, streamed or not; `caller`: of a page of the control room."""
         caller = caller or self._identify_caller(request)
         started_ns = self._clock.now_ns()
-        raw = await self._read_body(request)
+        raw = await self._read_body(request, caller)
         call = await self._read_call(spoken, request, raw, caller)
         run = await large(call.request.body_bytes, self._make_run, call, caller, is_local_only(request.headers))
         kept = await find_kept(self._state, spoken.name, request.headers, raw, run)
@@ -206,15 +206,17 @@ class Router(Stoppable):
 
     async def _count_tokens(self, spoken: Dialect, request: Request) -> Response:
         caller = self._identify_caller(request)
-        call = await self._read_call(spoken, request, await self._read_body(request), caller)
+        call = await self._read_call(spoken, request, await self._read_body(request, caller), caller)
         tier = self._facts.tiers[chain_for(self._live.now, self._facts.tiers, call.model)[0]]
         counted = await count_prompt(tier, call.request)
         return json_response({**spoken.counted, **counted}, headers=spoken.id_headers(call.request.request_id))
 
-    async def _read_body(self, request: Request) -> bytes:
+    async def _read_body(self, request: Request, caller: Caller) -> bytes:
         own = self._live.now.server
         bodies, ending = self._services.bodies, find_ending(request.scope)
-        return await bodies.read(request, bytes_max=own.body_bytes_max, first_s=own.body_s, ending=ending)
+        return await bodies.read(
+            request, bytes_max=own.body_bytes_max, first_s=own.body_s, ending=ending, key=caller.name
+        )
 
     async def _read_call(self, spoken: Dialect, request: Request, raw: bytes, caller: Caller) -> ChatCall:
         """Parse a body; where it goes on from stored responses, with those."""

@@ -79,6 +79,62 @@ def test_large_bodies_share_a_budget_and_small_ones_find_room(monkeypatch: pytes
     asyncio.run(main())
 
 
+def test_no_key_holds_the_whole_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: however many large bodies of one key have come or are on their way, another key's finds room; half of the
+    budget is one key's, what it held is free when it ends, and its only body may be larger than that."""
+    monkeypatch.setattr(body, "HELD_BYTES_MAX", 4 * body.SMALL_BYTES)
+    large = 2 * body.SMALL_BYTES
+
+    async def main() -> None:
+        bodies = Bodies(8)
+
+        async def read(key: str, size: int, ending: ExitStack) -> int:
+            request: Any = Sent(size)
+            return len(await bodies.read(request, bytes_max=size, first_s=30.0, ending=ending, key=key))
+
+        with ExitStack() as of_a, ExitStack() as of_b:
+            for _ in range(2):
+                assert await read("a", large, of_a) == large
+            with pytest.raises(ApiError, match="of this API key are in use") as refused, ExitStack() as refusing:
+                await read("a", large, refusing)
+            assert refused.value.code == "overloaded"
+            for _ in range(2):
+                assert await read("b", large, of_b) == large
+            assert await read("a", body.SMALL_BYTES, ExitStack()) == body.SMALL_BYTES
+        assert await read("a", 2 * large, ExitStack()) == 2 * large
+
+    asyncio.run(main())
+
+
+def test_bodies_that_trickle_keep_no_other_key_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: bodies that have sent much and then hardly anything more hold their own key's half."""
+    monkeypatch.setattr(body, "HELD_BYTES_MAX", 4 * body.SMALL_BYTES)
+    size = 2 * body.SMALL_BYTES
+
+    class Trickling(Sent):
+        async def stream(self) -> AsyncIterator[bytes]:
+            async for part in super().stream():
+                yield part
+            await asyncio.get_running_loop().create_future()
+
+    async def main() -> None:
+        bodies = Bodies(32)
+
+        async def read(request: Any, key: str) -> bytes:
+            with ExitStack() as ending:
+                return await bodies.read(request, bytes_max=10 * size, first_s=30.0, ending=ending, key=key)
+
+        reading = [asyncio.create_task(read(Trickling(size), "a")) for _ in range(18)]
+        await asyncio.sleep(0)
+        assert sum(task.done() for task in reading) == 16
+        assert len(await read(Sent(size), "b")) == size
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+
+    asyncio.run(main())
+
+
 TOOL = {
     "type": "function",
     "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}},
