@@ -44,6 +44,7 @@ class Fault(StrEnum):
     CONTEXT_LENGTH = "context_length"  # the prompt doesn't fit this tier
     UNSUPPORTED = "unsupported"  # this tier can't do what the request asks (another may)
     BAD_REQUEST = "bad_request"  # the tier says that the request itself is wrong (4xx)
+    UNJUDGED = "unjudged"  # this server was too busy to check the answer, which says nothing of the tier
     # Not the tier's answer: admission rejected the call, and nothing was run.
     BREAKER_OPEN = "breaker_open"
     RETRY_BUDGET = "retry_budget"  # too many extra calls of all requests in the last minute
