@@ -18,7 +18,6 @@ from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.retry_budget import RetryBudgetLimits
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits
 from reliability.loops import LoopConfig
@@ -32,6 +31,7 @@ from reliability.types import (
     Finish,
     FinishReason,
     Flaw,
+    Hold,
     Reason,
     RefuseCode,
     Text,
