@@ -7,6 +7,8 @@ CONFIG ?= serve_config.yaml
 # Ray's own telemetry stays off, in tests and benchmarks too. Ray's token (docs/operations.md, "Dashboard") is asked for
 # by every second terminal.
 export RAY_USAGE_STATS_ENABLED ?= 0
+# What Python compiles is kept, whatever the caller's environment says: a run of the tests starts some hundred processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: serve help prepare doctor evaluate test test-fast evals mutants bench load chaos bystander soak stops real-agents clients nightly bench-mlx sim coverage \
 	check format docs lock clean

@@ -54,6 +54,13 @@ class Fault(StrEnum):
     CLOUD_BARRED = "cloud_barred"  # the request, or its key, must not leave the machine
 
 
+class Hold(StrEnum):
+    """What is held until the whole answer is there."""
+
+    TOOL_CALLS = "tool_calls"
+    ALL = "all"
+
+
 class Flaw(StrEnum):
     """Why an answer that did arrive is not good enough."""
 

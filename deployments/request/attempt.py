@@ -20,7 +20,7 @@ from deployments.request.timeouts import NS_PER_S, next_batch
 from deployments.work.large_work import Large, at_once
 from deployments.work.worker_pool import Busy, Elsewhere, make_judgement
 from reliability.answer import gate as gates
-from reliability.answer.gate import Gate, Hold, Stopped
+from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import pass_on
@@ -38,6 +38,7 @@ from reliability.types import (
     Finish,
     FinishReason,
     Flaw,
+    Hold,
     Logprobs,
     Reasoning,
     Started,

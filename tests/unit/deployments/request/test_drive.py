@@ -20,7 +20,6 @@ from deployments.work import worker_pool
 from deployments.work.worker_pool import Busy
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.retry_budget import RetryBudgetLimits
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits
 from reliability.escalation.refusals import verdict_of
@@ -35,6 +34,7 @@ from reliability.types import (
     Finish,
     FinishReason,
     Flaw,
+    Hold,
     Reason,
     RefuseCode,
     Text,
