@@ -250,11 +250,11 @@ class AttemptState:
             self.judged = replace(judged, events=(*judged.events, *rest))
         return [*last, *left]
 
-    def leave_unjudged(self, words: str) -> None:
+    def leave_unjudged(self, fault: Fault, words: str) -> None:
         """End the attempt without a judgement, instead of the second half of `finish`: nothing more may leave."""
         usage = self.end.usage if isinstance(self.end, Finish) else None
         message = f"the answer of tier {self.plan.tier} could not be checked: {words}"
-        self.end = Failed(fault=Fault.UNJUDGED, message=message, usage=usage)
+        self.end = Failed(fault=fault, message=message, usage=usage)
 
 
 def open_attempt(plan: AttemptPlan, spending: Accounting) -> AttemptState:
@@ -297,7 +297,10 @@ async def read(
     try:
         judged = await make_judgement(question, partial(large, state.size), elsewhere, left_s)
     except Busy as error:
-        state.leave_unjudged(str(error))
+        state.leave_unjudged(Fault.UNJUDGED, str(error))
+        return
+    except TimeoutError:
+        state.leave_unjudged(Fault.DEADLINE, "the request's deadline passed")
         return
     out = state.take_judgement(judged)
     if out:

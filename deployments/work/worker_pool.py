@@ -3,8 +3,8 @@
 Work that has used up its steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes; only the
 declared types of a module's function are carried (`jobs.py`). A job that computes for `JOB_S` is ended by the kernel
 (`JobTooLong`: the same on a busy machine); a job that gets no turn (`turns.py`), or no result within `DONE_S`, is
-`Busy`; a job whose worker dies is repeated once, then `Lost`. A worker inherits its socket, the search
-path and the locale only (no key).
+`Busy`; a job whose worker dies is repeated once, then `Lost`. A worker inherits its socket, the search path and the
+locale only (no key).
 
 Invariants: no job without an end, no worker without a Router, no job on the loop instead.
 """
@@ -48,7 +48,7 @@ class JobTooLong(Undone):
 
 
 class Busy(Undone):
-    """Too many jobs wait already, or this one waited too long. It may be done later."""
+    """The workers have no time for it now. It may be done later."""
 
 
 class Lost(Undone):
@@ -191,7 +191,7 @@ Elsewhere = Callable[..., Awaitable[Any]]
 
 async def make_judgement(question: Question, here: Here, elsewhere: Elsewhere | None, left_s: float) -> Judged:
     """Make the judgement, within `left_s` seconds where it is made elsewhere. Without `elsewhere`
-    it is made `here`, in as many steps as it takes. Raises Busy: that says nothing of the answer."""
+    it is made `here`, in as many steps as it takes. Raises Busy and TimeoutError: they say nothing of the answer."""
     if elsewhere is None:
         return await here(question)
     try:
@@ -201,7 +201,5 @@ async def make_judgement(question: Question, here: Here, elsewhere: Elsewhere | 
     try:
         async with asyncio.timeout(max(0.0, left_s)):
             return await elsewhere(question, steps=Steps(STEPS_LARGE, final=True))  # type: ignore[no-any-return]
-    except Busy:
-        raise
-    except (Undone, TimeoutError):
+    except (JobTooLong, Lost):
         return question(steps=Steps(0, final=True))
