@@ -38,6 +38,7 @@ _ARGUMENT = re.compile(
     rf"<\|open\|>argument(?=[^<>]*?\skey=\"(?P<key>[^\"<>]{{1,128}})\")"
     rf"(?=(?:[^<>]*?\stype=\"(?P<type>\w{{1,32}})\")?){_ATTRIBUTES}<\|sep\|>"
 )
+_K3_MARK = re.compile(r"<\|(?:open|close)\|>\s*(?:argument|call|json|tools)\b")
 _JSON = re.compile(rf"<\|open\|>json{_ATTRIBUTES}<\|sep\|>")
 _PLAMO = re.compile(
     rf"<\|plamo:begin_tool_name:plamo\|>\s*(?P<name>{NAME})\s*<\|plamo:end_tool_name:plamo\|>\s*"
@@ -88,6 +89,8 @@ def _read_kimi(text: str, head: re.Match[str], setting: Setting) -> Found:
         end = text.find("<|close|>argument<|sep|>", opened.end())
         if end < 0:
             raise Unreadable("an argument without an end", len(text))
+        if _K3_MARK.search(text, opened.end(), end):
+            raise Unreadable("an argument's end that can't be read", end)
         is_string = None if opened["type"] is None else opened["type"] == "string"
         found.add(_unescape(opened["key"]), text[opened.end() : end], at, is_string)
         at = skip_space(text, _skip_close(text, end, "argument"))
