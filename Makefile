@@ -31,7 +31,7 @@ evaluate: .venv/.serve ## is each model good enough on this machine? A report wi
 	@$(BIN)/python -P -m deployments evaluate $(CONFIG) $(EVALUATE)
 
 test: .venv/.dev test-fast ## the whole test suite; what `make nightly` alone runs says docs/decisions/090-tests-that-share-an-app.md
-	$(BIN)/python -m pytest -n 0 -m "model and not ray" # by themselves: each has a matrix thread per core
+	$(BIN)/python -m pytest -n 0 -m "model and not ray" --hypothesis-profile=quick # by themselves: a matrix thread per core
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ray # each process has a Ray of its own; they mostly wait
 
 test-fast: .venv/.dev ## what needs no Ray and no model: nearly all laws
@@ -76,6 +76,7 @@ nightly: soak ## soak, five seeds of chaos, each architecture of mlx-lm, the lar
 	$(BIN)/python -P -m deployments pull
 	$(BIN)/python -m pytest -n 0 -m nightly
 	$(BIN)/python -m pytest -n 2 -m "not ray and not model"
+	$(BIN)/python -m pytest -n 0 -m "model and not ray"
 	$(BIN)/python -m pytest -n 2 --dist loadfile --on-ray -m "not ray and not model" tests/contract tests/clients/test_sdks.py
 	for seed in 1 2 3 4 5; do $(MAKE) chaos SEED=$$seed || exit 1; done
 	$(MAKE) sim SEEDS=2000

@@ -45,6 +45,7 @@ class Fault(StrEnum):
     UNSUPPORTED = "unsupported"  # this tier can't do what the request asks (another may)
     REFUSED = "refused"  # the tier refused the request (4xx), and another may take it
     BAD_REQUEST = "bad_request"  # the request itself is wrong, or its content is refused
+    UNJUDGED = "unjudged"  # this server was too busy to check the answer, which says nothing of the tier
     # Not the tier's answer: admission rejected the call, and nothing was run.
     BREAKER_OPEN = "breaker_open"
     RETRY_BUDGET = "retry_budget"  # too many extra calls of all requests in the last minute

@@ -19,6 +19,7 @@ from deployments.config.free_port import free_port
 from tests.conftest import CLOUD_KEY_ENV
 from tests.support import plays, scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
+from tests.support.matrices import STREAMS, take_turns
 from tests.support.plays import Player
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
@@ -135,8 +136,7 @@ BEFORE: dict[str, tuple[Player, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("fault", BEFORE)
+@pytest.mark.parametrize(("fault", "stream"), take_turns(BEFORE, STREAMS))
 def test_a_fault_before_any_text_ends_in_the_next_tiers_answer(room, fault, stream):
     """One good answer, headers that tell the way, and no more upstream calls than the fault deserves."""
     play, calls, reason = BEFORE[fault]
@@ -203,8 +203,7 @@ GOOD: dict[str, tuple[Player, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("answer", GOOD)
+@pytest.mark.parametrize(("answer", "stream"), take_turns(GOOD, STREAMS))
 def test_an_odd_answer_is_an_answer(room, answer, stream):
     """One call, delivered as it came: also what a content filter has ended, which no other tier is asked about."""
     play, text, finish = GOOD[answer]
@@ -221,8 +220,7 @@ REFUSED: dict[str, Player] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("refusal", REFUSED)
+@pytest.mark.parametrize(("refusal", "stream"), take_turns(REFUSED, STREAMS))
 def test_a_refusal_is_not_failed_over(room, refusal, stream):
     """What a provider's filter refuses is refused once: no second call, no other tier, and clients must not retry."""
     outcome, seen = room.play(REFUSED[refusal], stream=stream)
@@ -245,8 +243,7 @@ ERRORS: dict[str, tuple[Player, int, int, str, bool]] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("fault", ERRORS)
+@pytest.mark.parametrize(("fault", "stream"), take_turns(ERRORS, STREAMS))
 def test_with_no_tier_left_there_is_one_clear_error(room, fault, stream):
     """A real HTTP status, also for a stream, with the code of the error table."""
     play, calls, status, code, may_retry = ERRORS[fault]
