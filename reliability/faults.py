@@ -100,6 +100,8 @@ TRAITS: Mapping[Fault | Flaw, Traits] = {
                                       upstream_words="can't hold a prompt of this length"),
     Fault.UNSUPPORTED:         Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.UNSUPPORTED,
                                       upstream_words="can't do what this request asks"),
+    Fault.REFUSED:             Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.BAD_REQUEST,
+                                      upstream_words="refused the request"),
     Fault.DEADLINE:            Traits(NO,    IF_ON,  IGNORED, RAN,        Reason.TIMEOUT,         Code.TIMEOUT),
     Fault.BAD_REQUEST:         Traits(NO,    NEVER,  IGNORED, RAN,        Reason.SERVER_ERROR,    Code.BAD_REQUEST,
                                       upstream_words="refused the request"),

@@ -43,7 +43,8 @@ class Fault(StrEnum):
     SEAM = "seam"  # words that don't go on with the text that stands before the client
     CONTEXT_LENGTH = "context_length"  # the prompt doesn't fit this tier
     UNSUPPORTED = "unsupported"  # this tier can't do what the request asks (another may)
-    BAD_REQUEST = "bad_request"  # the tier says that the request itself is wrong (4xx)
+    REFUSED = "refused"  # the tier refused the request (4xx), and another may take it
+    BAD_REQUEST = "bad_request"  # the request itself is wrong, or its content is refused
     UNJUDGED = "unjudged"  # this server was too busy to check the answer, which says nothing of the tier
     # Not the tier's answer: admission rejected the call, and nothing was run.
     BREAKER_OPEN = "breaker_open"

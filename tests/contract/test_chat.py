@@ -108,7 +108,7 @@ def test_two_broken_tiers(server, stream):
             ("fast:unavailable standard:unavailable longctx:unavailable", 400, "no_tier_configured", "false"),
             ("fast:loading standard:unavailable longctx:unavailable", 503, "tiers_loading", None),
             ("fast:too-long standard:too-long longctx:too-long", 400, "context_length_exceeded", "false"),
-            ("fast:400", 400, "bad_request", "false"),
+            ("fast:400 standard:400 longctx:400", 400, "bad_request", "false"),
         ],
         STREAMS,
     ),

@@ -216,7 +216,6 @@ def test_an_odd_answer_is_an_answer(room, answer, stream):
 REFUSED: dict[str, Player] = {
     "moderation": MODERATED,
     "content-filter": plays.status(400, "the prompt was filtered", error_code="content_filter"),
-    "bad-request": plays.status(400, "temperature must be at most 2", param="temperature"),
 }
 
 
@@ -228,6 +227,19 @@ def test_a_refusal_is_not_failed_over(room, refusal, stream):
     assert (outcome.status, outcome.code, seen) == (400, "bad_request", 1)
     assert outcome.headers["x-should-retry"] == "false"
     assert outcome.trail == {"Tier": "premium", "Retries": "0", "Attempts": "1"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "said", ["messages[3].role: unknown variant `developer`", "Request contains an invalid argument."]
+)
+def test_what_one_upstream_refuses_another_may_take(room, said, stream):
+    """A 400 whose words nobody knows may be this upstream's alone: it is asked once, its breaker stays closed, and the
+    next tier answers."""
+    outcome, seen = room.play(plays.status(400, said), stream=stream)
+
+    assert (outcome.status, seen) == (200, 1)
+    assert outcome.trail["Escalated-From"] == "premium"
 
 
 # With no tier left: (play, calls, status, code, whether a client may send it again).
