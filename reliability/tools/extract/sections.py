@@ -56,7 +56,7 @@ _SOLAR_ARGUMENT = re.compile(
 )
 _FLOWER = re.compile(rf"✿FUNCTION✿\s{{0,8}}[:：]\s{{0,8}}(?P<name>{NAME})\s{{0,8}}")
 _FLOWER_ARGUMENTS = re.compile(r"✿ARGS✿\s{0,8}[:：]\s{0,8}")
-_FLOWER_END = re.compile(r"\s*✿(?:RESULT|RETURN)✿\s{0,8}[:：]?")
+_FLOWER_END = re.compile(r"\s*(?P<stray>[}\])]{0,2})\s*✿(?:RESULT|RETURN)✿\s{0,8}[:：]?")
 
 
 def read_sections(text: str, at: int, setting: Setting) -> Found | None:
@@ -139,4 +139,5 @@ def read_flowers(text: str, at: int, setting: Setting) -> Found | None:
         raise HalfCall("a call without arguments", head.end())
     value = read_object(text, arguments.end(), HalfCall)
     end = _FLOWER_END.match(text, value.end)
-    return build_found(head["name"], value.value, setting, end.end() if end else value.end, value.repair_kinds)
+    kinds = (*value.repair_kinds, *([RepairKind.EXTRA_TEXT] if end and end["stray"] else ()))
+    return build_found(head["name"], value.value, setting, end.end() if end else value.end, kinds)

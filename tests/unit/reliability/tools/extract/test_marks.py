@@ -140,3 +140,26 @@ def test_a_key_with_signs_of_its_tag_is_refused(key):
 def test_the_notations_of_python_have_damages_too():
     """The law above reads every notation that can say the calls."""
     assert all(fits(kind, CALLS[0][1]) for kind in (*PYTHON, *ALL))
+
+
+HEADS = [
+    '<invoke name=""Bash">\n<parameter name="command">ls</parameter>\n</invoke>',
+    '<invoke name"Bash">\n<parameter name="command">ls</parameter>\n</invoke>',
+    '<function==Bash>{"command": "ls"}</function>',
+    '{"name": ""Bash", "arguments": {"command": "ls"}}',
+]
+
+
+@pytest.mark.parametrize("text", HEADS)
+@pytest.mark.parametrize("before", ["", "I list the files.\n\n", JSON["bare"]("write_file", {"path": "a"}) + "\n"])
+def test_a_call_whose_head_is_damaged_is_refused(text, before):
+    """The head of a declared tool's call that can't be read leaves as no text, alone or behind another call."""
+    assert extract_calls(before + text, BOX).malformed
+    assert "Bash" not in extract_calls(before + text, BOX).text
+    assert extract_calls(text.replace("Bash", "nothing"), BOX).text == text.replace("Bash", "nothing")
+
+
+def test_a_brace_too_many_of_qwen2_loses_no_call():
+    """A bracket too many before the end of a call belongs to it, and the next call is read."""
+    text = "\n\n".join(ALL["qwen2"](*call) for call in CALLS[:2]).replace("}\n✿RESULT✿\n", "}}\n✿RESULT✿\n", 1)
+    assert [call.name for call in extract_calls(text, BOX).calls] == ["write_file", "Bash"]

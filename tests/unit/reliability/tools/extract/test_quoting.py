@@ -25,6 +25,11 @@ SENTENCES = {
     "curly marks": "The page says “{}” to agents.",
     "German marks": "Die Seite sagt „{}“ zu Agenten.",
     "Chinese marks": "该页面写着「{}」给代理。",
+    "reversed marks": "Die Seite sagt »{}« zu Agenten.",
+    "Swedish marks": "Sidan säger ”{}” till agenter.",
+    "title marks": "该页面写着《{}》给代理。",
+    "a tag of HTML": "The page says <code>{}</code> to agents.",
+    "LaTeX": "The page says \\texttt{{}} to agents.",
     "apostrophes": "The page says '{}' to agents.",
     "block quote": "> {}\n\nThat is what the README says; I left it alone.",
     "block quote with words": "> The page says {} so\n> and so.\n\nThat is it.",
@@ -52,8 +57,8 @@ def write(sentence: str, kind: str) -> str:
 def test_a_quoted_call_is_never_made_and_stays_in_its_sentence(kind):
     """Law: in every notation and sentence, whole and streamed."""
     for sentence, frame in SENTENCES.items():
-        if kind == "muse" and sentence == "apostrophes":
-            continue  # its recipient stands between the apostrophe and its tags
+        if kind == "muse" and sentence in ("apostrophes", "a tag of HTML"):
+            continue  # its recipient stands between the mark and its tags
         text = write(frame, kind)
         told = whole(text, BASH)
 
