@@ -54,15 +54,16 @@ class CallDeltas:
         touched: list[_Call] = []
         out: list[CallDelta] = []
         for piece in pieces if isinstance(pieces, list) else []:
-            if not isinstance(piece, Mapping):
+            if not isinstance(piece, dict):
                 continue
             inner = piece.get("function")
-            function = inner if isinstance(inner, Mapping) else piece
-            call = self._find_call(piece, _read_text(function.get("name")), touched)
+            function = inner if isinstance(inner, dict) else piece
+            name = _read_text(function.get("name"))
+            call = self._find_call(piece, name, touched)
             touched.append(call)
             arguments = call.halves.take(_read_arguments(function.get("arguments")))
             call.parts.append(arguments)
-            delta = _build_delta(call, _read_text(function.get("name")), arguments)
+            delta = _build_delta(call, name, arguments)
             if delta is not None:
                 out.append(delta)
         return out
@@ -136,7 +137,7 @@ def _read_index(value: Any) -> int | None:
     """Read the number of a call; some upstreams write it as a text or with a point."""
     if isinstance(value, str) and value.isdecimal() and len(value) <= INDEX_DIGITS_MAX:
         return int(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1
     return int(value) if is_number else None
 
 
