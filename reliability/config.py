@@ -13,11 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reliability.admission.budget import Policy
 from reliability.admission.request import MemoryRules
-from reliability.answer.gate import Hold
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.rolling import SECOND_NS
 from reliability.tools import PLACEHOLDERS, CheckConfig
-from reliability.types import Reason
+from reliability.types import Hold, Reason
 
 
 class Section(BaseModel):
@@ -174,7 +173,8 @@ class TokenBudgetConfig(Section):
 
 
 class TierHealthConfig(Section):
-    """When a tier is left alone (its breaker opens), and for how long."""
+    """When a tier is left alone (its breaker opens), and for how long. Failures of one API key alone don't count while
+    another's calls succeed."""
 
     failures_max: int | None = Field(
         default=5, ge=1, le=10_000, description="failures in a row until a tier is left alone; null: never"

@@ -4,7 +4,8 @@ The first character says the form, since content types lie: `{` begins one JSON 
 events. A stream may end without `[DONE]` if a finish reason was seen, and without a finish reason at `[DONE]`, if its
 calls are complete; one that ends with neither was cut. A chunk that can't be read is skipped, `SKIPPED_MAX` times, with
 a note. What may have held a part of the answer leaves it `damaged`: no call in it may be trusted, and where the answer
-has to be data (`strict`) it is none. Invariant: no piece of an answer is missing without a word.
+has to be data (`strict`) it is none. One whose frame has another shape (`choices` is no list) ends the answer there, so
+that its text can be continued. Invariant: no piece of an answer is missing without a word.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import orjson
 
 from deployments.tiers.hosted.call_deltas import TooManyCalls
-from deployments.tiers.hosted.chat_chunks import ChunkReader
+from deployments.tiers.hosted.chat_chunks import ChunkReader, LostPiece
 from deployments.tiers.hosted.sse_reader import EventTooLong, Frame, SseReader
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint, translate_complaint
 from deployments.tiers.stream_matchers import merge_events
@@ -95,7 +96,7 @@ class ChatReader:
             events.append(self._build_failed(Fault.PROTOCOL, str(problem)))
         except EventTooLong:
             events.append(self._build_failed(Fault.PROTOCOL, "sent a line that is too long"))
-        except TooManyCalls as problem:
+        except (TooManyCalls, LostPiece) as problem:
             events.append(self._build_failed(Fault.PROTOCOL, f"sent {problem}"))
         self.over = bool(events) and isinstance(events[-1], ENDS)
         return self._add_count(merge_events(events))
