@@ -71,10 +71,10 @@ class CallDeltas:
         touched: set[_Call] = set()
         out: list[CallDelta] = []
         for piece in pieces if isinstance(pieces, list) else []:
-            if not isinstance(piece, Mapping):
+            if not isinstance(piece, dict):
                 continue
             inner = piece.get("function")
-            function = inner if isinstance(inner, Mapping) else piece
+            function = inner if isinstance(inner, dict) else piece
             name, given = _read_text(function.get("name")), _read_arguments(function.get("arguments"))
             if self._is_told_again(piece.get("id"), name, given):
                 continue
@@ -186,7 +186,7 @@ def _read_index(value: Any) -> int | None:
     """Read the number of a call; some upstreams write it as a text or with a point."""
     if isinstance(value, str) and value.isdecimal() and len(value) <= INDEX_DIGITS_MAX:
         return int(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1
     return int(value) if is_number else None
 
 
