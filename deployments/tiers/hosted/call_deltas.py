@@ -68,18 +68,18 @@ class CallDeltas:
 
     def read(self, pieces: Any) -> list[CallDelta]:
         """Return the deltas of one `tool_calls` list."""
-        touched: list[_Call] = []
+        touched: set[_Call] = set()
         out: list[CallDelta] = []
         for piece in pieces if isinstance(pieces, list) else []:
-            if not isinstance(piece, Mapping):
+            if not isinstance(piece, dict):
                 continue
             inner = piece.get("function")
-            function = inner if isinstance(inner, Mapping) else piece
+            function = inner if isinstance(inner, dict) else piece
             name, given = _read_text(function.get("name")), _read_arguments(function.get("arguments"))
             if self._is_told_again(piece.get("id"), name, given):
                 continue
             call = self._find_call(piece, name, touched)
-            touched.append(call)
+            touched.add(call)
             arguments = call.halves.take(given)
             call.parts.append(arguments)
             call.chars += len(arguments)
@@ -103,7 +103,7 @@ class CallDeltas:
         ends = [_build_delta(call, "", call.halves.end(), last=True) for call in self._calls]
         return [delta for delta in ends if delta is not None]
 
-    def _find_call(self, piece: Mapping[str, Any], name: str, touched: list[_Call]) -> _Call:
+    def _find_call(self, piece: Mapping[str, Any], name: str, touched: set[_Call]) -> _Call:
         index, upstream_id = _read_index(piece.get("index")), _read_text(piece.get("id"))
         if len(upstream_id) > ID_CHARS_MAX:
             upstream_id = ""
@@ -117,7 +117,7 @@ class CallDeltas:
         call.name = call.name or name
         return call
 
-    def _find_begun(self, index: int | None, upstream_id: str, name: str, touched: list[_Call]) -> _Call | None:
+    def _find_begun(self, index: int | None, upstream_id: str, name: str, touched: set[_Call]) -> _Call | None:
         """Find the call that a piece under no known index goes on with."""
         for call in reversed(self._calls) if upstream_id else ():
             same = call.upstream_id == upstream_id and (not name or call.name in ("", name))
@@ -186,7 +186,7 @@ def _read_index(value: Any) -> int | None:
     """Read the number of a call; some upstreams write it as a text or with a point."""
     if isinstance(value, str) and value.isdecimal() and len(value) <= INDEX_DIGITS_MAX:
         return int(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1
     return int(value) if is_number else None
 
 

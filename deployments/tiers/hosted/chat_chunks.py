@@ -204,11 +204,11 @@ class ChunkReader:
         if refused and (refusal := _read_refusal(delta)) and (refusal := self._refusal.take(refusal)):
             events.append(Refusal(refusal))
         pieces = delta.get("tool_calls")
-        if not pieces and isinstance(delta.get("function_call"), Mapping):
+        if not pieces and isinstance(delta.get("function_call"), dict):
             pieces = [{"index": 0, "function": delta["function_call"]}]
         if not pieces:
             return events
-        if not isinstance(pieces, list) or not all(isinstance(piece, Mapping) for piece in pieces):
+        if not isinstance(pieces, list) or not all(isinstance(piece, dict) for piece in pieces):
             self.damaged = True
         return [*events, *self._calls.read(pieces)]
 

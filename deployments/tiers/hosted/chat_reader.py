@@ -257,8 +257,13 @@ def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
 
 def _load(data: str | bytes) -> Any:
     """Load a chunk; where `orjson` can't, it may hold half a character, or NaN."""
-    with suppress(orjson.JSONDecodeError):
+    try:
         return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _load_slowly(data)
+
+
+def _load_slowly(data: str | bytes) -> Any:
     try:
         raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
         return read_json(raw, nan=True, halves=True)
@@ -277,6 +282,8 @@ def _unwrap(value: Any) -> Mapping[str, Any]:
 def _has_object(chunk: Mapping[str, Any], data: str | bytes) -> bool:
     """Return whether a call's arguments are no text, or stand there twice. Only then must each key be looked at, and
     must integers keep all their digits."""
+    if isinstance(data, str) and '"arguments"' not in data and "\\" not in data:  # nearly always: no call
+        return False
     functions: list[Any] = []
     choices = chunk.get("choices")
     for choice in choices if isinstance(choices, list) else ():
@@ -290,8 +297,11 @@ def _has_object(chunk: Mapping[str, Any], data: str | bytes) -> bool:
     if not functions:
         return False
     given = [one.get("arguments") for one in functions if isinstance(one, dict)]
+    for value in given:
+        if value is not None and not isinstance(value, str):
+            return True
     spelled = data.count('"arguments"') if isinstance(data, str) else data.count(b'"arguments"')
-    return spelled > len(given) or not all(value is None or isinstance(value, str) for value in given)
+    return spelled > len(given)
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
