@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import Any
 
 from reliability.prefix import LostPrefix
+from reliability.thinking import Thinking, ThoughtEnd
 
 
 class Fault(StrEnum):
@@ -160,13 +161,14 @@ class ChatRequest:
     `body_bytes` the size of the body that it came in. `constrained` asks a tier that can to decode under the tools'
     grammar; `calls_tried` says how many calls the model wrote when it was free, 0 where it didn't try. `top_logprobs`:
     how many of the likeliest tokens to name at each place, beside the one taken; None where none are wanted.
-    `thinking`: whether a model that can is to reason first; None: as it does by itself. `route`: it is no chat, but for
-    another route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is then only what a
-    model reads of it, to be measured. `keep`: what a tier computes for it may be kept beyond the process; no text is
-    ever. `key`: the API key that the session is kept under. `added`: how many messages at the end are this server's
-    own. `must_speak`: the last attempt said nothing, so a tier that can lets this one not end before a word. `begun`:
-    how the answer begins that is to be gone on with, and its reasoning. `streamed`: its client reads along; one that is
-    wanted whole leaves in fewer pieces."""
+    `thinking`: whether a model that can is to reason first; None: as it does by itself; `thinking_tokens_max`: with how
+    many tokens at most, where the client says so. `route`: it is no chat, but for another route of a hosted tier's API
+    (`/completions`), which `extra` is the body for; `messages` is then only what a model reads of it, to be measured.
+    `keep`: what a tier computes for it may be kept beyond the process; no text is ever. `key`: the API key that the
+    session is kept under. `added`: how many messages at the end are this server's own. `must_speak`: the last attempt
+    said nothing, so a tier that can lets this one not end before a word. `begun`: how the answer begins that is to be
+    gone on with, and its reasoning. `streamed`: its client reads along; one that is wanted whole leaves in fewer
+    pieces."""
 
     request_id: str
     session_id: str
@@ -184,6 +186,7 @@ class ChatRequest:
     top_p: float | None = None
     top_logprobs: int | None = None
     thinking: bool | None = None
+    thinking_tokens_max: int | None = None
     keep: bool = True
     body_bytes: int = 0
     constrained: bool = False
@@ -268,7 +271,8 @@ class Finish:
     """The answer is complete. `usage` is None where the tier sent none and can't count. `notes`: what was done less
     strictly than it was asked for, in words for the report. `damaged`: a piece of it was lost on the way, so that a
     word may be missing, and what looks like a call in it need not be the one that was meant. `stop`: the stop sequence
-    that ended it, where the tier says which. `sampled`: its temperature and its top-p, where the tier knows them."""
+    that ended it, where the tier says which. `sampled`: its temperature and its top-p, where the tier knows them.
+    `thought`: what ended its thought, where it had one and the tier knows."""
 
     reason: FinishReason
     usage: Usage | None = None
@@ -277,6 +281,7 @@ class Finish:
     damaged: bool = False
     stop: str | None = None
     sampled: tuple[float, float] | None = None
+    thought: ThoughtEnd | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,7 +360,7 @@ class Attempt:
     reported that it had cost, where that can't be; then `usage` is what is booked in its place. `started_ns`: the
     moment at which the tier was called; None where it wasn't. `native_calls`: how many of its calls came as calls, and
     not in the text. `lost`: as of `Started`. `seam`: how many characters stood before the client where it went on with
-    another attempt's text; None where it began anew."""
+    another attempt's text; None where it began anew. `thinking`: its thought; None where it had none."""
 
     tier: str
     ran: bool
@@ -379,6 +384,7 @@ class Attempt:
     native_calls: int = 0
     lost: LostPrefix | None = None
     seam: int | None = None
+    thinking: Thinking | None = None
 
     @property
     def good(self) -> bool:

@@ -189,7 +189,7 @@ def _name_of(kind: Enum | None) -> Any:
 
 
 def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns: int) -> dict[str, Any]:
-    lost = None
+    lost, thought = None, attempt.thinking
     if attempt.lost is not None:
         changed = [change.value for change in attempt.lost.changes]
         where = {"at_token": attempt.lost.token, "of_tokens": attempt.lost.of}
@@ -202,6 +202,7 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "detail": attempt.detail or None,
         "native_calls": attempt.native_calls,
         "seam": attempt.seam,
+        "thinking": None if thought is None else {"tokens": thought.tokens, "ended": _name_of(thought.ended)},
         "cancelled": attempt.cancelled,
         "at_ms": None if attempt.started_ns is None else max(0, attempt.started_ns - started_ns) // NS_PER_MS,
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,

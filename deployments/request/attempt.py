@@ -327,6 +327,9 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
         native_calls=judged.native_calls if judged else 0,
         lost=state.lost,
         seam=state.plan.seam,
+        thinking=state.scan.describe_thought(
+            state.end, answered=bool(judged and (judged.calls or judged.raw_text.strip()))
+        ),
     )
 
 

@@ -142,12 +142,10 @@ def test_what_cant_be_honoured_is_refused_by_name(fields, param):
 
 
 def test_what_has_no_effect_is_noted():
-    """Fields that ask for speed, effort or a shorter prompt are taken, and the report says that they did nothing; what
+    """Fields that ask for speed or a shorter prompt are taken, and the report says that they did nothing; what
     every request has is not worth a note."""
     call = parse(
         message(
-            thinking={"type": "enabled", "budget_tokens": 2000},
-            output_config={"effort": "high"},
             context_management={"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
             speed="fast",
             metadata={"user_id": "u"},
@@ -156,8 +154,6 @@ def test_what_has_no_effect_is_noted():
     )
 
     assert [note.partition(" ")[0] for note in call.notes] == [
-        "output_config.effort",
-        "thinking.budget_tokens",
         "context_management:",
         "speed",
     ]
