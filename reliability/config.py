@@ -68,6 +68,19 @@ class StartRule(Section):
         return all(least is None or has >= least for least, has in pairs)
 
 
+class ConfidenceConfig(Section):
+    """What becomes of a valid tool call that is probably not right."""
+
+    min: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="how likely a call has to be right; below it the next tier is asked, and where no tier has a "
+        "likelier one, the likeliest is delivered. 0: every valid call is delivered at once. Known for models with a "
+        "calibration",
+    )
+
+
 class EscalationConfig(Section):
     """The chain of tiers, and what moves a request along it."""
 
@@ -102,6 +115,7 @@ class EscalationConfig(Section):
     escalate_on: tuple[EscalateOn, ...] = Field(
         default=tuple(EscalateOn), description="what may send a request to the next tier of the chain"
     )
+    confidence: ConfidenceConfig = Field(default=ConfidenceConfig(), description="valid calls that may be wrong")
     cloud_fallback: CloudFallback = Field(
         default=CloudFallback(), description="the cloud model of hosted tiers with a preset"
     )

@@ -63,6 +63,7 @@ class Flaw(StrEnum):
     EMPTY = "empty"
     TRUNCATED = "truncated"  # cut by the token limit in the middle of a call
     FORM_INVALID = "form_invalid"  # the text isn't the JSON that `response_format` asks for
+    DOUBT = "doubt"  # valid, and probably not right
 
 
 class Verdict(StrEnum):
@@ -83,6 +84,7 @@ class Reason(StrEnum):
     MEMORY_PRESSURE = "memory_pressure"
     BUDGET = "budget"
     CONTEXT_LENGTH = "context_length"
+    LOW_CONFIDENCE = "low_confidence"
 
 
 class RefuseCode(StrEnum):
@@ -259,7 +261,9 @@ class Finish:
     """The answer is complete. `usage` is None where the tier sent none and can't count. `notes`: what was done less
     strictly than it was asked for, in words for the report. `damaged`: a piece of it was lost on the way, so that a
     word may be missing, and what looks like a call in it need not be the one that was meant. `stop`: the stop sequence
-    that ended it, where the tier says which. `sampled`: its temperature and its top-p, where the tier knows them."""
+    that ended it, where the tier says which. `sampled`: its temperature and its top-p, where the tier knows them.
+    `unsure`: the tokens that the model was unsure of, in order, each with -ln of its probability against the next
+    likeliest; None where the tier doesn't know."""
 
     reason: FinishReason
     usage: Usage | None = None
@@ -268,6 +272,7 @@ class Finish:
     damaged: bool = False
     stop: str | None = None
     sampled: tuple[float, float] | None = None
+    unsure: tuple[tuple[str, float], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,7 +349,8 @@ class Attempt:
     reported that it had cost, where that can't be; then `usage` is what is booked in its place. `started_ns`: the
     moment at which the tier was called; None where it wasn't. `native_calls`: how many of its calls came as calls, and
     not in the text. `lost`: as of `Started`. `seam`: how many characters stood before the client where it went on with
-    another attempt's text; None where it began anew."""
+    another attempt's text; None where it began anew. `confidence`: how likely its answer is right, where that was
+    estimated."""
 
     tier: str
     ran: bool
@@ -368,6 +374,7 @@ class Attempt:
     native_calls: int = 0
     lost: LostPrefix | None = None
     seam: int | None = None
+    confidence: float | None = None
 
     @property
     def good(self) -> bool:

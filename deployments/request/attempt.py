@@ -24,6 +24,8 @@ from reliability.answer.gate import Gate, Hold, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import pass_on
+from reliability.confidence.calibration import Doubt
+from reliability.confidence.signs import TEXT_CHARS_MAX
 from reliability.faults import TRAITS, Ran
 from reliability.loops import Kind, Loop
 from reliability.prefix import LostPrefix
@@ -57,7 +59,8 @@ class AttemptPlan:
     """What one attempt is to do. `text_committed`: an earlier attempt's text stands before the client already, so this
     one's text is held and dropped. `history_bytes`: of what the answer is held against. `begun`: the text that it
     continues, which stands before the client; `seam`: how many characters stand there; `answer_cap`: how many tokens
-    the whole answer may have, with `begun`. `logprobs`: the client has asked for them."""
+    the whole answer may have, with `begun`. `logprobs`: the client has asked for them. `doubt`: how likely its calls
+    have to be right; None where that makes no difference, or can't be told."""
 
     tier: str
     number: int
@@ -70,11 +73,13 @@ class AttemptPlan:
     seam: int | None = None
     answer_cap: int = 0
     logprobs: bool = False
+    doubt: Doubt | None = None
 
 
 @dataclass(slots=True)
 class AttemptState:
-    """The state of one attempt. `bytes_max`: what it may write at most before it is cut. `lost`: as of `Started`."""
+    """The state of one attempt. `bytes_max`: what it may write at most before it is cut. `lost`: as of `Started`;
+    `confidence`: as of `Attempt`."""
 
     plan: AttemptPlan
     spending: Accounting
@@ -85,6 +90,7 @@ class AttemptState:
     end: Finish | Failed | None = field(init=False, default=None)
     judged: Judged | None = field(init=False, default=None)
     lost: LostPrefix | None = field(init=False, default=None)
+    confidence: float | None = field(init=False, default=None)
 
     @property
     def loop(self) -> Loop | None:
@@ -249,6 +255,15 @@ class AttemptState:
             self.judged = replace(judged, events=(*judged.events, *rest))
         return [*last, *left]
 
+    def estimate_confidence(self) -> None:
+        """Estimate how likely the calls are right, where they are good otherwise and the tier has told what it was
+        unsure of."""
+        doubt, judged, end = self.plan.doubt, self.judged, self.end
+        if doubt is None or judged is None or judged.flaw is not None or not judged.calls:
+            return
+        if isinstance(end, Finish) and end.unsure is not None:
+            self.confidence = doubt.estimate(judged.calls, self.plan.expected.toolbox, end.unsure)
+
 
 def open_attempt(plan: AttemptPlan, spending: Accounting) -> AttemptState:
     """Open the state of an attempt; the text that it continues is read first."""
@@ -288,6 +303,8 @@ async def read(
         return
     left_s = (deadline_ns - clock.now_ns()) / NS_PER_S
     out = state.take_judgement(await make_judgement(question, partial(large, state.size), elsewhere, left_s))
+    if state.plan.doubt is not None:
+        await large(TEXT_CHARS_MAX, state.estimate_confidence)
     if out:
         yield out
 
@@ -312,6 +329,7 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
         native_calls=judged.native_calls if judged else 0,
         lost=state.lost,
         seam=state.plan.seam,
+        confidence=state.confidence,
     )
 
 
@@ -354,8 +372,15 @@ def _find_flaw(state: AttemptState) -> tuple[Flaw | None, str]:
             return Flaw.EMPTY, f"{who} was stopped: it wrote nothing but white space"
         return Flaw.CYCLE, f"{who} was stopped: it repeated itself"
     if judged is None or judged.flaw is None:
-        return None, ""
+        return _find_doubt(state)
     return judged.flaw, judged.detail if judged.loop is not None else f"{who}: {judged.detail}"
+
+
+def _find_doubt(state: AttemptState) -> tuple[Flaw | None, str]:
+    doubt, confidence = state.plan.doubt, state.confidence
+    if doubt is None or confidence is None or confidence >= doubt.least:
+        return None, ""
+    return Flaw.DOUBT, f"tier {state.plan.tier}: its tool call is right with a probability of {confidence:.0%}"
 
 
 def _has_called(state: AttemptState) -> bool:

@@ -27,6 +27,7 @@ from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.gate import Hold
 from reliability.answer.repeating import repeats_already, window_repeats_already
+from reliability.confidence.calibration import Doubt
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
@@ -93,6 +94,9 @@ def _deliver(run: Run, number: int) -> list[Event]:
         # Prose only: a broken call in the raw text is no answer.
         return [Text(truncate("".join(event.text for event in judged.events if isinstance(event, Text))))]
     run.finish = judged.finish
+    if accepted.flaw is Flaw.DOUBT:
+        note = f"{accepted.detail}, and no other tier's answer is likelier"
+        run.finish = replace(judged.finish, notes=(*judged.finish.notes, note))
     events = list(judged.events)
     others = [*run.attempts[:number], *run.attempts[number:][1:]]
     if accepted.seam is None and any(attempt.text_out for attempt in others):
@@ -152,8 +156,20 @@ def _open_attempt(
         history_bytes=run.request.body_bytes,
         answer_cap=run.request.max_tokens,
         logprobs=request.top_logprobs is not None,
+        doubt=_build_doubt(run, call.tier, ports),
     )
     return open_attempt(plan, open_accounting(call.tier, request, size, grant, ports))
+
+
+def _build_doubt(run: Run, tier: str, ports: Ports) -> Doubt | None:
+    """Say how likely the tier's calls have to be right; None where no other tier could give another answer."""
+    calibration, least = ports.calibration(tier), run.limits.confidence_min
+    in_doubt = any(attempt.flaw is Flaw.DOUBT for attempt in run.attempts)
+    if calibration is None or not least or not run.request.tools or (tier in run.chain[-1:] and not in_doubt):
+        return None
+    messages, texts = run.request.messages, run.expected.words
+    asked = bool(texts) and messages[-1].get("role") == "user"
+    return Doubt(calibration=calibration, least=least, texts=texts, request=texts[0] if asked else "")
 
 
 def open_accounting(tier: str, request: ChatRequest, size: int, grant: Grant | None, ports: Ports) -> Accounting:

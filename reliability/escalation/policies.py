@@ -123,6 +123,15 @@ def _take_loose_form(situation: Situation) -> Decision | None:
     return Accept(attempt=loose) if stuck else None
 
 
+def _take_doubted(situation: Situation) -> Decision | None:
+    """Deliver the answer that was in doubt, where no other attempt can be made."""
+    last = _last(situation)
+    if last is None:
+        return None
+    stuck = situation.remaining_ns <= 0 or last.hard_stop or traits_of(last).other_tier is OtherTier.NEVER
+    return _accept_doubted(situation) if stuck else None
+
+
 def _stop_bad_request(situation: Situation) -> Decision | None:
     """Refuse a request that is wrong in itself: it is wrong on every tier."""
     last = _last(situation)
@@ -165,7 +174,7 @@ def _leave_loop(situation: Situation) -> Decision | None:
         return None
     up = _climb_from(situation, last, nudge=True)
     if last.flaw is Flaw.CIRCUIT_BREAK:
-        return up or _refuse_exhausted(situation)
+        return up or _accept_doubted(situation) or _refuse_exhausted(situation)
     looped = [a.tier for a in situation.attempts if a.flaw is Flaw.LOOP]
     if len(looped) == 1 and situation.limits.reasks_max > 0 and _may_repeat(situation, last):
         return Call(tier=last.tier, nudge=True)
@@ -221,6 +230,9 @@ def _conclude_exhausted(situation: Situation) -> Decision:
     """Conclude where no tier is left. A call that loops is still a call, and a nudge stops nobody.
     A text that ran in circles is still a text: what came before it turned round is worth more than
     an error, unless another attempt's text stands before the client."""
+    doubted = _accept_doubted(situation)
+    if doubted is not None:
+        return doubted
     looped = _find_looped_call(situation)
     if looped is not None:
         return Accept(attempt=looped)
@@ -257,6 +269,7 @@ POLICIES: tuple[Policy, ...] = (
     _stop_after_text,
     _take_looped_call,
     _take_loose_form,
+    _take_doubted,
     _stop_bad_request,
     _stop_on_budget,
     _stop_when_spent,
@@ -291,6 +304,12 @@ def _find_loose_form(situation: Situation) -> int | None:
     if not situation.limits.loose_form or any(attempt.text_out for attempt in attempts):
         return None
     return next((i for i, a in reversed(list(enumerate(attempts))) if a.flaw is Flaw.FORM_INVALID), None)
+
+
+def _accept_doubted(situation: Situation) -> Accept | None:
+    """Accept the likeliest of the answers that were in doubt, of equally likely ones the last; None: there is none."""
+    doubted = [(a.confidence or 0.0, i) for i, a in enumerate(situation.attempts) if a.flaw is Flaw.DOUBT]
+    return Accept(attempt=max(doubted)[1]) if doubted else None
 
 
 def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | None:

@@ -1,0 +1,25 @@
+"""The calibrations of the models that were measured: how likely a call of such a model is right.
+
+`calibrations.json` has them by the sha256 of the model's weights; docs/decisions/092-confidence.md has how they were
+fitted, and how well they tell on cases that they have not seen.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+
+from reliability.confidence.calibration import Calibration
+from reliability.types import TierStatus
+
+FILE = Path(__file__).with_name("calibrations.json")
+
+
+def find_calibration(status: TierStatus) -> Calibration | None:
+    """Find the calibration of what stands behind a tier; None where it was not measured, or an adapter changes it."""
+    return None if status.adapter is not None else _read_all().get(status.sha256 or "")
+
+
+@cache
+def _read_all() -> dict[str, Calibration]:
+    known = json.loads(FILE.read_bytes())
+    return {digest: Calibration(one["base"], one["weights"]) for digest, one in known.items()}
