@@ -66,9 +66,8 @@ def test_a_flaw_comes_from_a_tier_that_is_well(flaw):
     traits = TRAITS[flaw]
     assert (traits.verdict, traits.verdict_with_time, traits.ran) == (Verdict.SUCCESS, None, Ran.RAN)
     assert traits.again is not Again.RETRY
-    assert traits.other_tier is (
-        OtherTier.ALWAYS if flaw is Flaw.DOUBT else OtherTier.IF_ON
-    )  # it has a switch of its own
+    # A doubt has a switch of its own.
+    assert traits.other_tier is (OtherTier.ALWAYS if flaw is Flaw.DOUBT else OtherTier.IF_ON)
 
 
 @pytest.mark.parametrize("fault", Fault)
