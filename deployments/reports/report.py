@@ -202,6 +202,7 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "detail": attempt.detail or None,
         "native_calls": attempt.native_calls,
         "seam": attempt.seam,
+        "confidence": None if attempt.confidence is None else round(attempt.confidence, 3),
         "cancelled": attempt.cancelled,
         "at_ms": None if attempt.started_ns is None else max(0, attempt.started_ns - started_ns) // NS_PER_MS,
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,

@@ -22,7 +22,7 @@ from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reas
 
 WINDOW_S = 0.03
 # A token is told as unsure below this lead over the next likeliest one, in nats; of each answer so many at most.
-LEAD_MAX, UNSURE_MAX = 3.0, 256
+LEAD_MAX, SURPRISE_MAX, UNSURE_MAX = 3.0, 20.0, 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ class SequenceState:
         self.reasoning_tokens += was_reasoning
         text = self._decode(token, finish)
         if lead < LEAD_MAX and not was_reasoning and len(self.unsure) < UNSURE_MAX:
-            self.unsure.append((text, math.log1p(math.exp(-lead))))
+            self.unsure.append((text, math.log1p(math.exp(min(-lead, SURPRISE_MAX)))))
         events = reader.feed(text)
         ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
         if ended:
