@@ -7,6 +7,8 @@ CONFIG ?= serve_config.yaml
 # Ray's own telemetry stays off, in tests and benchmarks too. Ray's token (docs/operations.md, "Dashboard") is asked for
 # by every second terminal.
 export RAY_USAGE_STATS_ENABLED ?= 0
+# What Python compiles is kept, whatever the caller's environment says: a run of the tests starts some hundred processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: serve help prepare doctor evaluate test test-fast evals mutants bench load chaos bystander soak stops real-agents clients nightly bench-mlx sim coverage \
 	check format docs lock clean
@@ -29,7 +31,7 @@ evaluate: .venv/.serve ## is each model good enough on this machine? A report wi
 	@$(BIN)/python -P -m deployments evaluate $(CONFIG) $(EVALUATE)
 
 test: .venv/.dev test-fast ## the whole test suite; what `make nightly` alone runs says docs/decisions/090-tests-that-share-an-app.md
-	$(BIN)/python -m pytest -n 0 -m "model and not ray" # by themselves: each has a matrix thread per core
+	$(BIN)/python -m pytest -n 0 -m "model and not ray" --hypothesis-profile=quick # by themselves: a matrix thread per core
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ray # each process has a Ray of its own; they mostly wait
 
 test-fast: .venv/.dev ## what needs no Ray and no model: nearly all laws
@@ -74,6 +76,7 @@ nightly: soak ## soak, five seeds of chaos, each architecture of mlx-lm, the lar
 	$(BIN)/python -P -m deployments pull
 	$(BIN)/python -m pytest -n 0 -m nightly
 	$(BIN)/python -m pytest -n 2 -m "not ray and not model"
+	$(BIN)/python -m pytest -n 0 -m "model and not ray"
 	$(BIN)/python -m pytest -n 2 --dist loadfile --on-ray -m "not ray and not model" tests/contract tests/clients/test_sdks.py
 	for seed in 1 2 3 4 5; do $(MAKE) chaos SEED=$$seed || exit 1; done
 	$(MAKE) sim SEEDS=2000

@@ -94,7 +94,13 @@ TABLE: dict[str, _ErrorRow] = {
     "rate_limit_exceeded": _passes(
         429, "the tokens of this hour are spent, or held by open calls", RefuseCode.RATE, type="rate_limit_error"
     ),
-    "overloaded": _passes(429, "every tier is full", RefuseCode.OVERLOADED, type="rate_limit_error", after_s=2.0),
+    "overloaded": _passes(
+        429,
+        "every tier is full, or the server has no time for another large request",
+        RefuseCode.OVERLOADED,
+        type="rate_limit_error",
+        after_s=2.0,
+    ),
     "internal_error": _passes(500, "a bug of this server; the log has the request id"),
     "upstream_error": _passes(502, "every tier of the chain failed", RefuseCode.UPSTREAM),
     "server_restarting": _passes(502, "the Router ended while it had the request; another one comes", after_s=2.0),

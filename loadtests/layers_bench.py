@@ -49,9 +49,8 @@ from loadtests.bfcl import (
     find_valid_calls,
     sample_cases,
 )
-from reliability.answer.gate import Hold
 from reliability.config import ReliabilityConfig
-from reliability.types import ChatRequest, Event, TierState
+from reliability.types import ChatRequest, Event, Hold, TierState
 
 TIER, THEN = "fast", "standard"
 KINDS = {TIER: "mlx", THEN: "mlx"}

@@ -52,15 +52,16 @@ STREAMS = 6
 WORDS = [f"word{n} " for n in range(60)]
 
 
+def build_script(count: int, delay_s: float) -> list[dict[str, Any]]:
+    """Build the script of a tier that says so many words, one each `delay_s`."""
+    return [{"answer": "".join(WORDS[:count]), "token_delay_s": delay_s}]
+
+
 def build_config(port: int, folder: Path) -> dict[str, Any]:
     """Build a configuration of two tiers: one that ends within the time for ending, and one that doesn't."""
-
-    def script(count: int, delay_s: float) -> list[dict[str, Any]]:
-        return [{"answer": "".join(WORDS[:count]), "token_delay_s": delay_s}]
-
     tiers = {
-        "short": {"kind": "scripted", "script": script(30, 0.1)},
-        "long": {"kind": "scripted", "script": script(60, 0.5)},
+        "short": {"kind": "scripted", "script": build_script(30, 0.1)},
+        "long": {"kind": "scripted", "script": build_script(60, 0.5)},
     }
     args = {
         "tiers": tiers,

@@ -13,11 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reliability.admission.budget import Policy
 from reliability.admission.request import MemoryRules
-from reliability.answer.gate import Hold
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.rolling import SECOND_NS
 from reliability.tools import PLACEHOLDERS, CheckConfig
-from reliability.types import Reason
+from reliability.types import Hold, Reason
 
 
 class Section(BaseModel):

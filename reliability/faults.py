@@ -30,7 +30,7 @@ class Again(StrEnum):
 class OtherTier(StrEnum):
     """Whether another tier may be asked in its place."""
 
-    NEVER = "never"  # the request is wrong in itself: every tier would say so
+    NEVER = "never"  # the request is wrong in itself, or this server is busy: it would be so with every tier
     IF_ON = "if_on"  # where `escalate_on` has the reason
     ALWAYS = "always"  # it is no candidate, or was rejected: to move on is no escalation that could be switched off
 
@@ -100,9 +100,13 @@ TRAITS: Mapping[Fault | Flaw, Traits] = {
                                       upstream_words="can't hold a prompt of this length"),
     Fault.UNSUPPORTED:         Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.UNSUPPORTED,
                                       upstream_words="can't do what this request asks"),
+    Fault.REFUSED:             Traits(NO,    ALWAYS, IGNORED, IF_STARTED, Reason.SERVER_ERROR,    Code.BAD_REQUEST,
+                                      upstream_words="refused the request"),
     Fault.DEADLINE:            Traits(NO,    IF_ON,  IGNORED, RAN,        Reason.TIMEOUT,         Code.TIMEOUT),
     Fault.BAD_REQUEST:         Traits(NO,    NEVER,  IGNORED, RAN,        Reason.SERVER_ERROR,    Code.BAD_REQUEST,
                                       upstream_words="refused the request"),
+    # This server's own: another tier's answer would wait for the same workers.
+    Fault.UNJUDGED:            Traits(NO,    NEVER,  IGNORED, RAN,        Reason.SERVER_ERROR,    Code.OVERLOADED),
     # Not the tier's answer: the call was rejected.
     Fault.BREAKER_OPEN:        Traits(NO,    ALWAYS, IGNORED, NOTHING,    Reason.SERVER_ERROR,    Code.NO_TIER_EVER,
                                       code_with_time=Code.NO_TIER,

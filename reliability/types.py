@@ -43,7 +43,9 @@ class Fault(StrEnum):
     SEAM = "seam"  # words that don't go on with the text that stands before the client
     CONTEXT_LENGTH = "context_length"  # the prompt doesn't fit this tier
     UNSUPPORTED = "unsupported"  # this tier can't do what the request asks (another may)
-    BAD_REQUEST = "bad_request"  # the tier says that the request itself is wrong (4xx)
+    REFUSED = "refused"  # the tier refused the request (4xx), and another may take it
+    BAD_REQUEST = "bad_request"  # the request itself is wrong, or its content is refused
+    UNJUDGED = "unjudged"  # this server was too busy to check the answer, which says nothing of the tier
     # Not the tier's answer: admission rejected the call, and nothing was run.
     BREAKER_OPEN = "breaker_open"
     RETRY_BUDGET = "retry_budget"  # too many extra calls of all requests in the last minute
@@ -51,6 +53,13 @@ class Fault(StrEnum):
     MEMORY_PRESSURE = "memory_pressure"
     STATE_SILENT = "state_silent"  # admission didn't answer, and this tier costs money
     CLOUD_BARRED = "cloud_barred"  # the request, or its key, must not leave the machine
+
+
+class Hold(StrEnum):
+    """What is held until the whole answer is there."""
+
+    TOOL_CALLS = "tool_calls"
+    ALL = "all"
 
 
 class Flaw(StrEnum):

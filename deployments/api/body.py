@@ -2,12 +2,14 @@
 
 A body has `first_s` seconds, and one more for each `RATE_BYTES` that have come; no `first_s` without a byte. Above
 `readers_max` bodies at once the slowest ends, if it has been coming for `YOUNG_S`. All three end in a 408, which closes
-the connection. Behind HAProxy, what fits into its buffer has come before the Router hears of it.
+the connection. The large bodies of one API key hold at most half of the bytes that there are for them. Behind HAProxy,
+what fits into its buffer has come before the Router hears of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,13 +21,16 @@ from starlette.requests import Request
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
 from deployments.work.large_work import large
+from deployments.work.turns import Asker
 from deployments.work.worker_pool import STEPS_INLINE, STEPS_LARGE, JobTooLong, Undone, Workers
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import keep
 
 RATE_BYTES = 32_768
-# A replica holds so many bytes of bodies beyond the first `SMALL_BYTES` of each. A small body always finds room.
+# A replica holds so many bytes of bodies beyond the first `SMALL_BYTES` of each, and of one API key at most the
+# share `KEY_SHARE` of them, unless that is one body. A small body always finds room.
 HELD_BYTES_MAX, SMALL_BYTES = 128 * 1024 * 1024, 512 * 1024
+KEY_SHARE = 0.5
 YOUNG_S = 2.0  # a busy event loop may need as long to read what is here already
 
 
@@ -54,11 +59,14 @@ class Bodies:
     def __init__(self, readers_max: int) -> None:
         self._readers_max = max(1, readers_max)
         self._incoming: set[_IncomingBody] = set()
-        self._held_bytes = 0
+        self._held = Counter[str]()  # bytes, by the name of the API key
 
-    async def read(self, request: Request, *, bytes_max: int, first_s: float, ending: ExitStack) -> bytes:
-        """Read the complete body, of at most `bytes_max` bytes, which count as held until `ending` closes. Raises
-        ApiError: `body_too_large`; `overloaded`; `request_timeout`. ClientDisconnect: the client left."""
+    async def read(
+        self, request: Request, *, bytes_max: int, first_s: float, ending: ExitStack, key: str = ""
+    ) -> bytes:
+        """Read the complete body, of at most `bytes_max` bytes, which count as held by this API key until `ending`
+        closes; "": there are no keys. Raises ApiError: `body_too_large`; `overloaded`; `request_timeout`.
+        ClientDisconnect: the client left."""
         try:
             async with asyncio.timeout(first_s) as clock:
                 body = self._enter(clock)
@@ -70,7 +78,7 @@ class Bodies:
                         if body.size > bytes_max:
                             words = f"the body is over {bytes_max:,} bytes (server.body_bytes_max)"
                             raise ApiError("body_too_large", words)
-                        self._hold(min(len(part), body.size - SMALL_BYTES), ending)
+                        self._hold(key, body, min(len(part), body.size - SMALL_BYTES), ending)
                         parts.append(part)
                 finally:
                     self._incoming.discard(body)
@@ -82,17 +90,26 @@ class Bodies:
             )
             raise ApiError("request_timeout", words) from None
 
-    def _hold(self, size: int, ending: ExitStack) -> None:
+    def _hold(self, key: str, body: _IncomingBody, size: int, ending: ExitStack) -> None:
         if size <= 0:
             return
-        if self._held_bytes + size > HELD_BYTES_MAX:
-            words = f"large bodies of {self._held_bytes >> 20} MiB are in use, and {HELD_BYTES_MAX >> 20} MiB may be"
+        held, key_max = self._held.total(), int(HELD_BYTES_MAX * KEY_SHARE)
+        if held + size > HELD_BYTES_MAX:
+            words = f"large bodies of {held >> 20} MiB are in use, and {HELD_BYTES_MAX >> 20} MiB may be"
             raise ApiError("overloaded", words)
-        self._held_bytes += size
-        ending.callback(self._free, size)
+        of_key = self._held[key] + size
+        is_only_one = of_key <= body.size - SMALL_BYTES  # then waiting wouldn't make room for it
+        if key and of_key > key_max and not is_only_one:
+            in_use = f"large bodies of {self._held[key] >> 20} MiB of this API key are in use"
+            words = f"{in_use}, and {key_max >> 20} MiB may be"
+            raise ApiError("overloaded", words)
+        self._held[key] = of_key
+        ending.callback(self._free, key, size)
 
-    def _free(self, size: int) -> None:
-        self._held_bytes -= size
+    def _free(self, key: str, size: int) -> None:
+        self._held[key] -= size
+        if not self._held[key]:
+            del self._held[key]
 
     def _enter(self, clock: asyncio.Timeout) -> _IncomingBody:
         now_s = asyncio.get_running_loop().time()
@@ -112,17 +129,19 @@ async def parse_body(
     raw: bytes,
     headers: Mapping[str, str],
     *,
+    key: str,
     beside: int = 0,
     **named: Any,
 ) -> ChatCall:
-    """Run a dialect's `parse`, here or in a worker. `beside`: so many bytes it reads beside `raw`. Raises `ApiError`:
-    as `parse`; `overloaded` where too many large requests wait already."""
+    """Run a dialect's `parse`, here or in a worker, in the turn of this API key. `beside`: so many bytes it reads
+    beside `raw`. Raises `ApiError`: as `parse`; `overloaded` where too many large requests wait already."""
     try:
         return await large(len(raw) + beside, partial(parse, raw, headers, **named, steps=Steps(STEPS_INLINE)))
     except OutOfSteps:
         pass
+    steps = Steps(STEPS_LARGE, final=True)
     try:
-        call = await workers.run(parse, raw, headers, **named, steps=Steps(STEPS_LARGE, final=True))
+        call = await workers.run(parse, raw, headers, asker=Asker(key), **named, steps=steps)
     except JobTooLong as error:
         message = f"the schemas of this request are too large: {error} to read them"
         raise ApiError("invalid_tools", message, param="tools") from None

@@ -54,6 +54,7 @@ from deployments.request.policy import build_expected, chain_for, chain_of, hold
 from deployments.request.run_record import Run
 from deployments.ui.control_room import ControlRoom, wants_page
 from deployments.work.large_work import collect_less, large
+from deployments.work.turns import Asker
 from reliability.answer.estimate import prompt_bytes
 from reliability.confidence.calibration import Calibration
 from reliability.memory.pressure import Level
@@ -178,7 +179,7 @@ class Router(Stoppable):
         """Answer one request of a dialect, streamed or not; `caller`: of a page of the control room."""
         caller = caller or self._identify_caller(request)
         started_ns = self._clock.now_ns()
-        raw = await self._read_body(request)
+        raw = await self._read_body(request, caller)
         call = await self._read_call(spoken, request, raw, caller)
         run = await large(call.request.body_bytes, self._make_run, call, caller, is_local_only(request.headers))
         kept = await find_kept(self._state, spoken.name, request.headers, raw, run)
@@ -206,15 +207,17 @@ class Router(Stoppable):
 
     async def _count_tokens(self, spoken: Dialect, request: Request) -> Response:
         caller = self._identify_caller(request)
-        call = await self._read_call(spoken, request, await self._read_body(request), caller)
+        call = await self._read_call(spoken, request, await self._read_body(request, caller), caller)
         tier = self._facts.tiers[chain_for(self._live.now, self._facts.tiers, call.model)[0]]
         counted = await count_prompt(tier, call.request)
         return json_response({**spoken.counted, **counted}, headers=spoken.id_headers(call.request.request_id))
 
-    async def _read_body(self, request: Request) -> bytes:
+    async def _read_body(self, request: Request, caller: Caller) -> bytes:
         own = self._live.now.server
         bodies, ending = self._services.bodies, find_ending(request.scope)
-        return await bodies.read(request, bytes_max=own.body_bytes_max, first_s=own.body_s, ending=ending)
+        return await bodies.read(
+            request, bytes_max=own.body_bytes_max, first_s=own.body_s, ending=ending, key=caller.name
+        )
 
     async def _read_call(self, spoken: Dialect, request: Request, raw: bytes, caller: Caller) -> ChatCall:
         """Parse a body; where it goes on from stored responses, with those."""
@@ -223,6 +226,7 @@ class Router(Stoppable):
             self._services.workers,
             raw=raw,
             headers=request.headers,
+            key=caller.name,
             request_id=request_id_of(request.headers),
             tokens_max=self._live.now.reliability.token_budget.max_output_tokens,
             timeout_s=deadline_of(request.headers, self._live.now.server.deadline_s),
@@ -283,7 +287,7 @@ class Router(Stoppable):
             memory=self._observe_memory,
             calibration=self._find_calibration,
             large=large,
-            elsewhere=self._services.workers.run,
+            elsewhere=partial(self._services.workers.run, asker=Asker(account.run.key, judges=True)),
         )
         judge = self._live.now.reliability.circuit_breaker
         walk = forward if account.run.request.route else drive

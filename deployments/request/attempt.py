@@ -18,9 +18,9 @@ from deployments.request.delivery import AnswerScan, Delivery, open_delivery
 from deployments.request.interfaces import Clock, Tier
 from deployments.request.timeouts import NS_PER_S, next_batch
 from deployments.work.large_work import Large, at_once
-from deployments.work.worker_pool import Elsewhere, make_judgement
+from deployments.work.worker_pool import Busy, Elsewhere, make_judgement
 from reliability.answer import gate as gates
-from reliability.answer.gate import Gate, Hold, Stopped
+from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import pass_on
@@ -40,6 +40,7 @@ from reliability.types import (
     Finish,
     FinishReason,
     Flaw,
+    Hold,
     Logprobs,
     Reasoning,
     Started,
@@ -264,6 +265,12 @@ class AttemptState:
         if isinstance(end, Finish) and end.unsure is not None:
             self.confidence = doubt.estimate(judged.calls, self.plan.expected.toolbox, end.unsure)
 
+    def leave_unjudged(self, fault: Fault, words: str) -> None:
+        """End the attempt without a judgement, instead of the second half of `finish`: nothing more may leave."""
+        usage = self.end.usage if isinstance(self.end, Finish) else None
+        message = f"the answer of tier {self.plan.tier} could not be checked: {words}"
+        self.end = Failed(fault=fault, message=message, usage=usage)
+
 
 def open_attempt(plan: AttemptPlan, spending: Accounting) -> AttemptState:
     """Open the state of an attempt; the text that it continues is read first."""
@@ -302,7 +309,15 @@ async def read(
     if question is None:
         return
     left_s = (deadline_ns - clock.now_ns()) / NS_PER_S
-    out = state.take_judgement(await make_judgement(question, partial(large, state.size), elsewhere, left_s))
+    try:
+        judged = await make_judgement(question, partial(large, state.size), elsewhere, left_s)
+    except Busy as error:
+        state.leave_unjudged(Fault.UNJUDGED, str(error))
+        return
+    except TimeoutError:
+        state.leave_unjudged(Fault.DEADLINE, "the request's deadline passed")
+        return
+    out = state.take_judgement(judged)
     if state.plan.doubt is not None:
         await large(TEXT_CHARS_MAX, state.estimate_confidence)
     if out:

@@ -14,14 +14,14 @@ from reliability import loops
 from reliability.answer import gate as gates
 from reliability.answer.answer_head import Head, strip_turn_start
 from reliability.answer.call_scan import CallScan, step_calls
-from reliability.answer.gate import Gate, Hold, Stopped
+from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import Thoughts, close
 from reliability.loops import Kind, Loop, Scan
 from reliability.loops.in_answer import BLOCK
 from reliability.loops.patience import PATIENCE_BYTES
-from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Text
+from reliability.types import CallDelta, Event, Finish, FinishReason, Hold, Reasoning, Text
 
 
 @dataclass(slots=True, kw_only=True)

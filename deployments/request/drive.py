@@ -25,15 +25,14 @@ from deployments.request.timeouts import NS_PER_S
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
-from reliability.answer.gate import Hold
 from reliability.answer.repeating import repeats_already, window_repeats_already
 from reliability.confidence.calibration import Doubt
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
 from reliability.escalation.refusals import duration, figure, record_rejection, verdict_of
-from reliability.loops import truncate
-from reliability.types import Attempt, CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Logprobs, Text
+from reliability.loops import keep_continued, truncate
+from reliability.types import Attempt, CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, Text
 
 SETTLE_GRACE_NS = 10 * NS_PER_S
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
@@ -266,7 +265,10 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
         # The words name the session that was found, and not the one that the request was taken for at first.
         return record_rejection(answer, replace(admission_request, session=run.request.session_id))
     run.warnings = answer.warnings
-    run.expected = replace(run.expected, window=ports.admission.window)
+    window = ports.admission.window
+    if window is not None and window.answers:
+        window = keep_continued(window, run.request.messages)
+    run.expected = replace(run.expected, window=window)
     return answer
 
 

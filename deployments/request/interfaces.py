@@ -10,17 +10,19 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from deployments.config.tier_config import Timeouts
 from deployments.work.large_work import Large, at_once
-from deployments.work.worker_pool import Elsewhere
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
 from reliability.confidence.calibration import Calibration
 from reliability.loops import Window
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
+
+if TYPE_CHECKING:  # a tier's replica needs no judge
+    from deployments.work.worker_pool import Elsewhere
 
 Jitter = Callable[[], float]  # returns a number in [0, 1)
 MemoryLevel = Callable[[str], tuple[Level, int]]  # of a tier's nodes, and the nanoseconds for which it has been so

@@ -14,7 +14,6 @@ from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S
 from reliability.answer.estimate import prompt_bytes
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits
 from reliability.loops import (
@@ -28,7 +27,7 @@ from reliability.loops import (
     read_suggestion,
 )
 from reliability.tools import ToolBox
-from reliability.types import ChatRequest, Event, Reasoning, Text
+from reliability.types import ChatRequest, Event, Hold, Reasoning, Text
 
 ONE_CALL = Limits(retries_max=0, reasks_max=0, attempts_max=1, escalate_on=frozenset())
 

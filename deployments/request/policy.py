@@ -18,13 +18,12 @@ from reliability.admission.budget import BudgetConfig, Limit
 from reliability.admission.ledger import Bounds
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.estimate import prompt_bytes
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
 from reliability.answer.repeating import repeats_already
 from reliability.answer.wanted_form import WantedForm
 from reliability.escalation.decisions import Limits, RetryStep
 from reliability.tools import ToolBox
-from reliability.types import ChatRequest, Reason
+from reliability.types import ChatRequest, Hold, Reason
 
 # Models that agents ask for by themselves.
 ALWAYS = dict.fromkeys(

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 from deployments.request.attempt import AttemptState
 from reliability.admission.budget import Load
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, Judged
 from reliability.escalation.decisions import Limits, Refuse
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
 from reliability.memory.pressure import Level
-from reliability.types import Attempt, ChatRequest, Event, Fault, Finish, Reason, Reasoning, Text, Usage
+from reliability.types import Attempt, ChatRequest, Event, Fault, Finish, Hold, Reason, Reasoning, Text, Usage
 
 NOTHING_YET = Usage(exact=False)
 

@@ -1,7 +1,8 @@
 """Bring a conversation into the forms that backends and chat templates take. Pure; for OpenAI's messages.
 
-No words are lost: they change their role and stay in their place. Past arguments that are no JSON object become one in
-any case; the rest (systems at the head, turns joined, results paired with calls) is done where a template refuses it.
+No words but past thoughts are lost: they change their role and stay in their place. Past arguments that are no JSON
+object become one in any case; the rest (systems at the head, turns joined, results paired with calls) is done where a
+template refuses it.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ class HistoryForm(IntEnum):
     """How a tier is sent a conversation; each form is taken by more templates than the one before it."""
 
     AS_WRITTEN = 0
-    ONE_SYSTEM = 1  # one system message at the head
-    IN_TURN = 2  # behind it user and assistant in turn, calls and their results aside; one call at a time
-    NO_SYSTEM = 3  # in turn, and what the system says stands in the user's first message
+    NO_THOUGHTS = 1  # without what the model thought before
+    ONE_SYSTEM = 2  # one system message at the head
+    IN_TURN = 3  # behind it user and assistant in turn, calls and their results aside; one call at a time
+    NO_SYSTEM = 4  # in turn, and what the system says stands in the user's first message
 
 
 def read_past_arguments(arguments: Any) -> dict[str, Any]:
@@ -111,10 +113,14 @@ def say_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def soften(messages: Sequence[Mapping[str, Any]], form: HistoryForm) -> Sequence[Mapping[str, Any]]:
-    """Return the messages in this form, each call with its result behind it."""
+    """Return the messages in this form; from `ONE_SYSTEM` on each call with its result behind it."""
     if form is HistoryForm.AS_WRITTEN:
         return messages
-    softened = merge_turns(soften_systems(fit_ids(pair_results(_drop_empty(messages)))))
+    said = map(_say_refusal, messages)
+    spoken = [{key: value for key, value in message.items() if key not in _THOUGHTS} for message in said]
+    if form is HistoryForm.NO_THOUGHTS:
+        return spoken
+    softened = merge_turns(soften_systems(fit_ids(pair_results(_drop_empty(spoken)))))
     if form is HistoryForm.NO_SYSTEM or (softened and softened[0]["role"] == "system" and len(softened) == 1):
         softened = move_system(softened)
     softened = begin_with_user(softened)
@@ -124,8 +130,8 @@ def soften(messages: Sequence[Mapping[str, Any]], form: HistoryForm) -> Sequence
 def _drop_empty(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Leave out the messages that say nothing, but for the last one; a result that says nothing is an empty text."""
     out: list[Mapping[str, Any]] = []
-    for i, message in enumerate(map(_say_refusal, messages)):
-        says = any(message.get(key) for key in ("content", "tool_calls", "reasoning_content"))
+    for i, message in enumerate(messages):
+        says = message.get("content") or message.get("tool_calls")
         if message["role"] in _RESULT:
             out.append(message if says else {**message, "content": ""})
         elif says:

@@ -2,9 +2,9 @@
 
 Work that has used up its steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes; only the
 declared types of a module's function are carried (`jobs.py`). A job that computes for `JOB_S` is ended by the kernel
-(`JobTooLong`: the same on a busy machine); more than `WAITING_MAX` jobs, or a wait of `WAIT_S`, or one of `DONE_S` for
-the result, is `Busy`; a job whose worker dies is repeated once, then `Lost`. A worker inherits its socket, the search
-path and the locale only (no key).
+(`JobTooLong`: the same on a busy machine); a job that gets no turn (`turns.py`), or no result within `DONE_S`, is
+`Busy`; a job whose worker dies is repeated once, then `Lost`. A worker inherits its socket, the search path and the
+locale only (no key).
 
 Invariants: no job without an end, no worker without a Router, no job on the loop instead.
 """
@@ -19,18 +19,16 @@ import socket
 import struct
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from deployments.work.jobs import read_outcome, write_job
+from deployments.work.turns import NOBODY, Asker, Turns
 from reliability.answer.judgement import Judged
 from reliability.steps import OutOfSteps, Steps
 
 WORKERS_MAX = 2
-WAITING_MAX = 64
-WAIT_S = 20.0
 JOB_S = 5.0  # of a core
 START_S = 30.0  # until a new worker has imported what it needs
 DONE_S = 60.0  # by the clock: others, too, want the cores
@@ -50,7 +48,7 @@ class JobTooLong(Undone):
 
 
 class Busy(Undone):
-    """Too many jobs wait already, or this one waited too long."""
+    """The workers have no time for it now. It may be done later."""
 
 
 class Lost(Undone):
@@ -61,25 +59,24 @@ class Workers:
     """A few processes that do large work. Belongs to one event loop; nothing is started before it is needed."""
 
     def __init__(self, count: int = WORKERS_MAX, *, job_s: float = JOB_S, imports: Sequence[str] = ()) -> None:
-        self._count = count
+        self._turns = Turns(count)
         self._imports = imports  # modules that a worker loads before its first job comes
         self._job_s = job_s
-        self._running = 0
         self._idle: list[_Worker] = []
-        self._waiting: deque[asyncio.Future[None]] = deque()
         self._jobs: set[asyncio.Task[Any]] = set()
         self._closed = False
 
-    async def run(self, function: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """Have a worker call `function(*args, **named)`; return what it returns, or raise what it raises. Raises
-        Undone: it was not done, or not to its end."""
-        await self._take_turn()
+    async def run(self, function: Callable[..., Result], *args: Any, asker: Asker = NOBODY, **named: Any) -> Result:
+        """Have a worker call `function(*args, **named)` when it is the asker's turn; return what it returns, or raise
+        what it raises. Raises Undone: it was not done, or not to its end."""
+        if not await self._turns.take(asker):
+            raise Busy("this server is busy with other large requests")
         try:
             called, message = write_job(function, args, named)
         except BaseException:
-            self._pass_on()
+            self._turns.pass_on(asker)
             raise
-        job = asyncio.create_task(self._do(message))
+        job = asyncio.create_task(self._do(message, asker))
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         job.add_done_callback(lambda task: task.cancelled() or task.exception())  # its caller may be gone
@@ -96,37 +93,7 @@ class Workers:
             await worker.end()
         self._idle.clear()
 
-    async def _take_turn(self) -> None:
-        """Wait until a worker is free; the turn is then the caller's."""
-        if self._running < self._count:
-            self._running += 1
-            return
-        if len(self._waiting) >= WAITING_MAX:
-            raise Busy("this server is busy with other large requests")
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            async with asyncio.timeout(WAIT_S):
-                await turn
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():
-                self._pass_on()
-            else:
-                self._waiting.remove(turn)
-            if isinstance(error, TimeoutError):
-                raise Busy("this server is busy with other large requests") from None
-            raise
-
-    def _pass_on(self) -> None:
-        """Pass a turn that is over on to the next one, or to nobody."""
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._running -= 1
-
-    async def _do(self, message: bytes) -> bytes:
+    async def _do(self, message: bytes, asker: Asker) -> bytes:
         try:
             for _ in range(2):
                 try:
@@ -148,7 +115,7 @@ class Workers:
                 return answer
             raise Lost("the process that worked on it died")
         finally:
-            self._pass_on()
+            self._turns.pass_on(asker)
 
 
 class _Worker:
@@ -224,7 +191,7 @@ Elsewhere = Callable[..., Awaitable[Any]]
 
 async def make_judgement(question: Question, here: Here, elsewhere: Elsewhere | None, left_s: float) -> Judged:
     """Make the judgement, within `left_s` seconds where it is made elsewhere. Without `elsewhere`
-    it is made `here`, in as many steps as it takes."""
+    it is made `here`, in as many steps as it takes. Raises Busy and TimeoutError: they say nothing of the answer."""
     if elsewhere is None:
         return await here(question)
     try:
@@ -234,5 +201,5 @@ async def make_judgement(question: Question, here: Here, elsewhere: Elsewhere | 
     try:
         async with asyncio.timeout(max(0.0, left_s)):
             return await elsewhere(question, steps=Steps(STEPS_LARGE, final=True))  # type: ignore[no-any-return]
-    except (Undone, TimeoutError):
+    except (JobTooLong, Lost):
         return question(steps=Steps(0, final=True))

@@ -43,6 +43,7 @@ from reliability.types import (
     Event,
     Failed,
     Finish,
+    Hold,
     Logprobs,
     Passed,
     Reasoning,
@@ -59,13 +60,6 @@ _JSON_SPOT = re.compile(r"[\"'\\{}\[\]]")
 _CALL_SPOT = re.compile(r"[\"'\\{}\[\]()]")
 _SETTLE_SPOT = re.compile(r"[\n>\]}).]")
 _BEFORE_STRING = "{[(,:="  # a quote behind anything else is an apostrophe, or stands unescaped in a string
-
-
-class Hold(StrEnum):
-    """What is held until the whole answer is there."""
-
-    TOOL_CALLS = "tool_calls"
-    ALL = "all"
 
 
 class TextKind(StrEnum):

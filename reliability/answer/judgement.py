@@ -38,6 +38,7 @@ from reliability.loops import (
     find_kept_loop,
     find_loop,
     join_turns,
+    name_asked,
     observe,
     read_shown,
     read_turns,
@@ -159,7 +160,7 @@ def expect(
         form=None if checks is None else form,
         loops=loops,
         turns=turns,
-        asked="" if carries_history(messages) else name,
+        asked="" if not name or carries_history(messages) else name_asked(messages, name),
         shown=None if loops is None else read_shown(messages, turns, name, loops),
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),
@@ -229,8 +230,11 @@ def judge(
 def _check_distinct(
     expected: Expected, calls: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None
 ) -> tuple[Sequence[RawCall], int, Checked]:
-    """Check the calls, of equal ones the first; return those, how many others there were, and the findings."""
+    """Check the calls, of equal ones the first, and the first alone where the client takes one at a time: the model can
+    make the next one when it has seen the result. Return those, how many others there were, and the findings."""
     raw, copies = collapse_calls(calls, expected.toolbox)
+    if expected.parallel_tool_calls is False and expected.checks is not None and not found.malformed:
+        raw, copies = raw[:1], copies + len(raw[1:])
     checked = _check(expected, raw, found, attempt, steps)
     distinct = drop_equal(raw, checked.calls)
     if len(distinct) < len(raw):  # a repair has made them equal

@@ -133,7 +133,7 @@ def _take_doubted(situation: Situation) -> Decision | None:
 
 
 def _stop_bad_request(situation: Situation) -> Decision | None:
-    """Refuse a request that is wrong in itself: it is wrong on every tier."""
+    """Refuse a request that is wrong in itself, or that this server is too busy for: it is so with every tier."""
     last = _last(situation)
     if last is None or traits_of(last).other_tier is not OtherTier.NEVER:
         return None

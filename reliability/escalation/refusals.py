@@ -55,6 +55,7 @@ THEN_STAYING = (
     RefuseCode.INVALID_ANSWER,
     RefuseCode.CONTEXT_LENGTH,
     RefuseCode.UNSUPPORTED,
+    RefuseCode.BAD_REQUEST,
     RefuseCode.NO_TIER_EVER,
     RefuseCode.CLOUD_BARRED,
 )

@@ -28,7 +28,7 @@ from reliability.loops.judge import (
     judge_request,
     read_suggestion,
 )
-from reliability.loops.session import LoopDetector, LoopStatus, Window, observe
+from reliability.loops.session import LoopDetector, LoopStatus, Window, keep_continued, name_asked, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns
 from reliability.loops.written import find_repeated_calls
@@ -64,6 +64,8 @@ __all__ = [
     "join_turns",
     "judge_request",
     "keep_answer",
+    "keep_continued",
+    "name_asked",
     "nudge",
     "observe",
     "open_scan",

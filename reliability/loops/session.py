@@ -1,7 +1,8 @@
 """The session window, for clients that don't send their history, and the library's simple face, `LoopDetector`.
 
 No result is known here, so the rule is the careful one: only complete answers in a row count, or a cycle of up to
-`PERIOD_MAX` of them; calls are compared exactly, texts by likeness; an answer to the same request counts once.
+`PERIOD_MAX` of them; calls are compared exactly, texts by likeness; an answer to the same request counts once, and one
+to a request that the new one doesn't begin with is of another task.
 
 Invariants: `observe` is a reducer over a frozen `Window` of `window_size` fingerprints. A `LoopDetector` holds at most
 `sessions_max` windows, drops the least recently used first, and belongs to one thread.
@@ -10,6 +11,7 @@ Invariants: `observe` is a reducer over a frozen `Window` of `window_size` finge
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -18,6 +20,7 @@ from rapidfuzz import fuzz
 
 from reliability.loops.answer_history import Kept
 from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn, call_key, digest, summary
+from reliability.loops.content import text_of
 from reliability.loops.history import stage_of
 from reliability.loops.polling import is_poll
 from reliability.loops.thresholds import LoopConfig
@@ -65,6 +68,29 @@ def observe(window: Window, answer: Turn, config: LoopConfig, request: str = "")
     found = [_find_cycle(window.answers, period, config) for period in range(1, PERIOD_MAX + 1)]
     detected = [loop for loop in found if loop is not None]
     return window, max(detected, key=lambda loop: (loop.stage is Stage.BREAK, loop.repetitions), default=None)
+
+
+def name_asked(messages: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Name a request that brings no history, so that `keep_continued` knows a later one that goes on with it."""
+    text = _join_texts(messages)
+    return f"{name}:{len(text)}:{digest(text)}"
+
+
+def keep_continued(window: Window, messages: Sequence[Mapping[str, Any]]) -> Window:
+    """Keep the answers to requests that this one, without a history either, goes on with: it begins with their whole
+    text. Other requests of the session are other tasks (of a batch, of an agent's helpers)."""
+    text = _join_texts(messages)
+    return replace(window, answers=tuple(one for one in window.answers if _begins_with(text, one.request)))
+
+
+def _begins_with(text: str, request: str) -> bool:
+    parts = request.rsplit(":", 2)
+    return len(parts) < 3 or digest(text[: int(parts[1])]) == parts[2]
+
+
+def _join_texts(messages: Sequence[Mapping[str, Any]]) -> str:
+    said = [message for message in messages if message.get("role") not in ("system", "developer")]
+    return "\n".join(text_of(message.get("content")) for message in said).rstrip()
 
 
 def _take_fingerprint(answer: Turn, config: LoopConfig, request: str) -> Fingerprint:

@@ -29,11 +29,19 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
     return deploy(build_server_args(upstream.base_url), "clients")
 
 
-# The chain goes down once: a client waits for as long as it is told before it asks again.
-RUNS = [(client, scenario) for scenario in SCENARIOS[:-1] for client in LIGHT] + [(LIGHT[0], SCENARIOS[-1])]
+# Each client does its job; what ends a run, each second one is told, and the chain goes down once: a client waits for
+# as long as it is told before it asks again.
+JOBS = [(client, SCENARIOS[0]) for client in LIGHT]
+ENDS = [
+    pytest.param(client, scenario, marks=[pytest.mark.further] * ((at + row) % 2))
+    for row, scenario in enumerate(SCENARIOS[1:-1])
+    for at, client in enumerate(LIGHT)
+]
 
 
-@pytest.mark.parametrize(("client", "scenario"), RUNS, ids=lambda one: getattr(one, "name", one))
+@pytest.mark.parametrize(
+    ("client", "scenario"), [*JOBS, *ENDS, (LIGHT[0], SCENARIOS[-1])], ids=lambda one: getattr(one, "name", one)
+)
 def test_a_client_does_its_job_or_is_told_why_not(client, scenario, server, upstream, tmp_path):
     """Law: the five faults of a weak model reach no client; what ends a run is shown, and asked for again at most three
     times; the usage is that of the report."""

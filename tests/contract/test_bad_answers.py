@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import plays, scripts
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, report_of, user
+from tests.support.matrices import STREAMS, take_turns
 from tests.support.plays import Play
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
@@ -114,10 +115,7 @@ def is_good(outcome: Outcome, bad: Bad) -> bool:
     return outcome.calls == GOOD_CALL and outcome.choice.finish_reason == "tool_calls" and bad.mark not in unseen
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("said", ["", SAID], ids=["at-once", "after-text"])
-@pytest.mark.parametrize("name", BAD)
-@pytest.mark.parametrize("model", ["fast", "weak"])
+@pytest.mark.parametrize(("model", "name", "said", "stream"), take_turns(("fast", "weak"), BAD, ("", SAID), STREAMS))
 def test_a_tier_that_stays_bad_is_left_for_the_next(server, upstream, model, name, said, stream):
     """Asked twice, then the next tier gives the call; text that has left stands, and is the only text."""
     bad = BAD[name]
@@ -134,9 +132,7 @@ def test_a_tier_that_stays_bad_is_left_for_the_next(server, upstream, model, nam
     assert len(upstream.log) - before == (2 if model == "weak" else 0)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("said", ["", SAID], ids=["at-once", "after-text"])
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize(("name", "said", "stream"), take_turns(BAD, ("", SAID), STREAMS))
 def test_a_tier_that_does_better_when_told_is_kept(server, upstream, name, said, stream):
     """The second request to the same tier says what was wrong, where there was a call at all; its call is taken."""
     bad = BAD[name]
@@ -173,9 +169,7 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("said", ["", SAID], ids=["at-once", "after-text"])
-@pytest.mark.parametrize("form", WRITTEN)
+@pytest.mark.parametrize(("form", "said", "stream"), take_turns(WRITTEN, ("", SAID), STREAMS))
 def test_a_call_in_plain_text_is_a_call(server, upstream, form, said, stream):
     """However it is cut into deltas: the call leaves as a call, and none of its text as text."""
     written = f"{said}\n{WRITTEN[form]}" if said else WRITTEN[form]
@@ -188,9 +182,7 @@ def test_a_call_in_plain_text_is_a_call(server, upstream, form, said, stream):
     assert report_of(server, outcome)["retries"] == 0
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("said", ["", SAID], ids=["at-once", "after-text"])
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize(("name", "said", "stream"), take_turns(BAD, ("", SAID), STREAMS))
 def test_with_no_tier_left_there_is_one_clear_error(server, upstream, name, said, stream):
     """No call at all: a 400, or an error frame where text stands before the client already."""
     upstream.plays("last/model", BAD[name].play(said))

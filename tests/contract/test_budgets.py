@@ -146,7 +146,7 @@ def test_two_hundred_at_once_get_what_the_budget_holds(server, upstream, stream)
     assert len(of_session(upstream.log, ledger.session)) == FIT
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [False, pytest.param(True, marks=pytest.mark.further)])
 def test_a_local_tier_gets_what_the_budget_holds_too(server, stream):
     """The same for a tier that costs nothing. Its calls may run without a grant where the machine is so busy that the
     state actor isn't heard in time; each of these says so in its report, and no other is let through beyond the fifty.
@@ -187,7 +187,7 @@ def clients_in(path: Path) -> int:
         db.close()
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.further)])
 def test_clients_that_leave_give_back_what_they_did_not_use(server, upstream, stream):
     """A third of the clients go, some before the upstream's first word: the ledger never passes its limit, nothing
     stays reserved, and it holds the answers that were read, and of every other call its prompt and the words that its

@@ -8,6 +8,7 @@ import pytest
 
 from reliability.tools.formats import CALL_FORMATS
 from tests.support import scripts
+from tests.support.matrices import take_turns
 from tests.support.serving import Deploy, Server
 
 TOOLS: list[Any] = [
@@ -40,7 +41,7 @@ def server(deploy: Deploy) -> Server:
     return deploy({"tiers": args["tiers"], "reliability": args["reliability"]}, "forms")
 
 
-@pytest.mark.parametrize("number", range(len(FORMS)))
+@pytest.mark.parametrize("number", take_turns(range(len(FORMS))))
 def test_a_form_is_one_call_streamed_and_whole(server: Server, number: int) -> None:
     """See the module."""
     asked: Any = {"model": "fast", "tools": TOOLS, "messages": [{"role": "user", "content": f"form {number:03}"}]}

@@ -8,6 +8,7 @@ import openai
 import pytest
 
 from tests.support import scripts
+from tests.support.matrices import STREAMS, take_turns
 from tests.support.serving import Deploy, Server, until
 
 TOOLS: list[Any] = [
@@ -60,19 +61,21 @@ def test_a_plain_answer(server, stream):
     assert headers["x-request-id"]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("fault", "reason", "retries"),
-    [
-        ("500", "server_error", 2),
-        ("429", "server_error", 1),
-        ("401", "server_error", 1),
-        ("hang", "timeout", 1),
-        ("cut", "server_error", 2),
-        ("unavailable", "server_error", 0),
-        ("loading", "server_error", 0),
-        ("too-long", "context_length", 0),
-    ],
+    ("fault", "reason", "retries", "stream"),
+    take_turns(
+        [
+            ("500", "server_error", 2),
+            ("429", "server_error", 1),
+            ("401", "server_error", 1),
+            ("hang", "timeout", 1),
+            ("cut", "server_error", 2),
+            ("unavailable", "server_error", 0),
+            ("loading", "server_error", 0),
+            ("too-long", "context_length", 0),
+        ],
+        STREAMS,
+    ),
 )
 def test_a_broken_tier_is_replaced_by_the_next(server, fault, reason, retries, stream):
     """Whatever `fast` does wrong before its first byte, the client sees one good answer, and the headers tell."""
@@ -95,18 +98,20 @@ def test_two_broken_tiers(server, stream):
     assert headers["x-mlx-stack-escalation-reason"] == "server_error"
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("text", "status", "code", "retry"),
-    [
-        ("fast:500 standard:500 longctx:500", 502, "upstream_error", None),
-        ("fast:hang standard:hang longctx:hang", 504, "timeout", None),
-        ("fast:429 standard:429 longctx:429", 429, "overloaded", None),
-        ("fast:unavailable standard:unavailable longctx:unavailable", 400, "no_tier_configured", "false"),
-        ("fast:loading standard:unavailable longctx:unavailable", 503, "tiers_loading", None),
-        ("fast:too-long standard:too-long longctx:too-long", 400, "context_length_exceeded", "false"),
-        ("fast:400", 400, "bad_request", "false"),
-    ],
+    ("text", "status", "code", "retry", "stream"),
+    take_turns(
+        [
+            ("fast:500 standard:500 longctx:500", 502, "upstream_error", None),
+            ("fast:hang standard:hang longctx:hang", 504, "timeout", None),
+            ("fast:429 standard:429 longctx:429", 429, "overloaded", None),
+            ("fast:unavailable standard:unavailable longctx:unavailable", 400, "no_tier_configured", "false"),
+            ("fast:loading standard:unavailable longctx:unavailable", 503, "tiers_loading", None),
+            ("fast:too-long standard:too-long longctx:too-long", 400, "context_length_exceeded", "false"),
+            ("fast:400 standard:400 longctx:400", 400, "bad_request", "false"),
+        ],
+        STREAMS,
+    ),
 )
 def test_no_tier_left_is_one_clear_error(server, text, status, code, retry, stream):
     """When nobody can answer, the client gets one HTTP error that names the reasons, streamed or not."""

@@ -12,6 +12,7 @@ import pytest
 from tests.support import scripts
 from tests.support.dialects import DIALECTS, ask_in, ask_in_all
 from tests.support.http_asking import WEATHER_TOOLS, user
+from tests.support.matrices import STREAMS, take_turns
 from tests.support.serving import Deploy, Server
 
 CALL = {"name": "get_weather", "arguments": {"city": "Paris"}}
@@ -82,8 +83,7 @@ SCENARIOS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(("name", "stream"), take_turns(SCENARIOS, STREAMS))
 def test_a_scenario_ends_the_same_in_all_dialects(server, name, stream):
     """The server's deeds, the status or the error frame, the words, the calls, the reason and the tokens are those of
     the chat completion; no call is delivered that breaks its schema. Only the status of a loop is another one where the

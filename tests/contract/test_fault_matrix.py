@@ -19,6 +19,7 @@ from deployments.config.free_port import free_port
 from tests.conftest import CLOUD_KEY_ENV
 from tests.support import plays, scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
+from tests.support.matrices import STREAMS, take_turns
 from tests.support.plays import Player
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
@@ -135,8 +136,7 @@ BEFORE: dict[str, tuple[Player, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("fault", BEFORE)
+@pytest.mark.parametrize(("fault", "stream"), take_turns(BEFORE, STREAMS))
 def test_a_fault_before_any_text_ends_in_the_next_tiers_answer(room, fault, stream):
     """One good answer, headers that tell the way, and no more upstream calls than the fault deserves."""
     play, calls, reason = BEFORE[fault]
@@ -203,8 +203,7 @@ GOOD: dict[str, tuple[Player, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("answer", GOOD)
+@pytest.mark.parametrize(("answer", "stream"), take_turns(GOOD, STREAMS))
 def test_an_odd_answer_is_an_answer(room, answer, stream):
     """One call, delivered as it came: also what a content filter has ended, which no other tier is asked about."""
     play, text, finish = GOOD[answer]
@@ -217,12 +216,10 @@ def test_an_odd_answer_is_an_answer(room, answer, stream):
 REFUSED: dict[str, Player] = {
     "moderation": MODERATED,
     "content-filter": plays.status(400, "the prompt was filtered", error_code="content_filter"),
-    "bad-request": plays.status(400, "temperature must be at most 2", param="temperature"),
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("refusal", REFUSED)
+@pytest.mark.parametrize(("refusal", "stream"), take_turns(REFUSED, STREAMS))
 def test_a_refusal_is_not_failed_over(room, refusal, stream):
     """What a provider's filter refuses is refused once: no second call, no other tier, and clients must not retry."""
     outcome, seen = room.play(REFUSED[refusal], stream=stream)
@@ -230,6 +227,19 @@ def test_a_refusal_is_not_failed_over(room, refusal, stream):
     assert (outcome.status, outcome.code, seen) == (400, "bad_request", 1)
     assert outcome.headers["x-should-retry"] == "false"
     assert outcome.trail == {"Tier": "premium", "Retries": "0", "Attempts": "1"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "said", ["messages[3].role: unknown variant `developer`", "Request contains an invalid argument."]
+)
+def test_what_one_upstream_refuses_another_may_take(room, said, stream):
+    """A 400 whose words nobody knows may be this upstream's alone: it is asked once, its breaker stays closed, and the
+    next tier answers."""
+    outcome, seen = room.play(plays.status(400, said), stream=stream)
+
+    assert (outcome.status, seen) == (200, 1)
+    assert outcome.trail["Escalated-From"] == "premium"
 
 
 # With no tier left: (play, calls, status, code, whether a client may send it again).
@@ -245,8 +255,7 @@ ERRORS: dict[str, tuple[Player, int, int, str, bool]] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("fault", ERRORS)
+@pytest.mark.parametrize(("fault", "stream"), take_turns(ERRORS, STREAMS))
 def test_with_no_tier_left_there_is_one_clear_error(room, fault, stream):
     """A real HTTP status, also for a stream, with the code of the error table."""
     play, calls, status, code, may_retry = ERRORS[fault]

@@ -84,7 +84,7 @@ EVENTS: dict[str, list[tuple[str, str]]] = {
     "malformed": [("flaw", "tool_call_invalid")] * 2 + [("escalation", "tool_validation_failure")],
     "empty": [("flaw", "empty")] * 2 + [("escalation", "tool_validation_failure")],
     "500": [("fault", "server_error")] * 2 + [("escalation", "server_error")],
-    "400": [("fault", "bad_request")],
+    "400": [("fault", "refused"), ("escalation", "server_error")],
     "repair": [("repair", "literal")],
     "cycle": [("loop", "cycle")] * 2 + [("escalation", "loop_detected")],
 }

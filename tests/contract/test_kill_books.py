@@ -18,19 +18,18 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.test_faults import processes
 from tests.support import scripts
-from tests.support.client_load import PATIENT, Ledger, kill_state
+from tests.support.client_load import PATIENT, Ledger, kill_state, processes
 from tests.support.plays import SSE, Abort, Act, Hang, Head, Play, Seen, Wait, tail, words
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
 
 APP = "killbooks"
 FAR_TOKENS = 64
-WORDS = 400
+WORDS = 250
 READ = 100  # words that the client has read when somebody dies
 WORD_S = 0.01
-DEADLINE_S = 8.0
+DEADLINE_S = 5.0
 # Not one like the other: an answer that repeats itself is stopped. Each is one token to the scripted tier, too.
 TEXT = " ".join(f"w{n}" for n in range(WORDS))
 PROMPT = {"role": "user", "content": "Tell me a long story."}

@@ -23,7 +23,6 @@ import httpx
 import psutil
 import pytest
 
-from tests.contract.test_faults import processes
 from tests.support.client_load import (
     ANSWER,
     COST,
@@ -37,6 +36,7 @@ from tests.support.client_load import (
     of_session,
     openai_client,
     paced,
+    processes,
     state_pid,
 )
 from tests.support.plays import Seen

@@ -8,8 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support import scripts
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import until
 
 pytestmark = pytest.mark.ray
 
@@ -51,11 +50,6 @@ FAMILIES = {
 
 
 Sample = tuple[str, dict[str, str], float]
-
-
-@pytest.fixture(scope="module")
-def server(deploy_on_ray: Deploy) -> Server:
-    return deploy_on_ray(scripts.args(scripts.TWO), "metrics")
 
 
 @pytest.fixture(scope="module")
@@ -126,24 +120,6 @@ def test_every_metric_is_on_the_endpoint_with_known_labels_only(counting):
     assert ours(samples, "cost_usd")[(("tier", "fast"),)] == 0.5
     assert ours(samples, "repairs") == {(("kind", "name"),): 2, (("kind", "other"),): 1}
     assert ours(samples, "loops") == {(("mark", "nudged"),): 2, (("mark", "other"),): 1}
-
-
-def test_the_router_counts_what_it_serves(server):
-    """Requests over the socket appear, and no client's word becomes a label."""
-    odd = {"model": "fast", "user": "made-up-user", "messages": [{"role": "user", "content": "fast:500 made-up-words"}]}
-    for _ in range(3):
-        assert server.post(odd, headers={"x-mlx-stack-session": "made-up-session"}).status_code == 200
-    assert server.post(odd | {"model": "made-up-model"}).status_code == 404
-
-    def finished() -> list[Sample]:
-        samples = of("metrics")
-        return samples if sum(ours(samples, "requests").values()) == 3 else []
-
-    samples = until(finished, "three requests are counted")
-
-    assert {labels["outcome"] for name, labels, _ in samples if name == "requests"} == {"answered"}
-    assert sum(v for labels, v in ours(samples, "attempts").items() if ("fault", "server_error") in labels) == 6
-    assert not [value for _, labels, _ in samples for value in labels.values() if "made-up" in value]
 
 
 def test_a_line_is_json_with_its_request(counting):

@@ -17,8 +17,8 @@ import httpx
 import pytest
 
 from deployments.models.sources import DEFAULT_SOURCE
-from tests.contract.test_faults import processes
 from tests.support import scripts
+from tests.support.client_load import processes
 from tests.support.serving import Deploy, Server, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.model]

@@ -2,7 +2,12 @@
 in one process (`tests/support/near_server.py`), and on Ray too with `--on-ray`.
 """
 
+import json
+import os
 import re
+import signal
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -10,8 +15,9 @@ import openai
 import pytest
 import ray
 
+from tests.contract.test_metrics import of, ours
 from tests.support import plays, scripts
-from tests.support.client_load import PATIENT, kill_state
+from tests.support.client_load import PATIENT, Ledger, kill_state, processes
 from tests.support.dialects import DIALECTS, ask_in
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.serving import Deploy, Server, until
@@ -24,19 +30,35 @@ GOOD: Any = {
     "when": {"has_tools": True},
     "answer": [{"tool_call": {"name": "get_weather", "arguments": {"city": "P"}}}],
 }
+WORDS = 300
+READ = 100  # words that the client has read when the Router dies
+WORD_S = 0.01
+DEADLINE_S = 10.0  # the call of a dead Router stays open so long
+FAR_TOKENS = 64
+PROMPT_TOKENS_MAX = 64
+# Not one like the other: an answer that repeats itself is stopped. Each is one token to the tier.
+TEXT = " ".join(f"w{number}" for number in range(WORDS))
+ASKED = [{"role": "user", "content": "Tell me a long story."}]
+BODIES: dict[str, dict[str, Any]] = {
+    "chat/completions": {"messages": ASKED},
+    "messages": {"messages": ASKED, "max_tokens": 2 * WORDS},
+    "responses": {"input": "Tell me a long story."},
+}
+STORY: Any = {"when": {"last_user": "Tell me a long story."}, "token_delay_s": WORD_S, "answer": TEXT}
+BROKEN: Any = {"when": {"last_user": "break"}, "answer": {"status": 500}}
 
 
 @pytest.fixture(scope="module")
 def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
     hosted = {"kind": "hosted", "base_url": upstream.base_url, "model": "some/model"}
     args = scripts.args(
-        tiers={"fast": {"kind": "scripted", "script": [GOOD, {"answer": "from fast"}]}, "late": hosted},
+        tiers={"fast": {"kind": "scripted", "script": [GOOD, STORY, BROKEN, {"answer": "from fast"}]}, "late": hosted},
         reliability={
-            "escalation": {"chain": ["fast", "late"]},
-            "token_budget": {"enabled": False},
+            "escalation": {"chain": ["fast", "late"], "max_retries_before_escalate": 1},
+            "token_budget": {"per_session": None, "per_hour": None},
             **scripts.UNBOUNDED,
         },
-        server={"timeouts": PATIENT},
+        server={"timeouts": PATIENT, "deadline_s": DEADLINE_S},
     )
     return deploy_on_ray(args, APP)
 
@@ -103,6 +125,23 @@ def test_the_metrics_page_has_what_the_nodes_count(server):
     until(lambda: "ray_mlx_stack_requests" in server.get("/metrics").text, "the request is counted")
 
 
+def test_the_router_counts_what_it_serves(server, upstream):
+    """Requests over the socket appear on the node's endpoint, and no client's word becomes a label."""
+    upstream.plays("some/model", plays.good("From above."))
+    odd = {"model": "fast", "user": "made-up-user", "messages": user("break made-up-words")}
+    for _ in range(3):
+        assert server.post(odd, headers={"x-mlx-stack-session": "made-up-session"}).status_code == 200
+    assert server.post(odd | {"model": "made-up-model"}).status_code == 404
+
+    def find_failed() -> list[float]:
+        return [value for labels, value in ours(of(APP), "attempts").items() if ("fault", "server_error") in labels]
+
+    until(lambda: find_failed() == [6], "two attempts of each request are counted")
+    samples = of(APP)
+    assert ours(samples, "escalations") == {(("reason", "server_error"), ("tier", "fast")): 3}
+    assert not [value for _, labels, _ in samples for value in labels.values() if "made-up" in value]
+
+
 def test_the_memory_page_says_which_replicas_have_come(server):
     """Law: each replica that holds memory has one record of its beginning, and the page shows it."""
 
@@ -137,3 +176,90 @@ def find(client: openai.OpenAI, response_id: str) -> Any:
         return client.responses.retrieve(response_id)
     except openai.InternalServerError:
         return None
+
+
+def kill_router() -> None:
+    (process,) = processes(f"ServeReplica:{APP}:Router")
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def read_piece(frame: dict[str, Any]) -> str:
+    """Read the text of one frame, in whichever dialect."""
+    if frame.get("type") == "content_block_delta":
+        return str(frame["delta"].get("text", ""))
+    if frame.get("type") == "response.output_text.delta":
+        return str(frame["delta"])
+    return "".join(choice["delta"].get("content") or "" for choice in frame.get("choices", []))
+
+
+def stream(
+    server: Server, route: str, headers: dict[str, str], then: Callable[[], None] | None = None
+) -> tuple[str, dict[str, Any], httpx.Headers]:
+    """Stream one answer, and do `then` in the middle of it; return its text, its report and its headers.
+
+    Raises:
+        httpx.HTTPError: no answer came, or its connection broke.
+    """
+    text, report = "", {}
+    body = {"model": "fast", "stream": True, **BODIES[route]}
+    with httpx.stream("POST", f"{server.url}/v1/{route}", json=body, headers=headers, timeout=60.0) as got:
+        got.raise_for_status()
+        for line in got.iter_lines():
+            if not line.startswith("data: {"):
+                continue
+            frame = json.loads(line[6:])
+            text += read_piece(frame)
+            report = frame.get("mlx_stack") or report
+            if then is not None and len(text.split()) >= READ:
+                then, _ = None, then()
+        return text, report, got.headers
+
+
+def ask_again(ask: Callable[[], Any]) -> Any:
+    """Ask until a Router is there again, as a client's retries do."""
+
+    def attempt() -> Any:
+        try:
+            return ask()
+        except httpx.HTTPError:
+            return None
+
+    return until(attempt, "the repeated request is answered")
+
+
+@pytest.mark.parametrize(
+    "route", ["messages", *(pytest.param(route, marks=pytest.mark.nightly) for route in BODIES if route != "messages")]
+)
+def test_the_repeat_of_a_killed_stream_is_the_whole_answer(server: Server, route: str) -> None:
+    """Law: under the same name the repeat brings the text from its first word to its last, without what stood being
+    written again; a third request is told the same, by no tier; and the books hold the answer once."""
+    session = f"repeated-{route.split('/')[0]}"
+    headers = {"Idempotency-Key": f"story-{session}", "x-mlx-stack-session": session}
+    ask_again(lambda: stream(server, "chat/completions", {}))
+    with pytest.raises(httpx.HTTPError):
+        stream(server, route, headers, kill_router)
+
+    text, report, _ = ask_again(lambda: stream(server, route, headers))
+    ledger = Ledger(server, session)
+    spent = until(ledger.settled, "no call is open", wait_s=120.0)["spent_tokens"]
+    again, _, told = stream(server, route, headers)
+
+    assert text == TEXT
+    assert report["continued"]
+    assert again == TEXT
+    assert told["Idempotent-Replayed"] == "true"
+    assert until(ledger.settled, "no call is open")["spent_tokens"] == spent
+    assert WORDS <= spent <= WORDS + 2 * PROMPT_TOKENS_MAX + FAR_TOKENS
+
+
+def test_an_sdk_repeats_by_itself(server: Server) -> None:
+    """Law: the openai client, as it is, gets its whole answer over the death of a Router; so does one that streams and
+    asks again."""
+    ask_again(lambda: stream(server, "chat/completions", {}))
+    client = server.client(max_retries=8)
+    killer = threading.Timer(READ * WORD_S, kill_router)
+    killer.start()
+    answer = client.chat.completions.create(model="fast", messages=ASKED)
+    killer.join()
+
+    assert answer.choices[0].message.content == TEXT

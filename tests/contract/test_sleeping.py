@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.test_faults import processes
+from tests.support.client_load import processes
 from tests.support.serving import Deploy, Server, until
 
 pytestmark = pytest.mark.ray
@@ -75,7 +75,7 @@ def test_asking_wakes_nobody(server: Server) -> None:
 @pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_wait_wakes_the_tier_and_waits_for_it(server: Server, stream: bool) -> None:
     """Law: the answer comes from the tier that was asleep, although an awake one follows; a stream is kept alive
-    meanwhile; then the tier is idle and sleeps again, although its status is asked all the time."""
+    meanwhile."""
     sleeps(server, "patient")
     with httpx.stream(
         "POST", f"{server.url}/v1/chat/completions", json=HELLO | {"model": "patient", "stream": stream}, timeout=120
@@ -87,15 +87,19 @@ def test_wait_wakes_the_tier_and_waits_for_it(server: Server, stream: bool) -> N
     assert '"awake"' not in text
     assert (": keep-alive" in text) == stream
     until(lambda: states(server)["patient"] == "ready", "patient is awake")
-    sleeps(server, "patient")
 
 
 def test_next_wakes_the_tier_and_goes_on(server: Server) -> None:
     """Law: the request is answered by the next tier that answers, at once; the tier that it has woken answers soon."""
     sleeps(server, "hasty")
-    sleeps(server, "patient")
     sleeps(server, "unset")
     assert answering(server, "unset") == "awake"
     until(lambda: answering(server, "unset") == "unset", "unset is awake")
     assert answering(server, "hasty") != "hasty"
     until(lambda: answering(server, "hasty") == "hasty", "hasty is awake")
+
+
+def test_an_idle_tier_sleeps_again(server: Server) -> None:
+    """Law: who was woken sleeps once idle, although its status is asked all the time."""
+    for tier in ASLEEP:
+        sleeps(server, tier)

@@ -29,6 +29,7 @@ import yaml
 from deployments.cli.serve_command import environment
 from deployments.config.free_port import free_port
 from loadtests.running import short_folder
+from loadtests.stops import STREAMS, Streams, build_script
 from loadtests.terminal import Terminal, terminal
 from tests.support.listeners import Raw, ask
 from tests.support.reach import as_nobody, is_reachable, list_abstract, list_files, list_ports
@@ -41,9 +42,12 @@ BOUND_S = 30.0
 BOUNDS = {"MLX_STACK_HEADER_S": "2", "MLX_STACK_UNREAD_S": "2"}
 TIERS = {
     "fast": {"kind": "scripted", "script": [{"answer": "one two three"}]},
-    "slow": {"kind": "scripted", "script": [{"answer": "word " * 200, "token_delay_s": 0.2}]},
-    # Far more than all buffers on the way hold.
-    "long": {"kind": "scripted", "script": [{"answer": "word" * 2000 + " " + ("word" * 2000 + " ") * 1000}]},
+    "short": {"kind": "scripted", "script": build_script(30, 0.1)},
+    # Its first answer is far more than all buffers on the way hold.
+    "long": {
+        "kind": "scripted",
+        "script": [{"when": {"last_user": "unread"}, "answer": ("word" * 2000 + " ") * 1000}, *build_script(60, 0.5)],
+    },
 }
 QUESTION = {"messages": [{"role": "user", "content": "hi"}]}
 DOORS = [
@@ -122,8 +126,8 @@ def started(request) -> Iterator[Started]:
 
 
 def chat(model: str, request_id: str, **more: Any) -> str:
-    """The bytes of one request."""
-    body = json.dumps({"model": model, "messages": [{"role": "user", "content": "hi"}], **more})
+    """The bytes of one request, which says its own name."""
+    body = json.dumps({"model": model, "messages": [{"role": "user", "content": request_id}], **more})
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nx-request-id: {request_id}\r\n"
     return f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}"
 
@@ -302,7 +306,7 @@ def test_the_request_id_comes_back_and_names_the_report(started):
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_is_noticed(started, stream):
     """Whoever closes the connection, streaming or not, ends the work on the tier within seconds."""
-    name, body = f"left-{stream}", QUESTION | {"model": "slow", "stream": stream}
+    name, body = f"left-{stream}", QUESTION | {"model": "long", "stream": stream}
     with httpx.Client(timeout=httpx.Timeout(30, read=30 if stream else 1.0)) as http:
         request = http.build_request(
             "POST", f"{started.url}/v1/chat/completions", json=body, headers={"x-request-id": name}
@@ -356,8 +360,10 @@ def test_the_terminal_says_what_a_client_needs(started):
 
 
 def test_ctrl_c_ends_it(started):
-    """Ctrl-C ends the server within ten seconds with exit code 0 and one line, and leaves no process. (The last test
-    here.)"""
+    """Under load Ctrl-C ends the server within ten seconds with exit code 0 and one line, and leaves no process. Each
+    stream has ended whole, or in an error frame. (The last test here.)"""
+    streams = Streams(started.url)
+    streams.start(STREAMS)
     children = started.processes()[1:]
     began_s = time.monotonic()
     started.screen.type(b"\x03")
@@ -365,10 +371,12 @@ def test_ctrl_c_ends_it(started):
 
     assert started.screen.code == 0
     assert time.monotonic() - began_s < 10
-    assert "stopping: no request is running; again to stop now" in started.screen.text
+    assert f"stopping: finishing {STREAMS} requests, at most 4 s; again to stop now" in started.screen.text
     assert not any(words in started.screen.text for words in NOISE)
     _, alive = psutil.wait_procs(children, timeout=20)
     assert alive == []
+    streams.join()
+    assert set(streams.ends) == {"done", "error"}
 
 
 def _http_answer(port: int) -> bytes:

@@ -24,13 +24,12 @@ from reliability.admission.budget import BudgetConfig, Limit, Policy
 from reliability.admission.ledger import PROGRESS_TOKENS
 from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import text_bytes, tokens_min
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits
 from reliability.loops import LoopConfig
 from reliability.memory.pressure import Level
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import CallDelta, ChatRequest, Event, Flaw, Reason, Reasoning, Text, Usage, Verdict
+from reliability.types import CallDelta, ChatRequest, Event, Flaw, Hold, Reason, Reasoning, Text, Usage, Verdict
 from tests.sim.clock import VirtualClock, run
 from tests.sim.tiers import BAD, TOOLS, SimTier
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import openai
+import psutil
 
 from deployments.state.client import NAMESPACE, actor_name
 from reliability.answer.estimate import prompt_bytes, tokens_max
@@ -221,3 +222,15 @@ def kill_state(app: str) -> int:
 def of_session(log: list[Seen], session: str) -> list[Seen]:
     """The upstream's requests of one session: it rides along as `user`."""
     return [seen for seen in log if seen.body.get("user") == session]
+
+
+def processes(name: str) -> list[psutil.Process]:
+    """This session's own Ray processes whose title holds `name`."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if name in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found

@@ -25,13 +25,12 @@ from deployments.request.run_record import Run
 from deployments.state.client import RequestState, State
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import prompt_bytes
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits
 from reliability.loops import LoopConfig
 from reliability.steps import Steps
 from reliability.tools import CheckConfig
-from reliability.types import ChatRequest, Event, Reason
+from reliability.types import ChatRequest, Event, Hold, Reason
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
 from tests.support.near_actor import NearActor

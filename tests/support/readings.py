@@ -5,10 +5,9 @@ from typing import Any
 
 from deployments.request.accounting import Accounting
 from deployments.request.attempt import AttemptPlan, AttemptState, open_attempt
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import Expected, expect
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import Event, Started
+from reliability.types import Event, Hold, Started
 
 MESSAGES = ({"role": "user", "content": "hi"},)
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]

@@ -11,9 +11,8 @@ from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.policy import build_expected, chain_for, limits_of
 from deployments.request.run_record import Run
-from reliability.answer.gate import Hold
 from reliability.tools import build_toolbox
-from reliability.types import ChatRequest
+from reliability.types import ChatRequest, Hold
 
 BASE: dict[str, Any] = {
     "tiers": {

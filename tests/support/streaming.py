@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from reliability.answer import gate
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import Judged, expect, judge, settle_text
 from reliability.answer.thoughts import Thoughts, close, pass_on
 from reliability.tools import CheckConfig, ToolBox
-from reliability.types import Finish, FinishReason, Reasoning, Text
+from reliability.types import Finish, FinishReason, Hold, Reasoning, Text
 
 STOP = Finish(reason=FinishReason.STOP)
 LITERAL = CheckConfig(placeholders=())

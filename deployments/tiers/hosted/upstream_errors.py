@@ -1,9 +1,9 @@
 """What an upstream complains of, as one of our faults: the one place for every tier kind that has status codes.
 
-Gateways send 400, 413 and 422 for everything. So the code is asked first, then the words; what neither explains is the
-client's mistake. A chat template that refuses a conversation (`wants_softer`) is this tier's limit. Invariants: a
-request that is wrong in itself never looks like a sick tier; what only this tier can't do never looks like a wrong
-request; no stack or path of an upstream reaches the client.
+Gateways send 400, 413 and 422 for everything. So the code is asked first, then the words; what neither explains may be
+a limit of this upstream: another tier is asked. A chat template that refuses a conversation (`wants_softer`) is this
+tier's limit. Invariants: a request that is wrong in itself never looks like a sick tier; what only this tier can't do
+never ends a request; no stack or path of an upstream reaches the client.
 """
 
 from __future__ import annotations
@@ -54,11 +54,14 @@ _CODES = {
 }
 _STATUS_BY_CODE = {code: status for status, codes in _CODES.items() for code in codes.split()}
 _CREDIT_CODES = frozenset(_CODES[402].split())
+_CONTENT_CODES = frozenset({"content_filter", "content_policy_violation"})  # refused everywhere, or shouldn't be asked
 
 _CONTEXT = re.compile(
     r"context[_ ]?(length|window|size)|maximum (context|prompt|input)|too many (input |prompt )?tokens"
     r"|(prompt|input) is too long|reduce the length|context the overflows|exceeds? the (available )?context"
-    r"|(prompt|input)( token)? (length|count)\b.{0,40}\bexceeds\b.{0,40}\bmaximum (length|number of tokens)"
+    r"|(prompt|input|message)s?( token)? (length|count|size)\b.{0,40}(\bexceed|\bshould be \[| > \w)"
+    r"|exceeds? (the )?(context|model'?s|maximum token) limit|(prompt|messages|input|request) (is )?too (long|large)\b"
+    r"|超长|长度超过|tokens_limit_reached|max_prompt_tokens"
     r"|`?inputs`?( tokens \+ `?max_new_tokens`?)? must (be <=|have less than) \d",
     re.IGNORECASE,
 )
@@ -91,11 +94,18 @@ _TEMPLATE = re.compile(
     r"|successive (user|assistant)|2 or more assistant messages|end with a user message"
     r"|valid role\b|role must be one of|no such role|\.role.{0,3} (does not|doesn't) support"
     r"|invalid value: .?(developer|system|tool|function)\b"
+    r"|conversation must (alternate|start)|\bcontent\b.{0,60}\bis (blank|empty|required|a required)|toolresult blocks"
+    r"|tool (call result|result's tool id).{0,20}not (follow|found)"
     r"|can only get item pairs from a mapping|object' has no attribute|can only concatenate str",
     re.IGNORECASE | re.DOTALL,
 )
 _IN_TURN = re.compile(
     r"alternat|successive|in a row|role .?user.? after|single tool-calls|end with a user message", re.IGNORECASE
+)
+_NO_THOUGHTS = re.compile(
+    r"(unsupported|not permitted|unknown name|unrecognized).{0,60}\breasoning_content"
+    r"|\breasoning_content\b.{0,60}(unsupported|not permitted|unknown|unrecognized)",
+    re.IGNORECASE,
 )
 _NO_SYSTEM = re.compile(
     r"system (message|prompt|role)s?( (is|are))? (not|un)|(not|n't) support.{0,20}\bsystem|valid role: user, model"
@@ -172,7 +182,11 @@ def _read_cause(given: Any, depth: int = CAUSE_DEPTH_MAX) -> str:
 
 def wants_softer(status: int, complaint: UpstreamComplaint) -> HistoryForm | None:
     """Return the form of the conversation that this refusal asks for; None where it is about something else."""
-    if status not in _TEMPLATE_STATUSES or _is_too_long(complaint) or not _TEMPLATE.search(complaint.message):
+    if status not in _TEMPLATE_STATUSES or _is_too_long(complaint):
+        return None
+    if _NO_THOUGHTS.search(complaint.message):
+        return HistoryForm.NO_THOUGHTS
+    if not _TEMPLATE.search(complaint.message):
         return None
     if _NO_SYSTEM.search(complaint.message):
         return HistoryForm.NO_SYSTEM
@@ -190,7 +204,7 @@ def fault_of(
         return known
     if status >= 500:
         return Fault.OVERLOADED if has_retry_after and status in _OVERLOADED_WITH_RETRY_AFTER else Fault.SERVER_ERROR
-    return Fault.BAD_REQUEST if status >= 400 else Fault.UNAVAILABLE
+    return Fault.REFUSED if status >= 400 else Fault.UNAVAILABLE
 
 
 def _resolve_status(status: int, complaint: UpstreamComplaint) -> int:
@@ -211,7 +225,7 @@ def _find_by_words(status: int, complaint: UpstreamComplaint, write_asked: Calla
         return Fault.UNSUPPORTED if quoted else Fault.AUTH
     if status == 429 and complaint.code in _CREDIT_CODES:
         return Fault.AUTH
-    if status == 403 and complaint.moderated:
+    if complaint.code.lower() in _CONTENT_CODES or (status == 403 and complaint.moderated):
         return Fault.BAD_REQUEST
     return None if wants_softer(status, complaint) is None else Fault.UNSUPPORTED
 

@@ -12,6 +12,7 @@ from deployments.api import body
 from deployments.api.body import Bodies
 from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.errors import ApiError
+from deployments.work.turns import Asker
 from deployments.work.worker_pool import JobTooLong, Undone
 
 
@@ -76,6 +77,62 @@ def test_large_bodies_share_a_budget_and_small_ones_find_room(monkeypatch: pytes
     asyncio.run(main())
 
 
+def test_no_key_holds_the_whole_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: however many large bodies of one key have come or are on their way, another key's finds room; half of the
+    budget is one key's, what it held is free when it ends, and its only body may be larger than that."""
+    monkeypatch.setattr(body, "HELD_BYTES_MAX", 4 * body.SMALL_BYTES)
+    large = 2 * body.SMALL_BYTES
+
+    async def main() -> None:
+        bodies = Bodies(8)
+
+        async def read(key: str, size: int, ending: ExitStack) -> int:
+            request: Any = Sent(size)
+            return len(await bodies.read(request, bytes_max=size, first_s=30.0, ending=ending, key=key))
+
+        with ExitStack() as of_a, ExitStack() as of_b:
+            for _ in range(2):
+                assert await read("a", large, of_a) == large
+            with pytest.raises(ApiError, match="of this API key are in use") as refused, ExitStack() as refusing:
+                await read("a", large, refusing)
+            assert refused.value.code == "overloaded"
+            for _ in range(2):
+                assert await read("b", large, of_b) == large
+            assert await read("a", body.SMALL_BYTES, ExitStack()) == body.SMALL_BYTES
+        assert await read("a", 2 * large, ExitStack()) == 2 * large
+
+    asyncio.run(main())
+
+
+def test_bodies_that_trickle_keep_no_other_key_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: bodies that have sent much and then hardly anything more hold their own key's half."""
+    monkeypatch.setattr(body, "HELD_BYTES_MAX", 4 * body.SMALL_BYTES)
+    size = 2 * body.SMALL_BYTES
+
+    class Trickling(Sent):
+        async def stream(self) -> AsyncIterator[bytes]:
+            async for part in super().stream():
+                yield part
+            await asyncio.get_running_loop().create_future()
+
+    async def main() -> None:
+        bodies = Bodies(32)
+
+        async def read(request: Any, key: str) -> bytes:
+            with ExitStack() as ending:
+                return await bodies.read(request, bytes_max=10 * size, first_s=30.0, ending=ending, key=key)
+
+        reading = [asyncio.create_task(read(Trickling(size), "a")) for _ in range(18)]
+        await asyncio.sleep(0)
+        assert sum(task.done() for task in reading) == 16
+        assert len(await read(Sent(size), "b")) == size
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+
+    asyncio.run(main())
+
+
 TOOL = {
     "type": "function",
     "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}},
@@ -89,16 +146,20 @@ class Pool:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
         self.jobs = 0
+        self.askers: list[Asker] = []
 
-    async def run(self, job: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    async def run(self, job: Callable[..., Any], *args: Any, asker: Asker, **named: Any) -> Any:
         self.jobs += 1
+        self.askers.append(asker)
         if self.error is not None:
             raise self.error
         return job(*args, **named)
 
 
 def parsed(pool: Any) -> ChatCall:
-    return asyncio.run(body.parse_body(pool, parse_chat, BODY, {}, request_id="r", tokens_max=100, timeout_s=9.0))
+    return asyncio.run(
+        body.parse_body(pool, parse_chat, BODY, {}, key="b", request_id="r", tokens_max=100, timeout_s=9.0)
+    )
 
 
 def test_what_is_cheap_needs_no_worker() -> None:
@@ -116,6 +177,7 @@ def test_what_is_dear_is_read_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> No
     there = parsed(pool)
 
     assert pool.jobs == 1
+    assert pool.askers == [Asker("b")]
     assert there.request == here.request
     assert [tool.name for tool in there.toolbox.tools] == ["f"]
 

@@ -26,9 +26,8 @@ from deployments.request.policy import chain_for, chain_of
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.answer.gate import Hold
 from reliability.config import CloudFallback
-from reliability.types import Fault, TierState, TierStatus, Usage
+from reliability.types import Fault, Hold, TierState, TierStatus, Usage
 from tests.support.small_config import BASE, REQUEST, config_of, options_of, run, status_of, with_broken_fast
 from tests.support.tier_asking import answer
 from tests.support.upstream import Upstream

@@ -21,11 +21,10 @@ from deployments.state.records import KeptResponse, Query, ReportItem, StateStep
 from reliability.admission import admit as reducer
 from reliability.admission.admit import AdmissionState, Grant, RejectedBy, Rejection
 from reliability.admission.request import AdmissionRequest
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.loops import JudgeConfig, Turn
 from reliability.tools import ToolBox, build_toolbox
-from reliability.types import Usage, Verdict
+from reliability.types import Hold, Usage, Verdict
 from tests.support.small_config import REQUEST, config_of, run
 
 NS_PER_S = 1_000_000_000

@@ -15,7 +15,6 @@ from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import text_bytes
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
 from reliability.faults import TRAITS, Ran
@@ -32,6 +31,7 @@ from reliability.types import (
     Finish,
     FinishReason,
     Flaw,
+    Hold,
     Logprobs,
     Reasoning,
     RefuseCode,

@@ -9,13 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deployments.request.attempt import AttemptState, record_attempt
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.faults import TRAITS, Again
 from reliability.loops import LoopConfig, Turn
 from reliability.tools import CheckConfig, build_toolbox, extract_calls
 from reliability.tools.formats import CALL_FORMATS
-from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Started, Text
+from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Hold, Reasoning, Started, Text
 from tests.support.readings import open_state
 from tests.support.repeating_texts import HONEST
 from tests.support.written_calls import write_query

@@ -9,9 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deployments.request.attempt import AttemptState, record_attempt
-from reliability.answer.gate import Hold
 from reliability.loops.patience import LEFT_CHARS, PATIENCE_BYTES
-from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Text
+from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Hold, Reasoning, Text
 from tests.unit.deployments.request.test_attempt_loops import WORDS, reading
 
 ENDED = {

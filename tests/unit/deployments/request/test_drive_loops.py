@@ -19,7 +19,6 @@ from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, tokens_max, tokens_min
-from reliability.answer.gate import Hold
 from reliability.answer.judgement import expect
 from reliability.config import ReliabilityConfig
 from reliability.loops import LoopConfig, Turn, Window, observe
@@ -32,6 +31,7 @@ from reliability.types import (
     Finish,
     FinishReason,
     Flaw,
+    Hold,
     Logprobs,
     RefuseCode,
     Started,

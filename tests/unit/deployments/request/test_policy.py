@@ -8,10 +8,9 @@ import pytest
 from deployments.config.app_config import RouterConfig, ServerConfig
 from deployments.errors import ApiError
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of, limits_of
-from reliability.answer.gate import Hold
 from reliability.config import ReliabilityConfig, StreamingConfig
 from reliability.tools import ToolBox
-from reliability.types import ChatRequest
+from reliability.types import ChatRequest, Hold
 
 
 def test_only_mlx_tiers_are_asked_for_a_grammar():

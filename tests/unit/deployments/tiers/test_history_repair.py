@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from deployments.tiers.history_repair import (
     UNREADABLE,
     HistoryForm,
+    merge_turns,
     name_ids,
     order_results,
     read_past_arguments,
@@ -116,9 +117,17 @@ def test_what_was_thought_stays():
     history = [
         {"role": "assistant", "content": text, "reasoning_content": f"on {text}"} for text in ("one thing", "another")
     ]
-    (_, joined) = soften(history, HistoryForm.ONE_SYSTEM)
+    (joined,) = merge_turns(history)
 
     assert (joined["content"], joined["reasoning_content"]) == ("one thing\n\nanother", "on one thing\n\non another")
+
+
+def test_past_thoughts_are_left_out_for_those_who_refuse_them():
+    """Law: nothing else of the conversation changes; each softer form is without them too."""
+    history = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a", "reasoning_content": "t"}]
+    assert soften(history, HistoryForm.NO_THOUGHTS) == [history[0], {"role": "assistant", "content": "a"}]
+    for form in list(HistoryForm)[1:]:
+        assert not any("reasoning_content" in message for message in soften(history, form))
 
 
 def test_results_stand_in_the_order_of_their_calls():

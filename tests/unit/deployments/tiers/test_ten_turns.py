@@ -16,10 +16,11 @@ from reliability.types import ChatRequest
 from tests.support.agent_sessions import SESSIONS, find_words, list_words
 from tests.support.family_templates import FAMILY_TEMPLATES, REWRITTEN
 from tests.support.made_templates import SYSTEMS, TURNS, make_templates
+from tests.support.matrices import take_turns
 from tests.unit.deployments.tiers.test_prompt import Letters
 
 AT = datetime(2026, 11, 26)
-HABITS = [(system, turns, session) for system in SYSTEMS for turns in TURNS for session in SESSIONS]
+HABITS = take_turns(SYSTEMS, TURNS, SESSIONS)
 
 
 class Model(Letters):

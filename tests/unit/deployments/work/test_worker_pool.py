@@ -13,7 +13,9 @@ import psutil
 import pytest
 
 from deployments.errors import ApiError
+from deployments.work import turns
 from deployments.work import worker_pool as rooms
+from deployments.work.turns import Asker
 from deployments.work.worker_pool import (
     STEPS_INLINE,
     STEPS_LARGE,
@@ -21,7 +23,6 @@ from deployments.work.worker_pool import (
     Elsewhere,
     JobTooLong,
     Lost,
-    Undone,
     Workers,
     make_judgement,
 )
@@ -119,7 +120,7 @@ def test_only_its_own_computing_makes_a_job_too_long(monkeypatch):
 
 def test_no_more_wait_than_may(monkeypatch):
     """Who is one too many hears it at once; the others are served in their order."""
-    monkeypatch.setattr(rooms, "WAITING_MAX", 3)
+    monkeypatch.setattr(turns, "WAITING_MAX", 3)
 
     async def scenario(workers):
         asked = [asyncio.create_task(workers.run(jobs.join, str(i), "x")) for i in range(6)]
@@ -268,7 +269,7 @@ def test_what_is_large_is_judged_elsewhere(size: int, answer: str, places: list[
     assert judged(size, work) == (answer, places)
 
 
-@pytest.mark.parametrize("error", [Undone("no worker"), JobTooLong("9 s")])
+@pytest.mark.parametrize("error", [Lost("died"), JobTooLong("9 s")])
 def test_where_no_worker_can_it_is_refused(error: Exception) -> None:
     """Law: a call that nobody could judge is not taken for a good one."""
 
@@ -278,10 +279,38 @@ def test_where_no_worker_can_it_is_refused(error: Exception) -> None:
     assert judged(STEPS_INLINE + 1, broken)[0] == "refused"
 
 
+def test_a_busy_server_says_nothing_of_an_answer() -> None:
+    """Law: where the workers have no turn for it, a call is neither good nor bad."""
+
+    async def busy(*_: Any, **__: Any) -> Any:
+        raise Busy("too many wait")
+
+    with pytest.raises(Busy):
+        judged(STEPS_INLINE + 1, busy)
+
+
+def test_a_job_is_done_in_its_askers_turn(monkeypatch) -> None:
+    """Law: with one worker, a key's third job waits for another key's first, and all turns are given back."""
+    monkeypatch.setattr(turns, "WAIT_S", 60.0)  # others, too, may want the cores
+
+    async def scenario(workers):
+        done: list[str] = []
+
+        async def ask(key: str) -> None:
+            done.append(await workers.run(jobs.join, key, "x", asker=Asker(key)))
+
+        await asyncio.gather(*(ask(key) for key in "aaab"))
+        assert await workers.run(jobs.join, "c", "x") == "c/x"
+        return done
+
+    assert run(scenario, count=1) == ["a/x", "a/x", "b/x", "a/x"]
+
+
 @pytest.mark.parametrize("left_s", [-1.0, 0.0, 0.01])
 def test_no_question_is_without_an_end(left_s: float) -> None:
     """Law: a worker that doesn't answer is waited for as long as there is time, and no longer."""
-    assert judged(STEPS_INLINE + 1, hang, left_s)[0] == "refused"
+    with pytest.raises(TimeoutError):
+        judged(STEPS_INLINE + 1, hang, left_s)
 
 
 def test_without_workers_it_takes_what_it_takes() -> None:

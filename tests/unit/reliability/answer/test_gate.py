@@ -5,13 +5,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reliability.answer import gate as gates
-from reliability.answer.gate import Hold, TextKind, finish, open_gate, step
+from reliability.answer.gate import TextKind, finish, open_gate, step
 from reliability.types import (
     CallDelta,
     Failed,
     Fault,
     Finish,
     FinishReason,
+    Hold,
     Reasoning,
     Refusal,
     Started,

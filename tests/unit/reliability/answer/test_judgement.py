@@ -97,6 +97,23 @@ def test_identical_calls_of_one_answer_are_one():
     assert (len(different.calls), different.dropped_calls) == (5, 0)
 
 
+@pytest.mark.parametrize("allowed", [False, True, None])
+@given(st.lists(st.sampled_from(["cats", "dogs", "birds"]), min_size=1, max_size=4, unique=True), st.booleans())
+def test_who_takes_one_call_at_a_time_gets_the_first(allowed, words, as_text):
+    """Law: of several good calls a client that forbids parallel ones gets the first, and is told of the others; who
+    doesn't forbid them gets all."""
+    arguments = [json.dumps({"q": word}) for word in words]
+    held = [native(text, index=i) for i, text in enumerate(arguments)]
+    if as_text:
+        held = [
+            Text("".join(f'<tool_call>{{"name": "search", "arguments": {text}}}</tool_call>' for text in arguments))
+        ]
+    judged = ruled(held, parallel_tool_calls=allowed)
+    left = 1 if allowed is False else len(words)
+    assert [call.arguments for call in judged.calls] == arguments[:left]
+    assert (judged.dropped_calls, judged.flaw) == (len(words) - left, None)
+
+
 @pytest.mark.parametrize(("laps", "flaw"), [(1, None), (2, Flaw.LOOP), (3, Flaw.LOOP), (4, Flaw.CIRCUIT_BREAK)])
 def test_the_answer_about_to_leave_is_the_newest_lap(laps, flaw):
     """Two equal laps in the history and a third about to leave: nudge. Four and a fifth: break."""

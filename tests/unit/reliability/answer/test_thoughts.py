@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reliability.answer.gate import Hold
 from reliability.answer.thoughts import Thoughts
 from reliability.tools import build_toolbox
 from reliability.tools.format_reasoning import MESSAGES, REASONING
-from reliability.types import Flaw, Reasoning, Text
+from reliability.types import Flaw, Hold, Reasoning, Text
 from tests.evals.tool_cases import written_calls
 from tests.support.streaming import cut_at, take_apart
 from tests.support.thought_marks import K3, MARKS, OPENED, PROMPTED, row_of

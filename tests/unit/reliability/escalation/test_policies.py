@@ -335,7 +335,7 @@ def test_a_spent_budget_stops_or_moves_on():
     assert soft.tier == "standard"
 
 
-@given(st.sampled_from(sorted(set(Fault) - {Fault.BAD_REQUEST})))
+@given(st.sampled_from(sorted(set(Fault) - {Fault.BAD_REQUEST, Fault.UNJUDGED})))
 def test_no_call_after_the_deadline(fault):
     """With no time left nothing is called."""
     attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x")

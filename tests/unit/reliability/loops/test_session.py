@@ -12,8 +12,11 @@ from reliability.loops import (
     LoopDetector,
     LoopStatus,
     SeenCall,
+    Stage,
     Turn,
     Window,
+    keep_continued,
+    name_asked,
     observe,
 )
 
@@ -162,3 +165,47 @@ def test_a_loop_names_what_repeats() -> None:
     assert (found[2].kind, found[2].tool, found[2].repetitions) == (Kind.CALLS, "read", 3)
     assert found[3] is not None
     assert (found[3].repetitions, found[3].key) == (4, found[2].key)
+
+
+def user(text: str, system: str = "") -> list[dict[str, str]]:
+    head = [{"role": "system", "content": system}] if system else []
+    return [*head, {"role": "user", "content": text}]
+
+
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=8), st.text(max_size=30), st.booleans())
+def test_only_what_a_request_goes_on_with_counts(texts, more, grows):
+    """Law: the answers to requests whose text the new one begins with are kept, whatever their system prompt, and no
+    others: tasks of a batch, and of an agent's helpers, have nothing to do with each other."""
+    asked = ["".join(texts[: n + 1]) if grows else text for n, text in enumerate(texts)]
+    window = Window()
+    for number, text in enumerate(asked):
+        window, _ = observe(
+            window, Turn(text=f"{number} words {text}"), LoopConfig(), name_asked(user(text), str(number))
+        )
+    new = asked[-1] + more
+    kept = keep_continued(window, user(new, system="Today is Monday."))
+    wanted = [text for text in asked if new.rstrip().startswith(text.rstrip())]
+    assert len(kept.answers) == len(wanted)
+    assert not grows or len(kept.answers) == len(asked)
+
+
+def test_equal_answers_to_other_tasks_are_no_loop():
+    """Law: mails that are classified alike are no loop; one conversation in a growing text is."""
+    stages, count = {}, 8
+    for name, text in {
+        "tasks": lambda n: f"Classify this mail: {'abcdefgh'[n]} wrote to you.",
+        "text": lambda n: "Fix it.\n" + "Result: nothing.\n" * n,
+    }.items():
+        window, stages[name] = Window(), []
+        for n in range(count):
+            kept = keep_continued(window, user(text(n)))
+            answer = Turn((SeenCall("label", '{"as": "spam"}'),), (None,))
+            stages[name].append(observe(kept, answer, LoopConfig(), name_asked(user(text(n)), str(n)))[1])
+            window, _ = observe(window, answer, LoopConfig(), name_asked(user(text(n)), str(n)))
+    assert stages["tasks"] == [None] * count
+    assert [loop.stage if loop else None for loop in stages["text"]] == [
+        None,
+        None,
+        *[Stage.WARN] * 2,
+        *[Stage.BREAK] * 4,
+    ]

@@ -142,4 +142,4 @@ def test_another_mistake_is_not_sent_twice():
 
     assert asked == 1
     assert isinstance(events[-1], Failed)
-    assert events[-1].fault is Fault.BAD_REQUEST
+    assert events[-1].fault is Fault.REFUSED

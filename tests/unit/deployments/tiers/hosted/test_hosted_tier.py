@@ -81,12 +81,12 @@ async def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -
 @pytest.mark.parametrize(
     ("played", "fault"),
     [
-        (plays.status(400, "temperature is too high"), Fault.BAD_REQUEST),
+        (plays.status(400, "temperature is too high"), Fault.REFUSED),
         (plays.status(400, "no", error_code="context_length_exceeded"), Fault.CONTEXT_LENGTH),
         (plays.status(400, "This model's maximum context length is 8192 tokens"), Fault.CONTEXT_LENGTH),
         (plays.status(413, "too many tokens"), Fault.CONTEXT_LENGTH),
         (plays.status(413), Fault.CONTEXT_LENGTH),
-        (plays.status(422), Fault.BAD_REQUEST),
+        (plays.status(422), Fault.REFUSED),
         (plays.status(400, "llama does not support tools"), Fault.UNSUPPORTED),
         (plays.status(404, "No endpoints found that support tool use"), Fault.UNSUPPORTED),
         (plays.status(401), Fault.AUTH),
@@ -139,10 +139,10 @@ def test_a_broken_answer_keeps_what_came(upstream: Upstream, played: Play, fault
     assert failed(events).fault is fault
 
 
-def test_a_bad_request_speaks_with_the_upstreams_words(upstream: Upstream) -> None:
-    """Law: for a wrong request the client gets the upstream's message and the field's name, bounded in length."""
+def test_a_refusal_speaks_with_the_upstreams_words(upstream: Upstream) -> None:
+    """Law: of a refused request the client gets the upstream's message and the field's name, bounded in length."""
     last = failed(play(upstream, plays.status(400, "x" * 9000, param="temperature")))
-    assert last.message == "x" * MESSAGE_CHARS_MAX
+    assert last.message == ("tier premium refused the request (400): " + "x" * 9000)[:MESSAGE_CHARS_MAX]
     assert (last.param, last.status) == ("temperature", 400)
 
 
@@ -210,7 +210,7 @@ def test_every_status_has_a_fault() -> None:
     """Law: the table is total, and only a 4xx blames the request."""
     for status in range(300, 1000):
         fault = fault_of(status, UpstreamComplaint(), has_retry_after=False)
-        assert fault is not Fault.BAD_REQUEST or 400 <= status < 500
+        assert fault is not Fault.REFUSED or 400 <= status < 500
     refused = UpstreamComplaint(message="flagged", moderated=True)
     assert fault_of(403, refused, has_retry_after=False) is Fault.BAD_REQUEST
 

@@ -110,7 +110,7 @@ async def test_an_endless_error_body_is_cut(upstream: Upstream) -> None:
     endless: plays.Play = (Head(400, {"Content-Type": "text/plain"}), *[Send(b"no " * 9000)] * 8, plays.Hang())
     upstream.plays("endless", endless)
     tier = hosted_tier(upstream, "endless")
-    assert failed(await answer(tier, ask())).fault is Fault.BAD_REQUEST
+    assert failed(await answer(tier, ask())).fault is Fault.REFUSED
     await eventually(lambda: [seen.left for seen in upstream.log if seen.model == "endless"] == [True])
     await tier.close()
 

@@ -49,6 +49,12 @@ MISTAKES = [
 ]
 # What APIs and templates say of a conversation that another one takes, and the form that they are sent then.
 CONVERSATIONS = {
+    HistoryForm.NO_THOUGHTS: [
+        "property 'reasoning_content' is unsupported",
+        "Extra inputs are not permitted: messages.1.reasoning_content",
+        "Unrecognized request argument supplied: reasoning_content",
+        "Invalid JSON payload received. Unknown name \"reasoning_content\" at 'contents[1]': Cannot find field.",
+    ],
     HistoryForm.ONE_SYSTEM: [
         "Tool call id was call_a1b2 but must be a-z, A-Z, 0-9, with a length of 9.",
         "Assistant message must have either content or tool_calls, but not none.",
@@ -81,7 +87,7 @@ EXPECTED = {
     Fault.CONTEXT_LENGTH: CONTEXT,
     Fault.AUTH: CREDENTIALS,
     Fault.UNSUPPORTED: UNSUPPORTED,
-    Fault.BAD_REQUEST: MISTAKES,
+    Fault.REFUSED: MISTAKES,
 }
 
 
@@ -99,7 +105,8 @@ def fault(status: int, message: str = "", code: object = None) -> Fault:
     ],
 )
 def test_the_words_tell_whose_limit_it_is(expected: Fault, said: str, status: int, code: object) -> None:
-    """Law: a limit of this tier is told from a mistake in the request by what is said, where the status is the same."""
+    """Law: a limit of this tier is told by what is said, where the status is the same; any other refusal may be this
+    tier's alone."""
     assert fault(status, said, code) is expected
 
 
@@ -161,7 +168,7 @@ def test_a_code_says_more_than_the_status(status: int, code: str) -> None:
 @given(st.sampled_from([400, 422]), st.sampled_from(["timeout", "timeout_error"]) | st.integers(500, 599))
 def test_a_code_makes_no_refusal_an_upstream_that_broke(status: int, code: object) -> None:
     """Law: who refuses is well, whatever number stands in the body."""
-    assert fault(status, "no", code) is Fault.BAD_REQUEST
+    assert fault(status, "no", code) is Fault.REFUSED
 
 
 def test_codes_in_use() -> None:
@@ -172,7 +179,7 @@ def test_codes_in_use() -> None:
     assert fault(413, words, "rate_limit_exceeded") is Fault.OVERLOADED
     assert fault(400, "model 'foo' not found", "model_not_found") is Fault.UNAVAILABLE
     assert fault(400, "no", "invalid_api_key") is Fault.AUTH
-    assert fault(400, "no", 400) is Fault.BAD_REQUEST
+    assert fault(400, "no", 400) is Fault.REFUSED
 
 
 def test_a_body_that_is_too_large_may_fit_elsewhere() -> None:

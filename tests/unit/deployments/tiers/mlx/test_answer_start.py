@@ -19,6 +19,7 @@ from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import ReasoningMarks
 from reliability.tools.format_reasoning import Thought
 from reliability.types import Event, Failed, Finish, Text
+from tests.support.matrices import take_turns
 from tests.support.mlx_rig import greedy
 from tests.support.tier_asking import answer
 
@@ -143,9 +144,16 @@ def speller(tier: MlxTier) -> Speller:
     return Speller(Vocabulary(loaded.tokenizer))
 
 
-@pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize(
-    "share", [0.21, 0.67, *(pytest.param(share, marks=pytest.mark.nightly) for share in (0.02, 0.36, 0.5, 0.8, 0.97))]
+    ("name", "share"),
+    [
+        *take_turns(ASKED, (0.21, 0.67)),
+        *(
+            pytest.param(name, share, marks=pytest.mark.nightly)
+            for name in ASKED
+            for share in (0.02, 0.36, 0.5, 0.8, 0.97)
+        ),
+    ],
 )
 def test_the_rest_of_a_text_is_what_it_would_have_been(tier: MlxTier, whole: Any, name: str, share: float) -> None:
     """Law: on the same model with the same settings the two pieces are the unbroken text, wherever it was cut: within
@@ -175,7 +183,9 @@ def test_what_was_begun_is_read_and_not_written(tier: MlxTier, whole: Any) -> No
     assert 9 <= rest.usage.completion_tokens <= 9 + 6
 
 
-@pytest.mark.parametrize("begun", ["Qxzzy the 7", "«", "  indented", "end. ", "😀", "a\ttab", "<|im_end|>", "é"])
+@pytest.mark.parametrize(
+    "begun", take_turns(["Qxzzy the 7", "«", "  indented", "end. ", "é", "a\ttab", "<|im_end|>", "😀"])
+)
 def test_words_that_no_model_would_write_are_gone_on_with(tier: MlxTier, begun: str) -> None:
     """Law: whatever stands, an answer goes on behind it: it may be another model's."""
     events = ask(tier, replace(ASKED["prose"], begun=begun))

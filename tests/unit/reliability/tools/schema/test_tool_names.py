@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.answer.gate import Hold
 from reliability.tools import RawCall, ToolBox, check_calls, extract_calls
 from reliability.tools.schema.tool_names import ToolNames
-from reliability.types import Finish, FinishReason, Text
+from reliability.types import Finish, FinishReason, Hold, Text
 from tests.support.call_values import IDS, made
 from tests.support.renderings import tool
 from tests.unit.deployments.request.test_attempt_loops import reading
