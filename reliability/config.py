@@ -187,7 +187,8 @@ class TokenBudgetConfig(Section):
 
 
 class TierHealthConfig(Section):
-    """When a tier is left alone (its breaker opens), and for how long."""
+    """When a tier is left alone (its breaker opens), and for how long. Failures of one API key alone don't count while
+    another's calls succeed."""
 
     failures_max: int | None = Field(
         default=5, ge=1, le=10_000, description="failures in a row until a tier is left alone; null: never"

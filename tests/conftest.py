@@ -3,12 +3,14 @@
 import asyncio
 import atexit
 import functools
+import gc
 import importlib
 import inspect
 import os
 import shutil
 import socket
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +67,30 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return mark not in collection_path.read_text(encoding="utf-8") or None
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """What collecting makes stays to the end: no search for garbage looks at it, then or later."""
+    gc.disable()
+    try:
+        _import_in_turns(session.config)
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+def _import_in_turns(config: pytest.Config) -> None:
     """Of several processes each imports another part of the tests first: in a new clone the others find it compiled."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-    if not worker or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+    if not worker or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
-    root = session.config.rootpath
-    files = sorted(path for path in root.glob("tests/**/test_*.py") if not pytest_ignore_collect(path, session.config))
+    files = sorted(
+        path for path in config.rootpath.glob("tests/**/test_*.py") if not pytest_ignore_collect(path, config)
+    )
     begin = len(files) * int(worker.removeprefix("gw")) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     for path in files[begin:] + files[:begin]:
-        importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
+        importlib.import_module(".".join(path.relative_to(config.rootpath).with_suffix("").parts))
 
 
 # The files that take longest: they begin first, in this order, so that no process waits for another at the end.

@@ -21,7 +21,7 @@ from reliability.answer.estimate import (
     verify_usage,
 )
 from reliability.faults import TRAITS, Ran
-from reliability.types import CallDelta, Counted, Event, Failed, Finish, Passed, Reasoning, Refusal, Text, Usage
+from reliability.types import WRITTEN, CallDelta, Counted, Event, Failed, Finish, Passed, Usage
 
 CALL_BYTES = 64  # a tool call's name and the markers around it
 NOTHING_SPENT = Usage()
@@ -138,14 +138,11 @@ class Accounting:
 
 
 def _count_bytes(event: Event) -> int:
-    match event:
-        case Text(text) | Reasoning(text) | Refusal(text):
-            return text_bytes(text)
-        case Passed(text_bytes=size):
-            return size
-        case CallDelta(name=name, arguments=arguments):
-            return text_bytes(arguments) + (CALL_BYTES if name else 0)
-    return 0
+    if isinstance(event, WRITTEN):
+        return text_bytes(event.text)
+    if isinstance(event, CallDelta):
+        return text_bytes(event.arguments) + (CALL_BYTES if event.name else 0)
+    return event.text_bytes if isinstance(event, Passed) else 0
 
 
 def compute_bytes_max(output_cap: int) -> int:
@@ -158,19 +155,13 @@ def cut_event(event: Event, left_bytes: int) -> Event:
     if count_chars(event) <= EVENT_CHARS:
         return event
     most = max(EVENT_CHARS, left_bytes + 1)
-    match event:
-        case Text(text) | Reasoning(text) | Refusal(text) if len(text) > most:
-            return type(event)(text[:most])
-        case CallDelta(arguments=arguments) if len(arguments) > most:
-            return replace(event, arguments=arguments[:most])
-    return event
+    if isinstance(event, WRITTEN):
+        return type(event)(event.text[:most])
+    return replace(event, arguments=event.arguments[:most]) if isinstance(event, CallDelta) else event
 
 
 def count_chars(event: Event) -> int:
     """Count the characters that a model has written with this event."""
-    match event:
-        case Text(text) | Reasoning(text) | Refusal(text):
-            return len(text)
-        case CallDelta(arguments=arguments):
-            return len(arguments)
-    return 0
+    if isinstance(event, WRITTEN):
+        return len(event.text)
+    return len(event.arguments) if isinstance(event, CallDelta) else 0

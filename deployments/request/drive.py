@@ -266,7 +266,7 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
         return record_rejection(answer, replace(admission_request, session=run.request.session_id))
     run.warnings = answer.warnings
     window = ports.admission.window
-    if window is not None and window.answers:
+    if window is not None and run.expected.asked:
         window = keep_continued(window, run.request.messages)
     run.expected = replace(run.expected, window=window)
     return answer

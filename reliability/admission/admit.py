@@ -126,7 +126,11 @@ def admit(
     if not _has_room(state, request.tier):
         return state, Rejection(request.tier, RejectedBy.FULL, f"more than {TIERS_MAX} tiers", None)
     breaker, permit = breakers.admit(
-        state.breakers.get(request.tier, Breaker()), _breaker_config(config, request.tier), now_ns, request.hold_ns
+        state.breakers.get(request.tier, Breaker()),
+        _breaker_config(config, request.tier),
+        now_ns,
+        request.hold_ns,
+        request.key,
     )
     if isinstance(permit, breakers.BreakerRejection):
         rejected_by, wait_ns = RejectedBy(permit.cause.value), permit.retry_after_ns

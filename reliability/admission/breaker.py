@@ -6,6 +6,9 @@
     HALF_OPEN  at most `probes_max` requests run as probes, and one more for each `open_max_ns` in which none of them
                ends. A failed probe opens again, for longer; `probe_successes` good probes close.
 
+The failures of one API key in a row open nothing while the newest call of another key succeeded, within the window of
+the rate. The first failure of a second key ends that, so an outage opens as it would with one key.
+
 `isolated` is a hold by hand beside the state. A `Permit` has a generation (the number of the current state), a number
 and an expiry; a settle counts only while its permit is outstanding, unexpired and of the current generation. IGNORED
 returns the permit and changes nothing else: a cancelled call says nothing of the tier.
@@ -29,6 +32,7 @@ from reliability.types import Verdict
 OPENINGS_MAX = 32  # doublings remembered; beyond it open_max_ns has long been reached
 PERMITS_MAX = 1024  # outstanding permits remembered; beyond it the oldest is forgotten, as if ignored
 RATE_BUCKETS = 10  # the failure window is this fine
+WELL_MAX = 2  # keys remembered whose newest call succeeded: one of them may be the one that fails
 PROBE_WAIT_NS = SECOND_NS  # the wait of a request that finds all probe slots taken
 
 
@@ -85,7 +89,8 @@ class BreakerConfig:
 @dataclass(frozen=True, slots=True)
 class Breaker:
     """The state of one tier's breaker. `permits` maps the number of an outstanding permit to its expiry; `probed_ns` is
-    when the last probe began."""
+    when the last probe began. `failing`: the keys of the failures in a row, two at most; `well`: the last keys whose
+    newest call succeeded, each with its time."""
 
     phase: Phase = Phase.CLOSED
     generation: int = 0
@@ -93,6 +98,8 @@ class Breaker:
     until_ns: int = 0
     openings: int = 0
     consecutive: int = 0
+    failing: tuple[str, ...] = ()
+    well: tuple[tuple[str, int], ...] = ()
     successes: int = 0
     calls: Rolling = EMPTY
     failures: Rolling = EMPTY
@@ -104,12 +111,13 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """The right to run one call. It is settled once, or expires."""
+    """The right of an API key to run one call. It is settled once, or expires."""
 
     generation: int
     number: int
     probe: bool
     expires_ns: int
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ def phase_at(breaker: Breaker, now_ns: int) -> Phase:
 
 
 def admit(
-    breaker: Breaker, config: BreakerConfig, now_ns: int, hold_ns: int | None = None
+    breaker: Breaker, config: BreakerConfig, now_ns: int, hold_ns: int | None = None, key: str = ""
 ) -> tuple[Breaker, Permit | BreakerRejection]:
     """Ask for a permit that is held for `hold_ns` at most. A rejection changes nothing."""
     if breaker.isolated:
@@ -151,7 +159,7 @@ def admit(
     if phase is Phase.HALF_OPEN and len(live) >= config.probes_max and beside_ns > 0:
         return breaker, BreakerRejection(Cause.PROBING, min(PROBE_WAIT_NS, beside_ns, min(live.values()) - now_ns))
     hold = config.permit_ns if hold_ns is None else min(max(hold_ns, 0), config.permit_ns)
-    permit = Permit(ready.generation, ready.issued, phase is Phase.HALF_OPEN, now_ns + hold)
+    permit = Permit(ready.generation, ready.issued, phase is Phase.HALF_OPEN, now_ns + hold, key)
     live[permit.number] = permit.expires_ns
     if len(live) > PERMITS_MAX:
         del live[next(iter(live))]
@@ -177,8 +185,8 @@ def settle(
     if verdict is Verdict.IGNORED or now_ns >= expires_ns:
         return returned, None
     if verdict is Verdict.SUCCESS:
-        return _record_success(returned, config, now_ns)
-    return _record_failure(returned, config, now_ns, min(max(retry_after_ns, 0), config.retry_after_max_ns))
+        return _record_success(returned, config, permit.key, now_ns)
+    return _record_failure(returned, config, permit.key, now_ns, min(max(retry_after_ns, 0), config.retry_after_max_ns))
 
 
 def isolate(breaker: Breaker) -> Breaker:
@@ -198,17 +206,19 @@ def close(breaker: Breaker, now_ns: int) -> Breaker:
     return replace(_enter_phase(breaker, Phase.CLOSED, now_ns), openings=0)
 
 
-def _record_success(breaker: Breaker, config: BreakerConfig, now_ns: int) -> tuple[Breaker, Change | None]:
+def _record_success(breaker: Breaker, config: BreakerConfig, key: str, now_ns: int) -> tuple[Breaker, Change | None]:
+    well = (*_find_well(breaker, key)[1 - WELL_MAX :], (key, now_ns))
     if breaker.phase is Phase.CLOSED:
-        return replace(breaker, consecutive=0, calls=add_amount(breaker.calls, config.span, 1, now_ns)), None
+        calls = add_amount(breaker.calls, config.span, 1, now_ns)
+        return replace(breaker, consecutive=0, failing=(), well=well, calls=calls), None
     if breaker.successes + 1 < config.probe_successes:
         return replace(breaker, successes=breaker.successes + 1), None
-    closed = _enter_phase(breaker, Phase.CLOSED, now_ns)
+    closed = replace(_enter_phase(breaker, Phase.CLOSED, now_ns), well=well)
     return closed, Change(breaker.phase, Phase.CLOSED, Cause.PROBE_SUCCEEDED)
 
 
 def _record_failure(
-    breaker: Breaker, config: BreakerConfig, now_ns: int, rest_ns: int
+    breaker: Breaker, config: BreakerConfig, key: str, now_ns: int, rest_ns: int
 ) -> tuple[Breaker, Change | None]:
     if breaker.phase is Phase.HALF_OPEN:
         openings, cause = breaker.openings + 1, Cause.PROBE_FAILED
@@ -216,10 +226,12 @@ def _record_failure(
         breaker = replace(
             breaker,
             consecutive=breaker.consecutive + 1,
+            failing=breaker.failing if key in breaker.failing else (*breaker.failing[:1], key),
+            well=_find_well(breaker, key),
             calls=add_amount(breaker.calls, config.span, 1, now_ns),
             failures=add_amount(breaker.failures, config.span, 1, now_ns),
         )
-        tripped = _find_trip_cause(breaker, config)
+        tripped = None if _is_one_keys_own(breaker, config, now_ns) else _find_trip_cause(breaker, config)
         if tripped is None and rest_ns == 0:
             return breaker, None
         calm = max(0, now_ns - breaker.since_ns) // config.calm_ns
@@ -234,6 +246,16 @@ def _record_failure(
         until_ns=max(now_ns + rest_ns, began_ns + open_ns),
     )
     return opened, Change(breaker.phase, Phase.OPEN, cause)
+
+
+def _find_well(breaker: Breaker, key: str) -> tuple[tuple[str, int], ...]:
+    """Return the other keys whose newest call succeeded."""
+    return tuple(each for each in breaker.well if each[0] != key)
+
+
+def _is_one_keys_own(breaker: Breaker, config: BreakerConfig, now_ns: int) -> bool:
+    is_well = any(now_ns - at_ns < config.rate_window_ns for _, at_ns in breaker.well)
+    return is_well and len(breaker.failing) == 1
 
 
 def _find_trip_cause(breaker: Breaker, config: BreakerConfig) -> Cause | None:

@@ -86,10 +86,11 @@ def step_calls(scan: CallScan, index: int, name: str, arguments: str) -> tuple[C
         scan = _close_newest(scan, calls, index)
     if scan.loop is not None:
         return scan, scan.loop
-    calls[index], loop = _read_on(calls.get(index, _OpenCall(doubt=Doubt(scan.patience))), name, arguments)
+    call = calls.get(index) or _OpenCall(doubt=Doubt(scan.patience))
+    calls[index], loop = _read_on(call, name, arguments)
     while len(calls) > OPEN_MAX:
         del calls[next(iter(calls))]
-    return scan._replace(calls=tuple(calls.items()), newest=index, loop=loop), loop
+    return CallScan(tuple(calls.items()), scan.counts, index, scan.mixed, loop, scan.patience), loop
 
 
 def _close_newest(scan: CallScan, calls: dict[int, _OpenCall], index: int) -> CallScan:

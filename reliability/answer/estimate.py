@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reliability.types import CallDelta, Event, Passed, Reasoning, Refusal, Text, Usage
+from reliability.types import WRITTEN, CallDelta, Event, Passed, Usage
 
 IMAGE_TOKENS = 1_600
 MESSAGE_BYTES = 16  # role and markers of a chat template, about four tokens
@@ -204,11 +204,8 @@ def _check_completion_count(reported: Usage, possible: Possible) -> tuple[bool, 
 
 def estimate_written_tokens(event: Event) -> int:
     """Estimate the tokens that a model has written for this piece of its answer."""
-    match event:
-        case Text(text) | Reasoning(text) | Refusal(text):
-            return tokens_near(text)
-        case Passed(text_bytes=size):
-            return tokens_max(size)
-        case CallDelta(name=name, arguments=arguments):
-            return (tokens_near(arguments) if arguments else 0) + (CALL_TOKENS if name else 0)
-    return 0
+    if isinstance(event, WRITTEN):
+        return tokens_near(event.text)
+    if isinstance(event, CallDelta):
+        return (tokens_near(event.arguments) if event.arguments else 0) + (CALL_TOKENS if event.name else 0)
+    return tokens_max(event.text_bytes) if isinstance(event, Passed) else 0

@@ -171,14 +171,15 @@ def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.T
 
 def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
     """Take one event; return what may leave now."""
+    if isinstance(event, Text):
+        text = event.text
+        if gate.mode is _Mode.HELD:
+            return _hold_event(gate, event), ()
+        if gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE and text and is_plain(text):  # nearly always
+            before = (gate.before + text)[-BEFORE_CHARS:]
+            return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced), (event,)
+        return _take_text(gate, text)
     match event:
-        case Text(text):
-            if gate.mode is _Mode.HELD:
-                return _hold_event(gate, event), ()
-            if gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE and text and is_plain(text):  # nearly always
-                before = (gate.before + text)[-BEFORE_CHARS:]
-                return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced), (event,)
-            return _take_text(gate, text)
         case Started() | Counted() | Logprobs() | Passed() | Finish() | Failed():
             return gate, (event,)
         case Reasoning():
@@ -186,13 +187,16 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
                 return _hold_event(gate, event), ()
             return gate, (event,)
         case CallDelta() | Refusal():
+            if gate.mode is _Mode.HELD:
+                return _hold_event(gate, event), ()
             settled, out = _settle_open_text(gate)
             return replace(settled, mode=_Mode.HELD, held=settled.held.plus(event)), out
 
 
 def _hold_event(gate: Gate, event: Event) -> Gate:
     """Hold one event. `replace`, written out: it runs for each event where all of them are held."""
-    return Gate(gate.rules, gate.mode, gate.place, gate.before, gate.tail, gate.body, gate.held.plus(event))
+    held = gate.held.plus(event)
+    return Gate(gate.rules, gate.mode, gate.place, gate.before, gate.tail, gate.body, held, gate.fenced)
 
 
 def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:

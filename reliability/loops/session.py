@@ -2,7 +2,7 @@
 
 No result is known here, so the rule is the careful one: only complete answers in a row count, or a cycle of up to
 `PERIOD_MAX` of them; calls are compared exactly, texts by likeness; an answer to the same request counts once, and one
-to a request that the new one doesn't begin with is of another task.
+to a request that the new one doesn't go on with is of another task.
 
 Invariants: `observe` is a reducer over a frozen `Window` of `window_size` fingerprints. A `LoopDetector` holds at most
 `sessions_max` windows, drops the least recently used first, and belongs to one thread.
@@ -10,6 +10,7 @@ Invariants: `observe` is a reducer over a frozen `Window` of `window_size` finge
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
 
 TEXT_CHARS = 1_000
+FIGURES = re.compile(r"\d+")
 PERIOD_MAX = 4
 
 
@@ -73,19 +75,25 @@ def observe(window: Window, answer: Turn, config: LoopConfig, request: str = "")
 def name_asked(messages: Sequence[Mapping[str, Any]], name: str) -> str:
     """Name a request that brings no history, so that `keep_continued` knows a later one that goes on with it."""
     text = _join_texts(messages)
-    return f"{name}:{len(text)}:{digest(text)}"
+    return f"{name}:{len(text)}:{digest(text)}:{_digest_words(text)}"
 
 
 def keep_continued(window: Window, messages: Sequence[Mapping[str, Any]]) -> Window:
     """Keep the answers to requests that this one, without a history either, goes on with: it begins with their whole
-    text. Other requests of the session are other tasks (of a batch, of an agent's helpers)."""
+    text, or differs from it in figures alone. Other requests of the session are other tasks (of a batch, of an agent's
+    helpers)."""
     text = _join_texts(messages)
-    return replace(window, answers=tuple(one for one in window.answers if _begins_with(text, one.request)))
+    words = _digest_words(text)
+    return replace(window, answers=tuple(one for one in window.answers if _goes_on(text, words, one.request)))
 
 
-def _begins_with(text: str, request: str) -> bool:
-    parts = request.rsplit(":", 2)
-    return len(parts) < 3 or digest(text[: int(parts[1])]) == parts[2]
+def _goes_on(text: str, words: str, request: str) -> bool:
+    parts = request.rsplit(":", 3)
+    return len(parts) < 4 or parts[3] == words or digest(text[: int(parts[1])]) == parts[2]
+
+
+def _digest_words(text: str) -> str:
+    return digest(FIGURES.sub("0", text))
 
 
 def _join_texts(messages: Sequence[Mapping[str, Any]]) -> str:

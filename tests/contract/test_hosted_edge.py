@@ -139,7 +139,7 @@ def test_without_its_key_a_tier_is_skipped_and_says_why(server, upstream):
 
 def test_the_key_is_nowhere_to_be_seen(server, upstream):
     """An upstream that echoes the key in its error doesn't make us tell it: not in answers, reports or status pages."""
-    upstream.plays("some/model", plays.status(400, message=f"your key {UPSTREAM_KEY} is odd"))
+    upstream.plays("some/model", plays.status(400, f"your key {UPSTREAM_KEY} is odd", error_code="content_filter"))
     response = server.post({"model": "premium", "messages": HI})
     report = server.get(f"/v1/reliability/requests/{response.headers['x-request-id']}")
     pages = [server.get(path).text for path in ("/ready", "/v1/models")]

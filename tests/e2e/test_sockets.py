@@ -10,7 +10,6 @@ import contextlib
 import ipaddress
 import json
 import os
-import resource
 import signal
 import socket
 import sys
@@ -26,14 +25,12 @@ import psutil
 import pytest
 import yaml
 
-from deployments.cli.serve_command import environment
 from deployments.config.free_port import free_port
 from loadtests.running import short_folder
 from loadtests.stops import STREAMS, Streams, build_script
 from loadtests.terminal import Terminal, terminal
 from tests.support.listeners import Raw, ask
 from tests.support.reach import as_nobody, is_reachable, list_abstract, list_files, list_ports
-from tests.support.repository import ROOT
 from tests.support.serving import until
 
 pytestmark = pytest.mark.ray
@@ -320,26 +317,6 @@ def test_a_client_that_leaves_is_noticed(started, stream):
     until(lambda: started.get(path).status_code == 200, "its report", wait_s=10)
 
     assert started.get(path).json()["outcome"] == "client_left"
-
-
-def test_what_is_set_already_stays():
-    """The user's own environment goes before the file, and HAProxy can be switched off."""
-    given = {"RAY_SERVE_ENABLE_HA_PROXY": "0", "RAY_SERVE_THROUGHPUT_OPTIMIZED": "0"}
-    flags = environment(ROOT / "serve.env", given)
-
-    assert flags["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
-    assert flags["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "0"
-    assert "RAY_SERVE_HAPROXY_BINARY_PATH" not in flags
-    assert environment(ROOT / "no-such.env", given) == given
-
-
-@pytest.mark.parametrize(("files", "connections"), [(resource.RLIM_INFINITY, 8192), (20_000, 7897), (4096, 1536)])
-def test_haproxy_asks_for_no_more_files_than_it_may_have(monkeypatch, files, connections):
-    """HAProxy ends at its start where it can't have the files that its connections may take: 2.5 for each."""
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
-    flags = environment(ROOT / "serve.env", {})
-
-    assert flags.get("RAY_SERVE_HAPROXY_MAXCONN", str(connections)) == str(connections)
 
 
 def test_the_terminal_says_what_a_client_needs(started):

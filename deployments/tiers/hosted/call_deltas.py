@@ -1,11 +1,15 @@
 """Tool-call pieces as upstreams send them, in the one form that `CallDelta` has. Upstreams disagree on how a piece says
 to which call it belongs; the rules, in order:
 
-- With an `index`, the index says it. A new `id` together with a name under a known index is a new call all
-  the same (some upstreams number all parallel calls 0).
-- Without an index, a known `id` says it, and a new one begins a call. Two pieces of one list are never the same call.
+- With a known `index`, the index says it. A new `id` together with a name under it is a new call all the same (some
+  upstreams number all parallel calls 0).
+- A known `id` says it, with the same name and no other index.
+- A call that has no index yet goes on, at the place that a new index says, or as the last one: with its name again, or
+  none, and while its arguments aren't complete. So does the last call, where neither an index nor an id says more.
 - An unknown `index` with neither an id nor a name goes on with the last call, which has its name.
-- With neither, a name begins a call, and anything else continues the last one.
+- Anything else begins a call. Complete arguments that come again with the same id and name are told twice.
+
+Two pieces of one list without an index are two calls, unless the first one's arguments break off.
 
 Ours are numbered from 0 without gaps. `id` (made up where it is missing) and `name` leave with the first piece of a
 call and never again; what comes before the name is held.
@@ -17,6 +21,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from reliability.surrogates import Halves, join_surrogates
@@ -31,15 +36,27 @@ class TooManyCalls(ValueError):
     """An answer with more calls than any agent could mean."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Call:
     index: int
+    number: int | None = None  # as the upstream counts
     upstream_id: str = ""
     name: str = ""
     named: bool = False
     held: str = ""
     halves: Halves = field(default_factory=Halves)
     parts: list[str] = field(default_factory=list)
+    chars: int = 0  # of its parts
+
+    @property
+    def text(self) -> str:
+        """Its arguments so far."""
+        return "".join(self.parts)
+
+    @property
+    def breaks_off(self) -> bool:
+        """Whether its arguments have begun and aren't complete."""
+        return not _is_complete(self.text)
 
 
 class CallDeltas:
@@ -51,18 +68,22 @@ class CallDeltas:
 
     def read(self, pieces: Any) -> list[CallDelta]:
         """Return the deltas of one `tool_calls` list."""
-        touched: list[_Call] = []
+        touched: set[_Call] = set()
         out: list[CallDelta] = []
         for piece in pieces if isinstance(pieces, list) else []:
-            if not isinstance(piece, Mapping):
+            if not isinstance(piece, dict):
                 continue
             inner = piece.get("function")
-            function = inner if isinstance(inner, Mapping) else piece
-            call = self._find_call(piece, _read_text(function.get("name")), touched)
-            touched.append(call)
-            arguments = call.halves.take(_read_arguments(function.get("arguments")))
+            function = inner if isinstance(inner, dict) else piece
+            name, given = _read_text(function.get("name")), _read_arguments(function.get("arguments"))
+            if self._is_told_again(piece.get("id"), name, given):
+                continue
+            call = self._find_call(piece, name, touched)
+            touched.add(call)
+            arguments = call.halves.take(given)
             call.parts.append(arguments)
-            delta = _build_delta(call, _read_text(function.get("name")), arguments)
+            call.chars += len(arguments)
+            delta = _build_delta(call, name, arguments)
             if delta is not None:
                 out.append(delta)
         return out
@@ -75,34 +96,52 @@ class CallDeltas:
     @property
     def complete(self) -> bool:
         """Whether each call's arguments are complete JSON, or none at all."""
-        return all(map(_is_complete, ("".join(call.parts) for call in self._calls)))
+        return not any(call.breaks_off for call in self._calls)
 
     def end(self) -> list[CallDelta]:
         """Return what was held. A call whose name never came leaves too: the check of complete calls refuses it."""
         ends = [_build_delta(call, "", call.halves.end(), last=True) for call in self._calls]
         return [delta for delta in ends if delta is not None]
 
-    def _find_call(self, piece: Mapping[str, Any], name: str, touched: list[_Call]) -> _Call:
+    def _find_call(self, piece: Mapping[str, Any], name: str, touched: set[_Call]) -> _Call:
         index, upstream_id = _read_index(piece.get("index")), _read_text(piece.get("id"))
         if len(upstream_id) > ID_CHARS_MAX:
             upstream_id = ""
+        call = None if index is None else self._by_index.get(index)
+        if call is None or _begins_another(call, upstream_id, name):
+            call = self._find_begun(index, upstream_id, name, touched) or self._add_call()
         if index is not None:
-            call = self._by_index.get(index)
-            if call is None and not name and not upstream_id and self._calls and self._calls[-1].named:
-                call = self._by_index[index] = self._calls[-1]
-            if call is None or _begins_another(call, upstream_id, name):
-                call = self._by_index[index] = self._add_call()
-        else:
-            call = self._find_without_index(upstream_id, name, touched)
+            self._by_index[index] = call
+            call.number = index if call.number is None else call.number
         call.upstream_id = call.upstream_id or upstream_id
         call.name = call.name or name
         return call
 
-    def _find_without_index(self, upstream_id: str, name: str, touched: list[_Call]) -> _Call:
-        if upstream_id:
-            known = [call for call in self._calls if call.upstream_id == upstream_id]
-            return known[-1] if known and known[-1] not in touched else self._add_call()
-        return self._add_call() if name or not self._calls else self._calls[-1]
+    def _find_begun(self, index: int | None, upstream_id: str, name: str, touched: set[_Call]) -> _Call | None:
+        """Find the call that a piece under no known index goes on with."""
+        for call in reversed(self._calls) if upstream_id else ():
+            same = call.upstream_id == upstream_id and (not name or call.name in ("", name))
+            if same and (index is None or call.number in (None, index)):
+                return None if call in touched and not call.breaks_off else call
+        last = self._calls[-1:]
+        if index is None:
+            unnumbered = (call for call in reversed(self._calls) if call.number is None)
+            begun = [*islice(unnumbered, 1), *last]
+        else:
+            begun = [call for call in self._calls[index : index + 1] if call.number is None]
+        for call in begun:
+            if _goes_on(call, upstream_id, name, again=call in touched):
+                return call
+        if upstream_id or name or not last:
+            return None
+        return last[0] if index is None or last[0].named else None
+
+    def _is_told_again(self, upstream_id: Any, name: str, arguments: str) -> bool:
+        """Return whether this is a call that came before, complete, with all that it is known by."""
+        if not (upstream_id and name and arguments.lstrip().startswith("{")):
+            return False
+        same = (call for call in self._calls if call.chars == len(arguments) and call.name == name)
+        return any(call.upstream_id == upstream_id and call.text == arguments and not call.breaks_off for call in same)
 
     def _add_call(self) -> _Call:
         if len(self._calls) >= CALLS_MAX:
@@ -118,7 +157,18 @@ def _begins_another(call: _Call, upstream_id: str, name: str) -> bool:
         return False
     if upstream_id and call.upstream_id:
         return True
-    return bool(call.name) and name != call.name and _is_complete("".join(call.parts))
+    return bool(call.name) and name != call.name and not call.breaks_off
+
+
+def _goes_on(call: _Call, upstream_id: str, name: str, *, again: bool) -> bool:
+    """Return whether a piece can be of a call that is known by neither its index nor its id. `again`: another piece of
+    the same list was."""
+    if (upstream_id and call.upstream_id) or (name and call.name and name != call.name):
+        return False
+    ends = next((part.rstrip() for part in reversed(call.parts) if part.strip()), "")
+    if not ends:
+        return not again
+    return not ends.endswith(("}", "]")) or call.breaks_off  # most pieces needn't be put together for it
 
 
 def _build_delta(call: _Call, name: str, arguments: str, *, last: bool = False) -> CallDelta | None:
@@ -136,7 +186,7 @@ def _read_index(value: Any) -> int | None:
     """Read the number of a call; some upstreams write it as a text or with a point."""
     if isinstance(value, str) and value.isdecimal() and len(value) <= INDEX_DIGITS_MAX:
         return int(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1
     return int(value) if is_number else None
 
 

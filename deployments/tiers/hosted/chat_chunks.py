@@ -7,7 +7,7 @@ Understood are `delta` and complete `message`, content as text or as parts, reas
 Invariants: an answer that was broken off never counts as finished; one that is told again, complete, at its end
 (MiniMax) isn't told twice; a second choice is never mixed in; no half character leaves; the numbers of reasoning's or a
 call's tokens never count as the text's; a count that lacks a part of the answer isn't taken for complete; text that
-can't be read is noted (`damaged`).
+can't be read is noted (`damaged`), and a chunk whose frame has another shape ends the answer (`LostPiece`).
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ _OTHER = object()  # a choice that isn't the answer's
 _UNKNOWN = object()  # a finish reason
 
 
+class LostPiece(ValueError):
+    """A chunk that holds something where a piece of the answer belongs, in a shape that can't be read."""
+
+
 class ChunkReader:
     """One answer, chunk by chunk."""
 
@@ -79,7 +83,7 @@ class ChunkReader:
         self._refusal = Halves()
 
     def read(self, chunk: Mapping[str, Any]) -> list[Event]:
-        """Return the events of one chunk. An error chunk gives none and sets `complaint`."""
+        """Return the events of one chunk. An error chunk gives none and sets `complaint`. Raises `LostPiece`."""
         if chunk.get("error") or chunk.get("object") == "error":
             self.complaint = read_complaint(chunk)
             return []
@@ -120,12 +124,18 @@ class ChunkReader:
 
     def _note_no_choice(self, chunk: Mapping[str, Any], choices: Any) -> None:
         if choices:
-            self.damaged = True
+            self._note_shape("choices")
         elif choices is None and self.finish is None and _tells_problem(chunk):
             self.complaint = read_complaint(chunk)
         elif choices is None and not chunk.get("usage"):
             self.strange += 1
             self._others |= not _IDLE_KEYS.issuperset(chunk)
+
+    def _note_shape(self, name: str) -> None:
+        """Refuse a chunk with another shape: its text would be a gap. Behind the finish reason it held none."""
+        self.damaged = True
+        if self.finish is None:
+            raise LostPiece(f"a chunk whose {name} can't be read")
 
     @property
     def ends_well(self) -> bool:
@@ -141,8 +151,11 @@ class ChunkReader:
     def _read_choice(self, choice: Mapping[str, Any]) -> list[Event]:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
-            self.damaged |= bool(delta)
+            if delta:
+                self._note_shape("delta")
             delta = choice.get("message")
+            if delta and not isinstance(delta, dict):
+                self._note_shape("message")
             if isinstance(delta, dict) and self._told_chars is not None:
                 whole = join_surrogates(_read_content(delta.get("content"))).strip()
                 self.damaged |= len(whole) > self._told_chars
@@ -191,11 +204,11 @@ class ChunkReader:
         if refused and (refusal := _read_refusal(delta)) and (refusal := self._refusal.take(refusal)):
             events.append(Refusal(refusal))
         pieces = delta.get("tool_calls")
-        if not pieces and isinstance(delta.get("function_call"), Mapping):
+        if not pieces and isinstance(delta.get("function_call"), dict):
             pieces = [{"index": 0, "function": delta["function_call"]}]
         if not pieces:
             return events
-        if not isinstance(pieces, list) or not all(isinstance(piece, Mapping) for piece in pieces):
+        if not isinstance(pieces, list) or not all(isinstance(piece, dict) for piece in pieces):
             self.damaged = True
         return [*events, *self._calls.read(pieces)]
 
@@ -252,15 +265,20 @@ def _read_content(value: Any) -> str:
 def _read_part(part: Any) -> str:
     text = part
     if isinstance(part, Mapping):
-        text = part.get("text") if part.get("type", "text") in _TEXT_PARTS else ""
+        text = part.get("text") if _read_kind(part) in _TEXT_PARTS else ""
     return text if isinstance(text, str) else ""
+
+
+def _read_kind(part: Mapping[str, Any]) -> str:
+    kind = part.get("type", "text")
+    return kind if isinstance(kind, str) else ""
 
 
 def _is_readable(content: Any) -> bool:
     """Return whether each part of a content is text, reasoning or a refusal."""
     if not isinstance(content, list):
         return False
-    kinds = [part.get("type", "text") for part in content if isinstance(part, Mapping)]
+    kinds = [_read_kind(part) for part in content if isinstance(part, Mapping)]
     return len(kinds) + sum(isinstance(part, str) for part in content) == len(content) and _PARTS.issuperset(kinds)
 
 

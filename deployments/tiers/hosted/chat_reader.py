@@ -4,7 +4,8 @@ The first character says the form, since content types lie: `{` begins one JSON 
 events. A stream may end without `[DONE]` if a finish reason was seen, and without a finish reason at `[DONE]`, if its
 calls are complete; one that ends with neither was cut. A chunk that can't be read is skipped, `SKIPPED_MAX` times, with
 a note. What may have held a part of the answer leaves it `damaged`: no call in it may be trusted, and where the answer
-has to be data (`strict`) it is none. Invariant: no piece of an answer is missing without a word.
+has to be data (`strict`) it is none. One whose frame has another shape (`choices` is no list) ends the answer there, so
+that its text can be continued. Invariant: no piece of an answer is missing without a word.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import orjson
 
 from deployments.tiers.hosted.call_deltas import TooManyCalls
-from deployments.tiers.hosted.chat_chunks import ChunkReader
+from deployments.tiers.hosted.chat_chunks import ChunkReader, LostPiece
 from deployments.tiers.hosted.sse_reader import EventTooLong, Frame, SseReader
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint, translate_complaint
 from deployments.tiers.stream_matchers import merge_events
@@ -95,7 +96,7 @@ class ChatReader:
             events.append(self._build_failed(Fault.PROTOCOL, str(problem)))
         except EventTooLong:
             events.append(self._build_failed(Fault.PROTOCOL, "sent a line that is too long"))
-        except TooManyCalls as problem:
+        except (TooManyCalls, LostPiece) as problem:
             events.append(self._build_failed(Fault.PROTOCOL, f"sent {problem}"))
         self.over = bool(events) and isinstance(events[-1], ENDS)
         return self._add_count(merge_events(events))
@@ -256,8 +257,13 @@ def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
 
 def _load(data: str | bytes) -> Any:
     """Load a chunk; where `orjson` can't, it may hold half a character, or NaN."""
-    with suppress(orjson.JSONDecodeError):
+    try:
         return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _load_slowly(data)
+
+
+def _load_slowly(data: str | bytes) -> Any:
     try:
         raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
         return read_json(raw, nan=True, halves=True)
@@ -276,6 +282,8 @@ def _unwrap(value: Any) -> Mapping[str, Any]:
 def _has_object(chunk: Mapping[str, Any], data: str | bytes) -> bool:
     """Return whether a call's arguments are no text, or stand there twice. Only then must each key be looked at, and
     must integers keep all their digits."""
+    if isinstance(data, str) and '"arguments"' not in data and "\\" not in data:  # nearly always: no call
+        return False
     functions: list[Any] = []
     choices = chunk.get("choices")
     for choice in choices if isinstance(choices, list) else ():
@@ -289,8 +297,11 @@ def _has_object(chunk: Mapping[str, Any], data: str | bytes) -> bool:
     if not functions:
         return False
     given = [one.get("arguments") for one in functions if isinstance(one, dict)]
+    for value in given:
+        if value is not None and not isinstance(value, str):
+            return True
     spelled = data.count('"arguments"') if isinstance(data, str) else data.count(b'"arguments"')
-    return spelled > len(given) or not all(value is None or isinstance(value, str) for value in given)
+    return spelled > len(given)
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

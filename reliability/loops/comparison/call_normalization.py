@@ -3,7 +3,7 @@
 Left out or masked, where something else is left of the call:
 
 - arguments about the run or the model: a description, an attempt, a timeout, a request id, a timestamp;
-- in a command or code: comments, `timeout 30`, white space, `./`;
+- in a command or code: comments, `timeout 30`, `sleep 5`, `attempt 3`, a request's id and moment, white space, `./`;
 - numbers that stand for themselves, and in a command a UUID or a moment: masked by `HOLE`. Such a call is the same only
   where its results say something (`says_enough`): five orders that are deleted by id all answer `ok`;
 - places in a text or a list and limits of a search: masked by `PLACE` and `BOUND`. Such calls are the same even where
@@ -47,7 +47,15 @@ _REMARKS = word_set(
 _CODE = word_set("command cmd commands code script input source bash shell program expression statement")
 _PATHS = frozenset({"path", "file", "filename", "filepath", "directory", "dir", "folder"})
 _COMMENT = re.compile(r"(?:^|(?<=\s))(?:#(?!!)|//)[^\n]*", re.MULTILINE)
-_TIMEOUT = re.compile(r"\btimeout (?:-\S+ )*\d+\w? |--(?:timeout|max-time|wait)[= ]\d+\w*")
+#: What a command says of its run: how long it waits, which attempt, request and moment it is.
+_RUNS = re.compile(
+    r"\btimeout (?:-\S+ )*\d+\w? |--(?:timeout|max-time|wait)[= ]\d+\w*|\bsleep \d+(?:\.\d+)?[smh]?(?![\w.])"
+    r"|\b(?:attempt|try|retry|retries|nonce)(?: no\.?)?[ =:_#-]{0,3}\d+(?![\w./-])"
+    r"|(?:-H|--header)[ =]['\"]?(?:X-)?(?:Request|Correlation|Trace|Span|Idempotency)-(?:Id|Key): ?[\w.:-]+['\"]?"
+    r"|(?<=[?&])(?:_|cb|cachebuster|nocache|rand|nonce)=[\w.-]+"
+    r"|(?<=[?&])(?:t|ts|time|timestamp)=(?:20\d\d-|1[789]\d{8})[\w.:%+-]*",
+    re.IGNORECASE,
+)
 _HERE = re.compile(r"(?<![\w./])\./(?=\w)")
 _ENTITIES = word_set("id ids uuid key port user account year month day zip code version pid channel seed")
 _PLACES = word_set(
@@ -55,7 +63,7 @@ _PLACES = word_set(
 )
 _BOUNDS = word_set("min max lower upper minimum maximum since until after before from to least most")
 #: Commands that show some lines of a file.
-_SHOWS_LINES = re.compile(r"\s*(?:cat \S+ \| )?(?:sed -n|awk '?\"?NR)\b")
+_SHOWS_LINES = re.compile(r"\s*(?:cat \S+ \| )?(?:sed -n|awk '?\"?NR|head|tail)\b")
 _CHANGING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     r"|20\d\d-[01]\d-[0-3]\d[T _]\d\d[:-]\d\d(?:[:-]\d\d)?(?:\.\d+)?Z?"
@@ -175,7 +183,7 @@ def _blur_command(text: str) -> str:
     bare = _COMMENT.sub("", text) if "#" in text or "//" in text else text
     if len(bare) <= FIGURES_CHARS:
         hole = PLACE if _SHOWS_LINES.match(bare) else HOLE
-        bare = _CHANGING.sub(hole, _HERE.sub("", _TIMEOUT.sub(" ", bare)))
+        bare = _CHANGING.sub(hole, _HERE.sub("", _RUNS.sub(" ", bare)))
     return " ".join(bare.split()) or " ".join(text.split())
 
 

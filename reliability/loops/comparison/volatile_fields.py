@@ -50,10 +50,40 @@ _SUBJECTS = word_set(
     "update delete rollback up seconds minutes minute hours hour"
 )
 STATE_CHARS = 60
+#: What says the same in other languages, alone or behind a subject: that it goes on, or that one is to wait.
+_WAIT_ELSEWHERE = (
+    r"请稍[候后等]|请等待|しばらくお待ちください|お待ちください|(?:잠시만 )?기다려 ?주세요"
+    r"|bitte warten|veuillez patienter|patientez|(?:por favor,? )?(?:espere|espera|aguarde)|attendere(?: prego)?"
+    r"|подождите|proszę czekać|even geduld"
+)
+_ONGOING_ELSEWHERE = re.compile(
+    r"(?:[^\W\d_]{1,20}\s?[:：=]\s?)?"
+    r"(?:(?!(?:nicht|kein\w{0,2}|pas|plus|no|non|não|niet|не|nie)\s)[^\W\d_]{1,15}\s){0,3}"
+    r"(?:(?:[\u4e00-\u9fff]{0,6}?(?:正在|仍在|还在))?(?:处理|處理|処理|进行|進行|运行|運行|执行|執行|実行|部署|构建|編譯|编译"
+    r"|排队|等待|待機|準備|准备|加载|下载|上传|安装|启动|起動|审核|同步|同期|生成|更新|训练)(?:中|して(?:い)?ます)(?:です)?"
+    r"|[\u4e00-\u9fff]{0,6}?(?:正在|仍在|还在)[\u4e00-\u9fff]{1,6}"
+    r"|(?:尚未|还没有?|還沒有?|まだ)[\u3040-\u30ff\u4e00-\u9fff]{2,12}"
+    r"|(?:처리|진행|실행|대기|빌드|배포|준비|설치|다운로드) ?중(?:입니다|이다)?"
+    r"|en (?:cours|attente|progreso|curso|proceso|ejecución|espera|cola|andamento|fila)(?: (?:de |d['’])\w{1,16})?"
+    r"|em (?:curso|andamento|progresso|processo|execução|espera|processamento|fila)"
+    r"|in (?:corso|esecuzione|attesa|coda|elaborazione|behandeling|uitvoering)"
+    r"|in (?:Bearbeitung|Arbeit|Ausführung|Verarbeitung|der Warteschlange)"
+    r"|läuft(?: noch| gerade)?|wird (?:gerade |noch )?\w{3,20}|wartet(?: noch)?|ausstehend|(?:is )?(?:nog )?bezig"
+    r"|noch nicht (?:fertig|bereit|abgeschlossen)|pas encore (?:prêt|terminée?|fini)"
+    r"|aún no (?:está )?(?:listo|terminado)"
+    r"|procesando|ejecutando|pendiente|processando|executando|pendente|pågår|w toku|w trakcie|oczekuje"
+    r"|bekleniyor|işleniyor|devam ediyor|выполняется|обрабатывается|ожидается|ожидает"
+    r"|в (?:процессе|очереди|обработке)|ещё не готово"
+    rf"|{_WAIT_ELSEWHERE})(?:\W{{1,3}}(?:{_WAIT_ELSEWHERE}))?\W{{0,3}}",
+    re.IGNORECASE,
+)
 
 
 def names_state(text: str, states: frozenset[str]) -> bool:
-    """Return whether a short text names one of these states, and nothing but what it is the state of."""
+    """Return whether a short text names one of these states, and nothing but what it is the state of; or says in
+    another language than English that something goes on."""
+    if len(text) <= STATE_CHARS and _ONGOING_ELSEWHERE.fullmatch(text.strip()):
+        return True
     words = list(words_of(text)) if len(text) <= STATE_CHARS else []
     if words[1:] and words[-1] == "up":
         words.pop()

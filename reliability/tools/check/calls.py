@@ -193,16 +193,18 @@ def _read_raw(raw: RawCall) -> _Given | _Refused:
 
 
 def _read_free_text(raw: RawCall, given: _Given | _Refused, key: str) -> _Given | _Refused:
-    """Return what a tool of free text is given: one text under another key, or the bare text, is its input."""
-    found, bare = None if isinstance(given, _Refused) else given[0], raw.arguments
-    if found is not None and key in found:
-        return given
+    """Return what a tool of free text is given: one text under any key of an object that is all there is, or the bare
+    text, is its input."""
+    bare, found = raw.arguments, {} if isinstance(given, _Refused) else given[0]
     if isinstance(bare, str) and bare.strip() and not bare.lstrip().startswith(("{", '"', "`")):
-        return {key: bare}, dump({key: bare}), (RepairKind.ENVELOPE,)
-    if isinstance(bare, str) and bare.lstrip().startswith('"'):
-        quoted = read(bare).value if _QUOTED.fullmatch(bare) else None
-        found = {key: quoted}
-    texts = list((found or {}).values())
+        found = {key: bare}
+    elif not isinstance(given, _Refused) and RepairKind.EXTRA_TEXT not in given[2] and key in found:
+        return given
+    elif isinstance(bare, str) and _QUOTED.fullmatch(bare):
+        found = {key: read(bare).value}
+    elif not isinstance(given, _Refused) and RepairKind.EXTRA_TEXT in given[2]:
+        return _Refused(Flaws.NOT_JSON, "must be one JSON object, with nothing before or behind it")
+    texts = list(found.values())
     if len(texts) != 1 or not isinstance(texts[0], str):
         return given
     return {key: texts[0]}, dump({key: texts[0]}), (RepairKind.ENVELOPE,)

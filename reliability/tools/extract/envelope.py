@@ -86,7 +86,9 @@ _ARGUMENTS = re.compile(r"[{}=]|\w\(")
 _WORD = re.compile(NAME)
 _JOINT = re.compile(r"[\s,;:/&.…`'\"-]*(?:(?:and|or|to|with|und|et)[\s,;:/&.…`'\"-]*|(?:\.\.\.|…)\s*)")
 _LINE_ENDS = re.compile(r"[ \t\r]*(?:\n(?![ \t]*`{3})|\Z)")
-_TAG = re.compile(rf"<function=\s*(?:(?P<name>{NAME})|[\"']?\Z)")
+_TAG = re.compile(
+    rf"<function=\s*(?:(?P<name>{NAME})|[\"']?\Z)|<(?:\w{{1,32}}:|{DSML})?(?:function|invoke)(?:=|\s{{0,8}}name)(?P<rest>[^<>\n]{{1,160}})>"
+)
 OPEN_READERS = {
     Reader.ELEMENTS: read_elements,
     Reader.CHILDREN: read_children,
@@ -265,7 +267,8 @@ def is_tag_meant(text: str, start: int, box: ToolBox) -> bool:
     if tag is None:
         return False
     cut = tag.end() == len(text) and begins_sentence(text, start)
-    return cut or (tag["name"] is not None and box.find(tag["name"]) is not None)
+    names = [tag["name"]] if tag["name"] else _WORD.findall(tag["rest"] or "")
+    return cut or any(box.find(name) is not None for name in names)
 
 
 def _ends_behind_delimiters(text: str, at: int) -> bool:

@@ -131,8 +131,13 @@ def split(text: str) -> list[Message]:
             found.append(_build_message(header, body, f"{raw}{delimiter[0]}{body}", delimiter.end(), called=called))
             header = raw = following
         elif kind in ("start", "channel", "constrain"):
+            if _is_cut(header):
+                found.append(_build_message(header, "", raw, delimiter.start(), complete=False))
+                header = raw = ""
             header, raw = f"{header} {kind}:{part}", f"{raw}{delimiter[0]}{part}"
         else:
+            if _RECIPIENT.search(header):
+                found.append(_build_message(header, "", raw, delimiter.start(), complete=False))
             part, header = _split_header(part) if end < len(text) else (part, "")
             raw = header
             if part.strip():
@@ -140,6 +145,12 @@ def split(text: str) -> list[Message]:
     if header:
         found.append(_build_message(header, "", raw, len(text), complete=False))
     return found
+
+
+def _is_cut(header: str) -> bool:
+    """Return whether the mark between a call's header and its body is missing, or can't be read."""
+    recipient = _RECIPIENT.search(header)
+    return recipient is not None and "{" in header[recipient.end() :]
 
 
 def _split_header(text: str) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable
+from reliability.tools.extract.marks import ends_like_a_closer
 from reliability.tools.extract.payloads import Found, build_found, read_object, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.extract.text import Arguments, type_text
@@ -31,6 +32,7 @@ from reliability.tools.schema.toolbox import Tool
 DEPTH_MAX = 32
 
 M3 = re.compile(M3_TOKEN)
+_M3_DAMAGED = re.compile(r"\]minimax|minimax\[>")
 _M3_OPEN = re.compile(rf"{M3_TOKEN}\s*<(?P<key>[^<>/\s][^<>\s]{{0,127}})>")
 _TAG_NAME = r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}+"
 _OPEN = re.compile(rf"<(?P<name>{_TAG_NAME})\s{{0,8}}(?P<empty>/?)>")
@@ -87,7 +89,7 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
             raise HalfCall("a tag that is no parameter stands between the parameters", at)
         closing = f"</{child['key']}>"
         end = text.find(closing, child.end())
-        if end < 0:
+        if end < 0 or text.find(f"</{head['name']}>", child.end(), end) >= 0:
             raise HalfCall("a parameter without an end", len(text))
         found.add_framed(child["key"], text, child.end(), end, on_lines=False)
         at = skip_space(text, end + len(closing))
@@ -134,6 +136,8 @@ def _read_m3_value(
         kinds.append(RepairKind.ENVELOPE)
     if lone >= 0 or text.startswith(closing, place):
         end, behind = (lone, lone) if lone >= 0 else (token.start(), place)
+        if _M3_DAMAGED.search(text, start, end):
+            raise Unreadable("a parameter that holds a part of this format's own token", start)
         value, repaired = type_text(text[start:end], schema, root)
         kinds += repaired
         return value, behind + len(closing)
@@ -240,6 +244,8 @@ def _find_parameter_end(text: str, opened: re.Match[str], found: Arguments) -> t
     if call_end is not None and (opener is None or call_end.start() < opener.start()):
         if opener is None and closed is not None:
             raise Unreadable("a parameter's closing tag is missing", bound)
+        if ends_like_a_closer(text[at : call_end.start()], opened["bare"] or opened["quoted"] or opened["plain"]):
+            raise Unreadable("a parameter's closing tag that can't be read", bound)
         found.kinds.append(RepairKind.ENVELOPE)
         return call_end.start(), call_end.start()
     if opener is not None:

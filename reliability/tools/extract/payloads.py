@@ -49,6 +49,7 @@ _BARE = re.compile(r"[^,{}\[\]<]+")
 _PLAIN = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 BRACES_DEPTH_MAX = 64
 KEY_CHARS_MAX = 256
+_IN_NO_KEY = re.compile(r"[,{}\[\]<>\"]")
 CLOSERS_CHARS = 128
 _TURN_END = re.compile(rf"(?!<\|call\|>)(?:{SPEECH_END.pattern})", re.IGNORECASE)
 _HEADS = {
@@ -286,6 +287,8 @@ def _read_braces_key(text: str, begin: int, at: int, kinds: list[RepairKind]) ->
     if quote:
         return text[at:colon], colon + len(mark)
     key = text[at:colon].strip()
+    if _IN_NO_KEY.search(key):
+        raise Unreadable("a key that holds signs of this notation", at)
     if len(key) < colon - begin:  # of a key without quotes, white space around it may be the layout's or its own
         kinds.append(RepairKind.LAYOUT)
     return key, colon + 1

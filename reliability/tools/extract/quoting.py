@@ -21,7 +21,11 @@ QUOTED_CHARS = 140  # fewer than the gate keeps
 LINE_CHARS, SAMPLE_CHARS = 4_000, 20_000  # of a block quote's line, and of a sample, before a call
 
 # What opens a quotation, and what closes it. An apostrophe counts only right beside the call.
-_PAIRS = {"`": "`", '"': '"', "'": "'", "“„": "”“", "‘": "’", "«": "»", "‹": "›", "「": "」", "『": "』"}
+_PAIRS = {"`": "`", '"': '"', "'": "'", "“„": "”“", "”": "”", "‘‚": "’‘", "’": "’", "«": "»", "»": "«", "‹": "›"}
+_PAIRS |= {"›": "‹", "「": "」", "『": "』", "《": "》", "〈": "〉", "〝": "〞〟", "＂": "＂"}
+_APOSTROPHES = "'’"
+_TAGS = {f"<{name}>": f"</{name}>" for name in ("code", "pre", "kbd", "samp", "tt", "q")}
+_TAGS |= {"<!--": "-->", "&quot;": "&quot;", "&#34;": "&#34;", "``": "''", "\\texttt{": "}"}
 _MARKS = "".join(opens + closes for opens, closes in _PAIRS.items())
 _BLOCK_QUOTE = re.compile(r"[ \t]{0,8}>(?!>>)")
 _OPENING_TICKS = re.compile(r"(?<!`)`{1,2}(?!`)")
@@ -30,7 +34,7 @@ _MARK = re.compile(r"<[|｜][^<>]{0,40}[|｜]>(?:assistant|commentary|analysis|f
 _CALL_END = re.compile(r"[}\])>][\"']")
 _WORDS = re.compile(rf"[^\n{re.escape(_MARKS)}]*?[^\W\d_]")
 _STOPS = " \t.,;:!?…"
-_OPENERS = "„«‹「『"  # what closes nothing
+_OPENERS = "„‚「『《〈〝"  # what closes nothing
 _BEFORE_QUOTATION = "([{<=:>*_-–—|"
 _LANGUAGES = (
     "python|python3|py|ipython|javascript|js|jsx|typescript|ts|tsx|java|kotlin|scala|go|golang|rust|rs|ruby|rb|php|perl"
@@ -80,6 +84,11 @@ def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = 
         for opens, closes in _PAIRS.items()
         if (opener := _find_opener(text, line, start, opens, closes))
     ]
+    found += [
+        _look_behind(text, line, start, end, opener, closer, broken=False)
+        for opener, closer in _TAGS.items()
+        if (at := text.rfind(opener, line, start)) >= 0 and text.find(closer, at + len(opener), start) < 0
+    ]
     told = next((telling for telling in found if telling.told), _CALL)
     return told if told.told else Telling(open=any(telling.open for telling in found))
 
@@ -100,7 +109,8 @@ def _find_opener(text: str, line: int, start: int, opens: str, closes: str) -> s
     if not _MARK.sub("", between).strip():
         beside = not between[:1].isspace() and before.count(opener) % 2 == 0
         return opener if apart or beside else ""
-    return opener if apart and opens != "'" and not between[0].isspace() and between[0] not in _STOPS else ""
+    speaks = not between[0].isspace() and between[0] not in _STOPS
+    return opener if apart and speaks and opener not in _APOSTROPHES else ""
 
 
 def _look_behind(text: str, line: int, start: int, end: int, opener: str, closes: str, *, broken: bool) -> Telling:
@@ -114,8 +124,9 @@ def _look_behind(text: str, line: int, start: int, end: int, opener: str, closes
         close = inner
     if close < 0:
         return Telling(open=goes_on)
-    words = _LETTER.search(_MARK.sub("", text[line:start])) or _LETTER.search(text, min(end, close), close)
-    if words or _WORDS.match(text, close + len(opener), stop):
+    before = text[line:start].replace(opener, "")
+    words = _LETTER.search(_MARK.sub("", before)) or _LETTER.search(text, min(end, close), close)
+    if words or _WORDS.match(text, close + len(_TAGS.get(opener, opener)), stop):
         return Telling(told=True, end=close if broken else end)
     return Telling(open=goes_on)
 
@@ -130,10 +141,12 @@ def _find_end_of_broken(text: str, start: int, stop: int, opener: str, closes: s
 
 def _find_closer(text: str, at: int, stop: int, opener: str, closes: str) -> int:
     """Find the mark that closes a quotation behind this place; -1 where there is none."""
+    if _TAGS.get(opener) == closes:
+        return text.find(closes, at, stop)
     if opener.startswith("`"):
         return text.find(opener, at, stop)
     places = [place for mark in closes if (place := text.find(mark, at, stop)) >= 0]
     close = min(places, default=-1)
     beside = close >= 0 and not text[at:close].strip(_STOPS)
-    apart = close >= 0 and opener != "'" and not text[close - 1].isspace()
+    apart = close >= 0 and opener not in _APOSTROPHES and not text[close - 1].isspace()
     return close if beside or apart else -1

@@ -28,6 +28,7 @@ from reliability.tools.extract.envelope import (
     skip_closers,
 )
 from reliability.tools.extract.literal import Unreadable
+from reliability.tools.extract.marks import goes_on_behind
 from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
 from reliability.tools.extract.quoting import is_block_quoted
@@ -329,7 +330,9 @@ class _Walk(Findings):
         except Unreadable as bad:
             self._give_up(kind, start, at, bad)
             return
-        if found is not None and found.calls:
+        if found is not None and found.calls and goes_on_behind(self.text, found.end):
+            self._give_up(kind, start, at, HalfCall("an object that was closed before its last key", found.end))
+        elif found is not None and found.calls:
             self.take(delimiter.held, skip_closers(self.text, found.end)[0], found, delimiter.start)
         elif found is not None:
             if found.waiting:

@@ -38,6 +38,7 @@ _ARGUMENT = re.compile(
     rf"<\|open\|>argument(?=[^<>]*?\skey=\"(?P<key>[^\"<>]{{1,128}})\")"
     rf"(?=(?:[^<>]*?\stype=\"(?P<type>\w{{1,32}})\")?){_ATTRIBUTES}<\|sep\|>"
 )
+_K3_MARK = re.compile(r"<\|(?:open|close)\|>\s*(?:argument|call|json|tools)\b")
 _JSON = re.compile(rf"<\|open\|>json{_ATTRIBUTES}<\|sep\|>")
 _PLAMO = re.compile(
     rf"<\|plamo:begin_tool_name:plamo\|>\s*(?P<name>{NAME})\s*<\|plamo:end_tool_name:plamo\|>\s*"
@@ -55,7 +56,7 @@ _SOLAR_ARGUMENT = re.compile(
 )
 _FLOWER = re.compile(rf"✿FUNCTION✿\s{{0,8}}[:：]\s{{0,8}}(?P<name>{NAME})\s{{0,8}}")
 _FLOWER_ARGUMENTS = re.compile(r"✿ARGS✿\s{0,8}[:：]\s{0,8}")
-_FLOWER_END = re.compile(r"\s*✿(?:RESULT|RETURN)✿\s{0,8}[:：]?")
+_FLOWER_END = re.compile(r"\s*(?P<stray>[}\])]{0,2})\s*✿(?:RESULT|RETURN)✿\s{0,8}[:：]?")
 
 
 def read_sections(text: str, at: int, setting: Setting) -> Found | None:
@@ -88,6 +89,8 @@ def _read_kimi(text: str, head: re.Match[str], setting: Setting) -> Found:
         end = text.find("<|close|>argument<|sep|>", opened.end())
         if end < 0:
             raise Unreadable("an argument without an end", len(text))
+        if _K3_MARK.search(text, opened.end(), end):
+            raise Unreadable("an argument's end that can't be read", end)
         is_string = None if opened["type"] is None else opened["type"] == "string"
         found.add(_unescape(opened["key"]), text[opened.end() : end], at, is_string)
         at = skip_space(text, _skip_close(text, end, "argument"))
@@ -136,4 +139,5 @@ def read_flowers(text: str, at: int, setting: Setting) -> Found | None:
         raise HalfCall("a call without arguments", head.end())
     value = read_object(text, arguments.end(), HalfCall)
     end = _FLOWER_END.match(text, value.end)
-    return build_found(head["name"], value.value, setting, end.end() if end else value.end, value.repair_kinds)
+    kinds = (*value.repair_kinds, *([RepairKind.EXTRA_TEXT] if end and end["stray"] else ()))
+    return build_found(head["name"], value.value, setting, end.end() if end else value.end, kinds)

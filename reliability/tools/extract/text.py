@@ -13,6 +13,7 @@ from typing import Any
 
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, Value, read
+from reliability.tools.extract.marks import holds_lone_signs, is_damaged_key
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
@@ -161,15 +162,22 @@ class Arguments:
         says nothing."""
         if key in self.found:
             raise Unreadable("a parameter is given twice", at)
+        if is_damaged_key(key) and not self._declares(key):
+            raise Unreadable("a parameter's name holds signs of its tag", at)
         literal = _read_literal(text) if is_string is False else None
         self.found[key], kinds = literal or self._type(key, text)
         self.kinds += kinds
 
     def add_framed(self, key: str, text: str, at: int, end: int, *, on_lines: bool) -> None:
         """Take one parameter whose text stands from `at` to `end`, as `read_framed` reads it."""
+        if on_lines and holds_lone_signs(text[at:end]):
+            raise Unreadable("a sign too many of a parameter's tag", at)
         framed, kinds = read_framed(text, at, end, on_lines=on_lines)
         self.add(key, framed, at)
         self.kinds += kinds
+
+    def _declares(self, key: str) -> bool:
+        return self.tool is not None and property_schema(self.tool.parameters, self.tool.parameters, key) is not None
 
     def _type(self, key: str, text: str) -> tuple[Any, tuple[RepairKind, ...]]:
         if self.tool is None:

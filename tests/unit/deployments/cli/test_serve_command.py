@@ -1,6 +1,7 @@
 """How `make serve` starts: nothing is started that others could reach around the API keys."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,23 @@ def test_a_wrong_bound_ends_the_start_with_one_line(switch):
 
     with pytest.raises(ConfigError, match=r"^MLX_STACK_UNREAD_S: seconds are needed .*$"):
         serve_command.environment(ROOT / "serve.env", given)
+
+
+def test_what_is_set_already_stays():
+    """The user's own environment goes before the file, and HAProxy can be switched off."""
+    given = {"RAY_SERVE_ENABLE_HA_PROXY": "0", "RAY_SERVE_THROUGHPUT_OPTIMIZED": "0"}
+    flags = serve_command.environment(ROOT / "serve.env", given)
+
+    assert flags["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
+    assert flags["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "0"
+    assert "RAY_SERVE_HAPROXY_BINARY_PATH" not in flags
+    assert serve_command.environment(ROOT / "no-such.env", given) == given
+
+
+@pytest.mark.parametrize(("files", "connections"), [(resource.RLIM_INFINITY, 8192), (20_000, 7897), (4096, 1536)])
+def test_haproxy_asks_for_no_more_files_than_it_may_have(monkeypatch, files, connections):
+    """HAProxy ends at its start where it can't have the files that its connections may take: 2.5 for each."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    flags = serve_command.environment(ROOT / "serve.env", {})
+
+    assert flags.get("RAY_SERVE_HAPROXY_MAXCONN", str(connections)) == str(connections)

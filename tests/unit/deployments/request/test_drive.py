@@ -16,13 +16,10 @@ from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from deployments.work import worker_pool
-from deployments.work.worker_pool import Busy
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits
-from reliability.escalation.refusals import verdict_of
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import (
@@ -38,7 +35,6 @@ from reliability.types import (
     Reason,
     RefuseCode,
     Text,
-    Verdict,
 )
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
@@ -219,47 +215,6 @@ def test_each_break_is_written_down_as_what_it_is(name, fault):
 
     assert run.attempts[0].fault is fault
     assert text_of(events) == "good from standard"
-
-
-async def busy(*_: Any, **__: Any) -> Any:
-    raise Busy("this server is busy with other large requests")
-
-
-async def hang(*_: Any, **__: Any) -> Any:
-    await asyncio.get_running_loop().create_future()
-
-
-@pytest.mark.parametrize(
-    ("worker", "hold_all", "fault", "code"),
-    [
-        (busy, True, Fault.UNJUDGED, RefuseCode.OVERLOADED),
-        (busy, False, Fault.UNJUDGED, RefuseCode.BROKEN_STREAM),
-        (hang, True, Fault.DEADLINE, RefuseCode.DEADLINE),
-        (hang, False, Fault.DEADLINE, RefuseCode.BROKEN_STREAM),
-    ],
-)
-def test_an_answer_that_nobody_has_time_to_check_is_nobody_s_fault(monkeypatch, worker, hold_all, fault, code):
-    """Law: busy workers end the request, which may be sent again, and no call leaves unchecked; the tier isn't blamed,
-    its answer has no flaw, and no other tier is asked, whose answer would wait as long."""
-    monkeypatch.setattr(worker_pool, "STEPS_INLINE", 0)
-
-    async def go() -> tuple[Run, list[Event]]:
-        clock = VirtualClock()
-        tiers = {tier: ScriptedTier(name=tier, script=[{"answer": ANSWERS["call"][0]}]) for tier in CHAIN}
-        run = make_run(CHAIN, clock, hold_all=hold_all)
-        ports = replace(make_ports(tiers, clock), elsewhere=worker)
-        events = [event async for batch in drive(run, ports) for event in batch]
-        assert ports.admission.state.grants.count == 0
-        return run, events
-
-    run, events = play(go())
-    assert (run.finish, run.refusal.code) == (None, code)
-    assert "the answer of tier fast could not be checked: " in run.refusal.message
-    assert not any(isinstance(event, CallDelta) for event in events)
-    (attempt,) = run.attempts
-    assert (attempt.fault, attempt.flaw, attempt.calls_held) == (fault, None, False)
-    assert verdict_of(attempt) is Verdict.IGNORED
-    assert attempt.usage.completion_tokens > 0
 
 
 def test_calls_leave_whole_and_last():

@@ -157,6 +157,12 @@ class BreakerMachine(RuleBasedStateMachine):
 TestBreakerMachine = BreakerMachine.TestCase
 
 
+def test_who_closes_it_by_hand_forgets_its_past() -> None:
+    """It stands as a new one does, but for the number of its state."""
+    before = opened()
+    assert close(before, 7) == Breaker(generation=before.generation + 1, since_ns=7)
+
+
 @given(st.lists(st.sampled_from([Verdict.SUCCESS, Verdict.IGNORED]), max_size=60))
 def test_without_failures_it_stays_closed(verdicts: list[Verdict]) -> None:
     """No number of successes and cancels opens a breaker."""

@@ -255,3 +255,26 @@ def test_what_changes_the_world_is_no_poll(name: str, arguments: dict[str, objec
 def test_a_tool_that_looks_polls_by_its_result(name: str, said: str) -> None:
     """Law: the same results, of a tool that reads or whose name tells nothing, are a poll's."""
     assert is_poll(SeenCall(name, '{"id": 7, "comment": "x"}' if name == "get_job" else "{}"), Result(said))
+
+
+GOES_ON = """处理中|正在处理|部署中，请稍候|任务正在运行|尚未完成|處理中|処理中|実行中です|まだ終わっていません
+처리 중|진행 중입니다|en cours|en cours de traitement|la tâche est en cours|en attente|pas encore terminé
+en progreso|el trabajo está en curso|procesando|pendiente|em andamento|aguarde|in corso
+il lavoro è in esecuzione|in Bearbeitung|In Bearbeitung, bitte warten|läuft noch|der Auftrag läuft noch
+wird verarbeitet|noch nicht fertig|in behandeling|pågår|w toku|işleniyor|выполняется|задание в очереди
+Status: en cours|状态：进行中"""
+SAYS_MORE = """错误：找不到文件|没有找到结果|文件中没有结果|已完成|部署成功|処理が失敗しました|完了|처리 실패
+완료|terminé|aucun résultat|échec du traitement|fichier introuvable|completado|error al procesar el archivo
+no se encontró|concluído|completato|file non trovato|fertig|Fehler: Datei nicht gefunden|nicht in Bearbeitung
+der Dienst läuft nicht|gescheitert|niet gevonden|klart|zakończono|tamamlandı|готово|файл не найден|no en curso
+Prozess in Bearbeitung abgebrochen: Fehler 5"""
+
+
+@pytest.mark.parametrize("form", ["%s", "%s…", '{"status": "%s"}', '{"job": {"id": 7, "state": "%s"}}'])
+def test_a_state_says_in_any_language_that_it_goes_on(form: str) -> None:
+    """Law: a result that says nothing but that something still goes on makes a poll in any of these languages, and what
+    says that it is done, failed or not found makes none."""
+    call = SeenCall("get_job", json.dumps({"id": "7"}))
+    for said, polled in ((GOES_ON, True), (SAYS_MORE, False)):
+        results = {words: form.replace("%s", words) for line in said.split("\n") for words in line.split("|")}
+        assert [words for words, result in results.items() if is_poll(call, Result(result)) is not polled] == []

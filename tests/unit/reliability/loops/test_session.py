@@ -1,6 +1,7 @@
 """The session window and the simple face: careful, bounded, and blind to retries."""
 
 import json
+import re
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -174,8 +175,8 @@ def user(text: str, system: str = "") -> list[dict[str, str]]:
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=8), st.text(max_size=30), st.booleans())
 def test_only_what_a_request_goes_on_with_counts(texts, more, grows):
-    """Law: the answers to requests whose text the new one begins with are kept, whatever their system prompt, and no
-    others: tasks of a batch, and of an agent's helpers, have nothing to do with each other."""
+    """Law: the answers to requests whose text the new one begins with, or has but for figures, are kept, whatever their
+    system prompt, and no others: tasks of a batch, and of an agent's helpers, have nothing to do with each other."""
     asked = ["".join(texts[: n + 1]) if grows else text for n, text in enumerate(texts)]
     window = Window()
     for number, text in enumerate(asked):
@@ -184,7 +185,12 @@ def test_only_what_a_request_goes_on_with_counts(texts, more, grows):
         )
     new = asked[-1] + more
     kept = keep_continued(window, user(new, system="Today is Monday."))
-    wanted = [text for text in asked if new.rstrip().startswith(text.rstrip())]
+    figures = [re.sub(r"\d+", "0", text.rstrip()) for text in (*asked, new)]
+    wanted = [
+        text
+        for text, words in zip(asked, figures, strict=False)
+        if new.rstrip().startswith(text.rstrip()) or words == figures[-1]
+    ]
     assert len(kept.answers) == len(wanted)
     assert not grows or len(kept.answers) == len(asked)
 
@@ -195,6 +201,7 @@ def test_equal_answers_to_other_tasks_are_no_loop():
     for name, text in {
         "tasks": lambda n: f"Classify this mail: {'abcdefgh'[n]} wrote to you.",
         "text": lambda n: "Fix it.\n" + "Result: nothing.\n" * n,
+        "steps": lambda n: f"Go on with step {n + 8}.",
     }.items():
         window, stages[name] = Window(), []
         for n in range(count):
@@ -203,9 +210,10 @@ def test_equal_answers_to_other_tasks_are_no_loop():
             stages[name].append(observe(kept, answer, LoopConfig(), name_asked(user(text(n)), str(n)))[1])
             window, _ = observe(window, answer, LoopConfig(), name_asked(user(text(n)), str(n)))
     assert stages["tasks"] == [None] * count
-    assert [loop.stage if loop else None for loop in stages["text"]] == [
-        None,
-        None,
-        *[Stage.WARN] * 2,
-        *[Stage.BREAK] * 4,
-    ]
+    for name in ("text", "steps"):
+        assert [loop.stage if loop else None for loop in stages[name]] == [
+            None,
+            None,
+            *[Stage.WARN] * 2,
+            *[Stage.BREAK] * 4,
+        ]

@@ -1,5 +1,8 @@
 """Pieces of calls as upstreams send them: each finds its call."""
 
+import json
+from itertools import product
+
 import pytest
 
 from reliability.types import CallDelta, Finish, FinishReason
@@ -92,3 +95,56 @@ def test_the_number_of_a_call_is_one_in_any_form(form: type[int | str | float]) 
     ends = [{"index": form(at), "function": {"name": "f", "arguments": "}"}} for at in (0, 1)]
 
     assert calls([first], [second], ends) == [("f", "{}"), ("f", "{}")]
+
+
+INDEXES = ("each", "first", "not the first", "not for call 0", "none")
+
+
+def stream_of(count: int, index: str, call_id: str, name: str, *, mixed: bool) -> list[dict[str, object]]:
+    """The pieces of so many calls of one tool: three each, which bring index, id and name in all, or in some."""
+    rows = []
+    for at in range(count):
+        text = json.dumps({"path": "abc", "n": at})
+        row = []
+        for part, given in enumerate(("", text[:6], text[6:])):
+            numbered = {
+                "each": True,
+                "first": part == 0,
+                "not the first": part > 0,
+                "not for call 0": at > 0,
+                "none": False,
+            }[index]
+            has_id = call_id == "each" or (call_id == "first" and part == 0)
+            named = "f" if name == "each" or part == 0 else None
+            row.append(piece(at if numbered else None, f"c{at}" if has_id else None, named, given))
+        rows.append(row)
+    return [one for row in (zip(*rows, strict=True) if mixed else rows) for one in row]
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_any_mixture_of_index_id_and_name_makes_the_calls_that_were_meant(index: str) -> None:
+    """Law: whichever pieces have an index, an id or a name, one call stays one and several stay several, each with its
+    own arguments, wherever the pieces say to which they belong."""
+    for count, call_id, name, mixed in product((1, 2, 3), ("each", "first", "none"), ("each", "first"), (False, True)):
+        told = call_id == "each" or index == "each" or (call_id == "first" and index == "not the first")
+        if mixed and not told:
+            continue
+        pieces = stream_of(count, index, call_id, name, mixed=mixed)
+        expected = [("f", {"path": "abc", "n": at}) for at in range(count)]
+        found = [(called, json.loads(given or "null")) for called, given in calls(*([one] for one in pieces))]
+        assert found == expected, (count, call_id, name, mixed)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("numbers", [(0, 1), (0, 0), (None, None), (None, 0), (0, None)])
+def test_a_call_that_comes_twice_is_one(numbers: tuple[int | None, int | None], apart: bool) -> None:
+    """Law: the same id, name and complete arguments are one call, in one list or in two; what differs in its name or,
+    in a list, its arguments, is another."""
+    first, again = (piece(number, "a", "f", '{"x": 1}') for number in numbers)
+    lists = [[first], [again]] if apart else [[first, again]]
+    assert calls(*lists) == [("f", '{"x": 1}')]
+    other = piece(numbers[1], "b", "f", '{"x": 1}')
+    assert calls(*([[first], [other]] if apart else [[first, other]])) == [("f", '{"x": 1}')] * 2
+    if numbers == (0, 1):
+        changed = piece(1, "a", "f", '{"x": 2}')
+        assert calls([first, changed]) == [("f", '{"x": 1}'), ("f", '{"x": 2}')]

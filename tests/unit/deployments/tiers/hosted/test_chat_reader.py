@@ -34,12 +34,19 @@ TORN: dict[str, bytes] = {
     "head lost": b'data: "delta": {"content": "lost"}}]}\n\n',
     "two in one": b'data: {"choices": []}{"choices": [{"delta": {"content": "lost"}}]}\n\n',
     "content is a number": b'data: {"choices": [{"index": 0, "delta": {"content": 42}}]}\n\n',
-    "delta is a text": b'data: {"choices": [{"index": 0, "delta": "lost"}]}\n\n',
-    "choice is a text": b'data: {"choices": ["lost"]}\n\n',
-    "choices are a text": b'data: {"choices": "lost"}\n\n',
     "calls are a text": b'data: {"choices": [{"index": 0, "delta": {"tool_calls": "lost"}}]}\n\n',
     "a call is a text": b'data: {"choices": [{"index": 0, "delta": {"tool_calls": ["lost"]}}]}\n\n',
 }
+
+
+# What may stand where a piece of the answer belongs, and isn't one.
+SHAPES = [7, 1.5, True, "lost", ["lost"], [7], [None], {"content": "lost"}, {"index": 0, "delta": {"content": "lost"}}]
+MISSHAPEN = [
+    {"choices": [{"index": 0, key: value}]} if key else {"choices": value}
+    for key in ("", "delta", "message")
+    for value in SHAPES
+    if not (key and isinstance(value, dict))
+]
 
 
 def read(*sends: bytes, cut: bool = False, strict: bool = False) -> list[Event]:
@@ -73,6 +80,32 @@ def test_a_torn_chunk_is_told_of(torn: str, at: int) -> None:
     assert isinstance(last, Finish)
     assert last.damaged
     assert "may be missing" in " ".join(last.notes)
+
+
+@pytest.mark.parametrize("chunk", MISSHAPEN)
+@given(at=st.integers(0, len(WORDS)))
+def test_a_chunk_of_another_shape_ends_the_answer(chunk: object, at: int) -> None:
+    """Law: where it has another shape than a chunk's a piece is lost: what came before it is delivered, and a fault
+    ends it, so that no text with a gap counts as complete. Behind the finish reason no piece can be lost."""
+    frame = b"data: " + json.dumps(chunk).encode() + b"\n\n"
+    *_, last = events = read(*WORDS[:at], frame, *WORDS[at:], END)
+
+    assert text_of(events) == "".join(f"w{n} " for n in range(at))
+    assert isinstance(last, Failed)
+    assert last.fault is Fault.PROTOCOL
+    assert isinstance(read(*WORDS, plays.chunk({}, "stop"), frame, b"data: [DONE]\n\n")[-1], Finish)
+
+
+@pytest.mark.parametrize("choices", [[], None, {}, "", 0])
+def test_a_chunk_without_choices_loses_nothing(choices: object) -> None:
+    """Law: a chunk that has only counts or a filter's results (Azure) leaves the answer whole, wherever it comes."""
+    told = {"choices": choices, "usage": {"prompt_tokens": 1, "completion_tokens": 1}, "prompt_filter_results": [{}]}
+    frame = b"data: " + json.dumps(told).encode() + b"\n\n"
+    for at in range(len(WORDS) + 1):
+        *_, last = events = read(*WORDS[:at], frame, *WORDS[at:], END)
+        assert text_of(events) == "w0 w1 w2 w3 w4 w5 "
+        assert isinstance(last, Finish)
+        assert not last.damaged
 
 
 @pytest.mark.parametrize("torn", TORN)
@@ -221,7 +254,14 @@ def test_an_error_of_any_form_ends_no_answer_well(problem: dict[str, object]) ->
 
 
 @pytest.mark.parametrize(
-    "part", [{"type": "image_url", "image_url": {"url": "x"}}, 7, {"type": "text", "text": "a"}, "a"]
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "x"}},
+        7,
+        {"type": "text", "text": "a"},
+        "a",
+        *({"type": kind, "text": "a"} for kind in (["text"], {"text": {}}, [], {}, None, 7, True)),
+    ],
 )
 def test_a_part_that_is_no_text_is_told_of(part: object) -> None:
     """Law: a content of parts is read where each is text, also a bare one; what else it holds leaves a note."""

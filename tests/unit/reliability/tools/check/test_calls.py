@@ -200,6 +200,26 @@ def test_a_tool_of_free_text_takes_the_text(given, read):
     assert [json.loads(call.arguments) for call in checked.calls] == ([] if read is None else [{"input": read}])
 
 
+WRAPPER = '{"input": "hello"}'
+CODE = ("print(%s)", "# set %s\nrun()", "echo %s", "Here: %s", "/* %s */", "x = %s", "%s // run", "%s.run()", "%s done",
+        "%s;", "%s\n%s", "[%s]", "```\n%s\n```\nDone", "```\nprint(%s)\n```")  # fmt: skip
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+@pytest.mark.parametrize("code", CODE)
+def test_a_text_that_holds_an_object_is_not_cut_down_to_it(code, quoted):
+    """Only an object that is all there is may be the wrapper of a tool of free text: where more stands around it, the
+    whole text is the input, or it is asked for again."""
+    text = code.replace("%s", WRAPPER)
+    box = made([tool("apply_patch", FREE)])
+    for name in ("input", "patch"):
+        given = text.replace("input", name)
+        raw = RawCall(name="apply_patch", arguments=json.dumps(given) if quoted else given)
+        checked = check_calls([raw], box, new_id=IDS)
+        assert [json.loads(call.arguments) for call in checked.calls] in ([{"input": given}], [])
+        assert checked.calls or (given[0] in "{`" and not quoted)
+
+
 def test_ids_come_from_the_source_and_are_the_same_again():
     """A missing id is given from the seed, deterministically; one that was used is replaced, on record."""
     calls = [SEARCH, RawCall(name="clock", arguments="{}", id="call_1")]

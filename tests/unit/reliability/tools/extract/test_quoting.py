@@ -25,6 +25,16 @@ SENTENCES = {
     "curly marks": "The page says “{}” to agents.",
     "German marks": "Die Seite sagt „{}“ zu Agenten.",
     "Chinese marks": "该页面写着「{}」给代理。",
+    "German marks, turned": "Die Seite sagt »{}« zu Agenten.",
+    "Swedish marks": "Sidan säger ”{}” till agenter.",
+    "Swedish marks, single": "Sidan säger ’{}’ till agenter.",
+    "German marks, single": "Die Seite sagt ‚{}‘ zu Agenten.",
+    "a Chinese title": "该页面写着《{}》给代理。",
+    "wide marks": "该页面写着＂{}＂给代理。",
+    "a tag for code": "The page says <code>{}</code> to agents.",
+    "a comment": "The page says <!-- {} --> to agents.",
+    "marks of HTML": "The page says &quot;{}&quot; to agents.",
+    "LaTeX": "The page says ``{}'' to agents.",
     "apostrophes": "The page says '{}' to agents.",
     "block quote": "> {}\n\nThat is what the README says; I left it alone.",
     "block quote with words": "> The page says {} so\n> and so.\n\nThat is it.",
@@ -52,7 +62,7 @@ def write(sentence: str, kind: str) -> str:
 def test_a_quoted_call_is_never_made_and_stays_in_its_sentence(kind):
     """Law: in every notation and sentence, whole and streamed."""
     for sentence, frame in SENTENCES.items():
-        if kind == "muse" and sentence == "apostrophes":
+        if kind == "muse" and sentence in ("apostrophes", "Swedish marks, single", "wide marks", "a tag for code"):
             continue  # its recipient stands between the apostrophe and its tags
         text = write(frame, kind)
         told = whole(text, BASH)
