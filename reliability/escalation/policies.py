@@ -76,8 +76,9 @@ def _go_on_with_text(situation: Situation) -> Decision | None:
     call = _choose_continuation(situation)
     if call is not None:
         return replace(call, resume=True, nudge=False)
-    last = attempts[-1]
-    return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail if last.text_out else describe_attempts(attempts))
+    last, doubted = attempts[-1], _accept_doubted(situation)
+    message = last.detail if last.text_out else describe_attempts(attempts)
+    return doubted or Refuse(code=RefuseCode.BROKEN_STREAM, message=message)
 
 
 def _choose_continuation(situation: Situation) -> Call | None:
@@ -98,7 +99,7 @@ def _stop_after_text(situation: Situation) -> Decision | None:
     if last.calls_held:
         return None
     if last.flaw is Flaw.CIRCUIT_BREAK:
-        return _refuse_exhausted(situation)
+        return _accept_doubted(situation) or _refuse_exhausted(situation)
     # Only text that repeats itself: there is no call that could still be corrected.
     return Accept() if reason_of(last) is Reason.LOOP_DETECTED else None
 

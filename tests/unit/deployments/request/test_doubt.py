@@ -102,15 +102,16 @@ def test_a_text_is_not_in_doubt_and_the_last_tier_is_believed() -> None:
 names = st.sampled_from(["call", "said", "good", "500", "invented", "none", "break"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(names, st.booleans()), min_size=1, max_size=3), st.sampled_from(list(Hold)))
 def test_doubt_chooses_who_answers_and_changes_no_answer(answers: list[tuple[str, bool]], hold: Hold) -> None:
     """Law: the calls are those that the tier which answered makes when it is asked alone, the text that of the first
-    which spoke; and whoever gets an answer without doubts gets one with them."""
+    which spoke, even where it broke off; and whoever gets an answer without doubts gets one with them."""
     run, events = ask(*answers, hold=hold)
     without, plain = ask(*answers, hold=hold, least=0.0)
     assert (run.finish is None) == (without.finish is None)
     if run.finish is not None:
         assert calls_of(events) in ([], [f'{{"a": "{run.tier}"}}'])
         spoken = text_of(events)
-        assert spoken in ("", f"I'm {run.tier}. ", f"good from {run.tier}") or spoken == text_of(plain)
+        own = ("", f"I'm {run.tier}. ", f"good from {run.tier}")
+        assert spoken in own or spoken == text_of(plain) or spoken.startswith("half of ")
