@@ -360,8 +360,8 @@ class Attempt:
     reported that it had cost, where that can't be; then `usage` is what is booked in its place. `started_ns`: the
     moment at which the tier was called; None where it wasn't. `native_calls`: how many of its calls came as calls, and
     not in the text. `lost`: as of `Started`. `seam`: how many characters stood before the client where it went on with
-    another attempt's text; None where it began anew. `confidence`: how likely its answer is right, where that was
-    estimated."""
+    another attempt's text; None where it began anew. `likely`: how likely its calls are right, where that is known;
+    `signs`: what tells it (`reliability.confidence`)."""
 
     tier: str
     ran: bool
@@ -385,7 +385,8 @@ class Attempt:
     native_calls: int = 0
     lost: LostPrefix | None = None
     seam: int | None = None
-    confidence: float | None = None
+    likely: float | None = None
+    signs: Mapping[str, float] | None = None
 
     @property
     def good(self) -> bool:

@@ -24,7 +24,7 @@ from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import pass_on
-from reliability.confidence.calibration import Doubt
+from reliability.confidence.calibration import Confidence, Gauge
 from reliability.confidence.signs import TEXT_CHARS_MAX
 from reliability.faults import TRAITS, Ran
 from reliability.loops import Kind, Loop
@@ -60,8 +60,8 @@ class AttemptPlan:
     """What one attempt is to do. `text_committed`: an earlier attempt's text stands before the client already, so this
     one's text is held and dropped. `history_bytes`: of what the answer is held against. `begun`: the text that it
     continues, which stands before the client; `seam`: how many characters stand there; `answer_cap`: how many tokens
-    the whole answer may have, with `begun`. `logprobs`: the client has asked for them. `doubt`: how likely its calls
-    have to be right; None where that makes no difference, or can't be told."""
+    the whole answer may have, with `begun`. `logprobs`: the client has asked for them. `gauge`: what
+    tells whether its calls are right; None where nobody wants to know."""
 
     tier: str
     number: int
@@ -74,7 +74,7 @@ class AttemptPlan:
     seam: int | None = None
     answer_cap: int = 0
     logprobs: bool = False
-    doubt: Doubt | None = None
+    gauge: Gauge | None = None
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class AttemptState:
     end: Finish | Failed | None = field(init=False, default=None)
     judged: Judged | None = field(init=False, default=None)
     lost: LostPrefix | None = field(init=False, default=None)
-    confidence: float | None = field(init=False, default=None)
+    confidence: Confidence | None = field(init=False, default=None)
 
     @property
     def loop(self) -> Loop | None:
@@ -256,14 +256,13 @@ class AttemptState:
             self.judged = replace(judged, events=(*judged.events, *rest))
         return [*last, *left]
 
-    def estimate_confidence(self) -> None:
-        """Estimate how likely the calls are right, where they are good otherwise and the tier has told what it was
-        unsure of."""
-        doubt, judged, end = self.plan.doubt, self.judged, self.end
-        if doubt is None or judged is None or judged.flaw is not None or not judged.calls:
+    def measure_confidence(self) -> None:
+        """Measure the calls, where they are good otherwise and the tier has told what it was unsure of."""
+        gauge, judged, end = self.plan.gauge, self.judged, self.end
+        if gauge is None or judged is None or judged.flaw is not None or not judged.calls:
             return
         if isinstance(end, Finish) and end.unsure is not None:
-            self.confidence = doubt.estimate(judged.calls, self.plan.expected.toolbox, end.unsure)
+            self.confidence = gauge.measure(judged.calls, self.plan.expected.toolbox, end.unsure)
 
     def leave_unjudged(self, fault: Fault, words: str) -> None:
         """End the attempt without a judgement, instead of the second half of `finish`: nothing more may leave."""
@@ -318,8 +317,8 @@ async def read(
         state.leave_unjudged(Fault.DEADLINE, "the request's deadline passed")
         return
     out = state.take_judgement(judged)
-    if state.plan.doubt is not None:
-        await large(TEXT_CHARS_MAX, state.estimate_confidence)
+    if state.plan.gauge is not None:
+        await large(TEXT_CHARS_MAX, state.measure_confidence)
     if out:
         yield out
 
@@ -344,7 +343,8 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
         native_calls=judged.native_calls if judged else 0,
         lost=state.lost,
         seam=state.plan.seam,
-        confidence=state.confidence,
+        likely=None if state.confidence is None else state.confidence.likely,
+        signs=None if state.confidence is None else state.confidence.signs,
     )
 
 
@@ -392,10 +392,11 @@ def _find_flaw(state: AttemptState) -> tuple[Flaw | None, str]:
 
 
 def _find_doubt(state: AttemptState) -> tuple[Flaw | None, str]:
-    doubt, confidence = state.plan.doubt, state.confidence
-    if doubt is None or confidence is None or confidence >= doubt.least:
+    gauge, confidence = state.plan.gauge, state.confidence
+    likely = None if confidence is None else confidence.likely
+    if gauge is None or likely is None or likely >= gauge.least:
         return None, ""
-    return Flaw.DOUBT, f"tier {state.plan.tier}: its tool call is right with a probability of {confidence:.0%}"
+    return Flaw.DOUBT, f"tier {state.plan.tier}: its tool call is right with a probability of {likely:.0%}"
 
 
 def _has_called(state: AttemptState) -> bool:

@@ -26,7 +26,7 @@ from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.repeating import repeats_already, window_repeats_already
-from reliability.confidence.calibration import Doubt
+from reliability.confidence.calibration import Gauge
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
@@ -155,20 +155,21 @@ def _open_attempt(
         history_bytes=run.request.body_bytes,
         answer_cap=run.request.max_tokens,
         logprobs=request.top_logprobs is not None,
-        doubt=_build_doubt(run, call.tier, ports),
+        gauge=_build_gauge(run, call.tier, ports),
     )
     return open_attempt(plan, open_accounting(call.tier, request, size, grant, ports))
 
 
-def _build_doubt(run: Run, tier: str, ports: Ports) -> Doubt | None:
-    """Say how likely the tier's calls have to be right; None where no other tier could give another answer."""
-    calibration, least = ports.calibration(tier), run.limits.confidence_min
-    in_doubt = any(attempt.flaw is Flaw.DOUBT for attempt in run.attempts)
-    if calibration is None or not least or not run.request.tools or (tier in run.chain[-1:] and not in_doubt):
+def _build_gauge(run: Run, tier: str, ports: Ports) -> Gauge | None:
+    """Build what tells whether the tier's calls are right. Where no other tier could make others, they need not be."""
+    least, messages, texts = run.limits.confidence_min, run.request.messages, run.expected.words
+    if not least or not run.request.tools:
         return None
-    messages, texts = run.request.messages, run.expected.words
+    if tier in run.chain[-1:] and not any(attempt.flaw is Flaw.DOUBT for attempt in run.attempts):
+        least = 0.0
     asked = bool(texts) and messages[-1].get("role") == "user"
-    return Doubt(calibration=calibration, least=least, texts=texts, request=texts[0] if asked else "")
+    request = texts[0] if asked else ""
+    return Gauge(calibration=ports.calibration(tier), least=least, texts=texts, request=request)
 
 
 def open_accounting(tier: str, request: ChatRequest, size: int, grant: Grant | None, ports: Ports) -> Accounting:

@@ -22,16 +22,26 @@ class Calibration:
         return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, odds))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
-    """How likely an answer of one tier has to be right (`least`), and what that is told by. `texts`, `request`: as in
-    `read_signs`."""
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """What the calls of one answer showed of themselves. `likely`: how likely they are right, 0 to 1; None where the
+    model has no calibration."""
 
-    calibration: Calibration
+    signs: Mapping[str, float]
+    likely: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """What tells how likely the calls of one tier are right, and how likely they have to be (`least`; 0: they need
+    not). `texts`, `request`: as in `read_signs`."""
+
+    calibration: Calibration | None
     least: float
     texts: Sequence[str]
     request: str
 
-    def estimate(self, calls: Sequence[ToolCall], toolbox: ToolBox, unsure: Unsure) -> float:
-        """Return how likely these calls are right, 0 to 1."""
-        return self.calibration.estimate(read_signs(calls, toolbox, self.texts, self.request, unsure))
+    def measure(self, calls: Sequence[ToolCall], toolbox: ToolBox, unsure: Unsure) -> Confidence:
+        """Measure these calls."""
+        signs = read_signs(calls, toolbox, self.texts, self.request, unsure)
+        return Confidence(signs, None if self.calibration is None else self.calibration.estimate(signs))

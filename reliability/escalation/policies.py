@@ -309,7 +309,7 @@ def _find_loose_form(situation: Situation) -> int | None:
 
 def _accept_doubted(situation: Situation) -> Accept | None:
     """Accept the likeliest of the answers that were in doubt, of equally likely ones the last; None: there is none."""
-    doubted = [(a.confidence or 0.0, i) for i, a in enumerate(situation.attempts) if a.flaw is Flaw.DOUBT]
+    doubted = [(a.likely or 0.0, i) for i, a in enumerate(situation.attempts) if a.flaw is Flaw.DOUBT]
     return Accept(attempt=max(doubted)[1]) if doubted else None
 
 

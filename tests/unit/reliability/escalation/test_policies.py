@@ -210,7 +210,7 @@ def test_a_broken_circuit_is_never_delivered():
 def test_a_valid_call_is_never_lost_to_a_doubt(chain, limits, outcomes):
     """Once a tier has given a valid call that was in doubt, the client gets an answer, whatever becomes of the tiers
     behind: theirs if it is good, else the call."""
-    doubted = Attempt(tier=chain[0], ran=True, flaw=Flaw.DOUBT, detail="x", confidence=0.4, calls_held=True)
+    doubted = Attempt(tier=chain[0], ran=True, flaw=Flaw.DOUBT, detail="x", likely=0.4, calls_held=True)
     attempts, _, decision = walk(chain, limits, outcomes, first=(doubted,))
     assert isinstance(decision, Accept)
     assert attempts[decision.attempt].good or attempts[decision.attempt].flaw in (Flaw.DOUBT, Flaw.LOOP)
@@ -221,7 +221,7 @@ def test_a_doubt_changes_who_answers_and_nothing_else(chain, limits, outcomes):
     """The tiers are asked after a doubt as after a tier that isn't there: in the chain's order, each for its own
     faults."""
     first = Attempt(tier=chain[0], ran=False, fault=Fault.UNAVAILABLE, detail="x")
-    doubted = replace(first, ran=True, fault=None, flaw=Flaw.DOUBT, confidence=0.4, calls_held=True)
+    doubted = replace(first, ran=True, fault=None, flaw=Flaw.DOUBT, likely=0.4, calls_held=True)
     without, with_it = (walk(chain, limits, outcomes, first=(one,))[0] for one in (first, doubted))
     assert [one.tier for one in with_it] == [one.tier for one in without][: len(with_it)]
 
@@ -232,7 +232,7 @@ def test_a_doubt_changes_who_answers_and_nothing_else(chain, limits, outcomes):
 def test_a_doubt_keeps_to_the_request_s_bounds(stuck):
     """At the deadline, behind a budget that rejects every tier and where a tier refuses the request, the call that is
     there is delivered."""
-    doubted = Attempt(tier="fast", ran=True, flaw=Flaw.DOUBT, detail="x", confidence=0.4, calls_held=True)
+    doubted = Attempt(tier="fast", ran=True, flaw=Flaw.DOUBT, detail="x", likely=0.4, calls_held=True)
     last = Attempt(
         tier="standard",
         ran=False,
@@ -247,7 +247,7 @@ def test_a_doubt_keeps_to_the_request_s_bounds(stuck):
 def test_of_answers_in_doubt_the_likeliest_is_delivered():
     """Where the last tier is in doubt too, the likelier call counts, and of equally likely ones the last."""
     doubted = [
-        Attempt(tier=tier, ran=True, flaw=Flaw.DOUBT, detail="x", confidence=likely)
+        Attempt(tier=tier, ran=True, flaw=Flaw.DOUBT, detail="x", likely=likely)
         for tier, likely in zip(CHAIN, (0.3, 0.45, 0.2, 0.45), strict=True)
     ]
     assert decide(situation(tuple(doubted))) == Accept(attempt=3)
