@@ -28,8 +28,8 @@ from reliability.types import (
 )
 
 AT_S = 1_795_000_000.25
-# Letters that no field's own words are made of; a row of one letter is a text that the prompt repeats already.
-SECRET = st.text("QXZJKVWY", min_size=12, max_size=40).filter(lambda word: len(set(word)) > 2)
+# Letters that no field's own words are made of.
+SECRET = st.text("QXZJKVWY", min_size=12, max_size=40)
 SECRET_CHARS = 8
 TOOLS = (
     {

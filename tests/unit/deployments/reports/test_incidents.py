@@ -115,7 +115,7 @@ def bad_calls(word: str) -> list[list[dict[str, Any]]]:
         [{"raw": f'<tool_call>{{"name": "book", "arguments": {{"city": "{word}'}],
         [{"status": 500, "message": word}],
         [{"status": 400, "message": word, "param": word}],
-        [{"text": f"{word} and so on. " * 60}],
+        [{"text": f"{word} and so on. " * 90}],
     ]
 
 
