@@ -67,6 +67,13 @@ class StartRule(Section):
         return all(least is None or has >= least for least, has in pairs)
 
 
+class CalibrationConfig(Section):
+    """What tells how likely a model's calls are right: a logistic model, as `evaluate` fits it."""
+
+    base: float = Field(default=0.0, description="log-odds of a call without signs")
+    weights: dict[str, float] = Field(default={}, description="what each sign adds to them")
+
+
 class ConfidenceConfig(Section):
     """What becomes of a valid tool call that is probably not right."""
 
@@ -77,6 +84,9 @@ class ConfidenceConfig(Section):
         description="how likely a call has to be right; below it the next tier is asked, and where no tier has a "
         "likelier one, the likeliest is delivered. 0: every valid call is delivered at once. Known for models with a "
         "calibration",
+    )
+    calibrations: dict[str, CalibrationConfig] = Field(
+        default={}, description="calibrations that `evaluate` has fitted, by the sha256 of the model's weights"
     )
 
 

@@ -270,8 +270,8 @@ class Router(Stoppable):
         return (Level.UNKNOWN, 0) if observed is None else (observed.level, observed.sustained_ns)
 
     def _find_calibration(self, tier: str) -> Calibration | None:
-        status = self._watch.known.get(tier)
-        return None if status is None else find_calibration(status)
+        status, config = self._watch.known.get(tier), self._live.now.reliability.escalation.confidence
+        return None if status is None else find_calibration(status, config.calibrations)
 
     async def _drive(self, account: Account, kept: KeptRequest | None) -> AsyncGenerator[list[Event], None]:
         cold = find_cold(account.run.chain, self._facts.scalable, self._facts.tiers, self._can_stand_in)

@@ -5,18 +5,24 @@ fitted, and how well they tell on cases that they have not seen.
 """
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from reliability.confidence.calibration import Calibration
+from reliability.config import CalibrationConfig
 from reliability.types import TierStatus
 
 FILE = Path(__file__).with_name("calibrations.json")
 
 
-def find_calibration(status: TierStatus) -> Calibration | None:
-    """Find the calibration of what stands behind a tier; None where it was not measured, or an adapter changes it."""
-    return None if status.adapter is not None else _read_all().get(status.sha256 or "")
+def find_calibration(status: TierStatus, fitted: Mapping[str, CalibrationConfig]) -> Calibration | None:
+    """Find the calibration of what stands behind a tier, first among those of the configuration; None where it was not
+    measured, or an adapter changes it."""
+    if status.adapter is not None or status.sha256 is None:
+        return None
+    own = fitted.get(status.sha256)
+    return _read_all().get(status.sha256) if own is None else Calibration(own.base, own.weights)
 
 
 @cache
