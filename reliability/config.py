@@ -67,11 +67,18 @@ class StartRule(Section):
         return all(least is None or has >= least for least, has in pairs)
 
 
-class CalibrationConfig(Section):
-    """What tells how likely a model's calls are right: a logistic model, as `evaluate` fits it."""
+class SignWeights(Section):
+    """A logistic model of a call's signs, as `evaluate` fits it."""
 
     base: float = Field(default=0.0, description="log-odds of a call without signs")
     weights: dict[str, float] = Field(default={}, description="what each sign adds to them")
+
+
+class CalibrationConfig(Section):
+    """What tells of a model's calls."""
+
+    right: SignWeights = Field(default=SignWeights(), description="how likely a call is right")
+    unwanted: SignWeights | None = Field(default=None, description="how likely no tool was wanted")
 
 
 class ConfidenceConfig(Section):

@@ -360,8 +360,8 @@ class Attempt:
     reported that it had cost, where that can't be; then `usage` is what is booked in its place. `started_ns`: the
     moment at which the tier was called; None where it wasn't. `native_calls`: how many of its calls came as calls, and
     not in the text. `lost`: as of `Started`. `seam`: how many characters stood before the client where it went on with
-    another attempt's text; None where it began anew. `likely`: how likely its calls are right, where that is known;
-    `signs`: what tells it (`reliability.confidence`)."""
+    another attempt's text; None where it began anew. `likely`, `unwanted`, `signs`: as of
+    `reliability.confidence.calibration.Confidence`, where its calls were measured."""
 
     tier: str
     ran: bool
@@ -386,6 +386,7 @@ class Attempt:
     lost: LostPrefix | None = None
     seam: int | None = None
     likely: float | None = None
+    unwanted: float | None = None
     signs: Mapping[str, float] | None = None
 
     @property

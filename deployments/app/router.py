@@ -56,7 +56,7 @@ from deployments.ui.control_room import ControlRoom, wants_page
 from deployments.work.large_work import collect_less, large
 from deployments.work.turns import Asker
 from reliability.answer.estimate import prompt_bytes
-from reliability.confidence.calibration import Calibration
+from reliability.confidence.calibration import ModelCalibration
 from reliability.memory.pressure import Level
 from reliability.types import Event, TierState
 
@@ -269,7 +269,7 @@ class Router(Stoppable):
         observed = None if self._services.memory is None else self._services.memory.level(tier)
         return (Level.UNKNOWN, 0) if observed is None else (observed.level, observed.sustained_ns)
 
-    def _find_calibration(self, tier: str) -> Calibration | None:
+    def _find_calibration(self, tier: str) -> ModelCalibration | None:
         status, config = self._watch.known.get(tier), self._live.now.reliability.escalation.confidence
         return None if status is None else find_calibration(status, config.calibrations)
 

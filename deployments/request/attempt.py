@@ -24,7 +24,7 @@ from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import pass_on
-from reliability.confidence.calibration import Confidence, Gauge
+from reliability.confidence.calibration import UNMEASURED, Confidence, Gauge
 from reliability.confidence.signs import TEXT_CHARS_MAX
 from reliability.faults import TRAITS, Ran
 from reliability.loops import Kind, Loop
@@ -91,7 +91,7 @@ class AttemptState:
     end: Finish | Failed | None = field(init=False, default=None)
     judged: Judged | None = field(init=False, default=None)
     lost: LostPrefix | None = field(init=False, default=None)
-    confidence: Confidence | None = field(init=False, default=None)
+    confidence: Confidence = field(init=False, default=UNMEASURED)
 
     @property
     def loop(self) -> Loop | None:
@@ -343,8 +343,9 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
         native_calls=judged.native_calls if judged else 0,
         lost=state.lost,
         seam=state.plan.seam,
-        likely=None if state.confidence is None else state.confidence.likely,
-        signs=None if state.confidence is None else state.confidence.signs,
+        likely=state.confidence.likely,
+        unwanted=state.confidence.unwanted,
+        signs=state.confidence.signs or None,
     )
 
 
@@ -392,8 +393,7 @@ def _find_flaw(state: AttemptState) -> tuple[Flaw | None, str]:
 
 
 def _find_doubt(state: AttemptState) -> tuple[Flaw | None, str]:
-    gauge, confidence = state.plan.gauge, state.confidence
-    likely = None if confidence is None else confidence.likely
+    gauge, likely = state.plan.gauge, state.confidence.likely
     if gauge is None or likely is None or likely >= gauge.least:
         return None, ""
     return Flaw.DOUBT, f"tier {state.plan.tier}: its tool call is right with a probability of {likely:.0%}"

@@ -36,6 +36,7 @@ from reliability.types import Attempt, CallDelta, ChatRequest, Event, Fault, Fin
 
 SETTLE_GRACE_NS = 10 * NS_PER_S
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
+WORDS_TOOLS_MAX = 8
 SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 
 
@@ -168,8 +169,16 @@ def _build_gauge(run: Run, tier: str, ports: Ports) -> Gauge | None:
     if tier in run.chain[-1:] and not any(attempt.flaw is Flaw.DOUBT for attempt in run.attempts):
         least = 0.0
     asked = bool(texts) and messages[-1].get("role") == "user"
-    request = texts[0] if asked else ""
-    return Gauge(calibration=ports.calibration(tier), least=least, texts=texts, request=request)
+    # Whether a tool is wanted at all was measured on requests that begin a conversation and have a choice of few.
+    free = run.request.tool_choice in (None, "auto") and len(run.request.tools) <= WORDS_TOOLS_MAX
+    begins = asked and not any(message.get("role") in ("assistant", "tool") for message in messages)
+    return Gauge(
+        calibration=ports.calibration(tier),
+        least=least,
+        texts=texts,
+        request=texts[0] if asked else "",
+        words_do=free and begins,
+    )
 
 
 def open_accounting(tier: str, request: ChatRequest, size: int, grant: Grant | None, ports: Ports) -> Accounting:

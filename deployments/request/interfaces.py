@@ -16,7 +16,7 @@ from deployments.config.tier_config import Timeouts
 from deployments.work.large_work import Large, at_once
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
-from reliability.confidence.calibration import Calibration
+from reliability.confidence.calibration import ModelCalibration
 from reliability.loops import Window
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
@@ -105,6 +105,6 @@ class Ports:
     cloud_admit_s: float = 10.0
     context_tokens: Mapping[str, int] = field(default_factory=dict)
     memory: MemoryLevel = lambda _: (Level.UNKNOWN, 0)
-    calibration: Callable[[str], Calibration | None] = lambda _: None
+    calibration: Callable[[str], ModelCalibration | None] = lambda _: None
     large: Large = at_once
     elsewhere: Elsewhere | None = None

@@ -63,9 +63,11 @@ def _read_request(
     calls: Sequence[ToolCall], arguments: Sequence[Any], toolbox: ToolBox, request: str
 ) -> dict[str, float]:
     used = Said(" ".join(f"{call.name} {call.arguments}" for call in calls))
-    numbers = sum(not used.has_number(number) for number in Said(request).numbers)
+    asked = Said(request)
+    numbers = sum(not used.has_number(number) for number in asked.numbers)
     names = sum(used.find_missing(name) > 0.5 for name in NAME.findall(request))
     return {
+        "named": min(1.0 - asked.find_missing(call.name) for call in calls),
         "unused_numbers": min(4.0, float(numbers)),
         "unused_names": min(4.0, float(names)),
         "ands_a_call": min(4.0, len(AND.findall(request)) / len(calls)),

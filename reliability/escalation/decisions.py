@@ -74,13 +74,15 @@ class Situation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """Call `tier` after `wait_ns`. `reask`: how the prompt differs because of a flaw. `nudge`: with
-    a message about the loop. `resume`: it goes on with the text that stands before the client."""
+    a message about the loop. `resume`: it goes on with the text that stands before the client. `words`: without tools,
+    since none was wanted."""
 
     tier: str
     wait_ns: int = 0
     reask: Reask | None = None
     nudge: bool = False
     resume: bool = False
+    words: bool = False
 
 
 @dataclass(frozen=True, slots=True)

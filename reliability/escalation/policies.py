@@ -41,6 +41,8 @@ BACKOFF_MAX_NS = 2_000_000_000
 RETRY_AFTER_MAX_NS = 2_000_000_000
 LOOP_RETRY_AFTER_S = 5.0
 CYCLE_REASKS_MAX = 1
+# From here on a call is held to be one that nobody wanted (docs/decisions/092-confidence.md).
+UNWANTED_MIN = 0.6
 DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at most server.deadline_s)"
 
 
@@ -231,7 +233,7 @@ def _conclude_exhausted(situation: Situation) -> Decision:
     """Conclude where no tier is left. A call that loops is still a call, and a nudge stops nobody.
     A text that ran in circles is still a text: what came before it turned round is worth more than
     an error, unless another attempt's text stands before the client."""
-    doubted = _accept_doubted(situation)
+    doubted = _ask_in_words(situation) or _accept_doubted(situation)
     if doubted is not None:
         return doubted
     looped = _find_looped_call(situation)
@@ -311,6 +313,19 @@ def _accept_doubted(situation: Situation) -> Accept | None:
     """Accept the likeliest of the answers that were in doubt, of equally likely ones the last; None: there is none."""
     doubted = [(a.likely or 0.0, i) for i, a in enumerate(situation.attempts) if a.flaw is Flaw.DOUBT]
     return Accept(attempt=max(doubted)[1]) if doubted else None
+
+
+def _ask_in_words(situation: Situation) -> Call | None:
+    """Ask the last tier in doubt once more, for words, where each of those in doubt has called a tool that probably
+    nobody wanted."""
+    doubted = [a for a in situation.attempts if a.flaw is Flaw.DOUBT]
+    once = len({a.tier for a in doubted}) == len(doubted)
+    spoken = any(a.text_out for a in situation.attempts)
+    if not doubted or not once or spoken or len(situation.attempts) >= situation.limits.attempts_max:
+        return None
+    behind = situation.attempts[situation.attempts.index(doubted[-1]) + 1 :]
+    unwanted = all(a.unwanted is not None and a.unwanted >= UNWANTED_MIN for a in doubted)
+    return Call(tier=doubted[-1].tier, words=True) if unwanted and not any(a.ran for a in behind) else None
 
 
 def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | None:

@@ -5,7 +5,8 @@
     conversation   earlier turns; then one more request, or one that needs an earlier result
     no tool        a request, and tools that are all for something else
 
-In each case one call is right; in the last kind, none. `""` among an argument's values means that the argument may be missing.
+In each case one call is right; in the last kind, none. `""` among an argument's values means that the argument may be
+missing.
 """
 
 from __future__ import annotations
@@ -184,7 +185,8 @@ RECIPES: tuple[Callable[[random.Random], Drawn], ...] = (
 )
 
 
-CATEGORIES = ("one tool", "several tools", "conversation", "no tool")
+NO_TOOL = "no tool"
+CATEGORIES = ("one tool", "several tools", "conversation", NO_TOOL)
 UNFIT = 3  # tools of a case where none is wanted
 REASONS = {"late": "it is late", "damaged": "it arrived damaged", "unwanted": "I don't want it any more"}
 
@@ -224,7 +226,7 @@ def _draw(seed: int, number: int) -> CallCase:
     tools = [drawn.tool]
     if category == "several tools":
         tools = list(TOOLS)
-    elif category == "no tool":
+    elif category == NO_TOOL:
         tools = dice.sample([name for name in TOOLS if name != drawn.tool], UNFIT)
         drawn = Drawn(drawn.words, "", {})
     return CallCase(

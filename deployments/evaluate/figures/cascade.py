@@ -221,8 +221,8 @@ def _read_rule(rule: Mapping[str, Any]) -> Rule:
 
 
 def _choose(played: Mapping[_Candidate, _Played], default: _Candidate) -> _Candidate:
-    """Choose the least price among those that are as right as the default, cost no more dollars, and are nearly as right
-    as any of these. (By the price of a right answer alone one of the tiers by itself is always the cheapest.)"""
+    """Choose the least price among those that are as right as the default, cost no more dollars, and are nearly as
+    right as any of these. (By the price of a right answer one of the tiers by itself is always the cheapest.)"""
     base = played[default]
     good = {one: now for one, now in played.items() if now.right >= base.right and _price(now)[0] <= _price(base)[0]}
     most = max(now.right for now in good.values())

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from deployments.evaluate.calls.call_cases import NO_TOOL
 from reliability.confidence.calibration import Calibration
 
 # The signs of a call, or of several in one answer, and whether they were right.
@@ -27,7 +28,7 @@ def estimate_calls(cells: Cells, tier: str, is_fitted: Callable[[int], bool]) ->
     """Estimate, by the number of the case, how likely a tier's calls were right: as its server did, where the model has
     a calibration; else by a fit on the cases of `is_fitted`, each of which is estimated by a fit without it. Nothing
     where neither can be had."""
-    shipped = {number: likely for number, (_, _, likely) in _read_calls(cells, tier).items() if likely is not None}
+    shipped = {number: likely for number, (_, _, likely, _) in _read_calls(cells, tier).items() if likely is not None}
     points = _read_points(cells, tier)
     known = {number: point for number, point in points.items() if is_fitted(number)}
     if shipped or not are_enough(list(known.values())):
@@ -41,7 +42,7 @@ def describe_confidence(cells: Cells, tier: str) -> dict[str, Any]:
     """Describe how well a tier's signs tell; `calibration`: one of its own, where its model comes without and the cases
     were enough; `why`: why there is none."""
     points = _read_points(cells, tier)
-    known = {number: likely for number, (_, _, likely) in _read_calls(cells, tier).items() if likely is not None}
+    known = {number: likely for number, (_, _, likely, _) in _read_calls(cells, tier).items() if likely is not None}
     if known:
         return {"source": "shipped"} | judge_confidence(list(known.values()), [points[number][1] for number in known])
     right = sum(hit for _, hit in points.values())
@@ -50,22 +51,31 @@ def describe_confidence(cells: Cells, tier: str) -> dict[str, Any]:
         return {"source": None, "why": why}
     calls = list(points.values())
     judged = judge_confidence(estimate_unseen(calls), [hit for _, hit in calls])
-    fitted = fit_calibration(calls)
-    return {"source": "fitted", "calibration": {"base": fitted.base, "weights": dict(fitted.weights)}} | judged
+    calibration = {"right": _write_fit(calls)}
+    unwanted = [(signs, category == NO_TOOL) for signs, _, _, category in _read_calls(cells, tier).values()]
+    if are_enough(unwanted):
+        calibration["unwanted"] = _write_fit(unwanted)
+    return {"source": "fitted", "calibration": calibration} | judged
+
+
+def _write_fit(points: Sequence[Point]) -> dict[str, Any]:
+    fitted = fit_calibration(points)
+    return {"base": fitted.base, "weights": dict(fitted.weights)}
 
 
 def _read_points(cells: Cells, tier: str) -> dict[int, Point]:
-    return {number: (signs, right) for number, (signs, right, _) in _read_calls(cells, tier).items()}
+    return {number: (signs, right) for number, (signs, right, *_) in _read_calls(cells, tier).items()}
 
 
-def _read_calls(cells: Cells, tier: str) -> dict[int, tuple[Mapping[str, float], bool, float | None]]:
-    """Read, by the number of the case: the signs of what was delivered, whether it was right, and how likely the server
-    thought it to be."""
+def _read_calls(cells: Cells, tier: str) -> dict[int, tuple[Mapping[str, float], bool, float | None, str]]:
+    """Read, by the number of the case: the signs of what was delivered, whether it was right, how likely the server
+    thought it to be, and the case's category."""
     found, head = {}, f"layers/call/{tier}/"
     for key, result in cells.items():
         good = [one for one in result.get("attempts") or () if not one.get("flaw") and not one.get("fault")]
         if key.startswith(head) and result["calls"] and good and good[-1].get("signs"):
-            found[int(key.rsplit("/", 1)[1])] = (good[-1]["signs"], result["right"], good[-1].get("confidence"))
+            told = good[-1]["signs"], result["right"], good[-1].get("confidence"), result["category"]
+            found[int(key.rsplit("/", 1)[1])] = told
     return found
 
 

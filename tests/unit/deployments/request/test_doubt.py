@@ -12,14 +12,14 @@ from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.gate import Hold
-from reliability.confidence.calibration import Calibration
+from reliability.confidence.calibration import Calibration, ModelCalibration
 from reliability.types import CallDelta, ChatRequest, Event, Finish, Flaw, Reason
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
 from tests.unit.deployments.request.test_drive import ANSWERS, CHAIN, make_ports, make_run, text_of
 
 # Sure of a call as long as the model was sure of its tokens.
-CALIBRATION = Calibration(2.0, {"most_unsure": -2.0})
+CALIBRATION = ModelCalibration(Calibration(2.0, {"most_unsure": -2.0}))
 
 
 class Hesitating(ScriptedTier):
@@ -34,20 +34,27 @@ class Hesitating(ScriptedTier):
 
 
 def ask(
-    *answers: tuple[str, bool | None], least: float = 0.5, hold: Hold = Hold.ALL, known: bool = True
+    *answers: tuple[str, bool | None],
+    least: float = 0.5,
+    hold: Hold = Hold.ALL,
+    calibration: ModelCalibration | None = CALIBRATION,
+    forced: bool = False,
 ) -> tuple[Run, list[Event]]:
-    """Drive one request along a chain: of each tier its scripted answer, and whether it hesitates."""
+    """Drive one request along a chain: of each tier its scripted answer, and whether it hesitates. Without its tools
+    each tier answers in words."""
 
     async def go() -> tuple[Run, list[Event]]:
         chain, clock, tiers = CHAIN[: len(answers)], VirtualClock(), {}
         for tier, (name, hesitates) in zip(chain, answers, strict=True):
             call = {"tool_call": {"name": "f", "arguments": {"a": tier}}}
             steps = {"call": [call], "said": [{"text": f"I'm {tier}. "}, call]}.get(name) or ANSWERS[name][0]
-            tiers[tier] = Hesitating(name=tier, script=[{"answer": steps}])
+            script = [{"when": {"has_tools": True}, "answer": steps}, {"answer": [{"text": "I can't do that."}]}]
+            tiers[tier] = Hesitating(name=tier, script=script)
             tiers[tier].hesitates = hesitates
         run = make_run(chain, clock, hold_all=hold is Hold.ALL)
         run.limits = replace(run.limits, confidence_min=least)
-        ports = replace(make_ports(tiers, clock), calibration=lambda _: CALIBRATION if known else None)
+        run.request = replace(run.request, tool_choice="required" if forced else "auto")
+        ports = replace(make_ports(tiers, clock), calibration=lambda _: calibration)
         return run, [event async for batch in drive(run, ports) for event in batch]
 
     return play(go())
@@ -80,12 +87,15 @@ def test_a_call_in_doubt_is_better_than_none(after: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hesitates", "least", "known"), [(False, 0.5, True), (True, 0.0, True), (True, 0.5, False), (None, 0.5, True)]
+    ("hesitates", "least", "calibration"),
+    [(False, 0.5, CALIBRATION), (True, 0.0, CALIBRATION), (True, 0.5, None), (None, 0.5, CALIBRATION)],
 )
-def test_no_doubt_where_nothing_tells(hesitates: bool | None, least: float, known: bool) -> None:
+def test_no_doubt_where_nothing_tells(
+    hesitates: bool | None, least: float, calibration: ModelCalibration | None
+) -> None:
     """Law: a sure model, a switch that is off, a model without a calibration and a tier that can't tell are asked
     once."""
-    run, _ = ask(("call", hesitates), ("call", False), least=least, known=known)
+    run, _ = ask(("call", hesitates), ("call", False), least=least, calibration=calibration)
     assert (run.tier, len(run.attempts)) == ("fast", 1)
     assert run.attempts[0].good
 
@@ -97,6 +107,21 @@ def test_a_text_is_not_in_doubt_and_the_last_tier_is_believed() -> None:
     assert run.attempts[0].likely == pytest.approx(0.018, abs=0.001)
     assert run.finish is not None
     assert not run.finish.notes
+
+
+@pytest.mark.parametrize("words_do", [True, False])
+def test_a_call_that_nobody_wanted_is_asked_for_in_words(words_do: bool) -> None:
+    """Law: where each call is in doubt, probably unwanted, and words may be the answer, the last tier is asked without
+    its tools; the answer has no call. Where a call is demanded, the likeliest one is delivered."""
+    unwanted = replace(CALIBRATION, unwanted=Calibration(-1.0, {"most_unsure": 2.0}))
+    run, events = ask(("call", True), ("call", True), calibration=unwanted, forced=not words_do)
+    assert [attempt.flaw for attempt in run.attempts] == [Flaw.DOUBT, Flaw.DOUBT] + [None] * words_do
+    if words_do:
+        assert (calls_of(events), text_of(events)) == ([], "I can't do that.")
+        assert run.finish is not None
+        assert not run.finish.notes
+    else:
+        assert calls_of(events) == ['{"a": "standard"}']
 
 
 names = st.sampled_from(["call", "said", "good", "500", "invented", "none", "break"])

@@ -44,6 +44,12 @@ def test_what_no_argument_holds_is_unused() -> None:
     assert both["ands_a_call"] < signs["ands_a_call"]
 
 
+def test_a_tool_that_the_request_does_not_name_is_less_likely_wanted() -> None:
+    """Law: of several calls the one that the request names least counts."""
+    assert read("book a room", {"city": "Oslo"})["named"] == 1.0
+    assert read("who won?", {"city": "Oslo"})["named"] == 0.0
+
+
 def test_tokens_count_where_they_stand_in_a_call() -> None:
     """Law: words around the call, and punctuation, don't count."""
     signs = read("a room in Oslo", {"city": "Oslo"}, unsure=[("Sure", 2.0), ("Os", 0.5), ("lo", 0.25), ('"', 3.0)])

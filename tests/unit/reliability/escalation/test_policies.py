@@ -254,6 +254,21 @@ def test_of_answers_in_doubt_the_likeliest_is_delivered():
     assert decide(replace(situation(tuple(doubted[:3])), chain=CHAIN[:3])) == Accept(attempt=1)
 
 
+def test_calls_that_nobody_wanted_end_in_words():
+    """Law: where each tier in doubt has called a tool that probably nobody wanted, the last of them is asked for words,
+    once, and where that fails the likeliest call is delivered; not where text stands, or one of them was wanted."""
+    unwanted = [
+        Attempt(tier=tier, ran=True, flaw=Flaw.DOUBT, detail="x", likely=likely, unwanted=0.9)
+        for tier, likely in (("fast", 0.2), ("standard", 0.1))
+    ]
+    here = replace(situation(tuple(unwanted)), chain=CHAIN[:2])
+    assert decide(here) == Call(tier="standard", words=True)
+    for again in (unwanted[1], Attempt(tier="standard", ran=True, fault=Fault.BAD_REQUEST, detail="x")):
+        assert decide(replace(here, attempts=(*unwanted, again))) == Accept(attempt=0)
+    for other in ({"unwanted": 0.3}, {"unwanted": None}, {"text_out": True}):
+        assert decide(replace(here, attempts=(unwanted[0], replace(unwanted[1], **other)))) == Accept(attempt=0)
+
+
 def test_text_that_repeats_itself_is_asked_for_once_more_and_then_delivered():
     """One resample, then the next tier, and at the end what there is, marked: it is worth more than an error."""
     cycles = tuple(
