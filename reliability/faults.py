@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reliability.admission.admit import RejectedBy
-from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
+from reliability.attempt import Attempt
+from reliability.types import Fault, Flaw, Reason, RefuseCode, Verdict
 
 
 class Again(StrEnum):

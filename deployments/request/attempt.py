@@ -24,13 +24,13 @@ from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import pass_on
-from reliability.confidence.calibration import UNMEASURED, Confidence, Gauge
+from reliability.attempt import UNMEASURED, Attempt, Confidence
+from reliability.confidence.calibration import Gauge
 from reliability.confidence.signs import TEXT_CHARS_MAX
 from reliability.faults import TRAITS, Ran
 from reliability.loops import Kind, Loop
 from reliability.prefix import LostPrefix
 from reliability.types import (
-    Attempt,
     CallDelta,
     ChatRequest,
     Counted,
@@ -79,8 +79,7 @@ class AttemptPlan:
 
 @dataclass(slots=True)
 class AttemptState:
-    """The state of one attempt. `bytes_max`: what it may write at most before it is cut. `lost`: as of `Started`;
-    `confidence`: as of `Attempt`."""
+    """The state of one attempt. `bytes_max`: what it may write at most before it is cut. `lost`: as of `Started`."""
 
     plan: AttemptPlan
     spending: Accounting
@@ -257,12 +256,9 @@ class AttemptState:
         return [*last, *left]
 
     def measure_confidence(self) -> None:
-        """Measure the calls, where they are good otherwise and the tier has told what it was unsure of."""
-        gauge, judged, end = self.plan.gauge, self.judged, self.end
-        if gauge is None or judged is None or judged.flaw is not None or not judged.calls:
-            return
-        if isinstance(end, Finish) and end.unsure is not None:
-            self.confidence = gauge.measure(judged.calls, self.plan.expected.toolbox, end.unsure)
+        """Measure how likely its calls are right."""
+        if self.plan.gauge is not None and self.judged is not None and isinstance(self.end, Finish):
+            self.confidence = self.plan.gauge.measure(self.judged, self.plan.expected.toolbox, self.end.unsure)
 
     def leave_unjudged(self, fault: Fault, words: str) -> None:
         """End the attempt without a judgement, instead of the second half of `finish`: nothing more may leave."""
@@ -343,9 +339,7 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
         native_calls=judged.native_calls if judged else 0,
         lost=state.lost,
         seam=state.plan.seam,
-        likely=state.confidence.likely,
-        unwanted=state.confidence.unwanted,
-        signs=state.confidence.signs or None,
+        confidence=state.confidence,
     )
 
 
@@ -388,15 +382,9 @@ def _find_flaw(state: AttemptState) -> tuple[Flaw | None, str]:
             return Flaw.EMPTY, f"{who} was stopped: it wrote nothing but white space"
         return Flaw.CYCLE, f"{who} was stopped: it repeated itself"
     if judged is None or judged.flaw is None:
-        return _find_doubt(state)
+        doubt = "" if state.plan.gauge is None else state.plan.gauge.explain_doubt(state.confidence)
+        return (Flaw.DOUBT, f"tier {state.plan.tier}: {doubt}") if doubt else (None, "")
     return judged.flaw, judged.detail if judged.loop is not None else f"{who}: {judged.detail}"
-
-
-def _find_doubt(state: AttemptState) -> tuple[Flaw | None, str]:
-    gauge, likely = state.plan.gauge, state.confidence.likely
-    if gauge is None or likely is None or likely >= gauge.least:
-        return None, ""
-    return Flaw.DOUBT, f"tier {state.plan.tier}: its tool call is right with a probability of {likely:.0%}"
 
 
 def _has_called(state: AttemptState) -> bool:

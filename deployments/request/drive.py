@@ -26,13 +26,14 @@ from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.repeating import repeats_already, window_repeats_already
+from reliability.attempt import Attempt
 from reliability.confidence.calibration import Gauge
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
 from reliability.escalation.refusals import duration, figure, record_rejection, verdict_of
 from reliability.loops import keep_continued, truncate
-from reliability.types import Attempt, CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, Text
+from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, Text
 
 SETTLE_GRACE_NS = 10 * NS_PER_S
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping

@@ -7,9 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from reliability.answer.judgement import Judged
+from reliability.attempt import UNMEASURED, Confidence
 from reliability.confidence.signs import Unsure, read_signs
 from reliability.tools import ToolBox
-from reliability.types import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +35,6 @@ class ModelCalibration:
     unwanted: Calibration | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Confidence:
-    """What the calls of one answer showed of themselves. `likely`: how likely they are right, `unwanted`: how likely no
-    tool was wanted, 0 to 1; None where that isn't known."""
-
-    signs: Mapping[str, float]
-    likely: float | None = None
-    unwanted: float | None = None
-
-
-UNMEASURED = Confidence({})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
     """What tells how likely the calls of one tier are right, and how likely they have to be (`least`; 0: they need
@@ -58,11 +46,20 @@ class Gauge:
     request: str
     words_do: bool
 
-    def measure(self, calls: Sequence[ToolCall], toolbox: ToolBox, unsure: Unsure) -> Confidence:
-        """Measure these calls."""
-        signs = read_signs(calls, toolbox, self.texts, self.request, unsure)
+    def measure(self, judged: Judged, toolbox: ToolBox, unsure: Unsure | None) -> Confidence:
+        """Measure an answer's calls, where they are good otherwise and the tier has told what it was unsure of."""
+        if judged.flaw is not None or not judged.calls or unsure is None:
+            return UNMEASURED
+        signs = read_signs(judged.calls, toolbox, self.texts, self.request, unsure)
         known = self.calibration
         if known is None:
             return Confidence(signs)
         asks = known.unwanted if self.words_do else None
         return Confidence(signs, known.right.estimate(signs), None if asks is None else asks.estimate(signs))
+
+    def explain_doubt(self, confidence: Confidence) -> str:
+        """Explain why calls are in doubt; "" where they aren't, or nobody knows."""
+        likely = confidence.likely
+        if likely is None or likely >= self.least:
+            return ""
+        return f"its tool call is right with a probability of {likely:.0%}"

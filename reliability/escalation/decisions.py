@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reliability.types import Attempt, Reason, RefuseCode
+from reliability.attempt import Attempt
+from reliability.types import Reason, RefuseCode
 
 CONSTRAINED_FROM = 1
 

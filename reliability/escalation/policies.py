@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from reliability.attempt import Attempt
 from reliability.escalation.decisions import (
     RETRY_STRATEGY,
     Accept,
@@ -33,7 +34,7 @@ from reliability.escalation.refusals import (
     retry_after_s,
 )
 from reliability.faults import Again, OtherTier, traits_of
-from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
+from reliability.types import Fault, Flaw, Reason, RefuseCode
 
 BACKOFF_FIRST_NS = 100_000_000
 BACKOFF_MAX_NS = 2_000_000_000
@@ -311,7 +312,7 @@ def _find_loose_form(situation: Situation) -> int | None:
 
 def _accept_doubted(situation: Situation) -> Accept | None:
     """Accept the likeliest of the answers that were in doubt, of equally likely ones the last; None: there is none."""
-    doubted = [(a.likely or 0.0, i) for i, a in enumerate(situation.attempts) if a.flaw is Flaw.DOUBT]
+    doubted = [(a.confidence.likely or 0.0, i) for i, a in enumerate(situation.attempts) if a.flaw is Flaw.DOUBT]
     return Accept(attempt=max(doubted)[1]) if doubted else None
 
 
@@ -324,7 +325,7 @@ def _ask_in_words(situation: Situation) -> Call | None:
     if not doubted or not once or spoken or len(situation.attempts) >= situation.limits.attempts_max:
         return None
     behind = situation.attempts[situation.attempts.index(doubted[-1]) + 1 :]
-    unwanted = all(a.unwanted is not None and a.unwanted >= UNWANTED_MIN for a in doubted)
+    unwanted = all((a.confidence.unwanted or 0.0) >= UNWANTED_MIN for a in doubted)
     return Call(tier=doubted[-1].tier, words=True) if unwanted and not any(a.ran for a in behind) else None
 
 

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.admission.admit import RejectedBy
+from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.escalation.refusals import PASSING, code_of, verdict_of
 from reliability.faults import TRAITS, Again, OtherTier, Ran, traits_of
-from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
+from reliability.types import Fault, Flaw, Reason, RefuseCode, Verdict
 
 # What no tier can do anything about: the request itself, and who may spend or send what.
 CLIENTS_OWN = {

@@ -19,7 +19,8 @@ from deployments.request.run_record import Run
 from deployments.state.incident_record import RECORD_BYTES_MAX, IncidentKind
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.budget import BudgetWindow, Load
-from reliability.types import Attempt, ChatRequest, Fault, Flaw, TierState, TierStatus
+from reliability.attempt import Attempt
+from reliability.types import ChatRequest, Fault, Flaw, TierState, TierStatus
 from tests.support.run_values import FIELDS, SECRET, SECRET_CHARS, SLOW, kinds, records_of, request_of, run_of, runs
 
 

@@ -104,7 +104,7 @@ def test_a_text_is_not_in_doubt_and_the_last_tier_is_believed() -> None:
     """Law: an answer without calls, and one behind which nobody could be asked, is delivered at once."""
     assert ask(("good", True), ("call", False))[0].tier == "fast"
     run, _ = ask(("call", True))
-    assert run.attempts[0].likely == pytest.approx(0.018, abs=0.001)
+    assert run.attempts[0].confidence.likely == pytest.approx(0.018, abs=0.001)
     assert run.finish is not None
     assert not run.finish.notes
 

@@ -21,6 +21,7 @@ def test_it_is_a_probability_that_falls_with_each_bad_sign(found: dict[str, floa
 
 
 def test_the_log_odds_add_up() -> None:
+    """Law: base and weights are log-odds."""
     assert Calibration(0.0, {}).estimate({"unsure": 3.0}) == 0.5
     assert Calibration(1.0, {"unsure": -0.5}).estimate({"unsure": 2.0}) == 0.5
     assert Calibration(2.0, {}).estimate({}) == pytest.approx(0.8808, abs=1e-4)

@@ -55,5 +55,6 @@ def test_any_text_can_be_asked_for_any_value(text: str, value: object) -> None:
 
 
 def test_plain_values_are_found_in_any_depth() -> None:
+    """Law: what stands within lists and objects is a value of the call as well."""
     assert list(list_leaves({"a": [1, {"b": "x"}], "c": None, "d": []})) == [1, "x", None]
     assert split_words("getUser_id2, 1,000.5") == ["get", "user", "id", "2", "1,000.5"]

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from reliability.attempt import Attempt
 from reliability.escalation.decisions import Accept, Call, Refuse
 from reliability.escalation.policies import decide
-from reliability.types import Attempt, Flaw, RefuseCode
+from reliability.types import Flaw, RefuseCode
 from tests.unit.reliability.escalation.test_policies import chains, limits, no_retries, outcomes, situation, walk
 
 # Its text stands, and its call is the third lap: valid, held, and delivered where nothing better comes.
