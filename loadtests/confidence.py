@@ -29,6 +29,7 @@ from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import CASE_S, TOKENS_MAX, build_case_toolbox, build_request, collect_events
 from reliability.answer.answer_calls import collapse_calls
 from reliability.attempt import Attempt, Confidence
+from reliability.confidence.calibration import Gauge
 from reliability.confidence.signs import read_signs
 from reliability.escalation.decisions import Accept, Call, Limits, Situation
 from reliability.escalation.policies import decide
@@ -179,14 +180,18 @@ class Played:
             return made
         if not row["valid"]:
             return Attempt(tier=call.tier, ran=True, flaw=Flaw.TOOL_CALL_INVALID, detail="invalid")
-        if likely is None or likely >= least:
+        if likely is None:
+            return made
+        found = Confidence({}, likely, self.unwanted[call.tier].get(name))
+        gauge = Gauge(calibration=None, least=least, texts=(), request="", words_do=True)
+        if not gauge.explain_doubt(found):
             return made
         return Attempt(
             tier=call.tier,
             ran=True,
             flaw=Flaw.DOUBT,
             calls_held=True,
-            confidence=Confidence({}, likely, self.unwanted[call.tier].get(name)),
+            confidence=found,
         )
 
 

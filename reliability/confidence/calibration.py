@@ -12,6 +12,9 @@ from reliability.attempt import UNMEASURED, Confidence
 from reliability.confidence.signs import Unsure, read_signs
 from reliability.tools import ToolBox
 
+# From here on a call is held to be one that nobody wanted (docs/decisions/092-confidence.md).
+UNWANTED_MIN = 0.4
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
@@ -59,7 +62,9 @@ class Gauge:
 
     def explain_doubt(self, confidence: Confidence) -> str:
         """Explain why calls are in doubt; "" where they aren't, or nobody knows."""
-        likely = confidence.likely
-        if likely is None or likely >= self.least:
-            return ""
-        return f"its tool call is right with a probability of {likely:.0%}"
+        likely, unwanted = confidence.likely, confidence.unwanted
+        if likely is not None and likely < self.least:
+            return f"its tool call is right with a probability of {likely:.0%}"
+        if self.least and unwanted is not None and unwanted >= UNWANTED_MIN:
+            return f"no tool was wanted with a probability of {unwanted:.0%}"
+        return ""

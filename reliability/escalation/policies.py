@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from reliability.attempt import Attempt
+from reliability.confidence.calibration import UNWANTED_MIN
 from reliability.escalation.decisions import (
     RETRY_STRATEGY,
     Accept,
@@ -42,8 +43,6 @@ BACKOFF_MAX_NS = 2_000_000_000
 RETRY_AFTER_MAX_NS = 2_000_000_000
 LOOP_RETRY_AFTER_S = 5.0
 CYCLE_REASKS_MAX = 1
-# From here on a call is held to be one that nobody wanted (docs/decisions/092-confidence.md).
-UNWANTED_MIN = 0.6
 DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at most server.deadline_s)"
 
 

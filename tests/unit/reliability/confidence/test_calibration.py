@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.confidence.calibration import Calibration
+from reliability.attempt import Confidence
+from reliability.confidence.calibration import UNWANTED_MIN, Calibration, Gauge
 
 signs = st.dictionaries(st.sampled_from(["made_up", "unsure", "other"]), st.floats(0, 15))
 
@@ -18,6 +19,20 @@ def test_it_is_a_probability_that_falls_with_each_bad_sign(found: dict[str, floa
     assert 0.0 < likely < 1.0
     assert calibration.estimate(found | {"made_up": found.get("made_up", 0.0) + 1}) <= likely
     assert calibration.estimate({**found, "other": 9.0}) == likely
+
+
+@given(st.floats(0, 1), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1))
+def test_a_doubt_says_what_it_is(least: float, likely: float | None, unwanted: float | None) -> None:
+    """Law: a call is in doubt if it is less likely right than it has to be, or if probably no tool was wanted; never
+    where it need not be right, or nobody knows."""
+    gauge = Gauge(calibration=None, least=least, texts=(), request="", words_do=True)
+    words = gauge.explain_doubt(Confidence({}, likely, unwanted))
+    if likely is not None and likely < least:
+        assert "is right with" in words
+    elif least and unwanted is not None and unwanted >= UNWANTED_MIN:
+        assert "no tool was wanted" in words
+    else:
+        assert words == ""
 
 
 def test_the_log_odds_add_up() -> None:
