@@ -5,7 +5,6 @@ Words are compared by their beginnings, so that `orders` and `ordering` are one;
 `thousand` and `10%` (as 0.1) are found.
 """
 
-import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +13,7 @@ WORD = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*")
 HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 NO_LETTER = re.compile(r"[\W_]+")
 STEM_CHARS = 5
-LEAVES_MAX = 200
+LEAVES_MAX, VALUE_CHARS_MAX = 20, 2_000
 UNITS = "zero one two three four five six seven eight nine ten eleven twelve"
 NUMBER_WORDS = {word: float(number) for number, word in enumerate(UNITS.split())} | {
     "twenty": 20.0,
@@ -48,6 +47,7 @@ class Said:
         self._stems = {_cut_stem(word) for word in words}
         self._letters = NO_LETTER.sub("", text.lower())
         self.numbers = {number for number in map(read_number, words) if number is not None}
+        self._sizes = {_round(number) for number in self.numbers}
 
     def find_missing(self, value: Any) -> float:
         """Return which share of a plain value's words and numbers the text doesn't have, 0 to 1. Truth values and null
@@ -56,16 +56,17 @@ class Said:
             return 0.0
         if isinstance(value, int | float):
             return 0.0 if self.has_number(float(value)) else 1.0
-        letters = NO_LETTER.sub("", str(value).lower())
+        text = str(value)[:VALUE_CHARS_MAX]
+        letters = NO_LETTER.sub("", text.lower())
         if letters in self._letters:
             return 0.0
-        words = split_words(str(value))
+        words = split_words(text)
         return sum(not self._has_word(word) for word in words) / len(words) if words else 0.0
 
     def has_number(self, number: float) -> bool:
         """Return whether the number stands in the text, as itself, in percent or in thousands."""
         size = abs(number)
-        return any(math.isclose(written, one) for one in self.numbers for written in (size, size * 100, size / 1_000))
+        return any(_round(written) in self._sizes for written in (size, size * 100, size / 1_000))
 
     def _has_word(self, word: str) -> bool:
         number = read_number(word)
@@ -88,15 +89,22 @@ def read_number(word: str) -> float | None:
 
 
 def list_leaves(value: Any) -> Iterator[Any]:
-    """Yield the plain values within a JSON value."""
-    if isinstance(value, dict):
-        for one in value.values():
-            yield from list_leaves(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from list_leaves(one)
-    else:
-        yield value
+    """Yield the plain values within a JSON value, in no order, `LEAVES_MAX` at most."""
+    open_values, left = [value], LEAVES_MAX
+    while open_values and left:
+        one = open_values.pop()
+        if isinstance(one, dict):
+            open_values += one.values()
+        elif isinstance(one, list):
+            open_values += one
+        else:
+            left -= 1
+            yield one
+
+
+def _round(number: float) -> float:
+    """Round to nine digits, so that 0.1 * 100 is 10."""
+    return float(f"{number:.9g}")
 
 
 def _cut_stem(word: str) -> str:

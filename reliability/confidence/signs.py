@@ -17,7 +17,10 @@ from reliability.types import ToolCall
 
 # The tokens that the model was unsure of: the text of each, and -ln of its probability against the next likeliest.
 Unsure = Sequence[tuple[str, float]]
-TEXT_CHARS_MAX = 32_000
+TEXT_CHARS_MAX = 100_000
+CALLS_MAX, KEYS_MAX = 16, 64
+# Of a request its end is read: what an agent's client puts in front of the user's words tells nothing of the call.
+REQUEST_CHARS_MAX = 1_000
 NAME = re.compile(r"(?<=[\w,;()] )[A-Z][\w-]+|(?<=[\"'“])[^\"'”]{2,40}(?=[\"'”])")
 AND = re.compile(r"\band\b|;|, then\b|\brespectively\b")
 
@@ -31,13 +34,12 @@ def read_signs(
     return {
         **_read_tokens(calls, unsure),
         **_read_values(calls, arguments, toolbox, Said("\n".join(texts)[:TEXT_CHARS_MAX])),
-        **_read_request(calls, arguments, toolbox, request[:TEXT_CHARS_MAX]),
+        **_read_request(calls, arguments, toolbox, request[-REQUEST_CHARS_MAX:]),
     }
 
 
 def _read_tokens(calls: Sequence[ToolCall], unsure: Unsure) -> dict[str, float]:
-    written = " ".join(f"{call.name} {call.arguments}" for call in calls)
-    telling = [0.0]
+    written, telling = _join(calls), [0.0]
     for text, surprise in unsure:
         if text.strip() in written and any(char.isalnum() for char in text):
             telling.append(surprise)
@@ -48,10 +50,10 @@ def _read_values(
     calls: Sequence[ToolCall], arguments: Sequence[Mapping[str, Any]], toolbox: ToolBox, said: Said
 ) -> dict[str, float]:
     made_up = {True: 0.0, False: 0.0}
-    for call, given in zip(calls, arguments, strict=True):
+    for call, given in list(zip(calls, arguments, strict=True))[:CALLS_MAX]:
         tool = toolbox.find(call.name)
         schema = tool.parameters if tool is not None else {}
-        for key, value in given.items():
+        for key, value in list(given.items())[:KEYS_MAX]:
             known = schema.get("properties", {}).get(key, {})
             if not isinstance(known, Mapping) or known.get("default") != value:
                 missing = sum(said.find_missing(leaf) for leaf in list_leaves(value))
@@ -62,15 +64,19 @@ def _read_values(
 def _read_request(
     calls: Sequence[ToolCall], arguments: Sequence[Any], toolbox: ToolBox, request: str
 ) -> dict[str, float]:
-    used = Said(" ".join(f"{call.name} {call.arguments}" for call in calls))
+    used = Said(_join(calls))
     asked = Said(request)
     numbers = sum(not used.has_number(number) for number in asked.numbers)
     names = sum(used.find_missing(name) > 0.5 for name in NAME.findall(request))
     return {
-        "named": min(1.0 - asked.find_missing(call.name) for call in calls),
+        "named": min(1.0 - asked.find_missing(call.name) for call in calls[:CALLS_MAX]),
         "unused_numbers": min(4.0, float(numbers)),
         "unused_names": min(4.0, float(names)),
         "ands_a_call": min(4.0, len(AND.findall(request)) / len(calls)),
         "length": math.log(1 + len(split_words(request))),
         "tools": math.log(max(1, len(toolbox.tools))),
     }
+
+
+def _join(calls: Sequence[ToolCall]) -> str:
+    return " ".join(f"{call.name} {call.arguments}" for call in calls)[:TEXT_CHARS_MAX]

@@ -1,10 +1,12 @@
 """What a text says, and what of a value stands in it."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.confidence.said import Said, list_leaves, split_words
+from reliability.confidence.said import LEAVES_MAX, Said, list_leaves, split_words
 
 
 @pytest.mark.parametrize(
@@ -56,5 +58,15 @@ def test_any_text_can_be_asked_for_any_value(text: str, value: object) -> None:
 
 def test_plain_values_are_found_in_any_depth() -> None:
     """Law: what stands within lists and objects is a value of the call as well."""
-    assert list(list_leaves({"a": [1, {"b": "x"}], "c": None, "d": []})) == [1, "x", None]
+    assert set(list_leaves({"a": [1, {"b": "x"}], "c": None, "d": []})) == {1, "x", None}
     assert split_words("getUser_id2, 1,000.5") == ["get", "user", "id", "2", "1,000.5"]
+
+
+def test_of_a_huge_value_a_part_is_read() -> None:
+    """Law: neither the size of a value nor its depth makes more of it than `LEAVES_MAX` plain values."""
+    deep: Any = 1
+    for _ in range(5_000):
+        deep = [deep]
+    assert list(list_leaves(deep)) == [1]
+    assert len(list(list_leaves(list(range(100_000))))) == LEAVES_MAX
+    assert Said("17 words").find_missing("word 17 " * 100_000) == 0.0

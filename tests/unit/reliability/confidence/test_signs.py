@@ -50,6 +50,13 @@ def test_a_tool_that_the_request_does_not_name_is_less_likely_wanted() -> None:
     assert read("who won?", {"city": "Oslo"})["named"] == 0.0
 
 
+def test_what_stands_far_before_the_request_tells_nothing() -> None:
+    """Law: an agent's client may put any length of reminders in front of a request; the call's signs stay the same."""
+    asked = "x" * 50 + " a room in Oslo for 3 nights. " + "Book it, please, as you did last time. " * 24
+    plain = read(asked, {"city": "Oslo"})
+    assert read("Reminder 17: Never do Anything. " * 900 + asked, {"city": "Oslo"}) == plain
+
+
 def test_tokens_count_where_they_stand_in_a_call() -> None:
     """Law: words around the call, and punctuation, don't count."""
     signs = read("a room in Oslo", {"city": "Oslo"}, unsure=[("Sure", 2.0), ("Os", 0.5), ("lo", 0.25), ('"', 3.0)])
