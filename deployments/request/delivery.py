@@ -202,12 +202,13 @@ class AnswerScan:
         """Count the tokens of its reasoning, from below: at least one for each piece, and one for each five bytes."""
         return max(self.thought_pieces, tokens_min(self.thought_bytes))
 
-    def describe_thought(self, end: Finish | Failed | None, *, answered: bool) -> Thinking | None:
-        """Describe its reasoning; None where there was none. `answered`: there was something behind it."""
+    def describe_thought(self, end: Finish | Failed | None, judged: Judged | None) -> Thinking | None:
+        """Describe its reasoning; None where there was none. An answer behind it says that the model has ended it."""
         counted = end.usage.reasoning_tokens if end is not None and end.usage is not None else 0
         tokens, told = counted or self.thought_tokens, end.thought if isinstance(end, Finish) else None
         if not tokens:
             return None
+        answered = judged is not None and (judged.calls or judged.raw_text.strip())
         return Thinking(tokens=tokens, ended=told or (ThoughtEnd.MODEL if answered else None))
 
     def continue_text(self, begun: str) -> None:

@@ -7,6 +7,7 @@ a token.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,8 @@ from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
 
 WINDOW_S = 0.03
+# A token is told as unsure below this lead over the next likeliest one, in nats; of each answer so many at most.
+LEAD_MAX, SURPRISE_MAX, UNSURE_MAX = 3.0, 20.0, 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,7 @@ class SequenceState:
     tokens: list[int] = field(default_factory=list)
     outbox: _Outbox = field(default_factory=_Outbox)
     cached_tokens: int | None = None
+    unsure: list[tuple[str, float]] = field(default_factory=list)
     suspected: bool = False
     thought: ThoughtWatch = field(init=False)
     unmatched: str = field(init=False)  # the delivered text that was not written again yet
@@ -143,6 +147,7 @@ class SequenceState:
             stop=self.job.reader.stop_cut.found,
             sampled=(sampling.temperature, sampling.top_p),
             thought=self.thought.ended(self.job.reader.thoughts.thinking),
+            unsure=tuple(self.unsure),
         )
 
     def usage(self) -> Usage:
@@ -178,12 +183,15 @@ class SequenceState:
         """What one of its processors raised."""
         return next((guard.error for guard in self.guards if guard.error is not None), None)
 
-    def take(self, token: int, finish: str | None, logprobs: Any = None) -> FinishReason | None:
+    def take(self, token: int, finish: str | None, logprobs: Any = None, lead: float = math.inf) -> FinishReason | None:
         """Turn one token into events; return the reason if the answer ends. `logprobs`: None for a written token."""
         self.tokens.append(token)
         reader = self.job.reader
         was_reasoning = reader.thoughts.thinking
-        events = reader.feed(self._decode(token, finish))
+        text = self._decode(token, finish)
+        if lead < LEAD_MAX and not was_reasoning and len(self.unsure) < UNSURE_MAX:
+            self.unsure.append((text, math.log1p(math.exp(min(-lead, SURPRISE_MAX)))))
+        events = reader.feed(text)
         if was_reasoning:
             self.thought.note(events)
         ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
