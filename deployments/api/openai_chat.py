@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from deployments.api.headers import may_keep, name_beginning, read_session
+from deployments.api.headers import may_keep, name_beginning, read_session, split_helper
 from deployments.api.past_calls import name_past_calls
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
@@ -155,9 +155,11 @@ def build_call(
     messages, changed = join_arguments(fields["messages"])
     asked = body.max_completion_tokens or body.max_tokens
     session = read_session(headers, fields if names is None else names)
+    own, parent = (name_beginning(headers, messages), "") if session is None else split_helper(headers, session)
     request = ChatRequest(
         request_id=terms["request_id"],
-        session_id=session or name_beginning(headers, messages),
+        session_id=own,
+        parent=parent,
         messages=name_past_calls(messages),
         max_tokens=min(asked or terms["tokens_max"], terms["tokens_max"]),
         max_tokens_named=asked is not None,

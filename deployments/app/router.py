@@ -184,6 +184,7 @@ class Router(Stoppable):
         state = self._state.request(
             key=run.key,
             session=run.request.session_id,
+            parent=run.request.parent,
             request_id=run.request.request_id,
             window=run.expected.wants_window,
             complete=run.expected.complete,

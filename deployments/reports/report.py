@@ -112,6 +112,7 @@ def report_of(
     return {
         "request_id": run.request.request_id,
         "session": run.request.session_id,
+        "parent": run.request.parent or None,
         "key": run.key,
         "outcome": outcome,
         "tier": run.tier,

@@ -264,6 +264,7 @@ def _build_admission_request(run: Run, tier: str, size: int, ports: Ports) -> Ad
         tier=tier,
         key=run.key,
         session=request.session_id,
+        parent=request.parent,
         prompt_tokens=max(1, tokens_max(size)),
         # What the client didn't ask for makes its request no larger in the eyes of the memory rules.
         output_tokens=request.max_tokens if request.max_tokens_named else None,
