@@ -19,6 +19,7 @@ from deployments.errors import ApiError, refuse
 from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
 from deployments.work.wire import Named
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
+from reliability.context_edits import Edit
 from reliability.sessions import Trail, read_trail
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema, BadTools, ToolBox, build_toolbox, parse_choice
@@ -106,7 +107,8 @@ class ChatCall:
     """One parsed call, whatever dialect it came in by: the request for the tiers, and what the HTTP boundary itself
     needs to answer. `trail`: what the request shows of its conversation, where it names no session. `wanted`: what its
     dialect's way out must know. `notes`: what was asked for and has no effect here, in words for the report. `form`:
-    what the text of its answer must be."""
+    what the text of its answer must be. `edits`: what its client wants to be left out of old turns; None where it asks
+    for nothing. `shorten`: its prompt may be shortened, whatever the policy."""
 
     model: str
     stream: bool
@@ -116,6 +118,8 @@ class ChatCall:
     wanted: Named = ChatWanted()
     notes: tuple[str, ...] = ()
     form: WantedForm | None = None
+    edits: tuple[Edit, ...] | None = None
+    shorten: bool = False
 
 
 class ParseTerms(TypedDict):
@@ -155,7 +159,7 @@ def build_call(
     messages, changed = join_arguments(fields["messages"])
     asked = body.max_completion_tokens or body.max_tokens
     session = read_session(headers, fields if names is None else names)
-    own, parent = (name_beginning(headers, messages), "") if session is None else split_helper(headers, session)
+    own, parent = split_helper(headers, session or name_beginning(headers, messages))
     request = ChatRequest(
         request_id=terms["request_id"],
         session_id=own,
@@ -171,19 +175,17 @@ def build_call(
         keep=may_keep(headers, fields) if keep is None else keep,
         **_read_sampling(body),
         body_bytes=body_bytes,
-        streamed=bool(body.stream),
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )
     # Where no keys are checked their bearers are kept apart.
     trail = None if session else read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
-    usage = bool(body.stream_options and body.stream_options.include_usage)
     return ChatCall(
         model=body.model,
         stream=bool(body.stream),
         request=request,
         toolbox=toolbox,
         trail=trail,
-        wanted=wanted or ChatWanted(include_usage=usage, legacy_functions=body.functions is not None),
+        wanted=wanted or _read_wanted(body),
         notes=tuple(dict.fromkeys((*notes, *changed))),
         form=_read_form(body.response_format, steps),
     )
@@ -198,7 +200,13 @@ def _read_sampling(body: ChatBody) -> dict[str, Any]:
         "temperature": body.temperature,
         "top_p": body.top_p,
         "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
+        "streamed": bool(body.stream),
     }
+
+
+def _read_wanted(body: ChatBody) -> ChatWanted:
+    usage = bool(body.stream_options and body.stream_options.include_usage)
+    return ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
 
 
 def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:

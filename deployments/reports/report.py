@@ -54,6 +54,8 @@ def report_headers(run: Run) -> dict[str, str]:
     repaired = _repairs_of(run)
     if repaired:
         headers["X-MLX-Stack-Repaired"] = ", ".join(repaired)
+    if run.shortened:
+        headers["X-MLX-Stack-Shortened"] = str(run.shortened)
     if run.warnings:
         headers["X-MLX-Stack-Budget-Warning"] = f"{_WARN_PERCENT}%"
     if run.level in _LEVEL_WORDS:
@@ -121,6 +123,7 @@ def report_of(
         "retries": run.retries,
         "loop": _loop_mark(run) if run.loop is not None else None,
         "repairs": _repairs_of(run),
+        "shortened": run.shortened,
         "continued": any(attempt.seam is not None and attempt.text_out for attempt in run.attempts),
         "notes": _write_notes(run),
         "total_ms": round(total_ns / NS_PER_MS, 3),

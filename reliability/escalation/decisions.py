@@ -45,7 +45,8 @@ class Limits:
     """What bounds the attempt loop. `escalate_on` holds the reasons that may move a request to another tier.
     `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the tiers that can decode
     under a grammar. `cheap` is the tier that a session goes on with when its budget rejects the others. `loose_form`:
-    the client wishes for a form of the text and doesn't insist on it."""
+    the client wishes for a form of the text and doesn't insist on it. `shorten`: a prompt that no tier can hold may
+    lose its oldest results of tools."""
 
     retries_max: int
     attempts_max: int
@@ -56,6 +57,7 @@ class Limits:
     cheap: str | None = None
     continuations_max: int = 0
     loose_form: bool = False
+    shorten: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
