@@ -43,6 +43,7 @@ from deployments.app.stopping import Stoppable
 from deployments.config.app_config import AppConfig
 from deployments.graph.node_port import bind_to_node
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
+from deployments.models.calibrations import find_calibration
 from deployments.reports.account import Account
 from deployments.reports.incidents import note_memory
 from deployments.request.drive import drive
@@ -56,6 +57,7 @@ from deployments.ui.control_room import ControlRoom, wants_page
 from deployments.work.large_work import collect_less, large
 from deployments.work.turns import Asker
 from reliability.answer.estimate import prompt_bytes
+from reliability.confidence.calibration import ModelCalibration
 from reliability.context_edits import apply_edits
 from reliability.memory.pressure import Level
 from reliability.types import Event, TierState
@@ -277,6 +279,10 @@ class Router(Stoppable):
         observed = None if self._services.memory is None else self._services.memory.level(tier)
         return (Level.UNKNOWN, 0) if observed is None else (observed.level, observed.sustained_ns)
 
+    def _find_calibration(self, tier: str) -> ModelCalibration | None:
+        status, config = self._watch.known.get(tier), self._live.now.reliability.escalation.confidence
+        return None if status is None else find_calibration(status, config.calibrations)
+
     async def _drive(self, account: Account, kept: KeptRequest | None) -> AsyncGenerator[list[Event], None]:
         cold = find_cold(account.run.chain, self._facts.scalable, self._facts.tiers, self._can_stand_in)
         ports = Ports(
@@ -289,6 +295,7 @@ class Router(Stoppable):
             foreign=frozenset(name for name, kind in self._facts.kinds.items() if kind == "hosted"),
             context_tokens=self._watch.context_tokens,
             memory=self._observe_memory,
+            calibration=self._find_calibration,
             large=large,
             elsewhere=partial(self._services.workers.run, asker=Asker(account.run.key, judges=True)),
         )

@@ -16,11 +16,12 @@ from deployments.config.tier_cost import Price, cost_usd
 from deployments.request.judge import Advice
 from deployments.request.run_record import Run
 from reliability.admission.budget import BudgetConfig
+from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.escalation.refusals import figure
 from reliability.memory.pressure import Level
 from reliability.prefix import LostPrefix, PrefixChange
-from reliability.types import Attempt, Flaw, Reason, Usage
+from reliability.types import Flaw, Reason, Usage
 
 NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
 BYTES_A_TOKEN = 4
@@ -206,6 +207,8 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "detail": attempt.detail or None,
         "native_calls": attempt.native_calls,
         "seam": attempt.seam,
+        "confidence": _round(attempt.confidence.likely),
+        "signs": {name: _round(value) for name, value in attempt.confidence.signs.items()},
         "cancelled": attempt.cancelled,
         "at_ms": None if attempt.started_ns is None else max(0, attempt.started_ns - started_ns) // NS_PER_MS,
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,
@@ -216,6 +219,10 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "granted": attempt.granted,
         "cost_usd": cost_usd(attempt.usage, prices.get(attempt.tier)) if attempt.ran else None,
     }
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:

@@ -96,6 +96,7 @@ def limits_of(
         escalate_on=frozenset(Reason(reason.value) for reason in escalation.escalate_on),
         strategies=strategies,
         cheap=escalation.chain[0],
+        confidence_min=escalation.confidence.min,
         grammars=frozenset(tier for tier, kind in kinds.items() if kind == "mlx"),
     )
 

@@ -9,12 +9,13 @@ from typing import Any
 from deployments.request.attempt import AttemptState
 from reliability.admission.budget import Load
 from reliability.answer.judgement import Expected, Judged
+from reliability.attempt import Attempt
 from reliability.context_edits import Cleared
 from reliability.escalation.decisions import Limits, Refuse
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
 from reliability.memory.pressure import Level
-from reliability.types import Attempt, ChatRequest, Event, Fault, Finish, Hold, Reason, Reasoning, Text, Usage
+from reliability.types import ChatRequest, Event, Fault, Finish, Hold, Reason, Reasoning, Text, Usage
 
 NOTHING_YET = Usage(exact=False)
 

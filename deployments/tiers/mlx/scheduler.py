@@ -275,7 +275,7 @@ class Scheduler:
         if sequence is None:
             return
         try:
-            reason = sequence.take(response.token, response.finish_reason, response.logprobs)
+            reason = sequence.take(response.token, response.finish_reason, response.logprobs, response.lead)
         except Exception as error:  # reading one answer's text harms no other answer
             self.remove(sequence.ticket, _build_failed("read the answer", error))
             return

@@ -7,6 +7,7 @@ a token.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,8 @@ from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
 
 WINDOW_S = 0.03
+# A token is told as unsure below this lead over the next likeliest one, in nats; of each answer so many at most.
+LEAD_MAX, SURPRISE_MAX, UNSURE_MAX = 3.0, 20.0, 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +121,7 @@ class SequenceState:
     outbox: _Outbox = field(default_factory=_Outbox)
     cached_tokens: int | None = None
     reasoning_tokens: int = 0
+    unsure: list[tuple[str, float]] = field(default_factory=list)
     suspected: bool = False
     closed_thinking: bool = False
     unmatched: str = field(init=False)  # the delivered text that was not written again yet
@@ -150,6 +154,7 @@ class SequenceState:
             notes=self.notes,
             stop=self.job.reader.stop_cut.found,
             sampled=(sampling.temperature, sampling.top_p),
+            unsure=tuple(self.unsure),
         )
 
     def usage(self) -> Usage:
@@ -195,13 +200,16 @@ class SequenceState:
             and not self.closed_thinking
         )
 
-    def take(self, token: int, finish: str | None, logprobs: Any = None) -> FinishReason | None:
+    def take(self, token: int, finish: str | None, logprobs: Any = None, lead: float = math.inf) -> FinishReason | None:
         """Turn one token into events; return the reason if the answer ends. `logprobs`: None for a written token."""
         self.tokens.append(token)
         reader = self.job.reader
         was_reasoning = reader.thoughts.thinking
         self.reasoning_tokens += was_reasoning
-        events = reader.feed(self._decode(token, finish))
+        text = self._decode(token, finish)
+        if lead < LEAD_MAX and not was_reasoning and len(self.unsure) < UNSURE_MAX:
+            self.unsure.append((text, math.log1p(math.exp(min(-lead, SURPRISE_MAX)))))
+        events = reader.feed(text)
         ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
         if ended:
             events += reader.finish(truncated=truncated)

@@ -112,7 +112,7 @@ def test_the_answer_tells_of_the_edits_that_were_applied():
         (THINKING["type"], True),
         (USES["type"], True),
     ]
-    assert [message["content"] for message in request.messages].count(STUB) == told[1].cleared_tool_uses == 3
+    assert [message["content"] for message in request.messages].count(STUB) == told[1].cleared_tool_uses == 2
     sent = MESSAGES.writer(call, run).last("fast", finish, {}).decode()
     (frame,) = [frame for frame in sent.split("\n\n") if "message_delta" in frame]
     delta = BetaRawMessageDeltaEvent.model_validate_json(frame.partition("data: ")[2])
