@@ -22,7 +22,7 @@ from deployments.errors import ApiError
 from deployments.graph.handle import HandleTier
 from deployments.graph.replica import make_tier
 from deployments.graph.scale_to_zero import extend_timeouts, find_cold, select_scalable
-from deployments.request.policy import chain_for, chain_of
+from deployments.request.policy import chain_for, chain_of, limits_of
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
@@ -60,6 +60,12 @@ def continuations_max() -> None:
         config = with_broken_fast({"cut": True}, "reliability.escalation.continuations_max", seams, first="half ")
         one = run(config, hold=Hold.TOOL_CALLS)
         assert [a.seam is not None for a in one.attempts][1:2] == [True][:seams]
+
+
+def context() -> None:
+    """Whether a prompt that no tier can hold is shortened before it is refused."""
+    limits = [limits_of(config_of("reliability.context", policy)) for policy in ("refuse", "shorten")]
+    assert [each.shorten for each in limits] == [False, True]
 
 
 def escalate_on() -> None:
