@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reliability.prefix import LostPrefix
+from reliability.thinking import Thinking
 from reliability.types import Fault, Flaw, Usage
 
 
@@ -32,7 +33,7 @@ class Attempt:
     reported that it had cost, where that can't be; then `usage` is what is booked in its place. `started_ns`: the
     moment at which the tier was called; None where it wasn't. `native_calls`: how many of its calls came as calls, and
     not in the text. `lost`: as of `Started`. `seam`: how many characters stood before the client where it went on with
-    another attempt's text; None where it began anew."""
+    another attempt's text; None where it began anew. `thinking`: its thought; None where it had none."""
 
     tier: str
     ran: bool
@@ -57,6 +58,7 @@ class Attempt:
     lost: LostPrefix | None = None
     seam: int | None = None
     confidence: Confidence = UNMEASURED
+    thinking: Thinking | None = None
 
     @property
     def good(self) -> bool:

@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import Any
 
 from reliability.prefix import LostPrefix
+from reliability.thinking import ThoughtEnd
 
 
 class Fault(StrEnum):
@@ -162,13 +163,14 @@ class ChatRequest:
     `body_bytes` the size of the body that it came in. `constrained` asks a tier that can to decode under the tools'
     grammar; `calls_tried` says how many calls the model wrote when it was free, 0 where it didn't try. `top_logprobs`:
     how many of the likeliest tokens to name at each place, beside the one taken; None where none are wanted.
-    `thinking`: whether a model that can is to reason first; None: as it does by itself. `route`: it is no chat, but for
-    another route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is then only what a
-    model reads of it, to be measured. `keep`: what a tier computes for it may be kept beyond the process; no text is
-    ever. `key`: the API key that the session is kept under. `added`: how many messages at the end are this server's
-    own. `must_speak`: the last attempt said nothing, so a tier that can lets this one not end before a word. `begun`:
-    how the answer begins that is to be gone on with, and its reasoning. `streamed`: its client reads along; one that is
-    wanted whole leaves in fewer pieces. `parent`: the session that this one helps, whose budget it spends."""
+    `thinking`: whether a model that can is to reason first; None: as it does by itself; `thinking_tokens_max`: with how
+    many tokens at most, where the client says so. `route`: it is no chat, but for another route of a hosted tier's API
+    (`/completions`), which `extra` is the body for; `messages` is then only what a model reads of it, to be measured.
+    `keep`: what a tier computes for it may be kept beyond the process; no text is ever. `key`: the API key that the
+    session is kept under. `added`: how many messages at the end are this server's own. `must_speak`: the last attempt
+    said nothing, so a tier that can lets this one not end before a word. `begun`: how the answer begins that is to be
+    gone on with, and its reasoning. `streamed`: its client reads along; one that is wanted whole leaves in fewer
+    pieces. `parent`: the session that this one helps, whose budget it spends."""
 
     request_id: str
     session_id: str
@@ -186,6 +188,7 @@ class ChatRequest:
     top_p: float | None = None
     top_logprobs: int | None = None
     thinking: bool | None = None
+    thinking_tokens_max: int | None = None
     keep: bool = True
     body_bytes: int = 0
     constrained: bool = False
@@ -273,7 +276,8 @@ class Finish:
     word may be missing, and what looks like a call in it need not be the one that was meant. `stop`: the stop sequence
     that ended it, where the tier says which. `sampled`: its temperature and its top-p, where the tier knows them.
     `unsure`: the tokens that the model was unsure of, in order, each with -ln of its probability against the next
-    likeliest; None where the tier doesn't know."""
+    likeliest; None where the tier doesn't know. `thought`: what ended its thought, where it had one and the tier
+    knows."""
 
     reason: FinishReason
     usage: Usage | None = None
@@ -283,6 +287,7 @@ class Finish:
     stop: str | None = None
     sampled: tuple[float, float] | None = None
     unsure: tuple[tuple[str, float], ...] | None = None
+    thought: ThoughtEnd | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deployments.api.headers import may_keep, name_beginning, read_session, split_helper
 from deployments.api.past_calls import name_past_calls
+from deployments.api.thinking_wish import ThinkingWish, read_thinking_wish
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
 from deployments.work.wire import Named
@@ -144,7 +145,7 @@ def build_call(
     headers: Mapping[str, str],
     *,
     body_bytes: int,
-    thinking: bool | None = None,
+    thinking: ThinkingWish | None = None,
     names: Mapping[str, Any] | None = None,
     wanted: Any = None,
     notes: tuple[str, ...] = (),
@@ -152,14 +153,15 @@ def build_call(
     **terms: Unpack[ParseTerms],
 ) -> ChatCall:
     """Build the call of a chat completion's fields. Another dialect brings those that it has translated its own into;
-    `names` are then its own, by which a body may name its session, and `keep` what it says of being kept. Raises what
-    `parse_chat` does."""
+    `names` are then its own, by which a body may name its session, `keep` what it says of being kept, and `thinking`
+    what it says of that. Raises what `parse_chat` does."""
     body, steps = _validate(fields), terms.get("steps") or Steps(sys.maxsize)
     tools, choice, toolbox = _read_tools(body, steps)
     messages, changed = join_arguments(fields["messages"])
     asked = body.max_completion_tokens or body.max_tokens
     session = read_session(headers, fields if names is None else names)
     own, parent = split_helper(headers, session or name_beginning(headers, messages))
+    wish = thinking or read_thinking_wish(fields)
     request = ChatRequest(
         request_id=terms["request_id"],
         session_id=own,
@@ -171,7 +173,8 @@ def build_call(
         tools=tools,
         tool_choice=choice,
         response_format=_check_response_format(body),
-        thinking=thinking,
+        thinking=wish.asked,
+        thinking_tokens_max=wish.tokens_max,
         keep=may_keep(headers, fields) if keep is None else keep,
         **_read_sampling(body),
         body_bytes=body_bytes,

@@ -194,7 +194,7 @@ def _name_of(kind: Enum | None) -> Any:
 
 
 def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns: int) -> dict[str, Any]:
-    lost = None
+    lost, thought = None, attempt.thinking
     if attempt.lost is not None:
         changed = [change.value for change in attempt.lost.changes]
         where = {"at_token": attempt.lost.token, "of_tokens": attempt.lost.of}
@@ -209,6 +209,7 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "seam": attempt.seam,
         "confidence": _round(attempt.confidence.likely),
         "signs": {name: _round(value) for name, value in attempt.confidence.signs.items()},
+        "thinking": None if thought is None else {"tokens": thought.tokens, "ended": _name_of(thought.ended)},
         "cancelled": attempt.cancelled,
         "at_ms": None if attempt.started_ns is None else max(0, attempt.started_ns - started_ns) // NS_PER_MS,
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,

@@ -340,6 +340,7 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
         lost=state.lost,
         seam=state.plan.seam,
         confidence=state.confidence,
+        thinking=state.scan.describe_thought(state.end, judged),
     )
 
 

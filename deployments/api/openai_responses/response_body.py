@@ -192,7 +192,6 @@ def parse_response(
         call = build_call(
             chat,
             headers,
-            thinking=False if body.reasoning is not None and body.reasoning.effort == "none" else None,
             body_bytes=len(raw) + recalled.size,
             names=fields if recalled.session is None else {"conversation": recalled.session},
             keep=may_keep(headers, fields),
