@@ -161,7 +161,6 @@ def build_call(
     asked = body.max_completion_tokens or body.max_tokens
     session = read_session(headers, fields if names is None else names)
     own, parent = split_helper(headers, session or name_beginning(headers, messages))
-    wish = thinking or read_thinking_wish(fields)
     request = ChatRequest(
         request_id=terms["request_id"],
         session_id=own,
@@ -173,10 +172,8 @@ def build_call(
         tools=tools,
         tool_choice=choice,
         response_format=_check_response_format(body),
-        thinking=wish.asked,
-        thinking_tokens_max=wish.tokens_max,
         keep=may_keep(headers, fields) if keep is None else keep,
-        **_read_sampling(body),
+        **_read_sampling(body, thinking or read_thinking_wish(fields)),
         body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )
@@ -194,8 +191,10 @@ def build_call(
     )
 
 
-def _read_sampling(body: ChatBody) -> dict[str, Any]:
+def _read_sampling(body: ChatBody, wish: ThinkingWish) -> dict[str, Any]:
     return {
+        "thinking": wish.asked,
+        "thinking_tokens_max": wish.tokens_max,
         # A legacy answer has room for one call.
         "parallel_tool_calls": body.parallel_tool_calls if body.functions is None else False,
         "stop": (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),

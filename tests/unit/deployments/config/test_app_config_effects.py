@@ -55,6 +55,8 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "reliability.escalation.start_at": graph.start_at,
     "reliability.escalation.max_retries_before_escalate": graph.max_retries,
     "reliability.escalation.continuations_max": graph.continuations_max,
+    "reliability.escalation.confidence.min": graph.confidence_min,
+    "reliability.escalation.confidence.calibrations": graph.calibrations,
     "reliability.context": graph.context,
     "reliability.escalation.escalate_on": graph.escalate_on,
     "reliability.escalation.cloud_fallback.provider": graph.cloud_provider,
