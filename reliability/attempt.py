@@ -59,6 +59,7 @@ class Attempt:
     seam: int | None = None
     thinking: Thinking | None = None
     confidence: Confidence = UNMEASURED
+    thinking: Thinking | None = None
 
     @property
     def good(self) -> bool:

@@ -353,6 +353,11 @@ class ReliabilityConfig(Section):
     )
     tier_health: TierHealthConfig = Field(default=TierHealthConfig(), description="when a tier is left alone")
     retry_budget: RetryBudgetConfig = Field(default=RetryBudgetConfig(), description="second calls to a tier")
+    context: Literal["refuse", "shorten"] = Field(
+        default="refuse",
+        description="what happens to a prompt that no tier can hold: `refuse` it, or `shorten` it, which replaces the "
+        "oldest results of tools with stubs, down to half of the largest context, and says so",
+    )
     streaming: StreamingConfig = Field(default=StreamingConfig(), description="what a stream holds back")
     incidents: IncidentsConfig = Field(default=IncidentsConfig(), description="what an incident may show")
     memory_pressure: MemoryPressureConfig = Field(

@@ -170,7 +170,7 @@ class ChatRequest:
     session is kept under. `added`: how many messages at the end are this server's own. `must_speak`: the last attempt
     said nothing, so a tier that can lets this one not end before a word. `begun`: how the answer begins that is to be
     gone on with, and its reasoning. `streamed`: its client reads along; one that is wanted whole leaves in fewer
-    pieces."""
+    pieces. `parent`: the session that this one helps, whose budget it spends."""
 
     request_id: str
     session_id: str
@@ -200,6 +200,7 @@ class ChatRequest:
     begun: str = ""
     begun_reasoning: str = ""
     streamed: bool = True
+    parent: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -285,8 +286,8 @@ class Finish:
     damaged: bool = False
     stop: str | None = None
     sampled: tuple[float, float] | None = None
-    thought: ThoughtEnd | None = None
     unsure: tuple[tuple[str, float], ...] | None = None
+    thought: ThoughtEnd | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

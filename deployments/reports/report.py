@@ -55,6 +55,8 @@ def report_headers(run: Run) -> dict[str, str]:
     repaired = _repairs_of(run)
     if repaired:
         headers["X-MLX-Stack-Repaired"] = ", ".join(repaired)
+    if run.shortened:
+        headers["X-MLX-Stack-Shortened"] = str(run.shortened)
     if run.warnings:
         headers["X-MLX-Stack-Budget-Warning"] = f"{_WARN_PERCENT}%"
     if run.level in _LEVEL_WORDS:
@@ -113,6 +115,7 @@ def report_of(
     return {
         "request_id": run.request.request_id,
         "session": run.request.session_id,
+        "parent": run.request.parent or None,
         "key": run.key,
         "outcome": outcome,
         "tier": run.tier,
@@ -121,6 +124,7 @@ def report_of(
         "retries": run.retries,
         "loop": _loop_mark(run) if run.loop is not None else None,
         "repairs": _repairs_of(run),
+        "shortened": run.shortened,
         "continued": any(attempt.seam is not None and attempt.text_out for attempt in run.attempts),
         "notes": _write_notes(run),
         "total_ms": round(total_ns / NS_PER_MS, 3),
@@ -203,9 +207,9 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "detail": attempt.detail or None,
         "native_calls": attempt.native_calls,
         "seam": attempt.seam,
-        "thinking": None if thought is None else {"tokens": thought.tokens, "ended": _name_of(thought.ended)},
         "confidence": _round(attempt.confidence.likely),
         "signs": {name: _round(value) for name, value in attempt.confidence.signs.items()},
+        "thinking": None if thought is None else {"tokens": thought.tokens, "ended": _name_of(thought.ended)},
         "cancelled": attempt.cancelled,
         "at_ms": None if attempt.started_ns is None else max(0, attempt.started_ns - started_ns) // NS_PER_MS,
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,

@@ -339,8 +339,8 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
         native_calls=judged.native_calls if judged else 0,
         lost=state.lost,
         seam=state.plan.seam,
-        thinking=state.scan.describe_thought(state.end, judged),
         confidence=state.confidence,
+        thinking=state.scan.describe_thought(state.end, judged),
     )
 
 

@@ -203,7 +203,7 @@ class AnswerScan:
         return max(self.thought_pieces, tokens_min(self.thought_bytes))
 
     def describe_thought(self, end: Finish | Failed | None, judged: Judged | None) -> Thinking | None:
-        """Describe its reasoning; None where there was none. An answer behind it says that the model has ended it."""
+        """Describe its reasoning; None where there was none. What stands behind it was written once it had ended."""
         counted = end.usage.reasoning_tokens if end is not None and end.usage is not None else 0
         tokens, told = counted or self.thought_tokens, end.thought if isinstance(end, Finish) else None
         if not tokens:

@@ -21,6 +21,7 @@ from deployments.request.accounting import Accounting
 from deployments.request.attempt import AttemptPlan, AttemptState, open_attempt, read, record_attempt
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
+from deployments.request.shortening import shorten
 from deployments.request.timeouts import NS_PER_S
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
@@ -33,7 +34,7 @@ from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
 from reliability.escalation.refusals import duration, figure, record_rejection, verdict_of
 from reliability.loops import keep_continued, truncate
-from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, Text
+from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, RefuseCode, Text
 
 SETTLE_GRACE_NS = 10 * NS_PER_S
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
@@ -54,12 +55,15 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
                     async for batch in events:
                         yield batch
             case Accept(attempt=number):
+                number += run.passed_over if number >= 0 else 0
                 judged = run.judgements[number]
                 size = len(judged.raw_text) if judged is not None else 0
                 events_left = await ports.large(CUT_WEIGHT * size, _deliver, run, number)
                 if events_left:
                     yield events_left
                 return
+            case Refuse(code=RefuseCode.CONTEXT_LENGTH) if await _shorten(run, ports):
+                continue
             case Refuse() as refusal:
                 run.refusal = refusal
                 return
@@ -73,11 +77,15 @@ def build_situation(run: Run, ports: Ports) -> Situation:
         limits = replace(limits, loose_form=True)
     return Situation(
         chain=run.chain,
-        attempts=tuple(run.attempts),
+        attempts=tuple(run.attempts[run.passed_over :]),
         remaining_ns=run.deadline_ns - ports.clock.now_ns(),
         limits=limits,
         jitter=ports.jitter(),
     )
+
+
+async def _shorten(run: Run, ports: Ports) -> bool:
+    return run.limits.shorten and await ports.large(run.prompt_bytes, shorten, run, dict(ports.context_tokens))
 
 
 def _deliver(run: Run, number: int) -> list[Event]:
@@ -291,6 +299,7 @@ def _build_admission_request(run: Run, tier: str, size: int, ports: Ports) -> Ad
         tier=tier,
         key=run.key,
         session=request.session_id,
+        parent=request.parent,
         prompt_tokens=max(1, tokens_max(size)),
         # What the client didn't ask for makes its request no larger in the eyes of the memory rules.
         output_tokens=request.max_tokens if request.max_tokens_named else None,

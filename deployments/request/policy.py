@@ -89,6 +89,7 @@ def limits_of(
         strategies = uncorrected
     return Limits(
         retries_max=escalation.max_retries_before_escalate,
+        shorten=config.reliability.context == "shorten",
         reasks_max=min(validation.max_retries, escalation.max_retries_before_escalate),
         attempts_max=config.server.attempts_max,
         continuations_max=escalation.continuations_max,

@@ -46,8 +46,9 @@ class Limits:
     """What bounds the attempt loop. `escalate_on` holds the reasons that may move a request to another tier.
     `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the tiers that can decode
     under a grammar. `cheap` is the tier that a session goes on with when its budget rejects the others. `loose_form`:
-    the client wishes for a form of the text and doesn't insist on it. `confidence_min`: how likely a call has to be
-    right to be the answer at once; 0: it need not be."""
+    the client wishes for a form of the text and doesn't insist on it. `shorten`: a prompt that no tier can hold may
+    lose its oldest results of tools. `confidence_min`: how likely a call has to be right to be the answer at once; 0:
+    it need not be."""
 
     retries_max: int
     attempts_max: int
@@ -58,6 +59,7 @@ class Limits:
     cheap: str | None = None
     continuations_max: int = 0
     loose_form: bool = False
+    shorten: bool = False
     confidence_min: float = 0.0
 
 

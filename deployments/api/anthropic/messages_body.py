@@ -15,6 +15,7 @@ from typing import Annotated, Any, Unpack
 
 from pydantic import Field, ValidationError
 
+from deployments.api.anthropic.context_edits import read_edits
 from deployments.api.anthropic.messages_history import KIND_CHARS_MAX, translate_history
 from deployments.api.openai_chat import (
     MESSAGES_MAX,
@@ -36,7 +37,6 @@ from deployments.errors import ApiError, refuse
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 NOTES_MAX = 16
 NAME_CHARS_MAX = 60
-EDITS_WITHOUT_EFFECT = ("clear_tool_uses_", "clear_thinking_")
 # What stands in every request of a client that has no say in it.
 QUIET = frozenset({"metadata", "service_tier", "cache_control"})
 
@@ -75,25 +75,12 @@ def read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | Non
 
 
 def write_notes(fields: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]:
-    """Write what of the request has no effect here, in words for the report. Raises `ApiError`: `unsupported`: an edit
-    of the context that changes what comes back."""
-    notes = _read_edits(fields.get("context_management"))
+    """Write what of the request has no effect here, in words for the report."""
+    notes = []
     notes += [
         f"{name[:NAME_CHARS_MAX]} has no effect here" for name in fields if name not in QUIET and name not in known
     ]
     return tuple(notes[:NOTES_MAX])
-
-
-def _read_edits(management: Mapping[str, Any] | None) -> list[str]:
-    edits = (management or {}).get("edits") or []
-    if not isinstance(edits, list):
-        raise refuse("context_management.edits", "a list is needed")
-    kinds = [str(edit.get("type")) if isinstance(edit, Mapping) else "" for edit in edits]
-    for at, kind in enumerate(kinds):
-        if not kind.startswith(EDITS_WITHOUT_EFFECT):
-            path = f"context_management.edits.{at}.type"
-            raise refuse(path, f"this server can't honour {kind[:KIND_CHARS_MAX]!r}", "unsupported")
-    return [f"context_management: {kind[:KIND_CHARS_MAX]} has no effect here" for kind in kinds]
 
 
 def translate_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -189,12 +176,12 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
     changed: list[str] = []
     fields = parse_object(raw, changed)
     body = _validate(fields)
-    translated = _translate(body)
+    translated, edits = _translate(body), read_edits(body.context_management)
     thinking, shown = read_thinking(body.thinking, (body.output_config or {}).get("effort"))
     wanted = MessagesWanted(thinking=shown)
     notes = (*changed, *write_notes(fields, FIELDS))
     try:
-        return build_call(
+        call = build_call(
             translated,
             headers,
             body_bytes=len(raw),
@@ -206,6 +193,7 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
         )
     except ApiError as error:
         raise rename(error) from None
+    return replace(call, edits=edits)
 
 
 def rename(error: ApiError) -> ApiError:

@@ -161,8 +161,8 @@ def _play_case(candidate: _Candidate, case: _PlayedCase, played: _Played) -> _Wa
     return max(doubted)[-1] if doubted else None
 
 
-def list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase]) -> Iterator[_Candidate]:
-    """List every chain that the server can be told."""
+def list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase], least: float = 0.0) -> Iterator[_Candidate]:
+    """List every chain that the server can be told; `least` is what is configured."""
     ways = {
         tier: [way for way in (CONFIGURED, GRAMMAR) if all(way in case.ways[tier] for case in cases)] for tier in chain
     }
@@ -170,15 +170,14 @@ def list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase]) -> Itera
         for part in itertools.combinations(chain, size):
             for chosen in itertools.product(*(ways[tier] for tier in part)):
                 tiers = tuple(zip(part, chosen, strict=True))
-                for least in _list_leasts(part, cases):
-                    yield _Candidate(tiers, least=least)
+                for bound in LEASTS if _tells(part, cases) else (least,):
+                    yield _Candidate(tiers, least=bound)
                     for (feature, value), tier in itertools.product(STARTS, part[1:]):
-                        yield _Candidate(tiers, (feature, value, tier), least=least)
+                        yield _Candidate(tiers, (feature, value, tier), least=bound)
 
 
-def _list_leasts(part: Sequence[str], cases: Sequence[_PlayedCase]) -> Sequence[float]:
-    told = any(way.likely is not None for case in cases for tier in part[:-1] for way in case.ways[tier].values())
-    return LEASTS if told else LEASTS[:1]
+def _tells(part: Sequence[str], cases: Sequence[_PlayedCase]) -> bool:
+    return any(way.likely is not None for case in cases for tier in part[:-1] for way in case.ways[tier].values())
 
 
 def learn_chain(
@@ -197,7 +196,7 @@ def learn_chain(
     held = [case for case in cases if not is_fitted(case.number)]
     rules = tuple(map(_read_rule, start_at))
     default = _Candidate(tuple((tier, CONFIGURED) for tier in chain), configured=rules, least=least)
-    played = {one: play(one, fit) for one in (default, *list_candidates(chain, cases))}
+    played = {one: play(one, fit) for one in (default, *list_candidates(chain, cases, least))}
     chosen = _choose(played, default)
     why = _find_objection(chosen, default, held)
     return {

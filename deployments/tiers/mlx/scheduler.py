@@ -276,7 +276,8 @@ class Scheduler:
         if sequence is None:
             return
         try:
-            reason = sequence.take(response.token, response.finish_reason, response.logprobs, response.lead)
+            lead = getattr(response, "lead", None)  # mlx-lm's own generator, for caches of other kinds, tells none
+            reason = sequence.take(response.token, response.finish_reason, response.logprobs, lead)
         except Exception as error:  # reading one answer's text harms no other answer
             self.remove(sequence.ticket, _build_failed("read the answer", error))
             return

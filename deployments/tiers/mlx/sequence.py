@@ -113,7 +113,7 @@ class SequenceState:
     tokens: list[int] = field(default_factory=list)
     outbox: _Outbox = field(default_factory=_Outbox)
     cached_tokens: int | None = None
-    unsure: list[tuple[str, float]] = field(default_factory=list)
+    unsure: list[tuple[str, float]] | None = None
     suspected: bool = False
     thought: ThoughtWatch = field(init=False)
     unmatched: str = field(init=False)  # the delivered text that was not written again yet
@@ -146,8 +146,8 @@ class SequenceState:
             notes=self.notes,
             stop=self.job.reader.stop_cut.found,
             sampled=(sampling.temperature, sampling.top_p),
-            thought=self.thought.ended(self.job.reader.thoughts.thinking),
-            unsure=tuple(self.unsure),
+            unsure=None if self.unsure is None else tuple(self.unsure),
+            thought=self.thought.find_end(self.job.reader.thoughts.thinking),
         )
 
     def usage(self) -> Usage:
@@ -183,14 +183,21 @@ class SequenceState:
         """What one of its processors raised."""
         return next((guard.error for guard in self.guards if guard.error is not None), None)
 
-    def take(self, token: int, finish: str | None, logprobs: Any = None, lead: float = math.inf) -> FinishReason | None:
+    def _note_lead(self, text: str, lead: float) -> None:
+        self.unsure = [] if self.unsure is None else self.unsure
+        if lead < LEAD_MAX and len(self.unsure) < UNSURE_MAX:
+            self.unsure.append((text, math.log1p(math.exp(min(-lead, SURPRISE_MAX)))))
+
+    def take(
+        self, token: int, finish: str | None, logprobs: Any = None, lead: float | None = None
+    ) -> FinishReason | None:
         """Turn one token into events; return the reason if the answer ends. `logprobs`: None for a written token."""
         self.tokens.append(token)
         reader = self.job.reader
         was_reasoning = reader.thoughts.thinking
         text = self._decode(token, finish)
-        if lead < LEAD_MAX and not was_reasoning and len(self.unsure) < UNSURE_MAX:
-            self.unsure.append((text, math.log1p(math.exp(min(-lead, SURPRISE_MAX)))))
+        if lead is not None and not was_reasoning:
+            self._note_lead(text, lead)
         events = reader.feed(text)
         if was_reasoning:
             self.thought.note(events)

@@ -63,7 +63,7 @@ class ThoughtWatch:
         """Note that it was closed. Where the model opens another, that is closed too, and the first reason stays."""
         self.closed, self.closed_at = self.closed or why, answer_tokens
 
-    def ended(self, thinking: bool) -> ThoughtEnd | None:
+    def find_end(self, thinking: bool) -> ThoughtEnd | None:
         """Return what has ended it; None where there was none, or where it goes on."""
         if thinking or not self.tokens:
             return None

@@ -151,6 +151,10 @@ class _Ahead:
     leads: Any
     failed: frozenset[int] = frozenset()
 
+    def keep(self, places: Any) -> _Ahead:
+        """Return the part of the rows at these places."""
+        return _Ahead(self.tokens[places], self.logprobs[places], self.leads[places], self.failed)
+
 
 class LookupGenerator(Intake):
     """The sequences of one model. Engine thread only. `policy` outlives it; without one it doesn't guess."""
@@ -202,9 +206,7 @@ class LookupGenerator(Intake):
         if len(places) == len(rows):
             return
         if rows is self._decoding and self._ahead is not None:
-            kept, ahead = mx.array(places), self._ahead
-            left = {name: getattr(ahead, name)[kept] for name in ("tokens", "logprobs", "leads")}
-            self._ahead = replace(ahead, **left) if places else None
+            self._ahead = self._ahead.keep(mx.array(places)) if places else None
         rows.keep(places)
 
     # Prefill.

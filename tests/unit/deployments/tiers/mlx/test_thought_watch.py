@@ -135,8 +135,8 @@ def test_a_thought_that_opens_another_is_closed_again() -> None:
         assert watch.due is ThoughtEnd.BUDGET
         watch.close(why, 9)
 
-    assert watch.ended(thinking=False) is ThoughtEnd.BUDGET
-    assert watch.ended(thinking=True) is None
+    assert watch.find_end(thinking=False) is ThoughtEnd.BUDGET
+    assert watch.find_end(thinking=True) is None
 
 
 def note_text(text: str) -> tuple[ThoughtWatch, int]:
