@@ -57,7 +57,6 @@ class Attempt:
     native_calls: int = 0
     lost: LostPrefix | None = None
     seam: int | None = None
-    thinking: Thinking | None = None
     confidence: Confidence = UNMEASURED
     thinking: Thinking | None = None
 
