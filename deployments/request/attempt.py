@@ -313,8 +313,8 @@ async def read(
         state.leave_unjudged(Fault.DEADLINE, "the request's deadline passed")
         return
     out = state.take_judgement(judged)
-    if state.plan.gauge is not None:
-        await large(TEXT_CHARS_MAX, state.measure_confidence)
+    if state.plan.gauge is not None and judged.calls and getattr(state.end, "unsure", None) is not None:
+        await large(min(TEXT_CHARS_MAX, state.plan.history_bytes), state.measure_confidence)
     if out:
         yield out
 

@@ -1,7 +1,8 @@
 """Valid calls that are probably not right: who answers then, and that nobody's answer is changed."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from deployments.reports.report import report_of
 from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from deployments.work.large_work import QUIET_BYTES, Large, at_once
 from reliability.answer.gate import Hold
 from reliability.confidence.calibration import Calibration, ModelCalibration
 from reliability.types import CallDelta, ChatRequest, Event, Finish, Flaw, Reason
@@ -39,6 +41,7 @@ def ask(
     hold: Hold = Hold.ALL,
     calibration: ModelCalibration | None = CALIBRATION,
     forced: bool = False,
+    large: Large = at_once,
 ) -> tuple[Run, list[Event]]:
     """Drive one request along a chain: of each tier its scripted answer, and whether it hesitates. Without its tools
     each tier answers in words."""
@@ -54,7 +57,7 @@ def ask(
         run = make_run(chain, clock, hold_all=hold is Hold.ALL)
         run.limits = replace(run.limits, confidence_min=least)
         run.request = replace(run.request, tool_choice="required" if forced else "auto")
-        ports = replace(make_ports(tiers, clock), calibration=lambda _: calibration)
+        ports = replace(make_ports(tiers, clock), calibration=lambda _: calibration, large=large)
         return run, [event async for batch in drive(run, ports) for event in batch]
 
     return play(go())
@@ -122,6 +125,23 @@ def test_a_call_that_nobody_wanted_is_asked_for_in_words(words_do: bool) -> None
         assert not run.finish.notes
     else:
         assert calls_of(events) == ['{"a": "standard"}']
+
+
+@pytest.mark.parametrize(("answer", "hesitates"), [("call", True), ("call", None), ("good", True)])
+def test_a_call_is_measured_where_its_size_says(answer: str, hesitates: bool | None) -> None:
+    """Law: only calls of a tier that can tell are measured, as work of the history's size: a short one goes nowhere
+    else."""
+    measured: list[int] = []
+
+    async def note(size: int, work: Callable[..., Any], *args: Any) -> Any:
+        if getattr(work, "__name__", "") == "measure_confidence":
+            measured.append(size)
+        return work(*args)
+
+    run, _ = ask((answer, hesitates), ("call", False), large=note)
+    expected = [run.request.body_bytes] * (answer == "call" and hesitates is not None)
+    assert measured[:1] == expected
+    assert all(size <= QUIET_BYTES for size in measured)
 
 
 names = st.sampled_from(["call", "said", "good", "500", "invented", "none", "break"])
