@@ -26,6 +26,7 @@ _STEPS = word_set(
     "backwards up down left right add increment increase decrement decrease raise lower advance rotate undo redo jump "
     "walk zoom tab enter drag skip play roll draw n s c fin stepi nexti"
 )
+_WALKS = word_set("step next continue finish over into out n s c ni si fin stepi nexti")
 READS = word_set(
     "get read list ls search find fetch show view query check look inspect describe status state cat grep lookup count "
     "is has test tests validate lint verify compile analyze calculate compute info help whoami ping diagnose retrieve "
@@ -102,6 +103,15 @@ def acts(call: SeenCall) -> bool:
     if not _STEPS.isdisjoint(named):
         return True
     return bool(named) and named.isdisjoint(_GENERIC | _EDITS) and not any(map(names_place, read_fields(call)))
+
+
+def walks(call: SeenCall) -> bool:
+    """Return whether the call steps through a program in a debugger: in a loop of it the same lines come again."""
+    named = words_of(call.name)
+    if any(word.startswith("debug") for word in named) and not _WALKS.isdisjoint(named):
+        return True
+    texts = read_texts(call)
+    return any(texts[key].strip().lower() in _WALKS for key in (*ACTION_KEYS, *COMMAND_KEYS) if key in texts)
 
 
 def leads_on(result: Result | None) -> bool:

@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from reliability.loops.comparison.findings import Result, SeenCall
 from reliability.loops.comparison.same_result import is_ongoing
+from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.volatile_fields import (
     NAMES_MAX,
     ONGOING_WORDS,
@@ -26,7 +27,6 @@ from reliability.loops.comparison.volatile_fields import (
     words_of,
 )
 from reliability.loops.leading_steps import ACTION_KEYS, COMMAND_KEYS, READS, is_generic_tool, read_fields, read_texts
-from reliability.loops.shell_commands import Deed, read_deed
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
 _FIRST = word_set("poll wait await sleep watch scroll tail")

@@ -3,9 +3,9 @@
 A turn's key is what its calls mean, without the thoughts beside them, as a set. Two turns with the same key are
 compared by their results, call by call:
 
-    has_same_results   the same but for volatile fields; where the calls aren't equal to the letter, the results must
-                       also say something, or the calls ask for places where there is nothing (`is_beyond`)
-    has_near_results   nearly the same, and the calls equal to the letter
+    has_same_results   the same but for volatile fields; where the calls aren't spelled alike, the results must also
+                       say something, or the calls ask for places where there is nothing (`is_beyond`)
+    has_near_results   nearly the same, and the calls are spelled alike
 
 Results of polls are compared as they are. What a result only repeats of its call for a place counts as nothing.
 """
@@ -13,11 +13,10 @@ Results of polls are compared as they are. What a result only repeats of its cal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, wraps
+from functools import wraps
 from typing import TypeVar
 
 from reliability.loops.comparison.call_normalization import (
-    BOUND,
     HOLE,
     PLACE,
     blur_call,
@@ -25,11 +24,11 @@ from reliability.loops.comparison.call_normalization import (
     says_done,
     says_enough,
 )
-from reliability.loops.comparison.findings import Memo, Result, SeenCall, Turn, call_key
+from reliability.loops.comparison.findings import Memo, Result, SeenCall, Turn
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.content import orders_endless, read_number, read_times
-from reliability.loops.leading_steps import acknowledges, acts, find_entities, leads_on
+from reliability.loops.leading_steps import acknowledges, acts, find_entities, leads_on, walks
 from reliability.loops.polling import is_poll, is_thought, takes_notes
 from reliability.loops.thresholds import LoopConfig
 
@@ -88,35 +87,26 @@ class TurnSequence:
         """Return what the newest repetition does, wherever in it one starts to count."""
         return frozenset(self.key(index) for index in range(self.size - period, self.size))
 
-    @_once
     def key(self, index: int) -> Key:
-        """Return what the turn's calls mean."""
-        return self.key_of(self.turns[index].calls)
+        """Return what the turn's calls mean, with their figures masked."""
+        return self._keys(index)[1]
 
-    def key_of(self, calls: Iterable[SeenCall]) -> Key:
-        """Return what the calls mean, as a set; a thought counts only where there is nothing else."""
-        calls = tuple(calls)
-        return frozenset(map(self._blur, [call for call in calls if not is_thought(call)] or calls))
+    @_once
+    def _keys(self, index: int) -> tuple[Key, Key]:
+        return self._keys_of(self.turns[index].calls)
 
-    @cached_property
-    def _candidate_key(self) -> Key:
-        return self.key_of(self.candidate.calls) if self.candidate is not None else frozenset()
+    def _keys_of(self, calls: tuple[SeenCall, ...]) -> tuple[Key, Key]:
+        """Return what the calls mean, as sets: as they are spelled, and masked. A thought counts only where there is
+        nothing else."""
+        blurred = list(map(self._blur, [call for call in calls if not is_thought(call)] or calls))
+        return frozenset(spelled for spelled, _ in blurred), frozenset(masked for _, masked in blurred)
 
-    def _blur(self, call: SeenCall) -> str:
+    def _blur(self, call: SeenCall) -> tuple[str, str]:
         return self.memo.once(("blurred", call), lambda: blur_call(call, self.config.ignored_arguments))
 
-    @_once
-    def _exact_key(self, index: int) -> Key:
-        return self._spell_all(self.turns[index].calls)
-
-    def _spell_all(self, calls: Iterable[SeenCall]) -> Key:
-        ignored = self.config.ignored_arguments
-        return frozenset(call_key(call, ignored) for call in calls if not is_thought(call))
-
     def _asks_the_same(self, older: int, newer: int) -> bool:
-        """Return whether the calls of the two turns are equal to the letter."""
-        a, b = self.turns[older].calls, self.turns[newer].calls
-        return a == b or self._exact_key(older) == self._exact_key(newer)
+        """Return whether the calls of the two turns are spelled alike."""
+        return self.turns[older].calls == self.turns[newer].calls or self._keys(older)[0] == self._keys(newer)[0]
 
     def count_repetitions(self, period: int, pairwise: Pairwise, enough: int = 0) -> int:
         """Count the repetitions at the tail in which turn and turn a period later are a pair. Past `enough` they are
@@ -150,12 +140,10 @@ class TurnSequence:
             return True
         if _name_tools(asked) != _name_tools(before):
             return False
-        key = self._candidate_key
+        spelled, key = self._keys_of(asked)
         if key != self.key(first):
             return False
-        if not _has_holes(key):
-            return True
-        if self._spell_all(self.candidate.calls) == self._exact_key(first):
+        if not _has_holes(key) or spelled == self._keys(first)[0]:
             return True
         if first < period or self._asks_the_same(first - period, first):
             return False
@@ -204,9 +192,11 @@ class TurnSequence:
 
     @_once
     def is_patient_at(self, index: int) -> bool:
-        """Return whether every call of the turn waits, pages, or is a step whose result only says it was done."""
+        """Return whether every call of the turn waits, pages, steps through a program, or is a step whose result only
+        says it was done."""
         return self.polls_at(index) or all(
             is_poll(call, result, self.config.pollers)
+            or (walks(call) and leads_on(result))
             or (result is not None and not is_thought(call) and acknowledges(call, result.text))
             for call, result in self._distinct_pairs(index)
         )
@@ -222,7 +212,7 @@ class TurnSequence:
     def _pairs(self, index: int) -> dict[str, tuple[SeenCall, Result | None]]:
         pairs = list(zip(self.turns[index].calls, self.turns[index].results, strict=False))
         acted = [pair for pair in pairs if not is_thought(pair[0])] or pairs
-        return {self._blur(call): (call, result) for call, result in acted}
+        return {self._blur(call)[1]: (call, result) for call, result in acted}
 
     def _results_pass(self, older: int, newer: int, test: Callable[[str, str], bool]) -> bool:
         """Return whether each call of the two turns has two known results that pass the test."""
@@ -231,10 +221,10 @@ class TurnSequence:
             asked, other = b.get(key, (call, None))
             if result is None or other is None:
                 return False
-            texts = result.text, other.text
-            if call != asked and _asks_for_places(frozenset([key])) and texts[0] != texts[1]:
-                texts = mask_echoes(call, texts[0]), mask_echoes(asked, texts[1])
-            if not test(*texts):
+            if test(result.text, other.text):
+                continue
+            echoes = call != asked and _holds_places_only(key)
+            if not (echoes and test(mask_echoes(call, result.text), mask_echoes(asked, other.text))):
                 return False
         return True
 
@@ -277,7 +267,11 @@ def _has_holes(key: Key) -> bool:
 
 def _asks_for_places(key: Key) -> bool:
     """Return whether the calls have holes, all of them places or limits of a search."""
-    return _has_holes(key) and all(call.count(HOLE) == call.count(PLACE) + call.count(BOUND) for call in key)
+    return _has_holes(key) and all(map(_holds_places_only, key))
+
+
+def _holds_places_only(call: str) -> bool:
+    return call.count(HOLE) == call.count(PLACE)
 
 
 def _is_literally_equal(older: str, newer: str) -> bool:

@@ -1,17 +1,18 @@
 """What a call does, without what agents change in it from lap to lap although they mean the same.
 
-Left out or masked, where something else is left of the call:
+Left out, where something else is left of the call: arguments about the run or the model (a description, an attempt, a
+timeout, a request's id, a timestamp) and null, comments, white space, and what `command_spelling` leaves out of a
+command. Masked:
 
-- arguments about the run or the model: a description, an attempt, a timeout, a request id, a timestamp;
-- in a command or code: comments, `timeout 30`, `sleep 5`, `attempt 3`, a request's id and moment, white space, `./`;
-- numbers that stand for themselves, and in a command a UUID or a moment: masked by `HOLE`. Such a call is the same only
-  where its results say something (`says_enough`): five orders that are deleted by id all answer `ok`;
-- places in a text or a list and limits of a search: masked by `PLACE` and `BOUND`. Such calls are the same even where
-  there is nothing at those places, but for far longer (see `history`).
+- numbers that stand for themselves, and in a command a UUID or a moment: by `HOLE`. Such a call is the same only where
+  its results say something (`says_enough`): five orders that are deleted by id all answer `ok`;
+- places in a text or a list and limits of a search: by `PLACE`. Such calls are the same even where there is nothing at
+  those places, but for far longer (see `history`).
 
 `mask_echoes` masks in a result what the call said itself: "no offset 900" and "no offset 950" are the same.
 
-Invariants: an edit's texts are never masked; calls that were masked are equal only where their results are the same.
+Invariants: an edit's texts are never masked; calls that were masked are equal only where their results are the same. An
+id of what a call is about is never left out, whatever its form.
 """
 
 from __future__ import annotations
@@ -22,46 +23,46 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
+from reliability.loops.comparison.command_spelling import (
+    is_run_header,
+    spell_command,
+    spell_query,
+    tells_request,
+    tells_run,
+)
 from reliability.loops.comparison.findings import Result, SeenCall, canonical, has_failed, parse, spell
-from reliability.loops.comparison.volatile_fields import NAMES_MAX, is_volatile, word_set, words_of
+from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
 
 HOLE = "\ufffc"
-PLACE, BOUND = f"{HOLE}p", f"{HOLE}b"
+PLACE = f"{HOLE}p"
 #: A longer command is its own spelling.
 COMMAND_CHARS = 20_000
 #: A longer one is a script: its figures are its own.
 FIGURES_CHARS = 1_000
 #: A result with fewer letters says too little; a shorter one that has been done or found nothing says nothing.
 SAID_LETTERS_MIN, SAID_CHARS = 24, 120
+#: So many values of a list may be places.
+PLACES_MAX = 16
 
-_RUN = word_set("attempt attempts retry retries tries iteration timeout wait delay ttl deadline")
-#: A longer text is no waiting time.
-RUN_CHARS = 16
-_HANDLES = frozenset({"id", "uuid", "guid", "key"})
-_STAMPS = frozenset({"timestamp", "ts", "epoch", "now", "nonce"})
 _REMARKS = word_set(
-    "description explanation explain reason reasoning rationale justification thought thoughts "
-    "thinking intent intention "
-    "purpose"
+    "description explanation explain reason reasoning rationale justification thought thoughts thinking intent "
+    "intention purpose"
 )
 _CODE = word_set("command cmd commands code script input source bash shell program expression statement")
 _PATHS = frozenset({"path", "file", "filename", "filepath", "directory", "dir", "folder"})
+#: What is sent with a request beside its address and its content.
+_SENT = word_set("header headers param params query meta metadata")
 _COMMENT = re.compile(r"(?:^|(?<=\s))(?:#(?!!)|//)[^\n]*", re.MULTILINE)
-#: What a command says of its run: how long it waits, which attempt, request and moment it is.
-_RUNS = re.compile(
-    r"\btimeout (?:-\S+ )*\d+\w? |--(?:timeout|max-time|wait)[= ]\d+\w*|\bsleep \d+(?:\.\d+)?[smh]?(?![\w.])"
-    r"|\b(?:attempt|try|retry|retries|nonce)(?: no\.?)?[ =:_#-]{0,3}\d+(?![\w./-])"
-    r"|(?:-H|--header)[ =]['\"]?(?:X-)?(?:Request|Correlation|Trace|Span|Idempotency)-(?:Id|Key): ?[\w.:-]+['\"]?"
-    r"|(?<=[?&])(?:_|cb|cachebuster|nocache|rand|nonce)=[\w.-]+"
-    r"|(?<=[?&])(?:t|ts|time|timestamp)=(?:20\d\d-|1[789]\d{8})[\w.:%+-]*",
-    re.IGNORECASE,
+_ADDRESS = re.compile(r"[a-z]{2,8}://[^\s<>]{1,2000}")
+_HERE = re.compile(r"(?:\./)+(?=.)")
+SHELL_WORDS = 3  # bash -lc COMMAND
+_ENTITIES = word_set(
+    "id ids uuid guid key port user account year month day zip code version pid channel seed number no"
 )
-_HERE = re.compile(r"(?<![\w./])\./(?=\w)")
-_ENTITIES = word_set("id ids uuid key port user account year month day zip code version pid channel seed")
 _PLACES = word_set(
-    "offset start begin end stop skip page pages cursor line lines position range limit first last view count size"
+    "offset start begin end stop skip page pages cursor line lines position range limit first last view count size "
+    "min max lower upper minimum maximum since until after before from to least most"
 )
-_BOUNDS = word_set("min max lower upper minimum maximum since until after before from to least most")
 #: Commands that show some lines of a file.
 _SHOWS_LINES = re.compile(r"\s*(?:cat \S+ \| )?(?:sed -n|awk '?\"?NR|head|tail)\b")
 _CHANGING = re.compile(
@@ -88,59 +89,60 @@ VALUES_MAX, VALUE_CHARS, RESULT_CHARS, DEPTH = 16, 400, 4_000, 2
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-def blur_call(call: SeenCall, ignored: frozenset[str]) -> str:
-    """Return what two calls share that mean the same: the name and the arguments, blurred. `ignored`: arguments to
-    leave out whatever they hold."""
+def blur_call(call: SeenCall, ignored: frozenset[str]) -> tuple[str, str]:
+    """Return what two calls share that mean the same, as it is spelled and with its figures masked: the name and the
+    arguments. `ignored`: arguments to leave out whatever they hold."""
     text = call.arguments.strip()
     known, value = parse(text) if text.startswith("{") else (False, None)
     if not known or not isinstance(value, dict):
-        return f"{call.name}\x1f{canonical(call.arguments, ignored) if text.startswith('[') else _blur_command(text)}"
+        spelled = canonical(call.arguments, ignored) if text.startswith("[") else _spell_code(text)
+        masked = spelled if text.startswith("[") else _mask_figures(spelled)
+        return f"{call.name}\x1f{spelled}", f"{call.name}\x1f{masked}"
     kept: dict[str, Any] = {}
     remarks: list[str] = []
+    figures: dict[str, str] = {}
     for key, item in value.items():
         about = _classify_argument(key)
-        if key in ignored or _tells_run(about, key, item):
+        if key in ignored or item is None or (about is _About.RUN and tells_run(key, item)):
             continue
-        kept[key] = _blur_value(about, item)
+        kept[key] = _spell_value(about, item)
         if about is _About.REMARK:
             remarks.append(key)
+        elif (masked := _mask_value(about, kept[key])) != kept[key]:
+            figures[key] = masked
     if len(remarks) < len(kept):
         for key in remarks:
             del kept[key]
-    return f"{call.name}\x1f{spell(kept) or text}"
+    spelled = f"{call.name}\x1f{spell(kept) or text}"
+    return spelled, f"{call.name}\x1f{spell(kept | figures) or text}" if figures else spelled
 
 
 class _About(Enum):
-    RUN = 1  # how long to wait, which attempt
-    STAMP = 2
-    HANDLE = 3  # an id or a key: of the run, or of what is asked for
-    REMARK = 4
-    ENTITY = 5
-    CODE = 6
-    PATH = 7
-    PLACE = 8
-    BOUND = 9
-    OTHER = 10
+    RUN = 1
+    REMARK = 2
+    CODE = 3
+    ENTITY = 4  # an id or a key of what is asked for
+    PLACE = 5
+    PATH = 6
+    SENT = 7
+    OTHER = 8
 
 
 _BY_WORDS = (
-    (_RUN, _About.RUN),
-    (_STAMPS, _About.STAMP),
     (_REMARKS, _About.REMARK),
     (_CODE, _About.CODE),
     (_ENTITIES, _About.ENTITY),
     (_PLACES, _About.PLACE),
-    (_BOUNDS, _About.BOUND),
-    (frozenset({"number", "no"}), _About.ENTITY),
     (_PATHS, _About.PATH),
+    (_SENT, _About.SENT),
 )
 
 
 @lru_cache(NAMES_MAX)
 def _classify_argument(key: str) -> _About:
     words = words_of(key)
-    if words and words[-1] in _HANDLES:
-        return _About.HANDLE
+    if tells_run(key, 0):
+        return _About.RUN
     return next((about for known, about in _BY_WORDS if not known.isdisjoint(words)), _About.OTHER)
 
 
@@ -149,22 +151,30 @@ def names_place(key: str) -> bool:
     return _classify_argument(key) in (_About.PATH, _About.CODE)
 
 
-def _tells_run(about: _About, key: str, value: Any) -> bool:
-    """Return whether the argument is about the run: how long to wait, which attempt, which request it is."""
-    if about is _About.RUN:
-        return isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= RUN_CHARS)
-    return about is _About.STAMP or (about is _About.HANDLE and is_volatile(key, value, value))
-
-
-def _blur_value(about: _About, value: Any) -> Any:
-    if about in (_About.PLACE, _About.BOUND) and _holds_numbers(value):
-        return PLACE if about is _About.PLACE else BOUND
+def _spell_value(about: _About, value: Any) -> Any:
     if isinstance(value, str):
         if about is _About.CODE:
-            return _blur_command(value)
-        return value.removeprefix("./") if about is _About.PATH else value
+            return _spell_code(value)
+        if about is _About.PATH:
+            return _spell_path(value)
+        return spell_query(value) if _ADDRESS.fullmatch(value) else value
+    if about is _About.SENT and isinstance(value, dict):
+        return {name: item for name, item in value.items() if not tells_request(name, item)}
+    if about is _About.SENT and isinstance(value, list):
+        return [item for item in value if not is_run_header(item)]
+    if about is _About.CODE and isinstance(value, list) and all(isinstance(item, str) for item in value):
+        shell = len(value) == SHELL_WORDS and value[1].startswith("-")
+        return _spell_code(value[2] if shell else " ".join(value))
+    return value
+
+
+def _mask_value(about: _About, value: Any) -> Any:
+    if about is _About.PLACE and _holds_numbers(value):
+        return PLACE
+    if isinstance(value, str):
+        return _mask_figures(value) if about is _About.CODE else value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value if about in (_About.ENTITY, _About.HANDLE, _About.CODE) else HOLE
+        return value if about in (_About.ENTITY, _About.CODE) else HOLE
     return value
 
 
@@ -172,19 +182,29 @@ def _holds_numbers(value: Any) -> bool:
     items = value if isinstance(value, list) and value else [value]
     return all(
         (isinstance(item, (int, float)) and not isinstance(item, bool)) or (isinstance(item, str) and item.isdecimal())
-        for item in items[:RUN_CHARS]
+        for item in items[:PLACES_MAX]
     )
 
 
-def _blur_command(text: str) -> str:
-    """Blur a command or code: each step only where there is something for it."""
+def _spell_path(path: str) -> str:
+    short = _HERE.sub("", path.strip())
+    return short.rstrip("/") or path
+
+
+def _spell_code(text: str) -> str:
+    """Spell a command or code: each step only where there is something for it."""
     if len(text) > COMMAND_CHARS:
         return text
     bare = _COMMENT.sub("", text) if "#" in text or "//" in text else text
     if len(bare) <= FIGURES_CHARS:
-        hole = PLACE if _SHOWS_LINES.match(bare) else HOLE
-        bare = _CHANGING.sub(hole, _HERE.sub("", _RUNS.sub(" ", bare)))
+        bare = spell_command(bare)
     return " ".join(bare.split()) or " ".join(text.split())
+
+
+def _mask_figures(code: str) -> str:
+    if len(code) > FIGURES_CHARS:
+        return code
+    return _CHANGING.sub(PLACE if _SHOWS_LINES.match(code) else HOLE, code)
 
 
 def says_enough(result: Result) -> bool:

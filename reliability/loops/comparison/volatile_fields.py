@@ -140,6 +140,16 @@ _LABELS = (
     r"(?:request|req|trace|span|correlation|message|msg|call|execution|exec|run|invocation|event|response|session|"
     r"transaction|conversation|container|operation|delivery|chunk)"
 )
+#: What an error gives to be quoted: the label begins a clause, and the value is no word and no name.
+_QUOTED = _join_alternatives(
+    r"(?:error|fail|exception|wrong|denied|unavailable|fehler|erreur|échec|falló)[^\n]{0,80}?[.,;(\[<–-]\s?"
+    r"(?:ref|reference|referenz|referencia|référence|trace|event|case)",
+    r"\b(?:incident|ticket|support|error[ _-](?:ref|id))",
+)
+_REFERENCE = (
+    r"(?-i:[A-Z0-9]{6,40}|(?![A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*(?![\w+/]))(?=[a-z+/]{0,40}[A-Z0-9])[A-Za-z0-9+/]{8,80}={0,2})"
+    r"(?![\w+/=-])"
+)
 _TIMED_LABEL = (
     r"(?:exec\w{0,8}|response|processing|query|request|wall|cpu|run|total|real|user|sys|elapsed)[ _-]?time|"
     r"time[ _-](?:taken|spent|elapsed)"
@@ -162,7 +172,8 @@ VOLATILE_FORMS = _compile_patterns(
     rf"(?:timestamp|ts|time|epoch|at|date){_LINK}(?P<v>1\d{{9}}(?:\d{{9}}|\d{{6}}|\d{{3}}|\.\d{{1,9}})?)\b",
     rf"\b(?P<v>{_UUID})\b",
     r"\b(?P<v>0x[0-9a-f]{6,16})\b",
-    rf"{_LABELS}[ _-]?(?:id|uuid|guid){_LINK}(?P<v>[\w-]{{1,64}})",
+    rf"{_LABELS}[ _-]?(?:id|uuid|guid){_LINK}(?P<v>[\w+/-]{{1,128}}={{0,2}})",
+    rf"{_QUOTED}(?: (?:id|code|number|no\.?))?{_LINK}(?P<v>{_REFERENCE})",
     rf"\b(?:{_LABELS}|id|uuid|guid|nonce){_LINK}(?P<v>{_HEX})\b",
     r"\b(?P<v>(?:req|call|msg|trace|span|resp|run|evt|toolu|chatcmpl)[_-](?=[a-z0-9]{0,64}\d)[a-z0-9]{6,64})\b",
     rf"\bp?pid{_LINK}(?P<v>\d{{1,10}})\b",
@@ -208,7 +219,8 @@ READING_NEAR = re.compile(
 _DURATION_TEXT = re.compile(
     rf"\s*(?:{_NUMBER}\s?{_UNIT}?|\d+m\d+\.\d+s|\d+:\d\d(?::\d\d)?(?:\.\d+)?)\s*", re.IGNORECASE
 )
-_MOMENT_TEXT = re.compile(rf"\s*(?:{_ISO}|{_CTIME}|{_CLOCK}|1\d{{9,18}}(?:\.\d+)?)\s*", re.IGNORECASE)
+MOMENT = re.compile(rf"{_ISO}|{_CTIME}|1\d{{9,18}}(?:\.\d+)?", re.IGNORECASE)
+_MOMENT_TEXT = re.compile(rf"\s*(?:{MOMENT.pattern}|{_CLOCK})\s*", re.IGNORECASE)
 _RANDOM_TEXT = re.compile(rf"(?:[a-z]+[_-])?(?:{_UUID}|{_HEX})", re.IGNORECASE)
 _EPOCH_FROM = 1_000_000_000
 

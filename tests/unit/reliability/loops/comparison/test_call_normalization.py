@@ -15,7 +15,7 @@ NOBODY: frozenset[str] = frozenset()
 
 def blur(arguments: Any, name: str = "run") -> str:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return blur_call(SeenCall(name, text), NOBODY)
+    return blur_call(SeenCall(name, text), NOBODY)[1]
 
 
 @pytest.mark.parametrize(

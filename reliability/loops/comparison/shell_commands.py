@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
+from typing import NamedTuple
 
 from reliability.loops.comparison.volatile_fields import word_set
 
@@ -27,10 +28,18 @@ class Deed(Enum):
     UNKNOWN = 4
 
 
-#: A word, what ends a command, or what is none of it: white space, a comment, a redirection.
+class Command(NamedTuple):
+    """One command of a line: its words as they are written, where it reads and writes, and what ends it."""
+
+    words: list[str]
+    redirects: list[str]
+    end: str
+
+
+#: A word, what ends a command, a redirection, or none of them: white space, a comment, a copied handle.
 _TOKEN = re.compile(
-    r"(?P<none>[ \t\r]+|\\\n|(?<!\S)#[^\n]*|\d?[<>]{1,2}&\d"
-    r"|(?:\d|&)?[<>]{1,2}[ \t]*(?:'[^']*'|\"[^\"]*\"|[^\s<>();|&'\"]+))"
+    r"(?P<none>[ \t\r]+|\\\n|(?<!\S)#[^\n]*|\d?[<>]{1,2}&\d)"
+    r"|(?P<redirect>(?:\d|&)?[<>]{1,2}[ \t]*(?:'[^']*'|\"[^\"]*\"|[^\s<>();|&'\"]+))"
     r"|(?P<end>&&|\|\||\$?\(|[;\n|&()`])"
     r"|(?P<word>(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|\$(?!\()|[^\s;&|()`'\"\\$<>])+)|(?P<other>.)",
     re.DOTALL,
@@ -113,22 +122,39 @@ def read_deed(line: str) -> Deed:
     return Deed.ASKS if Deed.ASKS in deeds else Deed.LOOKS
 
 
+def split_line(line: str) -> Iterator[Command]:
+    """Split a line into its commands."""
+    words: list[str] = []
+    redirects: list[str] = []
+    for token in _TOKEN.finditer(line):
+        if token["end"]:
+            yield Command(words, redirects, token["end"])
+            words, redirects = [], []
+        elif token["redirect"]:
+            redirects.append(token["redirect"])
+        elif not token["none"]:
+            words.append(token[0])
+    yield Command(words, redirects, "")
+
+
+def unquote(word: str) -> str:
+    """Return a word without its quotes."""
+    return _QUOTES.sub(lambda quoted: quoted[1] or quoted[2] or quoted[3] or "", word)
+
+
 def _read_deeds(line: str, depth: int) -> Iterator[Deed]:
     if not depth:
         yield Deed.UNKNOWN
         return
-    words: list[str] = []
     filters = False
-    for token in [*_TOKEN.finditer(line), None]:
-        if token is not None and token["word"]:
-            words.append(_QUOTES.sub(lambda quoted: quoted[1] or quoted[2] or quoted[3] or "", token["word"]))
-            for inner in _INNER.finditer(token["word"]) if '"' in token["word"] else ():
+    for words, _redirects, end in split_line(line):
+        for word in words:
+            for inner in _INNER.finditer(word) if '"' in word else ():
                 yield from _read_deeds(inner[1] or inner[2] or "", depth - 1)
-        if token is None or token["end"]:
-            deeds = list(_read_command(words, depth))
-            # What a pipe feeds only filters: it asks nobody.
-            yield from (Deed.LOOKS if filters and deed is Deed.ASKS else deed for deed in deeds)
-            words, filters = [], token is not None and token["end"] == "|"
+        deeds = list(_read_command([unquote(word) for word in words], depth))
+        # What a pipe feeds only filters: it asks nobody.
+        yield from (Deed.LOOKS if filters and deed is Deed.ASKS else deed for deed in deeds)
+        filters = end == "|"
 
 
 def _read_command(words: list[str], depth: int) -> Iterator[Deed]:

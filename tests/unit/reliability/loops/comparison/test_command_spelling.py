@@ -1,0 +1,73 @@
+"""The one spelling of a command, and what tells of a run alone."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.loops.comparison.command_spelling import is_run_header, spell_command, spell_query, tells_run
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("make a b", "make 'a'  \"b\" 2>&1 | tail -n 20"),
+        ("ls -al src", "/usr/bin/ls -l -a ./src/ 2>/dev/null || true"),
+        ("make; cat a", "echo 'now: make'\nmake && cat < a"),
+        ("make 2>&1 | tee /tmp/1.log", "make | tee out.log"),
+        ("make >/tmp/1 && tail /tmp/1", "make > /tmp/two; tail /tmp/two"),
+        ("RETRY=1 timeout 5 make", "time make"),
+        ("curl -H 'X-Request-Id: 7' -H 'A: b' x", 'curl -H "A: b" x'),
+        ('curl -d \'{"nonce": 7, "a": 1}\' x', "curl -d '{\"a\": 1}' x"),
+    ],
+)
+def test_commands_that_mean_the_same_are_spelled_alike(one: str, other: str) -> None:
+    """Law: quotes, options, filters that cut, remarks, waits, attempts and names of logs are left out."""
+    assert spell_command(one) == spell_command(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("rm 'a b'", "rm a b"),
+        ("echo $A", "echo '$A'"),
+        ("echo a", "echo b"),
+        ("sleep 5", "sleep 9"),
+        ("echo a > f", "echo b > f"),
+        ("echo a | sha1sum", "echo b | sha1sum"),
+        ("a && b", "a || b"),
+        ("a | b", "a; b"),
+        ("make > a.log", "make > b.log"),
+        ("cat > /tmp/a <<E\n1\nE\ncat /tmp/a", "cat > /tmp/b <<E\n1\nE\ncat /tmp/b"),
+        ("cd", "cd ."),
+        ("cat a | head -5 b", "cat a"),
+        ("print(f(3))", "print(f)(3)"),
+    ],
+)
+def test_commands_that_differ_in_more_are_spelled_apart(one: str, other: str) -> None:
+    """Law: words, what is expanded, what is written, what a pipe carries and how commands hang together stay."""
+    assert spell_command(one) != spell_command(other)
+
+
+@given(st.text("ab 1'\"$(`)|&;<>\n\\#-=?/.{}:", max_size=60))
+def test_any_line_has_a_spelling(line: str) -> None:
+    """Law: any line can be spelled, and what is spelled is as long as the line and its signs at most."""
+    assert len(spell_command(line)) <= 4 * len(line) + 1
+
+
+def test_a_query_loses_what_makes_it_unlike_others() -> None:
+    """Law: a cache-buster and a moment leave a query; a page, a day, a version and an id stay."""
+    assert spell_query("http://x/y?_=17&a=b&ts=9&v=1764205013") == spell_query("http://x/y?a=b&cb=x")
+    for query in ("page=2", "t=2026-11-27", "v=2.1", "id=9f3c2a1b7d", "time=10:00:00"):
+        assert spell_query(f"http://x/y?{query}") == f"http://x/y?{query}"
+    assert is_run_header("Date: Thu, 27 Nov 2026 01:02:11 GMT")
+    assert not is_run_header("Authorization: Bearer 9f3c2a1b7d")
+
+
+def test_a_wait_is_short() -> None:
+    """Law: a long text under the name of a wait is content."""
+    assert tells_run("timeout", "30s")
+    assert not tells_run("timeout", "the server gives up " * 3)
+    assert not tells_run("message_id", "9f3c2a1b7d")
+    assert re.fullmatch(r"make log ; tail log", spell_command("make >/tmp/1; tail /tmp/1"))
