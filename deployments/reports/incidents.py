@@ -173,7 +173,6 @@ class _Writer:
             "stage": loop.stage.value,
             "laps": loop.repetitions,
             "period": loop.period,
-            "strike": loop.strike,
             "digest": loop.key,
             "tools": tools,
             "quote": self.shown.text(loop.evidence, _DETAIL_BYTES_MAX),

@@ -14,29 +14,19 @@ Invariants:
 - The rules raise nothing, whatever a client or a model has written.
 """
 
-from reliability.loops.answer_history import Kept, ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
+from reliability.loops.answer_history import ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
 from reliability.loops.comparison.findings import Kind, Loop, Memo, Result, SeenCall, Stage, Turn
 from reliability.loops.content import nudge
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
-from reliability.loops.judge import (
-    JudgeRequest,
-    StuckCase,
-    Trouble,
-    find_case,
-    injection,
-    judge_request,
-    read_suggestion,
-)
+from reliability.loops.judge import JudgeRequest, StuckCase, find_case, injection, judge_request, read_suggestion
 from reliability.loops.session import LoopDetector, LoopStatus, Window, keep_continued, name_asked, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns
-from reliability.loops.written import find_repeated_calls
 
 __all__ = [
     "JudgeConfig",
     "JudgeRequest",
-    "Kept",
     "Kind",
     "Loop",
     "LoopConfig",
@@ -49,7 +39,6 @@ __all__ = [
     "ShownHistory",
     "Stage",
     "StuckCase",
-    "Trouble",
     "Turn",
     "Window",
     "answer_turn",
@@ -58,7 +47,6 @@ __all__ = [
     "find_case",
     "find_kept_loop",
     "find_loop",
-    "find_repeated_calls",
     "finish",
     "injection",
     "join_turns",

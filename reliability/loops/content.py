@@ -25,11 +25,10 @@ HARNESS_TAGS = ("system-reminder", "system_reminder", "environment_details", "en
 _WRAPPED = re.compile(rf"(?:\s*+(?><({'|'.join(HARNESS_TAGS)})>.*?</\1>))++\s*+", re.DOTALL)
 #: How messages begin that a harness writes in the user's name: the state of the files, the result of a check.
 _REPORTS = re.compile(
-    r"\s*(?:I have \*added these files|I updated the files\b|These files have been added|Here are "
-    r"summaries of some files"
-    r"|Here are (?:some )?READ ONLY files|I am working with you on code in a git repo|The above "
-    r"context|\[?(?:Tool|Command) (?:result|output)"
-    r"|<(?:tool_response|function_results?|observation|output)>|Observation:|\[\w+ for '[^'\n]{0,200}'\] Result)",
+    r"\s*(?:I have \*added these files|I updated the files\b|These files have been added"
+    r"|Here are summaries of some files|Here are (?:some )?READ ONLY files|I am working with you on code in a git repo"
+    r"|The above context|\[?(?:Tool|Command) (?:result|output)|<(?:tool_response|function_results?|observation|output)>"
+    r"|Observation:|\[\w+ for '[^'\n]{0,200}'\] Result)",
     re.IGNORECASE,
 )
 GO_ON = phrase_set(
@@ -107,7 +106,7 @@ _TIMES = re.compile(
     r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
     rf"|(?:loop|series|batch) of {_COUNT}\b"
     rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send) {_COUNT} (?=[a-z]{{3}}))"
-    r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]",
+    r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]"
 )
 #: Behind it: a comparison, a rate.
 _COMPARES = re.compile(r" (?:as|a|an|the|per|out|more|less|better|(?!over\b)\w{2,12}er)\b")
@@ -131,27 +130,15 @@ _ENDLESS = re.compile(
     r"|\b(?:immer wieder|immer weiter|ununterbrochen|jede (?:sekunde|minute|stunde)|alle \d{1,3} (?:sek|min|stunden)\w*"
     r"|bis ich|una y otra vez|sin parar|cada (?:\d{1,3} )?(?:segundo|minuto|hora)s?|hasta que te|encore et encore"
     r"|sans (?:arrêt|cesse)|(?:chaque|toutes les) (?:\d{1,3} )?(?:seconde|minute|heure)s?|jusqu'à ce que je)\b"
-    r"|每(?:隔)?\w{0,3}(?:秒|分钟|小时)|不断|反复|一直",
+    r"|每(?:隔)?\w{0,3}(?:秒|分钟|小时)|不断|反复|一直"
 )
 #: Words before it that make it a complaint, a report or a ban.
 _TELLS = re.compile(
     r"\b(?:fail(?:s|ed|ing)|crash(?:es|ed|ing)|breaks|broke|happen(?:s|ed|ing)|occur(?:s|red|ring)|gets|got|goes|went"
     r"|sees|saw|dies|hangs|restarts|reloads|complains|loses|throws|raises|returns|keeps|not|never|\w+n't|why|stop|avoid"
     r"|without|instead|(?:is|are|was|were|been|being) \w+(?:ed|ing|en)|nicht|nie|niemals|warum|no|nunca|jamais|pas)\b"
-    r"|不要|别",
+    r"|不要|别"
 )
-
-
-def blocks_of(message: Message) -> list[Message]:
-    """Return the parts of a message that is made of parts."""
-    content = message.get("content")
-    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-
-
-def type_of(block: Message) -> str:
-    """Return the type that a block or an item names; empty where it names none."""
-    kind = block.get("type")
-    return kind if isinstance(kind, str) else ""
 
 
 def text_of(content: Any) -> str:
@@ -215,16 +202,14 @@ def read_spoken_text(message: Message) -> str:
 
 
 def list_other_parts(message: Message) -> list[Message]:
-    """Return the parts of a user-role message that are neither text nor a tool result: images, files."""
-    return [
-        part for part in blocks_of(message) if _read_text(part) is None and not type_of(part).endswith("tool_result")
-    ]
+    """Return the parts of a user-role message that are no text: images, files."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and _read_text(part) is None]
 
 
 def classify_speaker(message: Message) -> Who:
     """Tell whether a user-role message could be the user's own, is a bare "go on", a harness's report, or nobody's."""
-    if any(type_of(part).endswith("tool_result") for part in blocks_of(message)):
-        return Who.NOBODY
     text = read_spoken_text(message)
     if text.startswith(NOTICE) or _WRAPPED.fullmatch(text):
         return Who.NOBODY

@@ -17,13 +17,11 @@ from reliability.loops.comparison.findings import SeenCall
 from reliability.loops.comparison.near import mask_figures
 from reliability.loops.content import (
     Who,
-    blocks_of,
     classify_speaker,
     list_other_parts,
     read_answer_text,
     read_spoken_text,
     text_of,
-    type_of,
 )
 from reliability.loops.text_calls import read_text_calls
 
@@ -94,7 +92,7 @@ class ConversationTail:
     def shows_screen(self, index: int) -> bool:
         """Return whether the message is but an image behind a tool's result."""
         message = self.messages[index]
-        if self.role_at(index - 1) not in ("tool", "function") or read_spoken_text(message).strip():
+        if self.role_at(index - 1) != "tool" or read_spoken_text(message).strip():
             return False
         return bool(list_other_parts(message))
 
@@ -107,7 +105,8 @@ class ConversationTail:
     def text_calls(self, index: int) -> tuple[SeenCall, ...]:
         """Return the calls in the text of an answer, where the agent has no others."""
         if self._native is None:
-            self._native = any(map(_is_native, self.messages[self.lowest :]))
+            newest = (message for message in self.messages[self.lowest :] if isinstance(message, dict))
+            self._native = any(message.get("tool_calls") or message.get("role") == "tool" for message in newest)
         if self._native:
             return ()
         if index not in self._text_calls:
@@ -155,13 +154,3 @@ def _is_same_message(a: str, b: str) -> bool:
     """Return whether the two are equal, or one is the other with something glued behind it."""
     short, long = sorted((a, b), key=len)
     return a == b or (len(short) >= GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n")
-
-
-def _is_native(message: Any) -> bool:
-    """Return whether the message has a call or a result that isn't text."""
-    if not isinstance(message, dict):
-        return False
-    if message.get("tool_calls") or message.get("function_call") or message.get("role") in ("tool", "function"):
-        return True
-    kinds = (type_of(message), *map(type_of, blocks_of(message)))
-    return any(kind.endswith(("tool_use", "tool_result", "_call", "_call_output")) for kind in kinds)

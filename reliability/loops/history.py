@@ -206,23 +206,7 @@ def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage, 
         tool=" → ".join(names[:4]),
         evidence=summary(results[-1]) if results else "",
         key=digest(*sorted(key for keys in row.cycle_key(period) for key in keys)),
-        strike=2 if _has_recurred(row, period, count) else 1,
     )
-
-
-def _has_recurred(row: TurnSequence, period: int, count: int) -> bool:
-    """Return whether the model was in this very loop before, since the user last spoke, and had left it. Where the
-    streak was not counted to its end nobody knows where it began."""
-    if row.memo.spent:
-        return False
-    enough = max(row.config.duplicate_threshold, 2)
-    begin = row.size - period * (count - (row.candidate is not None))
-    for end in range(begin, period, -1):
-        earlier = row.cut_at(end)
-        again = earlier.cycle_key(period) == row.cycle_key(period)
-        if again and earlier.count_repetitions(period, earlier.has_same_results, enough) >= enough:
-            return True
-    return False
 
 
 def _find_same_text(turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None, period: int) -> Loop | None:

@@ -4,7 +4,7 @@ Two counters run over the turns since the user last spoke and start again when a
 which no rule detects a loop, and failures in a row. At a threshold and its multiples there is a `StuckCase`. Where the
 judge gives no answer, the model gets a firm note instead (`injection`).
 
-Invariants: the judge is never judged (`JudgeRequest.guarded`). `SHOWN` calls and so many characters of each are shown.
+Invariants: the judge is never judged. `SHOWN` calls and so many characters of each are shown.
 """
 
 from __future__ import annotations
@@ -53,13 +53,12 @@ class StuckCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRequest:
-    """What is sent to the judge's tier. `guarded` False: no loop rule and no judge runs on it."""
+    """What is sent to the judge's tier."""
 
     messages: tuple[Mapping[str, str], ...]
     tier: str | None
     timeout_s: float
     max_tokens: int = SUGGESTION_TOKENS
-    guarded: bool = False
 
 
 def find_case(turns: Sequence[Turn], config: JudgeConfig, detected: Loop | None = None) -> StuckCase | None:

@@ -21,10 +21,9 @@ _GENERIC = word_set(
     "browser computer"
 )
 _STEPS = word_set(
-    "press key keys hotkey keypress click tap swipe scroll step next continue resume move turn go "
-    "forward back backward "
-    "backwards up down left right add increment increase decrement decrease raise lower advance rotate undo redo jump "
-    "walk zoom tab enter drag skip play roll draw n s c fin stepi nexti"
+    "press key keys hotkey keypress click tap swipe scroll step next continue resume move turn go forward back "
+    "backward backwards up down left right add increment increase decrement decrease raise lower advance rotate undo "
+    "redo jump walk zoom tab enter drag skip play roll draw n s c fin stepi nexti"
 )
 _WALKS = word_set("step next continue finish over into out n s c ni si fin stepi nexti")
 READS = word_set(

@@ -16,14 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import TypeVar
 
-from reliability.loops.comparison.call_normalization import (
-    HOLE,
-    PLACE,
-    blur_call,
-    mask_echoes,
-    says_done,
-    says_enough,
-)
+from reliability.loops.comparison.call_normalization import HOLE, PLACE, blur_call, mask_echoes, says_done, says_enough
 from reliability.loops.comparison.findings import Memo, Result, SeenCall, Turn
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
@@ -249,9 +242,7 @@ class TurnSequence:
             return False
         threshold, memo = self.config.near_threshold, self.memo
         return self._results_pass(
-            older,
-            newer,
-            lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, memo, self.is_equal),
+            older, newer, lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, memo, self.is_equal)
         )
 
 

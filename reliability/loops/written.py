@@ -2,7 +2,7 @@
 
 The table of call formats (`Format.compared`) says how calls begin and end. A call ends with a closer of its own row, or
 before its next opener, and is compared by what it means. Two equal calls in one answer may be a slip; the third is a
-loop, since within one answer no result can have come between. `find_repeated_calls` says the same of native calls.
+loop, since within one answer no result can have come between.
 
 Invariants: the outcome depends on the text alone, not on how it was cut. At most `CALL_CHARS` of text are held (a
 longer call is not compared), and `DISTINCT_MAX` calls remembered.
@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, call_key, canonical, digest, summary
+from reliability.loops.comparison.findings import Kind, Loop, Stage, canonical, digest, summary
 from reliability.tools.format_row import Format
 from reliability.tools.formats import CALL_FORMATS
 
@@ -268,13 +268,3 @@ def _cut_out(text: str, dropped: list[_Span]) -> str:
         pieces.append(text[shown : span.start].rstrip())
         shown = span.end
     return "".join([*pieces, text[shown:]])
-
-
-def find_repeated_calls(calls: Sequence[SeenCall]) -> Loop | None:
-    """Find the loop in one answer's own calls: the same call three times or more."""
-    keys = [call_key(call) for call in calls]
-    key, times = max(Counter(keys).items(), key=lambda item: item[1], default=("", 0))
-    if times < REPEATS:
-        return None
-    call = calls[keys.index(key)]
-    return replace(_build_loop(times, f"{call.name} {call.arguments}", digest(key), None), tool=call.name)

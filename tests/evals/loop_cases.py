@@ -303,7 +303,6 @@ def build_cases() -> list[LoopCase]:
     cases += [LoopCase(f"arguments: {n}", _blur(arguments), True) for n, arguments in _list_blurred()]
     cases += [LoopCase(f"text agent: {n}", lap, True) for n, lap in _list_text_agents()]
     cases += [LoopCase(f"beside it: {n}", _accompany(said), True) for n, said in _list_user_messages()]
-    cases += [LoopCase(f"beside a tool_result: {n}", _accompany_block(s), True) for n, s in _list_user_messages()]
     cases += [LoopCase(f"text: {n}", lap, True, period) for n, lap, period in _list_texts()]
     cases += [LoopCase(f"period {n}", _cycle(n), True, n, laps=6) for n in (2, 5, 6, 7, 9, 12)]
     cases += [LoopCase("a thought between", _think_between, True, 2)]
@@ -324,17 +323,6 @@ def _blur(arguments: Callable[[int], dict[str, Any]]) -> Lap:
 
 def _accompany(said: Callable[[int], Any]) -> Lap:
     return lambda i: [*_act("read", {"path": "shop.py"}, FILE, i), {"role": "user", "content": said(i)}]
-
-
-def _accompany_block(said: Callable[[int], Any]) -> Lap:
-    def lap(i: int) -> list[Message]:
-        use = {"type": "tool_use", "id": f"toolu_{i}", "name": "read", "input": {"path": "shop.py"}}
-        result = {"type": "tool_result", "tool_use_id": f"toolu_{i}", "content": FILE}
-        text = said(i)
-        beside = text if isinstance(text, list) else [{"type": "text", "text": text}]
-        return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result, *beside]}]
-
-    return lap
 
 
 def _think_between(number: int) -> list[Message]:

@@ -1,9 +1,9 @@
 """Loop detection on recorded runs: prints the rows of the evals table and fails below the floor.
 
 Successful runs are replayed answer by answer: each is judged as the candidate after the history before it.
-Loops are made from the same runs: up to four turns with their results are repeated, with other ids, another
-key order and meters added to the results, in each of the three dialects. Run it with a file of runs;
-without one it reads the recorded runs, or a small set that stands in for them.
+Loops are made from the same runs: up to four turns with their results are repeated, with other ids, another key order
+and meters added to the results. Run it with a file of runs; without one it reads the recorded runs, or a small set that
+stands in for them.
 
 What those runs don't show stands in `fixtures/agent_loops.jsonl`: loops and pollers as agents' issue trackers tell of
 them (`after`), each with the answers at which it must be nudged and broken, null for never. Each is there for one rule
@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 from reliability.loops import LoopConfig, Memo, Stage, answer_turn, find_loop, read_turns  # noqa: E402
 from tests.evals.answer_loop_cases import ANSWER_CASES, stop_call, stop_text  # noqa: E402
 from tests.evals.loop_cases import build_cases  # noqa: E402
-from tests.evals.made_laps import DIALECTS, METERS, Dialect, Message, Meter, Run, as_openai, lap, laps_of  # noqa: E402
+from tests.evals.made_laps import METERS, Message, Meter, Run, lap, laps_of  # noqa: E402
 
 RECORDED = ROOT.parent / "shared" / "data" / "agent_traces.jsonl.gz"
 FIXTURE = Path(__file__).parent / "fixtures" / "agent_runs.jsonl"
@@ -77,9 +77,7 @@ def worst_stage(messages: list[Message]) -> Stage | None:
     return Stage.BREAK if Stage.BREAK in stages else next((stage for stage in stages if stage), None)
 
 
-def synthetic(
-    runs: list[Run], period: int, meter: Meter, seed: int, dialect: Dialect = as_openai
-) -> Iterator[list[Stage | None]]:
+def synthetic(runs: list[Run], period: int, meter: Meter, seed: int) -> Iterator[list[Stage | None]]:
     """The stages at lap 2, 3, 4 and 5 of a loop made from each run; who polls is spared by design."""
     for number, run in enumerate(runs):
         dice = random.Random(f"{seed}:{number}:{period}")
@@ -92,7 +90,7 @@ def synthetic(
         for count in range(5):
             answer = lap(turns, meter, dice, count)
             if count:
-                stages.append(stage_at(dialect(history), {"output": dialect(answer[:1])}))
+                stages.append(stage_at(history, answer[0]))
             history += answer
         yield stages
 
@@ -158,9 +156,6 @@ def verdict_rows(runs: list[Run]) -> Iterator[Row]:
     for name, meter in METERS.items():
         for period in range(1, 5):
             yield _synthetic_row(runs, name, meter, period)
-    for name, dialect in DIALECTS.items():
-        for period in range(1, 5):
-            yield _synthetic_row(runs, name, METERS["json duration_ms"], period, dialect)
 
 
 def case_rows() -> Iterator[Row]:
@@ -223,8 +218,8 @@ def made_rows() -> Iterator[Row]:
         yield Row(case.name, _say(found), must, case.is_met(found["nudged"], found["broken"]))
 
 
-def _synthetic_row(runs: list[Run], name: str, meter: Meter, period: int, dialect: Dialect = as_openai) -> Row:
-    made = list(synthetic(runs, period, meter, 7, dialect))
+def _synthetic_row(runs: list[Run], name: str, meter: Meter, period: int) -> Row:
+    made = list(synthetic(runs, period, meter, 7))
     early = sum(stages[0] is not None for stages in made)
     found = sum(stages[1] is not None for stages in made)
     broken = sum(stages[3] is Stage.BREAK for stages in made)

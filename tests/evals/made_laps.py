@@ -1,5 +1,4 @@
-"""Loops made from a run: some of its turns once more, with other ids, another key order and meters in their results, as
-each of three dialects carries them."""
+"""Loops made from a run: some of its turns once more, with other ids, another key order and meters in their results."""
 
 import json
 import random
@@ -10,7 +9,6 @@ from typing import Any
 Message = dict[str, Any]
 Run = dict[str, Any]
 Meter = Callable[[str, random.Random, int], str]
-Dialect = Callable[[list[Message]], list[Message]]
 
 
 def _in_json(field: str, value: Callable[[random.Random, int], Any]) -> Meter:
@@ -89,59 +87,6 @@ def _name_calls(answer: Message) -> str:
     """The calls of an answer without thoughts: a lap in which the same is asked twice is two laps."""
     asked = [call["function"] for call in answer["tool_calls"] if call["function"]["name"] != "think"]
     return json.dumps([(call["name"], call["arguments"]) for call in asked]) if asked else ""
-
-
-def as_openai(messages: list[Message]) -> list[Message]:
-    """The messages as they are."""
-    return messages
-
-
-def as_anthropic(messages: list[Message]) -> list[Message]:
-    """Calls as tool_use blocks, and the results of one batch as blocks of one user message."""
-    written: list[Message] = []
-    for message in messages:
-        if message["role"] == "tool":
-            block = {
-                "type": "tool_result",
-                "tool_use_id": message["tool_call_id"],
-                "content": message["content"],
-            }
-            if written[-1]["role"] != "user":
-                written.append({"role": "user", "content": []})
-            written[-1]["content"].append(block)
-        elif message["role"] == "assistant":
-            text = [{"type": "text", "text": message["content"]}] if message.get("content") else []
-            written.append({"role": "assistant", "content": [*text, *map(_use, message.get("tool_calls") or [])]})
-        else:
-            written.append({**message, "content": [{"type": "text", "text": message["content"]}]})
-    return written
-
-
-def _use(call: Message) -> Message:
-    arguments = call["function"]["arguments"]
-    try:
-        arguments = json.loads(arguments)
-    except ValueError:
-        arguments = {"raw": arguments.strip()}
-    return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments}
-
-
-def as_items(messages: list[Message]) -> list[Message]:
-    """Messages, calls and outputs as items of the Responses API."""
-    items: list[Message] = []
-    for message in messages:
-        if message["role"] == "tool":
-            output = {"call_id": message["tool_call_id"], "output": message["content"]}
-            items.append({"type": "function_call_output", **output})
-            continue
-        if message.get("content"):
-            items.append({"type": "message", "role": message["role"], "content": message["content"]})
-        calls = message.get("tool_calls") or []
-        items += [{"type": "function_call", "call_id": call["id"], **call["function"]} for call in calls]
-    return items
-
-
-DIALECTS: dict[str, Dialect] = {"openai": as_openai, "anthropic": as_anthropic, "responses": as_items}
 
 
 def lap(turns: list[Message], meter: Meter, dice: random.Random, number: int) -> list[Message]:

@@ -26,6 +26,7 @@ from typing import Any
 from reliability.loops.comparison.command_spelling import (
     is_run_header,
     spell_command,
+    spell_path,
     spell_query,
     tells_request,
     tells_run,
@@ -44,25 +45,9 @@ SAID_LETTERS_MIN, SAID_CHARS = 24, 120
 #: So many values of a list may be places.
 PLACES_MAX = 16
 
-_REMARKS = word_set(
-    "description explanation explain reason reasoning rationale justification thought thoughts thinking intent "
-    "intention purpose"
-)
-_CODE = word_set("command cmd commands code script input source bash shell program expression statement")
-_PATHS = frozenset({"path", "file", "filename", "filepath", "directory", "dir", "folder"})
-#: What is sent with a request beside its address and its content.
-_SENT = word_set("header headers param params query meta metadata")
 _COMMENT = re.compile(r"(?:^|(?<=\s))(?:#(?!!)|//)[^\n]*", re.MULTILINE)
 _ADDRESS = re.compile(r"[a-z]{2,8}://[^\s<>]{1,2000}")
-_HERE = re.compile(r"(?:\./)+(?=.)")
 SHELL_WORDS = 3  # bash -lc COMMAND
-_ENTITIES = word_set(
-    "id ids uuid guid key port user account year month day zip code version pid channel seed number no"
-)
-_PLACES = word_set(
-    "offset start begin end stop skip page pages cursor line lines position range limit first last view count size "
-    "min max lower upper minimum maximum since until after before from to least most"
-)
 #: Commands that show some lines of a file.
 _SHOWS_LINES = re.compile(r"\s*(?:cat \S+ \| )?(?:sed -n|awk '?\"?NR|head|tail)\b")
 _CHANGING = re.compile(
@@ -117,24 +102,24 @@ def blur_call(call: SeenCall, ignored: frozenset[str]) -> tuple[str, str]:
     return spelled, f"{call.name}\x1f{spell(kept | figures) or text}" if figures else spelled
 
 
-class _About(Enum):
-    RUN = 1
-    REMARK = 2
-    CODE = 3
-    ENTITY = 4  # an id or a key of what is asked for
-    PLACE = 5
-    PATH = 6
-    SENT = 7
-    OTHER = 8
-
-
+_About = Enum("_About", "RUN REMARK CODE ENTITY PLACE PATH SENT OTHER")
+#: What an argument is about, by a word of its name; the first that fits counts.
 _BY_WORDS = (
-    (_REMARKS, _About.REMARK),
-    (_CODE, _About.CODE),
-    (_ENTITIES, _About.ENTITY),
-    (_PLACES, _About.PLACE),
-    (_PATHS, _About.PATH),
-    (_SENT, _About.SENT),
+    (
+        _About.REMARK,
+        "description explanation explain reason reasoning rationale justification thought thoughts thinking intent "
+        "intention purpose",
+    ),
+    (_About.CODE, "command cmd commands code script input source bash shell program expression statement"),
+    (_About.ENTITY, "id ids uuid guid key port user account year month day zip version pid channel seed"),
+    (
+        _About.PLACE,
+        "offset start begin end stop skip page pages cursor line lines position range limit first last view count size "
+        "min max lower upper minimum maximum since until after before from to least most",
+    ),
+    (_About.ENTITY, "number no"),
+    (_About.PATH, "path file filename filepath directory dir folder"),
+    (_About.SENT, "header headers param params query meta metadata"),  # with an address and a content
 )
 
 
@@ -143,7 +128,7 @@ def _classify_argument(key: str) -> _About:
     words = words_of(key)
     if tells_run(key, 0):
         return _About.RUN
-    return next((about for known, about in _BY_WORDS if not known.isdisjoint(words)), _About.OTHER)
+    return next((about for about, known in _BY_WORDS if not word_set(known).isdisjoint(words)), _About.OTHER)
 
 
 def names_place(key: str) -> bool:
@@ -156,7 +141,7 @@ def _spell_value(about: _About, value: Any) -> Any:
         if about is _About.CODE:
             return _spell_code(value)
         if about is _About.PATH:
-            return _spell_path(value)
+            return spell_path(value.strip())
         return spell_query(value) if _ADDRESS.fullmatch(value) else value
     if about is _About.SENT and isinstance(value, dict):
         return {name: item for name, item in value.items() if not tells_request(name, item)}
@@ -184,11 +169,6 @@ def _holds_numbers(value: Any) -> bool:
         (isinstance(item, (int, float)) and not isinstance(item, bool)) or (isinstance(item, str) and item.isdecimal())
         for item in items[:PLACES_MAX]
     )
-
-
-def _spell_path(path: str) -> str:
-    short = _HERE.sub("", path.strip())
-    return short.rstrip("/") or path
 
 
 def _spell_code(text: str) -> str:

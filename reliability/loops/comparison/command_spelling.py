@@ -34,13 +34,12 @@ _SAYS, _WAITS = word_set("echo printf"), word_set("true : clear sleep wait")
 _CUTS, _PREFIXES = word_set("cat head tail less more"), word_set("command time nohup timeout")
 #: What the shell reads otherwise inside of quotes.
 _EXPANDED = re.compile(r"[$`*?~\\!]")
-_OPTIONS = re.compile(r"-[a-zA-Z]{1,8}")
+_OPTIONS = re.compile(r"-[a-zA-Z]{1,16}")
 _LEFT_OUT = word_set("-- --no-pager . ./")
 _NAME = re.compile(r"-{0,2}[a-zA-Z_][\w-]*")
 _NUMBER = re.compile(r"-*[a-z]?\d+(?:\.\d+)?[a-z]?")
 _HERE = re.compile(r"(?<![\w./])(?:(?:\.|\$PWD|\$\{PWD\})/)+(?=[\w.])")
 _BIN = re.compile(r"(?:/usr)?(?:/local)?/s?bin/(?=\w)")
-_REDIRECT = re.compile(r"([\d&]?[<>]{1,2})[ \t]*(.*)", re.DOTALL)
 _LOG_NAME = re.compile(r"(?:/tmp|/var/tmp|/dev/shm|\$TMPDIR)/.+|.+\.(?:log|out|err)")
 _FIELD = re.compile(r"(?<=[?&])([\w.-]+)=([^&\s#'\"]*)&?")
 _HEADER = re.compile(r"([\w-]+): *(.*)")
@@ -69,6 +68,11 @@ def spell_query(text: str) -> str:
     return _FIELD.sub(lambda field: "" if tells_request(field[1], field[2]) else field[0], text).rstrip("?&")
 
 
+def spell_path(path: str) -> str:
+    """Leave out of a path what says that it is in this folder, or that it is one."""
+    return _HERE.sub("", path).rstrip("/") or path
+
+
 def is_run_header(text: Any) -> bool:
     """Return whether the text is a header that tells of the run."""
     header = _HEADER.fullmatch(text) if isinstance(text, str) else None
@@ -85,7 +89,7 @@ def spell_command(line: str) -> str:
     for command in commands:
         words = [_LOG if word.lstrip(">") in logs else word for word in _read_words(command)]
         if words and not _adds_nothing(words, before, command.end):
-            spelled += [before, *_spell_words(words)] if spelled and before else _spell_words(words)
+            spelled += [before] * bool(spelled and before) + _spell_words(words)
         before = ";" if command.end in ("&&", "\n") else command.end
         if before in _BRACKETS:
             spelled.append(before)
@@ -95,15 +99,8 @@ def spell_command(line: str) -> str:
 
 def _read_words(command: Command) -> list[str]:
     """Read a command's words, and behind them the files that it reads and (with `>`) writes."""
-    files = [(sign.lstrip("12&"), target) for sign, target in _list_files(command) if target != "/dev/null"]
     words = [word if _EXPANDED.search(word) else unquote(word) for word in command.words]
-    return [*words, *(target if sign == "<" else sign + target for sign, target in files)]
-
-
-def _list_files(command: Command) -> Iterator[tuple[str, str]]:
-    for redirect in map(_REDIRECT.match, command.redirects):
-        if redirect is not None:
-            yield redirect[1], unquote(redirect[2])
+    return [*words, *(file if sign == "<" else sign + file for sign, file in command.files if file != "/dev/null")]
 
 
 def _find_logs(line: str, commands: Sequence[Command]) -> set[str]:
@@ -112,7 +109,7 @@ def _find_logs(line: str, commands: Sequence[Command]) -> set[str]:
     for command in commands:
         name = command.words[0] if command.words else "echo"
         shown = name == "tee"
-        written = command.words[1:] if shown else [file for sign, file in _list_files(command) if ">" in sign]
+        written = command.words[1:] if shown else [file for sign, file in command.files if ">" in sign]
         if name not in _SAYS | _CUTS:
             logs |= {file for file in written if _LOG_NAME.fullmatch(file) and (shown or line.count(file) > 1)}
     return logs
@@ -137,16 +134,12 @@ def _spell_words(words: list[str]) -> list[str]:
         while len(words) > 1 and (words[0].startswith("-") or _NUMBER.fullmatch(words[0])):
             words = words[1:]
     spelled = [_BIN.sub("", words[0])]
-    options = ""
     for word in _list_lasting(words):
-        if _OPTIONS.fullmatch(word):
-            options += word[1:]
-            continue
-        spelled += ["-" + "".join(sorted(options))] * bool(options)
-        options = ""
-        spelled.append(word)
-    spelled += ["-" + "".join(sorted(options))] * bool(options)
-    return [_quote(word) for word in spelled]
+        options = word[1:] if _OPTIONS.fullmatch(word) else ""
+        if options and _OPTIONS.fullmatch(spelled[-1]):
+            options += spelled.pop()[1:]
+        spelled.append("-" + "".join(sorted(options)) if options else word)
+    return [f"'{word}'" if any(map(str.isspace, word)) else word for word in spelled]
 
 
 def _list_lasting(words: list[str]) -> Iterator[str]:
@@ -166,15 +159,8 @@ def _assigns_run(word: str) -> bool:
     return bool(given) and _NAME.fullmatch(name) is not None and tells_run(name, value)
 
 
-def _quote(word: str) -> str:
-    return f"'{word}'" if any(map(str.isspace, word)) else word
-
-
 def _spell_word(word: str) -> str:
     known, body = parse(word) if word.startswith("{") else (False, None)
     if known and isinstance(body, dict):
         return dumps({key: value for key, value in body.items() if not tells_request(key, value)})
-    if "://" in word:
-        return spell_query(word)
-    word = _HERE.sub("", word)
-    return word.rstrip("/") or word
+    return spell_query(word) if "://" in word else spell_path(word)

@@ -67,10 +67,9 @@ class SeenCall:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool answered. `error` is True where the message itself is flagged as an error."""
+    """What a tool answered."""
 
     text: str
-    error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +90,8 @@ class Turn:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
     """A detected loop. `key` names the streak: it stays the same from repetition to repetition and across processes.
-    `strike` is 2 where the same loop had been left before. `keep` counts the characters of an answer that are worth
-    keeping (the first two repetitions); it is None where whole turns repeat."""
+    `keep` counts the characters of an answer that are worth keeping (the first two repetitions); it is None where whole
+    turns repeat."""
 
     kind: Kind
     stage: Stage
@@ -101,7 +100,6 @@ class Loop:
     tool: str = ""
     evidence: str = ""
     key: str = ""
-    strike: int = 1
     keep: int | None = None
 
 
@@ -231,8 +229,6 @@ def has_failed(result: Result | None) -> bool:
     """Return whether the result says that the call failed; an unknown result says nothing."""
     if result is None:
         return False
-    if result.error:
-        return True
     known, value = parse(result.text)
     if known and isinstance(value, Mapping):
         return _object_failed(value)

@@ -58,8 +58,7 @@ _DONE_KEYS = frozenset((word,) for word in ("done", "ready", "finished", "comple
 _JSON_BEGINS = re.compile(r"\s*+[{\[]")
 _ONGOING = "|".join(sorted(ONGOING_WORDS)).replace(" ", "[ _-]")
 _STATUS_LINE = re.compile(
-    rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{_ONGOING})\b",
-    re.IGNORECASE | re.MULTILINE,
+    rf"^[ \t]*(?:{'|'.join(STATUS_KEYS)})[ \t]*[:=][ \t]*[\"']?(?:{_ONGOING})\b", re.IGNORECASE | re.MULTILINE
 )
 #: A row of a table one of whose columns tells that something goes on; a sentence with such a word is none.
 _STATUS_COLUMN = re.compile(

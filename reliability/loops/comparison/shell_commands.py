@@ -29,17 +29,18 @@ class Deed(Enum):
 
 
 class Command(NamedTuple):
-    """One command of a line: its words as they are written, where it reads and writes, and what ends it."""
+    """One command of a line: its words as they are written, the files that it reads and writes, each behind its sign,
+    and what ends it."""
 
     words: list[str]
-    redirects: list[str]
+    files: list[tuple[str, str]]
     end: str
 
 
 #: A word, what ends a command, a redirection, or none of them: white space, a comment, a copied handle.
 _TOKEN = re.compile(
     r"(?P<none>[ \t\r]+|\\\n|(?<!\S)#[^\n]*|\d?[<>]{1,2}&\d)"
-    r"|(?P<redirect>(?:\d|&)?[<>]{1,2}[ \t]*(?:'[^']*'|\"[^\"]*\"|[^\s<>();|&'\"]+))"
+    r"|(?:\d|&)?(?P<sign>[<>]{1,2})[ \t]*(?P<file>'[^']*'|\"[^\"]*\"|[^\s<>();|&'\"]+)"
     r"|(?P<end>&&|\|\||\$?\(|[;\n|&()`])"
     r"|(?P<word>(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|\$(?!\()|[^\s;&|()`'\"\\$<>])+)|(?P<other>.)",
     re.DOTALL,
@@ -125,16 +126,16 @@ def read_deed(line: str) -> Deed:
 def split_line(line: str) -> Iterator[Command]:
     """Split a line into its commands."""
     words: list[str] = []
-    redirects: list[str] = []
+    files: list[tuple[str, str]] = []
     for token in _TOKEN.finditer(line):
         if token["end"]:
-            yield Command(words, redirects, token["end"])
-            words, redirects = [], []
-        elif token["redirect"]:
-            redirects.append(token["redirect"])
+            yield Command(words, files, token["end"])
+            words, files = [], []
+        elif token["file"]:
+            files.append((token["sign"], unquote(token["file"])))
         elif not token["none"]:
             words.append(token[0])
-    yield Command(words, redirects, "")
+    yield Command(words, files, "")
 
 
 def unquote(word: str) -> str:
@@ -147,7 +148,7 @@ def _read_deeds(line: str, depth: int) -> Iterator[Deed]:
         yield Deed.UNKNOWN
         return
     filters = False
-    for words, _redirects, end in split_line(line):
+    for words, _files, end in split_line(line):
         for word in words:
             for inner in _INNER.finditer(word) if '"' in word else ():
                 yield from _read_deeds(inner[1] or inner[2] or "", depth - 1)

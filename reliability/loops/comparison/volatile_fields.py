@@ -94,8 +94,7 @@ def names_state(text: str, states: frozenset[str]) -> bool:
 
 _DURATION_WORDS = frozenset({"duration", "elapsed", "took", "latency", "runtime", "walltime"})
 _TIMED = word_set(
-    """execution exec response processing query request wall cpu run total real user sys taken render
-    inference"""
+    "execution exec response processing query request wall cpu run total real user sys taken render inference"
 )
 _FINE_UNITS = frozenset({"ms", "millis", "milliseconds", "us", "micros", "ns", "nanos"})
 _WHOLE_UNITS = frozenset({"s", "sec", "secs", "second", "seconds", "min", "mins", "minutes", "hours"})
@@ -107,9 +106,8 @@ _READINGS = word_set(
 )
 _ID_WORDS = frozenset({"id", "uuid", "guid"})
 MARKED = word_set(
-    """transaction conversation container operation delivery chunk request req trace span correlation
-    message msg call execution exec run invocation event response resp log tool use process thread
-    session"""
+    "transaction conversation container operation delivery chunk request req trace span correlation message msg call "
+    "execution exec run invocation event response resp log tool use process thread session"
 )
 _PID_WORDS = frozenset({"pid", "ppid", "tid", "nonce"})
 _TRIES = word_set("already attempt attempts retry retries retried tries repetition repetitions")

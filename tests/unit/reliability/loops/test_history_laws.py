@@ -29,7 +29,6 @@ from reliability.loops import (
     carries_history,
     find_case,
     find_loop,
-    find_repeated_calls,
     finish,
     judge_request,
     nudge,
@@ -234,7 +233,6 @@ def test_hostile_input_never_raises(messages: Any, response: Any) -> None:
     assert isinstance(read_suggestion(response), str)
     assert carries_history(messages) in (True, False)
     assert LoopDetector().check("s", response) in LoopStatus
-    assert find_repeated_calls(candidate.calls) is None or len(candidate.calls) > 2
 
 
 @settings(law, max_examples=14)

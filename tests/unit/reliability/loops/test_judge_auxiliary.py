@@ -84,7 +84,7 @@ def test_texts_between_calls_do_not_reset() -> None:
 
 
 def test_the_judge_is_shown_the_evidence_and_never_judged() -> None:
-    """Task, tool, count, arguments and results are shown, all cut; the request itself is not guarded."""
+    """Task, tool, count, arguments and results are shown, all cut."""
     turns = tuple(turn("read", i, "x" * 9_000 if i else None) for i in range(30))
     config = JudgeConfig(enabled=True, judge_tier="premium", timeout_s=7)
     request = judge_request(StuckCase(Trouble.CONSECUTIVE, "read", 30), turns, "Find the bug. " * 900, config)
@@ -93,7 +93,7 @@ def test_the_judge_is_shown_the_evidence_and_never_judged() -> None:
     assert '"n": 29' in shown
     assert '"n": 2}' not in shown
     assert len(shown) < 9_000
-    assert (request.tier, request.timeout_s, request.guarded) == ("premium", 7, False)
+    assert (request.tier, request.timeout_s) == ("premium", 7)
     failing = judge_request(StuckCase(Trouble.FAILURES, "read", 1), turns[:1], None, config)
     assert "failed 1 times" in failing.messages[-1]["content"]
     assert "(not known)" in failing.messages[-1]["content"]

@@ -8,9 +8,7 @@ import pytest
 from reliability.loops import (
     Kind,
     Stage,
-    answer_turn,
     find_loop,
-    find_repeated_calls,
     nudge,
     read_turns,
     truncate,
@@ -157,15 +155,13 @@ def test_28_only_the_tail_of_a_long_history_matters() -> None:
     assert loop_at([*loop, *work], ask("read", {"p": "x"})) is None
 
 
-def test_29_the_second_strike_is_known_as_one() -> None:
-    """Who leaves a loop is free, and who comes back to it is told apart; a user message clears the record."""
+def test_29_who_comes_back_to_a_loop_is_in_it_again() -> None:
+    """Who leaves a loop is free, and who comes back to it is nudged again; a user message clears the record."""
     loop = [m for _ in range(3) for m in acted("read", {"p": 1}, "same")]
-    recovery = acted("write", {"p": 2})
     assert loop_at([USER, *loop], ask("write", {"p": 2})) is None
-    first = loop_at([USER, *loop[:4]], ask("read", {"p": 1}))
-    second = loop_at([USER, *loop, *recovery, *loop[:4]], ask("read", {"p": 1}))
-    cleared = loop_at([USER, *loop, USER, *loop[:4]], ask("read", {"p": 1}))
-    assert [found.strike for found in (first, second, cleared) if found] == [1, 2, 1]
+    assert loop_at([USER, *loop, *acted("write", {"p": 2}), *loop[:4]], ask("read", {"p": 1})) is not None
+    spoken = {"role": "user", "content": "Now look at the other end."}
+    assert loop_at([USER, *loop, spoken, *loop[:2]], ask("read", {"p": 1})) is None
 
 
 @pytest.mark.parametrize(
@@ -204,50 +200,10 @@ def test_31_three_equal_texts_in_a_row() -> None:
 
 
 def test_31_equal_calls_inside_one_answer() -> None:
-    """Forty-three equal calls in one answer are found, native or written, and two written ones are kept."""
-    calls = answer_turn(ask("read", {"p": 1})).calls * 43
-    assert find_repeated_calls(calls) is not None
+    """Forty-three equal calls in one answer are found, and two of them are kept."""
     written = '<tool_call>\n{"name": "read", "arguments": {"p": 1}}\n</tool_call>\n' * 43
     assert in_answer(written).kind is Kind.ANSWER_CALLS  # type: ignore[union-attr]
     assert truncate(written).count("<tool_call>") == 2
-
-
-def _legacy(result: str) -> list[Message]:
-    return [
-        {"role": "assistant", "content": None, "function_call": {"name": "read", "arguments": '{"p": 1}'}},
-        {"role": "function", "name": "read", "content": result},
-    ]
-
-
-def _items(result: str, number: int) -> list[Message]:
-    return [
-        {"type": "function_call", "call_id": f"f{number}", "name": "read", "arguments": '{"p": 1}'},
-        {"type": "function_call_output", "call_id": f"f{number}", "output": result},
-    ]
-
-
-def _blocks(result: str, number: int) -> list[Message]:
-    use = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {"p": 1}}
-    back = {"type": "tool_result", "tool_use_id": f"t{number}", "content": [{"type": "text", "text": result}]}
-    return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [back]}]
-
-
-def test_32_every_dialect_is_seen() -> None:
-    """Legacy function calls, Responses items and Anthropic blocks loop like OpenAI's tool calls do."""
-    for two in (
-        _legacy("same") + _legacy("same"),
-        _items("same", 1) + _items("same", 2),
-        _blocks("same", 1) + _blocks("same", 2),
-        _legacy("same") + _blocks("same", 2),
-    ):
-        for newest in (
-            ask("read", {"p": 1}),
-            _legacy("")[0],
-            _blocks("", 3)[0],
-            {"output": _items("", 3)[:1]},
-        ):
-            assert loop_at([USER, *two], newest) is not None
-    assert loop_at([USER, *_items("one", 1), *_items("two", 2)], ask("read", {"p": 1})) is None
 
 
 def test_33_a_loop_never_makes_a_conversation_unusable() -> None:

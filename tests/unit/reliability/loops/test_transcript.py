@@ -1,4 +1,4 @@
-"""Reading transcripts: three dialects, one list of turns; and who it was that spoke."""
+"""Reading transcripts into turns; and who it was that spoke."""
 
 from typing import Any
 
@@ -17,7 +17,6 @@ from reliability.loops import (
     read_turns,
 )
 from reliability.loops.content import NOTICE
-from reliability.loops.conversation_tail import MESSAGES_MAX
 from reliability.loops.transcript import TURNS_MAX
 
 Message = dict[str, Any]
@@ -49,11 +48,6 @@ def test_reused_ids_belong_to_the_newest_call() -> None:
     assert [turn.results[0] for turn in turns] == [Result("one"), Result("two")]
 
 
-def test_results_without_ids_are_taken_in_order() -> None:
-    """Where ids are missing on either side, results go to the first call that has none."""
-    assert results(ask("", ""), told(None, "one"), told("x", "two")) == ["one", "two"]
-
-
 def test_a_result_of_nobody_is_dropped() -> None:
     """A result with an id that no call has, and one without any call, change nothing."""
     assert results(ask("a"), told("zzz", "stray")) == [None]
@@ -61,9 +55,9 @@ def test_a_result_of_nobody_is_dropped() -> None:
 
 
 def test_a_result_in_pieces_is_one_result() -> None:
-    """Two messages for one call are one result, and an error in one of them makes it an error."""
-    turns = read_turns([USER, ask("a"), told("a", "one"), {**told("a", "two"), "is_error": True}])
-    assert turns[-1].results == (Result("one\ntwo", True),)
+    """Two messages for one call are one result."""
+    turns = read_turns([USER, ask("a"), told("a", "one"), told("a", "two")])
+    assert turns[-1].results == (Result("one\ntwo"),)
 
 
 @pytest.mark.parametrize(
@@ -107,18 +101,9 @@ def test_the_user_speaks(content: Any) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        [{"type": "tool_result", "tool_use_id": "b", "content": "x"}],
-        [{"type": "tool_result", "tool_use_id": "b", "content": "x"}, {"type": "text", "text": " "}],
         "<system-reminder>one</system-reminder>\n<environment_details>two</environment_details>",
-        [
-            {"type": "tool_result", "tool_use_id": "b", "content": "x"},
-            {"type": "text", "text": "<system-reminder>Do not forget.</system-reminder>"},
-        ],
+        [{"type": "text", "text": "<system-reminder>Do not forget.</system-reminder>"}],
         f"{NOTICE} 123] You repeat yourself.",
-        [
-            {"type": "tool_result", "tool_use_id": "b", "content": "x"},
-            {"type": "text", "text": "You have 9 steps left."},
-        ],
         [{"type": "image_url", "image_url": {"url": "data:x"}}],
     ],
 )
@@ -150,51 +135,6 @@ def test_our_nudge_in_the_history_does_not_re_arm() -> None:
     assert find_loop(read_turns(nudged), LoopConfig(), answer_turn(ask("a"))) == loop
 
 
-def test_responses_items_before_the_first_output_are_one_batch() -> None:
-    """Consecutive function calls are a batch; a message item before them belongs to it; outputs end it."""
-    items: list[Message] = [
-        {"role": "user", "content": [{"type": "input_text", "text": "Go."}]},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Both."}]},
-        {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
-        {"type": "function_call", "call_id": "2", "name": "g", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "2", "output": "two"},
-        {"type": "function_call_output", "call_id": "1", "output": [{"type": "output_text", "text": "one"}]},
-        {"type": "reasoning", "summary": []},
-        {"type": "custom_tool_call", "call_id": "3", "name": "h", "input": "raw text"},
-        {"type": "custom_tool_call_output", "call_id": "3", "output": "three"},
-        {"type": "mcp_call", "id": "4", "name": "k", "arguments": "{}", "output": "four", "error": None},
-        {"type": "local_shell_call", "call_id": "5", "action": {"command": ["ls"]}},
-        {"type": "local_shell_call_output", "call_id": "5", "output": "five"},
-    ]
-    turns = read_turns(items)
-    assert [len(turn.calls) for turn in turns] == [2, 1, 1, 1]
-    assert turns[0] == Turn(
-        (SeenCall("f", "{}"), SeenCall("g", "{}")), (Result("one"), Result("two")), "Both.", request="Go."
-    )
-    assert turns[1] == Turn((SeenCall("h", "raw text"),), (Result("three"),), request="Go.")
-    assert turns[2].results == (Result("four"),)
-    assert turns[3] == Turn((SeenCall("local_shell_call", '{"command":["ls"]}'),), (Result("five"),), request="Go.")
-
-
-def test_anthropic_blocks_are_read() -> None:
-    """Text and tool_use blocks are a turn; results stand beside them or in a user message."""
-    use = {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}}
-    server = {"type": "server_tool_use", "id": "s", "name": "search", "input": {"q": "y"}}
-    found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": "hits"}
-    thinking = {"type": "thinking", "thinking": "hm"}
-    answer = {"role": "assistant", "content": [thinking, {"type": "text", "text": "So."}, use, server, found]}
-    back = {
-        "type": "tool_result",
-        "tool_use_id": "a",
-        "content": [{"type": "text", "text": "x"}],
-        "is_error": True,
-    }
-    (turn,) = read_turns([USER, answer, {"role": "user", "content": [back]}])
-    assert turn.calls == (SeenCall("f", '{"x":1}'), SeenCall("search", '{"q":"y"}'))
-    assert turn.results == (Result("x", True), Result("hits"))
-    assert turn.text == "So."
-
-
 def test_reading_is_bounded() -> None:
     """Of a history without end only the newest turns and messages are read."""
     work = [m for i in range(2_000) for m in (ask(f"c{i}"), told(f"c{i}", str(i)))]
@@ -202,8 +142,7 @@ def test_reading_is_bounded() -> None:
     assert len(turns) == TURNS_MAX
     assert turns[-1].results == (Result("1999"),)
     assert len(read_turns(work, 5)) == 5
-    talk = [{"type": "function_call", "call_id": str(i), "name": "f", "arguments": "{}"} for i in range(2_000)]
-    assert len(read_turns(talk)[0].calls) == MESSAGES_MAX
+    assert len(read_turns([ask("a"), *[told("a", "x")] * 2_000])) == 0
 
 
 @pytest.mark.parametrize(
@@ -211,16 +150,8 @@ def test_reading_is_bounded() -> None:
     [
         ("plain", 0, "plain"),
         ({"choices": [{"message": ask("a", "b")}]}, 2, ""),
-        ({"message": {"role": "assistant", "content": "hi"}}, 0, "hi"),
         (ask("a"), 1, ""),
-        (
-            {"content": [{"type": "text", "text": "x"}, {"type": "tool_use", "name": "f", "input": {}}]},
-            1,
-            "x",
-        ),
-        ({"output": [{"type": "function_call", "call_id": "1", "name": "f", "arguments": ""}]}, 1, ""),
-        ({"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}, 1, ""),
-        ({"tool_calls": [{"name": "f", "arguments": {"a": 1}}]}, 1, ""),
+        ({"content": [{"type": "text", "text": "x"}]}, 0, "x"),
         ({"tool_calls": [{"custom": {"name": "f", "input": "x"}}, 3, {}]}, 1, ""),
         ({"choices": []}, 0, ""),
         (None, 0, ""),
@@ -228,7 +159,7 @@ def test_reading_is_bounded() -> None:
     ],
 )
 def test_any_answer_becomes_a_turn(response: Any, calls: int, text: str) -> None:
-    """A completion, a message of any dialect, a Responses body and a text are one kind of turn."""
+    """A completion, a message and a text are one kind of turn."""
     turn = answer_turn(response)
     assert (len(turn.calls), turn.text) == (calls, text)
     assert turn.results == (None,) * calls
@@ -240,8 +171,7 @@ def test_parsed_calls_become_a_turn() -> None:
 
 
 def test_who_sends_a_history_is_known() -> None:
-    """An assistant message or a call item says that the client sends what was before."""
+    """An assistant message says that the client sends what was before."""
     assert carries_history([USER, {"role": "assistant", "content": ""}])
-    assert carries_history([{"type": "function_call", "name": "f"}])
     assert not carries_history([{"role": "system", "content": "x"}, USER])
     assert not carries_history("text")

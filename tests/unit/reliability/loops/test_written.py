@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops import Kind, Scan, SeenCall, Stage, find_repeated_calls, step, truncate
+from reliability.loops import Kind, Scan, Stage, step, truncate
 from reliability.loops.in_answer import BLOCK
 from reliability.loops.written import CALL_CHARS, ROWS, find_opener, row_of
 from reliability.tools.format_row import Format
@@ -115,13 +115,3 @@ def test_a_call_that_never_ends_is_bounded() -> None:
         assert len(scan.seen.written.held) <= CALL_CHARS + BLOCK
     huge = "<tool_call>" + "".join(f"{i} " for i in range(CALL_CHARS // 4)) + "</tool_call>"
     assert read(huge * 3) is None
-
-
-def test_native_calls_are_judged_like_written_ones() -> None:
-    """Two equal native calls pass, three convict."""
-    a, b = SeenCall("get", '{"n": 1}'), SeenCall("get", '{"n": 2}')
-    assert find_repeated_calls([]) is None
-    assert find_repeated_calls([a, b, a, b]) is None
-    loop = find_repeated_calls([a, b, a, b, SeenCall("get", '{ "n":1 }')])
-    assert loop is not None
-    assert (loop.tool, loop.repetitions, loop.stage) == ("get", 3, Stage.BREAK)
