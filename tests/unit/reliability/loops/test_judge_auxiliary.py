@@ -16,7 +16,6 @@ from reliability.loops import (
     SeenCall,
     Stage,
     StuckCase,
-    Trouble,
     Turn,
     find_case,
     find_loop,
@@ -25,6 +24,7 @@ from reliability.loops import (
     read_suggestion,
     read_turns,
 )
+from reliability.loops.judge import Trouble
 
 ON = JudgeConfig(enabled=True)
 law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
