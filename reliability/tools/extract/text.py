@@ -8,6 +8,7 @@ white space: a client's reader would refuse the whole for a no-break space.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -136,9 +137,22 @@ def type_text(text: str, schema: Any, root: Any) -> tuple[Any, tuple[RepairKind,
     if schema is None:
         return text, ()
     kinds = find_allowed_types(schema, root)
-    if kinds is None or "string" in kinds:
-        return text, ()
-    return _read_literal(text) or (text, ())
+    literal = _read_literal(text) if _may_be_literal(text, schema, kinds) else None
+    return literal or (text, ())
+
+
+def _may_be_literal(text: str, schema: Any, kinds: frozenset[str] | None) -> bool:
+    """Return whether a text stands for more than itself: no string is allowed, a choice has null and not the word, or
+    a schema without a type tells of an object or a list and the text begins like one."""
+    if kinds is not None and "string" not in kinds:
+        return True
+    if not isinstance(schema, Mapping):
+        return False
+    if text.strip() in ("null", "None"):
+        choices = schema.get("enum", ())
+        return None in choices and text.strip() not in choices
+    begins = [sign for key, sign in (("properties", "{"), ("items", "[")) if key in schema]
+    return kinds is None and text.lstrip()[:1] in begins
 
 
 def _read_literal(text: str) -> tuple[Any, tuple[RepairKind, ...]] | None:

@@ -153,14 +153,21 @@ def property_schema(schema: Any, root: Any, key: str, steps: int = STEPS_MAX) ->
 
 
 def _find_own_types(schema: Mapping[str, Any]) -> frozenset[str] | None:
-    """Find the types that `type`, `enum` and `const` leave."""
-    kinds = schema.get("type")
-    found = None if kinds is None else frozenset([kinds] if isinstance(kinds, str) else kinds)
+    """Find the types that `type`, `enum`, `const` and a `not` of nothing but types leave."""
+    found = _name_types(schema.get("type"))
+    banned = schema.get("not")
+    if isinstance(banned, Mapping) and banned.keys() == {"type"}:
+        named = _name_types(banned["type"]) or _ALL
+        found = _intersect(found, _ALL - named - ({"integer"} if "number" in named else set()))
     if "enum" in schema:
         found = _intersect(found, frozenset(_OF.get(type(value), "string") for value in schema["enum"]))
     if "const" in schema:
         found = _intersect(found, frozenset({_OF.get(type(schema["const"]), "string")}))
     return found
+
+
+def _name_types(kinds: Any) -> frozenset[str] | None:
+    return None if kinds is None else frozenset([kinds] if isinstance(kinds, str) else kinds)
 
 
 def _intersect(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:

@@ -3,7 +3,7 @@
 import pytest
 
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.text import Arguments, read_arguments, read_framed
+from reliability.tools.extract.text import Arguments, read_arguments, read_framed, type_text
 from tests.support.extracting import BOX
 
 
@@ -89,3 +89,26 @@ def test_what_the_model_says_of_a_value_counts():
     assert found.found == {"query": "5", "more": [1]}
     with pytest.raises(Unreadable):
         found.add("query", "6", 0)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"properties": {"a": {}}}, '{"a": 1}', {"a": 1}),
+        ({"properties": {"a": {}}}, "see {a}", "see {a}"),
+        ({"properties": {"a": {}}}, "{a", "{a"),
+        ({"items": {"type": "integer"}}, " [1]", [1]),
+        ({"items": {}}, '{"a": 1}', '{"a": 1}'),
+        ({"type": "string", "items": {}}, "[1]", "[1]"),
+        ({"enum": ["a", None]}, "null", None),
+        ({"enum": ["a", "null", None]}, "null", "null"),
+        ({"enum": ["a", None]}, "a", "a"),
+        ({"type": ["string", "null"]}, "null", "null"),
+        ({"not": {"type": "string"}}, "5", 5),
+        ({"pattern": "^5"}, "5", "5"),
+    ],
+)
+def test_a_text_stands_for_what_its_schema_means(schema, text, value):
+    """Law: a text is read as a value where no text is allowed, where a choice has null, and where the schema tells of
+    an object or a list and the text is one; anything else stays the text that it is."""
+    assert type_text(text, schema, {})[0] == value
