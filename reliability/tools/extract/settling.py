@@ -3,14 +3,20 @@
 All before `kept` is settled: prose, calls, calls that can't be read, or marks that hold nothing and are dropped. What
 waits right before a call is a call like it (`shapes.py`). Reasoning is taken apart here.
 
-Prose is kept to the letter. Only what framed a call goes: the white space next to it, the fence or the tag around it,
-and the commas or semicolons between two calls. What has left for the client already is not given back.
+Prose is kept to the letter. Only what framed a call goes: the fence or the tag around it, the white space behind it
+that stands before it as well, and the commas or semicolons between two calls. What has left for the client already is
+not given back.
+
+Law: what has left, and what is left then, is the text of a complete answer. So what stands before the first call keeps
+all its white space, which may have left before the call came.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from reliability.tool_calls import Malformed, RawCall
 from reliability.tools.extract.delimiter_search import Delimiter
@@ -50,13 +56,34 @@ _SHOWN_BEFORE = re.compile(
 _LOST_PARTS = re.compile(rf"{INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A piece of prose with its place in the text. `joint`: the white space between it and the piece before a call."""
+
+    at: int
+    text: str
+    joint: str = ""
+
+
+def _build_joint(before: str, blank: str) -> str:
+    """Build what is missing between two pieces of prose when the call between them goes: as many line breaks as stand
+    on either side of it, and the indentation of the second. `blank`: the white space behind the call."""
+    kept = before[len(before.rstrip()) :]
+    if "\n" not in blank:
+        return "" if kept else blank or "\n"
+    indented, indent = kept.rpartition("\n")[2], blank.rpartition("\n")[2]
+    if "\n" in kept and indented == indent:
+        indented = indent = ""
+    missing = max(blank.count("\n") - kept.count("\n"), 1 if indented else 0)
+    return "\n" * missing + indent
+
+
 class _Prose:
-    """Pieces of prose with their places in the text, and the places of the calls between them. `sent`: how much of the
-    text has left already."""
+    """Pieces of prose, and the places of the calls between them. `sent`: how much of the text has left already."""
 
     def __init__(self, sent: int = 0) -> None:
         self.sent = sent
-        self._pieces: list[tuple[int, str]] = []
+        self._pieces: list[_Piece] = []
         self._first_call: int | None = None
         self._after_call = False
         self._behind_mark = False
@@ -67,30 +94,32 @@ class _Prose:
         """Take the prose that stands next, at this place."""
         if self._after_call and self._framed and (close := _LATE_CLOSE.match(text)):
             at, text, self._framed = at + close.end(), text[close.end() :], False
+        joint = ""
         if self._after_call or self._behind_mark:
             given, text = text, text.lstrip()
-            at += len(given) - len(text)
+            blank = given[: len(given) - len(text)]
+            at += len(blank)
+            joint = _build_joint(self._pieces[-1].text, blank) if self._after_call and self._pieces else ""
         if text:
-            self._pieces.append((at, text))
+            self._pieces.append(_Piece(at, text, joint))
             self._fences += text.count("```") and len(_FENCE.findall(text))
             self._after_call = self._behind_mark = False
 
     def add_call(self, source: str, end: int) -> int:
         """Take the call that ends here; return the place behind the frame that was opened before it."""
-        at, last = self._pieces.pop() if self._pieces and not self._after_call else (0, "")
-        kept = last.rstrip()
-        frame = _FRAME_BEFORE.search(last, max(0, len(last) - 64))
+        last = self._pieces.pop() if self._pieces and not self._after_call else _Piece(0, "")
+        kept = last.text
+        frame = _FRAME_BEFORE.search(kept, max(0, len(kept) - 64))
         if frame and not frame["tag"] and self._fences % 2 == 0:
             frame = None  # it closes a code block before the call
         close = _find_closing(frame, source, end) if frame else None
         if frame and close:
-            kept, end = last[: frame.start()].rstrip(), close.end()
+            kept, end = kept[: frame.start()], close.end()
             self._fences -= not frame["tag"]
             self._framed = not frame["tag"] and not close[0]
-        if self._first_call is not None and _ONLY_SEPARATORS.match(kept):
-            kept = ""
-        if kept:
-            self._pieces.append((at, kept))
+        between = self._first_call is not None and _ONLY_SEPARATORS.match(kept)
+        if not between and (self._pieces or kept.strip()):
+            self._pieces.append(replace(last, text=kept))
         if self._first_call is None:
             self._first_call = len(self._pieces)
         self._after_call = True
@@ -107,16 +136,19 @@ class _Prose:
 
     def text(self) -> str:
         """Return all prose that hasn't left yet."""
-        pieces = self._cut_sent(len(self._pieces))
-        return "\n".join(pieces).strip() if self._first_call is not None else "".join(pieces)
+        behind = [] if self._first_call is None else self._pieces[self._first_call :]
+        return self.before() + self._join_unsent(behind).rstrip()
 
     def before(self) -> str:
-        """Return the prose in front of the first call."""
-        return "\n".join(self._cut_sent(self._first_call or 0))
+        """Return the prose in front of the first call that hasn't left yet."""
+        return self._join_unsent(self._pieces[: self._first_call])
 
-    def _cut_sent(self, count: int) -> list[str]:
-        pieces = [piece[max(0, self.sent - at) :] for at, piece in self._pieces[:count]]
-        return [piece for piece in pieces if piece]
+    def _join_unsent(self, pieces: Sequence[_Piece]) -> str:
+        unsent = [piece for piece in pieces if piece.at + len(piece.text) > self.sent]
+        return "".join(
+            piece.joint + piece.text if piece.at >= self.sent else piece.text[self.sent - piece.at :]
+            for piece in unsent
+        )
 
 
 def _find_closing(frame: re.Match[str], source: str, end: int) -> re.Match[str] | None:
