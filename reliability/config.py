@@ -67,6 +67,36 @@ class StartRule(Section):
         return all(least is None or has >= least for least, has in pairs)
 
 
+class SignWeights(Section):
+    """A logistic model of a call's signs, as `evaluate` fits it."""
+
+    base: float = Field(default=0.0, description="log-odds of a call without signs")
+    weights: dict[str, float] = Field(default={}, description="what each sign adds to them")
+
+
+class CalibrationConfig(Section):
+    """What tells of a model's calls."""
+
+    right: SignWeights = Field(default=SignWeights(), description="how likely a call is right")
+    unwanted: SignWeights | None = Field(default=None, description="how likely no tool was wanted")
+
+
+class ConfidenceConfig(Section):
+    """What becomes of a valid tool call that is probably not right."""
+
+    min: float = Field(
+        default=0.25,
+        ge=0,
+        le=1,
+        description="how likely a call has to be right; below it the next tier is asked, and where no tier has a "
+        "likelier one, the likeliest is delivered. 0: every valid call is delivered at once. Known for models with a "
+        "calibration",
+    )
+    calibrations: dict[str, CalibrationConfig] = Field(
+        default={}, description="calibrations that `evaluate` has fitted, by the sha256 of the model's weights"
+    )
+
+
 class EscalationConfig(Section):
     """The chain of tiers, and what moves a request along it."""
 
@@ -101,6 +131,7 @@ class EscalationConfig(Section):
     escalate_on: tuple[EscalateOn, ...] = Field(
         default=tuple(EscalateOn), description="what may send a request to the next tier of the chain"
     )
+    confidence: ConfidenceConfig = Field(default=ConfidenceConfig(), description="valid calls that may be wrong")
     cloud_fallback: CloudFallback = Field(
         default=CloudFallback(), description="the cloud model of hosted tiers with a preset"
     )
@@ -322,6 +353,11 @@ class ReliabilityConfig(Section):
     )
     tier_health: TierHealthConfig = Field(default=TierHealthConfig(), description="when a tier is left alone")
     retry_budget: RetryBudgetConfig = Field(default=RetryBudgetConfig(), description="second calls to a tier")
+    context: Literal["refuse", "shorten"] = Field(
+        default="refuse",
+        description="what happens to a prompt that no tier can hold: `refuse` it, or `shorten` it, which replaces the "
+        "oldest results of tools with stubs, down to half of the largest context, and says so",
+    )
     streaming: StreamingConfig = Field(default=StreamingConfig(), description="what a stream holds back")
     incidents: IncidentsConfig = Field(default=IncidentsConfig(), description="what an incident may show")
     memory_pressure: MemoryPressureConfig = Field(

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reliability.admission.admit import RejectedBy
-from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
+from reliability.attempt import Attempt
+from reliability.types import Fault, Flaw, Reason, RefuseCode, Verdict
 
 
 class Again(StrEnum):
@@ -128,6 +129,8 @@ TRAITS: Mapping[Fault | Flaw, Traits] = {
     Flaw.FORM_INVALID:         Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.TOOL_VALIDATION_FAILURE, Code.INVALID_ANSWER,
                                       correct=True),
     Flaw.EMPTY:                Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.TOOL_VALIDATION_FAILURE, Code.INVALID_ANSWER),
+    # Good enough to be delivered where nobody gives a likelier one.
+    Flaw.DOUBT:                Traits(NO,    ALWAYS, SUCCESS, RAN, Reason.LOW_CONFIDENCE,          Code.INVALID_ANSWER),
     Flaw.CYCLE:                Traits(REASK, IF_ON,  SUCCESS, RAN, Reason.LOOP_DETECTED,           Code.INVALID_ANSWER),
     Flaw.LOOP:                 Traits(NUDGE, IF_ON,  SUCCESS, RAN, Reason.LOOP_DETECTED,           Code.INVALID_ANSWER,
                                       nudge=True),

@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import Any
 
 from reliability.prefix import LostPrefix
+from reliability.thinking import ThoughtEnd
 
 
 class Fault(StrEnum):
@@ -72,6 +73,7 @@ class Flaw(StrEnum):
     EMPTY = "empty"
     TRUNCATED = "truncated"  # cut by the token limit in the middle of a call
     FORM_INVALID = "form_invalid"  # the text isn't the JSON that `response_format` asks for
+    DOUBT = "doubt"  # valid, and probably not right
 
 
 class Verdict(StrEnum):
@@ -92,6 +94,7 @@ class Reason(StrEnum):
     MEMORY_PRESSURE = "memory_pressure"
     BUDGET = "budget"
     CONTEXT_LENGTH = "context_length"
+    LOW_CONFIDENCE = "low_confidence"
 
 
 class RefuseCode(StrEnum):
@@ -160,13 +163,14 @@ class ChatRequest:
     `body_bytes` the size of the body that it came in. `constrained` asks a tier that can to decode under the tools'
     grammar; `calls_tried` says how many calls the model wrote when it was free, 0 where it didn't try. `top_logprobs`:
     how many of the likeliest tokens to name at each place, beside the one taken; None where none are wanted.
-    `thinking`: whether a model that can is to reason first; None: as it does by itself. `route`: it is no chat, but for
-    another route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is then only what a
-    model reads of it, to be measured. `keep`: what a tier computes for it may be kept beyond the process; no text is
-    ever. `key`: the API key that the session is kept under. `added`: how many messages at the end are this server's
-    own. `must_speak`: the last attempt said nothing, so a tier that can lets this one not end before a word. `begun`:
-    how the answer begins that is to be gone on with, and its reasoning. `streamed`: its client reads along; one that is
-    wanted whole leaves in fewer pieces."""
+    `thinking`: whether a model that can is to reason first; None: as it does by itself; `thinking_tokens_max`: with how
+    many tokens at most, where the client says so. `route`: it is no chat, but for another route of a hosted tier's API
+    (`/completions`), which `extra` is the body for; `messages` is then only what a model reads of it, to be measured.
+    `keep`: what a tier computes for it may be kept beyond the process; no text is ever. `key`: the API key that the
+    session is kept under. `added`: how many messages at the end are this server's own. `must_speak`: the last attempt
+    said nothing, so a tier that can lets this one not end before a word. `begun`: how the answer begins that is to be
+    gone on with, and its reasoning. `streamed`: its client reads along; one that is wanted whole leaves in fewer
+    pieces. `parent`: the session that this one helps, whose budget it spends."""
 
     request_id: str
     session_id: str
@@ -184,6 +188,7 @@ class ChatRequest:
     top_p: float | None = None
     top_logprobs: int | None = None
     thinking: bool | None = None
+    thinking_tokens_max: int | None = None
     keep: bool = True
     body_bytes: int = 0
     constrained: bool = False
@@ -195,6 +200,7 @@ class ChatRequest:
     begun: str = ""
     begun_reasoning: str = ""
     streamed: bool = True
+    parent: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -268,7 +274,10 @@ class Finish:
     """The answer is complete. `usage` is None where the tier sent none and can't count. `notes`: what was done less
     strictly than it was asked for, in words for the report. `damaged`: a piece of it was lost on the way, so that a
     word may be missing, and what looks like a call in it need not be the one that was meant. `stop`: the stop sequence
-    that ended it, where the tier says which. `sampled`: its temperature and its top-p, where the tier knows them."""
+    that ended it, where the tier says which. `sampled`: its temperature and its top-p, where the tier knows them.
+    `unsure`: the tokens that the model was unsure of, in order, each with -ln of its probability against the next
+    likeliest; None where the tier doesn't know. `thought`: what ended its thought, where it had one and the tier
+    knows."""
 
     reason: FinishReason
     usage: Usage | None = None
@@ -277,6 +286,8 @@ class Finish:
     damaged: bool = False
     stop: str | None = None
     sampled: tuple[float, float] | None = None
+    unsure: tuple[tuple[str, float], ...] | None = None
+    thought: ThoughtEnd | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,44 +354,3 @@ class TierStatus:
     warning: str | None = None
     mlx_peak_bytes: int | None = None
     download_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """The record of one call to one tier: with neither fault nor flaw it is good. `ran` is False where nothing was
-    generated, since the tier said at once that it can't. `text_out` and `calls_out` say whether text or calls of this
-    attempt have left for the client (the two commit points); `calls_held` whether it had calls at all. `cancelled`: the
-    client left while it ran, which says nothing of the tier. `hard_stop`: a budget rejects every tier. `granted` is
-    False where it ran without a grant, since nobody answered and the tier costs nothing. `reported` is what the tier
-    reported that it had cost, where that can't be; then `usage` is what is booked in its place. `started_ns`: the
-    moment at which the tier was called; None where it wasn't. `native_calls`: how many of its calls came as calls, and
-    not in the text. `lost`: as of `Started`. `seam`: how many characters stood before the client where it went on with
-    another attempt's text; None where it began anew."""
-
-    tier: str
-    ran: bool
-    fault: Fault | None = None
-    flaw: Flaw | None = None
-    detail: str = ""
-    status: int | None = None
-    param: str | None = None
-    retry_after_s: float | None = None
-    usage: Usage | None = None
-    started_ns: int | None = None
-    ttft_ns: int | None = None
-    elapsed_ns: int = 0
-    text_out: bool = False
-    calls_out: bool = False
-    calls_held: bool = False
-    cancelled: bool = False
-    hard_stop: bool = False
-    granted: bool = True
-    reported: Usage | None = None
-    native_calls: int = 0
-    lost: LostPrefix | None = None
-    seam: int | None = None
-
-    @property
-    def good(self) -> bool:
-        """True where the attempt ended in an answer that may be delivered."""
-        return self.fault is None and self.flaw is None and not self.cancelled

@@ -3,7 +3,8 @@ and whether what is computed for its prompt may be kept on disk, from which the 
 
 The first name of a session counts: a header, in the order of `SESSION_HEADERS`, else what the body carries. One that
 says nothing (`undefined`) is passed over; one that can't go out in a header is replaced by its hash. Without one the
-conversation is followed by whoever owns the state; until then it is named by how it begins.
+conversation is followed by whoever owns the state; until then it is named by how it begins. A helper that an agent
+starts (Claude Code, Codex, opencode) has a session of its own below its agent's (`split_helper`).
 """
 
 from __future__ import annotations
@@ -105,6 +106,24 @@ def read_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | N
         if (name := _clean(value)) is not None:
             return name
     return next((name for value in _list_carried(body) if (name := _clean(value)) is not None), None)
+
+
+def split_helper(headers: Mapping[str, str], session: str) -> tuple[str, str]:
+    """Return the session of the request itself, and the session that it helps, "" where it is no agent's helper.
+
+    Claude Code's helper sends its agent's session and an id of its own; opencode's a session of its own and the one
+    above; Codex's a thread of its own, the thread above, and its whole tree's first thread as the session. Helpers of
+    helpers stand below the first session of all where their client names it."""
+    agent = _clean(headers.get("x-claude-code-agent-id"))
+    if agent is not None:
+        return _clean(f"{session}.{agent}") or session, session
+    parent = _clean(headers.get("x-codex-parent-thread-id"))
+    if parent is not None:
+        parent = _clean(headers.get("session-id")) or parent
+    parent = parent or _clean(headers.get("x-parent-session-id"))
+    if parent is None or parent == session or _clean(headers.get("x-mlx-stack-session")) is not None:
+        return session, ""
+    return session, parent
 
 
 def name_beginning(headers: Mapping[str, str], messages: Sequence[Mapping[str, Any]]) -> str:

@@ -28,7 +28,8 @@ from deployments.errors import ApiError
 EXPOSED = (
     *("X-MLX-Stack-Tier", "X-MLX-Stack-Escalated-From", "X-MLX-Stack-Escalation-Reason", "X-MLX-Stack-Retries"),
     *("X-MLX-Stack-Attempts", "X-MLX-Stack-Budget-Warning", "X-MLX-Stack-Memory-Pressure", "X-MLX-Stack-Loop"),
-    *("X-MLX-Stack-Repaired", "X-MLX-Stack-Session", "x-request-id", "x-should-retry", "retry-after"),
+    *("X-MLX-Stack-Repaired", "X-MLX-Stack-Session", "X-MLX-Stack-Shortened", "x-request-id", "x-should-retry"),
+    "retry-after",
 )
 # A page asks for the headers that it will send; any may come (`Authorization`, the openai client's `x-stainless-*`).
 ASKED_MAX, ASKED_CHARS_MAX = 64, 4096

@@ -13,12 +13,14 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from deployments.api.headers import may_keep, name_beginning, read_session
+from deployments.api.headers import may_keep, name_beginning, read_session, split_helper
 from deployments.api.past_calls import name_past_calls
+from deployments.api.thinking_wish import ThinkingWish, read_thinking_wish
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
 from deployments.work.wire import Named
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
+from reliability.context_edits import Edit
 from reliability.sessions import Trail, read_trail
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema, BadTools, ToolBox, build_toolbox, parse_choice
@@ -106,7 +108,8 @@ class ChatCall:
     """One parsed call, whatever dialect it came in by: the request for the tiers, and what the HTTP boundary itself
     needs to answer. `trail`: what the request shows of its conversation, where it names no session. `wanted`: what its
     dialect's way out must know. `notes`: what was asked for and has no effect here, in words for the report. `form`:
-    what the text of its answer must be."""
+    what the text of its answer must be. `edits`: what its client wants to be left out of old turns; None where it asks
+    for nothing. `shorten`: its prompt may be shortened, whatever the policy."""
 
     model: str
     stream: bool
@@ -116,6 +119,8 @@ class ChatCall:
     wanted: Named = ChatWanted()
     notes: tuple[str, ...] = ()
     form: WantedForm | None = None
+    edits: tuple[Edit, ...] | None = None
+    shorten: bool = False
 
 
 class ParseTerms(TypedDict):
@@ -140,7 +145,7 @@ def build_call(
     headers: Mapping[str, str],
     *,
     body_bytes: int,
-    thinking: bool | None = None,
+    thinking: ThinkingWish | None = None,
     names: Mapping[str, Any] | None = None,
     wanted: Any = None,
     notes: tuple[str, ...] = (),
@@ -148,16 +153,18 @@ def build_call(
     **terms: Unpack[ParseTerms],
 ) -> ChatCall:
     """Build the call of a chat completion's fields. Another dialect brings those that it has translated its own into;
-    `names` are then its own, by which a body may name its session, and `keep` what it says of being kept. Raises what
-    `parse_chat` does."""
+    `names` are then its own, by which a body may name its session, `keep` what it says of being kept, and `thinking`
+    what it says of that. Raises what `parse_chat` does."""
     body, steps = _validate(fields), terms.get("steps") or Steps(sys.maxsize)
     tools, choice, toolbox = _read_tools(body, steps)
     messages, changed = join_arguments(fields["messages"])
     asked = body.max_completion_tokens or body.max_tokens
     session = read_session(headers, fields if names is None else names)
+    own, parent = split_helper(headers, session or name_beginning(headers, messages))
     request = ChatRequest(
         request_id=terms["request_id"],
-        session_id=session or name_beginning(headers, messages),
+        session_id=own,
+        parent=parent,
         messages=name_past_calls(messages),
         max_tokens=min(asked or terms["tokens_max"], terms["tokens_max"]),
         max_tokens_named=asked is not None,
@@ -165,30 +172,29 @@ def build_call(
         tools=tools,
         tool_choice=choice,
         response_format=_check_response_format(body),
-        thinking=thinking,
         keep=may_keep(headers, fields) if keep is None else keep,
-        **_read_sampling(body),
+        **_read_sampling(body, thinking or read_thinking_wish(fields)),
         body_bytes=body_bytes,
-        streamed=bool(body.stream),
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )
     # Where no keys are checked their bearers are kept apart.
     trail = None if session else read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
-    usage = bool(body.stream_options and body.stream_options.include_usage)
     return ChatCall(
         model=body.model,
         stream=bool(body.stream),
         request=request,
         toolbox=toolbox,
         trail=trail,
-        wanted=wanted or ChatWanted(include_usage=usage, legacy_functions=body.functions is not None),
+        wanted=wanted or _read_wanted(body),
         notes=tuple(dict.fromkeys((*notes, *changed))),
         form=_read_form(body.response_format, steps),
     )
 
 
-def _read_sampling(body: ChatBody) -> dict[str, Any]:
+def _read_sampling(body: ChatBody, wish: ThinkingWish) -> dict[str, Any]:
     return {
+        "thinking": wish.asked,
+        "thinking_tokens_max": wish.tokens_max,
         # A legacy answer has room for one call.
         "parallel_tool_calls": body.parallel_tool_calls if body.functions is None else False,
         "stop": (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
@@ -196,7 +202,13 @@ def _read_sampling(body: ChatBody) -> dict[str, Any]:
         "temperature": body.temperature,
         "top_p": body.top_p,
         "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
+        "streamed": bool(body.stream),
     }
+
+
+def _read_wanted(body: ChatBody) -> ChatWanted:
+    usage = bool(body.stream_options and body.stream_options.include_usage)
+    return ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
 
 
 def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -42,6 +43,7 @@ from deployments.app.stopping import Stoppable
 from deployments.config.app_config import AppConfig
 from deployments.graph.node_port import bind_to_node
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
+from deployments.models.calibrations import find_calibration
 from deployments.reports.account import Account
 from deployments.reports.incidents import note_memory
 from deployments.request.drive import drive
@@ -55,6 +57,8 @@ from deployments.ui.control_room import ControlRoom, wants_page
 from deployments.work.large_work import collect_less, large
 from deployments.work.turns import Asker
 from reliability.answer.estimate import prompt_bytes
+from reliability.confidence.calibration import ModelCalibration
+from reliability.context_edits import apply_edits
 from reliability.memory.pressure import Level
 from reliability.types import Event, TierState
 
@@ -184,6 +188,7 @@ class Router(Stoppable):
         state = self._state.request(
             key=run.key,
             session=run.request.session_id,
+            parent=run.request.parent,
             request_id=run.request.request_id,
             window=run.expected.wants_window,
             complete=run.expected.complete,
@@ -207,7 +212,11 @@ class Router(Stoppable):
         caller = self._identify_caller(request)
         call = await self._read_call(spoken, request, await self._read_body(request, caller), caller)
         tier = self._facts.tiers[chain_for(self._live.now, self._facts.tiers, call.model)[0]]
-        counted = await count_prompt(tier, call.request)
+        counted_request, edited = apply_edits(call.request, call.edits or ())
+        counted = await count_prompt(tier, counted_request)
+        if call.edits is not None:
+            whole = counted["input_tokens"] + sum(cleared.tokens for cleared in edited)
+            counted["context_management"] = {"original_input_tokens": whole}
         return json_response({**spoken.counted, **counted}, headers=spoken.id_headers(call.request.request_id))
 
     async def _read_body(self, request: Request, caller: Caller) -> bytes:
@@ -247,11 +256,14 @@ class Router(Stoppable):
         if local_only:
             stays = LOCAL_ONLY
         expected = build_expected(self._live.now, request, call.toolbox, call.form)
+        request, edited = apply_edits(request, call.edits or ())
+        limits = self._live.limits
         run = Run(
             request=request,
             expected=expected,
             chain=chain_of(self._live.now, self._facts.tiers, call.model, request),
-            limits=self._live.limits,
+            limits=replace(limits, shorten=limits.shorten or call.shorten),
+            edited=edited,
             deadline_ns=self._clock.now_ns() + int(request.timeout_s * NS_PER_S),
             key=caller.name,
             hold=hold_of(self._live.now, expected, stream=call.stream),
@@ -267,6 +279,10 @@ class Router(Stoppable):
         observed = None if self._services.memory is None else self._services.memory.level(tier)
         return (Level.UNKNOWN, 0) if observed is None else (observed.level, observed.sustained_ns)
 
+    def _find_calibration(self, tier: str) -> ModelCalibration | None:
+        status, config = self._watch.known.get(tier), self._live.now.reliability.escalation.confidence
+        return None if status is None else find_calibration(status, config.calibrations)
+
     async def _drive(self, account: Account, kept: KeptRequest | None) -> AsyncGenerator[list[Event], None]:
         cold = find_cold(account.run.chain, self._facts.scalable, self._facts.tiers, self._can_stand_in)
         ports = Ports(
@@ -279,6 +295,7 @@ class Router(Stoppable):
             foreign=frozenset(name for name, kind in self._facts.kinds.items() if kind == "hosted"),
             context_tokens=self._watch.context_tokens,
             memory=self._observe_memory,
+            calibration=self._find_calibration,
             large=large,
             elsewhere=partial(self._services.workers.run, asker=Asker(account.run.key, judges=True)),
         )

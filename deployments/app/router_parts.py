@@ -17,7 +17,7 @@ from deployments.api.body import Bodies
 from deployments.api.dialect import Dialect
 from deployments.api.openai_passthrough import COMPLETIONS, EMBEDDINGS
 from deployments.api.openai_render import CHAT
-from deployments.api.openai_responses.response_events import RESPONSES
+from deployments.api.openai_responses.response_events import COMPACT, RESPONSES
 from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.api.overview import Overview
 from deployments.app.keep_awake import KeepAwake
@@ -43,6 +43,7 @@ DIALECTS: dict[str, Dialect] = {
     "/v1/chat/completions": CHAT,
     "/v1/messages": MESSAGES,
     "/v1/responses": RESPONSES,
+    "/v1/responses/compact": COMPACT,
     "/v1/completions": COMPLETIONS,
     "/v1/embeddings": EMBEDDINGS,
 }

@@ -157,6 +157,7 @@ def _make_report(
         target=words,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         start_at=[rule.model_dump() for rule in start_at],
+        least=config.reliability.escalation.confidence.min if config else 0.0,
     )
 
 

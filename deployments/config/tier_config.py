@@ -148,7 +148,8 @@ class MlxTierConfig(TierBase):
         default=8192,
         ge=1,
         le=10_000_000,
-        description="tokens of thinking after which the model is made to answer; null: no cap",
+        description="tokens of thinking after which the model is made to answer, where the request names no lower "
+        "budget; null: no cap",
     )
     blas_threads: int | None = Field(
         default=None,

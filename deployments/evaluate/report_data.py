@@ -7,6 +7,7 @@ from typing import Any
 
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings
 from deployments.evaluate.figures.cascade import learn_chain
+from deployments.evaluate.figures.confidence import describe_confidence
 from deployments.evaluate.figures.tables import list_speeds, tabulate_calls, tabulate_tasks
 from deployments.evaluate.figures.verdicts import Thresholds, judge_tiers
 
@@ -28,13 +29,15 @@ def build_report(
     target: str,
     made: str,
     start_at: Sequence[Mapping[str, Any]] = (),
+    least: float = 0.0,
 ) -> dict[str, Any]:
-    """Build the report. `chain`: the tiers of the chain that may answer, `start_at`: its rules where `auto` starts;
-    `target`: what was evaluated, in words."""
+    """Build the report. `chain`: the tiers of the chain that may answer, `start_at`: its rules where `auto` starts,
+    `least`: how likely a call has to be right to end it; `target`: what was evaluated, in words."""
     models = dict(facts.get("models") or {})
     planned = [(cell.variant, cell.model) for phase in phases for cell in phase.cells if cell.kind == "task"]
     calls, tasks, speeds = tabulate_calls(cells), tabulate_tasks(cells, planned), list_speeds(cells, facts)
     verdicts = judge_tiers(list(models), calls, tasks, speeds, thresholds, chain[0] if chain else None)
+    confidence = {name: describe_confidence(cells, name) for name in models}
     report: dict[str, Any] = {
         "format": FORMAT,
         "made": made,
@@ -53,13 +56,27 @@ def build_report(
         "tasks": tasks,
         "speeds": speeds,
         "verdicts": verdicts,
-        "cascade": learn_chain(cells, chain, start_at)
-        if len(chain) > 1
-        else {"proposal": None, "why": "there is no chain"},
+        "cascade": {"proposal": None, "why": "there is no chain"},
+        "confidence": confidence,
         "left_out": _count_left_out(phases, cells),
         "outcomes": _list_outcomes(cells),
     }
+    if len(chain) > 1:
+        report["cascade"] = learn_chain(cells, chain, start_at, least)
+        _add_calibrations(report)
     return report | {"checklist": _write_checklist(report)}
+
+
+def _add_calibrations(report: Mapping[str, Any]) -> None:
+    """Add to a proposal that holds calls in doubt what tells them, where the models came without."""
+    proposal = report["cascade"]["proposal"] or {}
+    change = proposal.get("reliability", {}).get("escalation", {}).get("confidence")
+    fitted = {}
+    for name, one in report["confidence"].items():
+        if one["source"] == "fitted" and report["models"][name]["sha256"]:
+            fitted[report["models"][name]["sha256"]] = one["calibration"]
+    if change and change["min"] and fitted:
+        change["calibrations"] = fitted
 
 
 def _list_outcomes(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:

@@ -25,11 +25,12 @@ from deployments.state.client import RequestState
 from deployments.state.incident_record import IncidentKind, record
 from deployments.state.records import TurnItem
 from deployments.telemetry import log_error, log_request
+from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.loops import calls_turn
 from reliability.sessions import Answered, describe_answer
 from reliability.tool_calls import RepairKind
-from reliability.types import Attempt, Fault, Flaw, Reason, Refusal, RefuseCode, Text, TierStatus
+from reliability.types import Fault, Flaw, Reason, Refusal, RefuseCode, Text, TierStatus
 
 OTHER = "other"
 NONE = "none"

@@ -21,11 +21,12 @@ from deployments.memory.view import MemoryView
 from deployments.request.run_record import Run
 from deployments.state.incident_record import IncidentKind, Shown, cut, fit_evidence, record, shorten
 from reliability.answer.judgement import Judged
+from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
 from reliability.loops.content import nudge, text_of
 from reliability.tool_calls import Violation
-from reliability.types import Attempt, ChatRequest, Fault, Flaw, Reason, TierStatus
+from reliability.types import ChatRequest, Fault, Flaw, Reason, TierStatus
 
 RECORDS_MAX = 48
 VIOLATIONS_MAX = 6

@@ -16,11 +16,12 @@ from deployments.config.tier_cost import Price, cost_usd
 from deployments.request.judge import Advice
 from deployments.request.run_record import Run
 from reliability.admission.budget import BudgetConfig
+from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.escalation.refusals import figure
 from reliability.memory.pressure import Level
 from reliability.prefix import LostPrefix, PrefixChange
-from reliability.types import Attempt, Flaw, Reason, Usage
+from reliability.types import Flaw, Reason, Usage
 
 NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
 BYTES_A_TOKEN = 4
@@ -54,6 +55,8 @@ def report_headers(run: Run) -> dict[str, str]:
     repaired = _repairs_of(run)
     if repaired:
         headers["X-MLX-Stack-Repaired"] = ", ".join(repaired)
+    if run.shortened:
+        headers["X-MLX-Stack-Shortened"] = str(run.shortened)
     if run.warnings:
         headers["X-MLX-Stack-Budget-Warning"] = f"{_WARN_PERCENT}%"
     if run.level in _LEVEL_WORDS:
@@ -112,6 +115,7 @@ def report_of(
     return {
         "request_id": run.request.request_id,
         "session": run.request.session_id,
+        "parent": run.request.parent or None,
         "key": run.key,
         "outcome": outcome,
         "tier": run.tier,
@@ -120,6 +124,7 @@ def report_of(
         "retries": run.retries,
         "loop": _loop_mark(run) if run.loop is not None else None,
         "repairs": _repairs_of(run),
+        "shortened": run.shortened,
         "continued": any(attempt.seam is not None and attempt.text_out for attempt in run.attempts),
         "notes": _write_notes(run),
         "total_ms": round(total_ns / NS_PER_MS, 3),
@@ -189,7 +194,7 @@ def _name_of(kind: Enum | None) -> Any:
 
 
 def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns: int) -> dict[str, Any]:
-    lost = None
+    lost, thought = None, attempt.thinking
     if attempt.lost is not None:
         changed = [change.value for change in attempt.lost.changes]
         where = {"at_token": attempt.lost.token, "of_tokens": attempt.lost.of}
@@ -202,6 +207,9 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "detail": attempt.detail or None,
         "native_calls": attempt.native_calls,
         "seam": attempt.seam,
+        "confidence": _round(attempt.confidence.likely),
+        "signs": {name: _round(value) for name, value in attempt.confidence.signs.items()},
+        "thinking": None if thought is None else {"tokens": thought.tokens, "ended": _name_of(thought.ended)},
         "cancelled": attempt.cancelled,
         "at_ms": None if attempt.started_ns is None else max(0, attempt.started_ns - started_ns) // NS_PER_MS,
         "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,
@@ -212,6 +220,10 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "granted": attempt.granted,
         "cost_usd": cost_usd(attempt.usage, prices.get(attempt.tier)) if attempt.ran else None,
     }
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:

@@ -24,11 +24,13 @@ from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import pass_on
+from reliability.attempt import UNMEASURED, Attempt, Confidence
+from reliability.confidence.calibration import Gauge
+from reliability.confidence.signs import TEXT_CHARS_MAX
 from reliability.faults import TRAITS, Ran
 from reliability.loops import Kind, Loop
 from reliability.prefix import LostPrefix
 from reliability.types import (
-    Attempt,
     CallDelta,
     ChatRequest,
     Counted,
@@ -58,7 +60,8 @@ class AttemptPlan:
     """What one attempt is to do. `text_committed`: an earlier attempt's text stands before the client already, so this
     one's text is held and dropped. `history_bytes`: of what the answer is held against. `begun`: the text that it
     continues, which stands before the client; `seam`: how many characters stand there; `answer_cap`: how many tokens
-    the whole answer may have, with `begun`. `logprobs`: the client has asked for them."""
+    the whole answer may have, with `begun`. `logprobs`: the client has asked for them. `gauge`: what
+    tells whether its calls are right; None where nobody wants to know."""
 
     tier: str
     number: int
@@ -71,6 +74,7 @@ class AttemptPlan:
     seam: int | None = None
     answer_cap: int = 0
     logprobs: bool = False
+    gauge: Gauge | None = None
 
 
 @dataclass(slots=True)
@@ -86,6 +90,7 @@ class AttemptState:
     end: Finish | Failed | None = field(init=False, default=None)
     judged: Judged | None = field(init=False, default=None)
     lost: LostPrefix | None = field(init=False, default=None)
+    confidence: Confidence = field(init=False, default=UNMEASURED)
 
     @property
     def loop(self) -> Loop | None:
@@ -250,6 +255,11 @@ class AttemptState:
             self.judged = replace(judged, events=(*judged.events, *rest))
         return [*last, *left]
 
+    def measure_confidence(self) -> None:
+        """Measure how likely its calls are right."""
+        if self.plan.gauge is not None and self.judged is not None and isinstance(self.end, Finish):
+            self.confidence = self.plan.gauge.measure(self.judged, self.plan.expected.toolbox, self.end.unsure)
+
     def leave_unjudged(self, fault: Fault, words: str) -> None:
         """End the attempt without a judgement, instead of the second half of `finish`: nothing more may leave."""
         usage = self.end.usage if isinstance(self.end, Finish) else None
@@ -303,6 +313,8 @@ async def read(
         state.leave_unjudged(Fault.DEADLINE, "the request's deadline passed")
         return
     out = state.take_judgement(judged)
+    if state.plan.gauge is not None and judged.calls and getattr(state.end, "unsure", None) is not None:
+        await large(min(TEXT_CHARS_MAX, state.plan.history_bytes), state.measure_confidence)
     if out:
         yield out
 
@@ -327,6 +339,8 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
         native_calls=judged.native_calls if judged else 0,
         lost=state.lost,
         seam=state.plan.seam,
+        confidence=state.confidence,
+        thinking=state.scan.describe_thought(state.end, judged),
     )
 
 
@@ -369,7 +383,8 @@ def _find_flaw(state: AttemptState) -> tuple[Flaw | None, str]:
             return Flaw.EMPTY, f"{who} was stopped: it wrote nothing but white space"
         return Flaw.CYCLE, f"{who} was stopped: it repeated itself"
     if judged is None or judged.flaw is None:
-        return None, ""
+        doubt = "" if state.plan.gauge is None else state.plan.gauge.explain_doubt(state.confidence)
+        return (Flaw.DOUBT, f"tier {state.plan.tier}: {doubt}") if doubt else (None, "")
     return judged.flaw, judged.detail if judged.loop is not None else f"{who}: {judged.detail}"
 
 

@@ -14,6 +14,7 @@ from reliability import loops
 from reliability.answer import gate as gates
 from reliability.answer.answer_head import Head, strip_turn_start
 from reliability.answer.call_scan import CallScan, step_calls
+from reliability.answer.estimate import text_bytes, tokens_min
 from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
@@ -21,7 +22,8 @@ from reliability.answer.thoughts import Thoughts, close
 from reliability.loops import Kind, Loop, Scan
 from reliability.loops.in_answer import BLOCK
 from reliability.loops.patience import PATIENCE_BYTES
-from reliability.types import CallDelta, Event, Finish, FinishReason, Hold, Reasoning, Text
+from reliability.thinking import Thinking, ThoughtEnd
+from reliability.types import CallDelta, Event, Failed, Finish, FinishReason, Hold, Reasoning, Text
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,7 +118,8 @@ _WHOLE = "the answer repeats itself ({times} times or more), and its tier ended 
 @dataclass(slots=True, kw_only=True)
 class AnswerScan:
     """How far an answer is scanned for loops. `enabled`: the loop rules are on; `tools`: what it writes may be a call.
-    `reasoned`: the beginning of its reasoning, which is the answer where there is nothing else."""
+    `reasoned`: the beginning of its reasoning, which is the answer where there is nothing else. `thought_pieces`,
+    `thought_bytes`: how much of it there was."""
 
     enabled: bool
     tools: bool
@@ -124,6 +127,8 @@ class AnswerScan:
     reasoning: Scan = field(init=False)
     calls: CallScan = field(init=False)
     reasoned: str = ""
+    thought_pieces: int = 0
+    thought_bytes: int = 0
     loop: Loop | None = None
     _scanned: tuple[Scan, str, tuple[Scan, Loop | None]] | None = field(init=False, default=None)
 
@@ -159,6 +164,9 @@ class AnswerScan:
 
     def step(self, event: Event) -> None:
         """Look for repetition in one more event, unless a loop is found already."""
+        if isinstance(event, Reasoning):
+            self.thought_pieces += 1
+            self.thought_bytes += text_bytes(event.text)
         if not self.enabled or self.loop is not None:
             return
         if isinstance(event, Text):
@@ -188,6 +196,20 @@ class AnswerScan:
         if found is None:
             return end
         return replace(end, notes=(*end.notes, _WHOLE.format(times=found.repetitions)))
+
+    @property
+    def thought_tokens(self) -> int:
+        """Count the tokens of its reasoning, from below: at least one for each piece, and one for each five bytes."""
+        return max(self.thought_pieces, tokens_min(self.thought_bytes))
+
+    def describe_thought(self, end: Finish | Failed | None, judged: Judged | None) -> Thinking | None:
+        """Describe its reasoning; None where there was none. What stands behind it was written once it had ended."""
+        counted = end.usage.reasoning_tokens if end is not None and end.usage is not None else 0
+        tokens, told = counted or self.thought_tokens, end.thought if isinstance(end, Finish) else None
+        if not tokens:
+            return None
+        answered = judged is not None and (judged.calls or judged.raw_text.strip())
+        return Thinking(tokens=tokens, ended=told or (ThoughtEnd.MODEL if answered else None))
 
     def continue_text(self, begun: str) -> None:
         """Scan the text that the attempt continues, as if it had written that itself."""

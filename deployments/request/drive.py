@@ -21,20 +21,24 @@ from deployments.request.accounting import Accounting
 from deployments.request.attempt import AttemptPlan, AttemptState, open_attempt, read, record_attempt
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
+from deployments.request.shortening import shorten
 from deployments.request.timeouts import NS_PER_S
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.repeating import repeats_already, window_repeats_already
+from reliability.attempt import Attempt
+from reliability.confidence.calibration import Gauge
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
 from reliability.escalation.refusals import duration, figure, record_rejection, verdict_of
 from reliability.loops import keep_continued, truncate
-from reliability.types import Attempt, CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, Text
+from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, RefuseCode, Text
 
 SETTLE_GRACE_NS = 10 * NS_PER_S
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
+WORDS_TOOLS_MAX = 8
 SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 
 
@@ -51,12 +55,15 @@ async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
                     async for batch in events:
                         yield batch
             case Accept(attempt=number):
+                number += run.passed_over if number >= 0 else 0
                 judged = run.judgements[number]
                 size = len(judged.raw_text) if judged is not None else 0
                 events_left = await ports.large(CUT_WEIGHT * size, _deliver, run, number)
                 if events_left:
                     yield events_left
                 return
+            case Refuse(code=RefuseCode.CONTEXT_LENGTH) if await _shorten(run, ports):
+                continue
             case Refuse() as refusal:
                 run.refusal = refusal
                 return
@@ -70,11 +77,15 @@ def build_situation(run: Run, ports: Ports) -> Situation:
         limits = replace(limits, loose_form=True)
     return Situation(
         chain=run.chain,
-        attempts=tuple(run.attempts),
+        attempts=tuple(run.attempts[run.passed_over :]),
         remaining_ns=run.deadline_ns - ports.clock.now_ns(),
         limits=limits,
         jitter=ports.jitter(),
     )
+
+
+async def _shorten(run: Run, ports: Ports) -> bool:
+    return run.limits.shorten and await ports.large(run.prompt_bytes, shorten, run, dict(ports.context_tokens))
 
 
 def _deliver(run: Run, number: int) -> list[Event]:
@@ -92,6 +103,9 @@ def _deliver(run: Run, number: int) -> list[Event]:
         # Prose only: a broken call in the raw text is no answer.
         return [Text(truncate("".join(event.text for event in judged.events if isinstance(event, Text))))]
     run.finish = judged.finish
+    if accepted.flaw is Flaw.DOUBT:
+        note = f"{accepted.detail}, and no other tier's answer is likelier"
+        run.finish = replace(judged.finish, notes=(*judged.finish.notes, note))
     events = list(judged.events)
     others = [*run.attempts[:number], *run.attempts[number:][1:]]
     if accepted.seam is None and any(attempt.text_out for attempt in others):
@@ -151,8 +165,29 @@ def _open_attempt(
         history_bytes=run.request.body_bytes,
         answer_cap=run.request.max_tokens,
         logprobs=request.top_logprobs is not None,
+        gauge=_build_gauge(run, call.tier, ports),
     )
     return open_attempt(plan, open_accounting(call.tier, request, size, grant, ports))
+
+
+def _build_gauge(run: Run, tier: str, ports: Ports) -> Gauge | None:
+    """Build what tells whether the tier's calls are right. Where no other tier could make others, they need not be."""
+    least, messages, texts = run.limits.confidence_min, run.request.messages, run.expected.words
+    if not least or not run.request.tools:
+        return None
+    if tier in run.chain[-1:] and not any(attempt.flaw is Flaw.DOUBT for attempt in run.attempts):
+        least = 0.0
+    asked = bool(texts) and messages[-1].get("role") == "user"
+    # Whether a tool is wanted at all was measured on requests that begin a conversation and have a choice of few.
+    free = run.request.tool_choice in (None, "auto") and len(run.request.tools) <= WORDS_TOOLS_MAX
+    begins = asked and not any(message.get("role") in ("assistant", "tool") for message in messages)
+    return Gauge(
+        calibration=ports.calibration(tier),
+        least=least,
+        texts=texts,
+        request=texts[0] if asked else "",
+        words_do=free and begins,
+    )
 
 
 def open_accounting(tier: str, request: ChatRequest, size: int, grant: Grant | None, ports: Ports) -> Accounting:
@@ -264,6 +299,7 @@ def _build_admission_request(run: Run, tier: str, size: int, ports: Ports) -> Ad
         tier=tier,
         key=run.key,
         session=request.session_id,
+        parent=request.parent,
         prompt_tokens=max(1, tokens_max(size)),
         # What the client didn't ask for makes its request no larger in the eyes of the memory rules.
         output_tokens=request.max_tokens if request.max_tokens_named else None,

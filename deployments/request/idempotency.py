@@ -36,7 +36,8 @@ from deployments.state.idempotent_answers import (
 )
 from deployments.state.link import StateUnavailable
 from deployments.work.large_work import large
-from reliability.types import Attempt, CallDelta, Event, Fault, Reasoning, Refusal, Text
+from reliability.attempt import Attempt
+from reliability.types import CallDelta, Event, Fault, Reasoning, Refusal, Text
 
 HEADER = "Idempotency-Key"
 RETRIES = "x-stainless-retry-count"

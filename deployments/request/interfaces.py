@@ -16,6 +16,7 @@ from deployments.config.tier_config import Timeouts
 from deployments.work.large_work import Large, at_once
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
+from reliability.confidence.calibration import ModelCalibration
 from reliability.loops import Window
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
@@ -89,8 +90,9 @@ class Ports:
     Without an answer from `admission` within `cloud_admit_s` seconds they are not called; a local tier is, after
     `admit_s`. `foreign` names the tiers that pass on what another server reports of its tokens. `context_tokens` holds
     what is known of the tiers' contexts. `memory` is the level of the nodes that a tier runs on, and for how long there
-    has been pressure, in nanoseconds; it is asked at each call and must cost nothing. `large` runs what may take long,
-    `elsewhere` a function in another process, or raises `deployments.work.worker_pool.Undone`."""
+    has been pressure, in nanoseconds; it is asked at each call and must cost nothing, as is `calibration`, the one of a
+    tier's model, if there is one. `large` runs what may take long, `elsewhere` a function in another process, or raises
+    `deployments.work.worker_pool.Undone`."""
 
     tiers: Mapping[str, Tier]
     timeouts: Mapping[str, Timeouts]
@@ -103,5 +105,6 @@ class Ports:
     cloud_admit_s: float = 10.0
     context_tokens: Mapping[str, int] = field(default_factory=dict)
     memory: MemoryLevel = lambda _: (Level.UNKNOWN, 0)
+    calibration: Callable[[str], ModelCalibration | None] = lambda _: None
     large: Large = at_once
     elsewhere: Elsewhere | None = None

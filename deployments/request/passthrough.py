@@ -19,9 +19,10 @@ from deployments.request.drive import admit, bound_request, build_situation, ope
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S, next_batch
+from reliability.attempt import Attempt
 from reliability.escalation.decisions import Accept, Call, Refuse
 from reliability.escalation.policies import decide
-from reliability.types import Attempt, ChatRequest, Counted, Event, Failed, Finish, Passed, Started
+from reliability.types import ChatRequest, Counted, Event, Failed, Finish, Passed, Started
 
 
 def restrict_to_hosted(run: Run, kinds: Mapping[str, str]) -> Run:

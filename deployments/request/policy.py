@@ -89,12 +89,14 @@ def limits_of(
         strategies = uncorrected
     return Limits(
         retries_max=escalation.max_retries_before_escalate,
+        shorten=config.reliability.context == "shorten",
         reasks_max=min(validation.max_retries, escalation.max_retries_before_escalate),
         attempts_max=config.server.attempts_max,
         continuations_max=escalation.continuations_max,
         escalate_on=frozenset(Reason(reason.value) for reason in escalation.escalate_on),
         strategies=strategies,
         cheap=escalation.chain[0],
+        confidence_min=escalation.confidence.min,
         grammars=frozenset(tier for tier, kind in kinds.items() if kind == "mlx"),
     )
 

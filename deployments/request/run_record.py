@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from deployments.request.attempt import AttemptState
 from reliability.admission.budget import Load
 from reliability.answer.judgement import Expected, Judged
+from reliability.attempt import Attempt
+from reliability.context_edits import Cleared
 from reliability.escalation.decisions import Limits, Refuse
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
 from reliability.memory.pressure import Level
-from reliability.types import Attempt, ChatRequest, Event, Fault, Finish, Hold, Reason, Reasoning, Text, Usage
+from reliability.types import ChatRequest, Event, Fault, Finish, Hold, Reason, Reasoning, Text, Usage
 
 NOTHING_YET = Usage(exact=False)
 
@@ -29,7 +32,9 @@ class Run:
     ran last. `delivered`, `reasoning`: the pieces of text and reasoning that have left for the client, without the
     circles that another attempt has gone on behind; `delivered_chars`: with them. `warnings` are the budget's windows
     that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
-    """
+    `edited`: what the edits that the client asked for have cleared. `whole`: the messages before they were shortened;
+    `shortened`: how many results were left out, in the last of so many `shortenings`; the first attempts, those
+    `passed_over`, were made before."""
 
     request: ChatRequest
     expected: Expected
@@ -54,6 +59,11 @@ class Run:
     delivered: list[str] = field(default_factory=list)
     delivered_chars: int = 0
     reasoning: list[str] = field(default_factory=list)
+    edited: Sequence[Cleared] = ()
+    whole: tuple[Mapping[str, Any], ...] = ()
+    shortened: int = 0
+    shortenings: int = 0
+    passed_over: int = 0
     finish: Finish | None = None
     refusal: Refuse | None = None
 

@@ -222,8 +222,9 @@ class SessionState(Watchable):
 
     @one_at_a_time
     def books(self, key: str, session: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-        """Return what one session has done, and its budget, both of the same moment."""
-        return self.session(key, session), self.budget(key, session)
+        """Return what one session has done, and the budget that it spends, both of the same moment."""
+        known = self.session(key, session)
+        return known, self.budget(key, (known or {}).get("parent") or session)
 
     @one_at_a_time
     def ask_kept(self, question: KeptQuestion) -> KeptReply:

@@ -193,7 +193,7 @@ class State:
 class RequestState:
     """The `deployments.request.interfaces.Admission` of one request. `window`: bring the session's loop window with the
     first grant, with the kept answers only where there are more than the `complete` ones that the request shows itself.
-    `trail`: the session isn't named and is to be found by it."""
+    `trail`: the session isn't named and is to be found by it. `parent`: the session whose budget this one spends."""
 
     def __init__(
         self,
@@ -205,11 +205,12 @@ class RequestState:
         window: bool = False,
         complete: int = 0,
         trail: Trail | None = None,
+        parent: str = "",
     ) -> None:
         self.window: Window | None = None
         self.session = session
         self._link = link
-        self._key, self._request_id = key, request_id
+        self._key, self._request_id, self._parent = key, request_id, parent
         self._wants_window, self._complete = window, complete
         self._trail = self._unsearched = trail
         self._ticket = "" if trail is None else uuid.uuid4().hex
@@ -249,7 +250,7 @@ class RequestState:
 
     def charge(self, usage: Usage) -> None:
         """Hand over what a call without a grant has cost."""
-        self._link.put(Charge(self._key, self.session, usage.total_tokens), flush=False)
+        self._link.put(Charge(self._key, self._parent or self.session, usage.total_tokens), flush=False)
 
     def finish(
         self,

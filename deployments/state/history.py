@@ -32,6 +32,12 @@ CREATE TABLE IF NOT EXISTS report_facts (
 CREATE INDEX IF NOT EXISTS incidents_by_kind ON incidents (kind, at_s);
 """
 Facts = tuple[Any, ...]
+SESSION_FIELDS = ("key", "session", "requests", *TOKENS, "cost_usd", "last_request_id", "used_s")
+# Whose helper a session is stands in its last report.
+SELECT_SESSIONS = (
+    f"SELECT {', '.join(SESSION_FIELDS)}, (SELECT report FROM reports AS last WHERE last.key = sessions.key"
+    " AND last.request_id = last_request_id) FROM sessions"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,18 +149,24 @@ class History:
         return [{"id": number, "at": at_s} | orjson.loads(report) for number, at_s, report in rows]
 
     def _sessions(self, query: SessionQuery) -> list[dict[str, Any]]:
-        names = ("key", "session", "requests", *TOKENS, "cost_usd", "last_request_id", "used_s")
-        match = "FROM sessions WHERE (?1 IS NULL OR key = ?1) AND (?2 IS NULL OR used_s < ?2)"
-        last = f"SELECT used_s {match} ORDER BY used_s DESC LIMIT 1 OFFSET ?3 - 1"
+        match = "WHERE (?1 IS NULL OR key = ?1) AND (?2 IS NULL OR used_s < ?2)"
+        last = f"SELECT used_s FROM sessions {match} ORDER BY used_s DESC LIMIT 1 OFFSET ?3 - 1"
         rows = self._read(
-            f"SELECT {', '.join(names)} {match} AND used_s >= coalesce(({last}), 0) ORDER BY used_s DESC LIMIT ?3 + ?4",
+            f"{SELECT_SESSIONS} {match} AND used_s >= coalesce(({last}), 0) ORDER BY used_s DESC LIMIT ?3 + ?4",
             (query.key, query.before_s, query.limit, _TOGETHER_MAX),
         )
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return [describe_session(row) for row in rows]
 
     def _read(self, sql: str, values: Sequence[Any]) -> list[Any]:
         with self._lock:
             return self._db.execute(sql, values).fetchall()
+
+
+def describe_session(row: Sequence[Any]) -> dict[str, Any]:
+    """Describe a row of `SELECT_SESSIONS`. `parent`: the session that it helps, None where it is no agent's helper."""
+    *values, report = row
+    parent = None if report is None else orjson.loads(report).get("parent")
+    return dict(zip(SESSION_FIELDS, values, strict=True)) | {"parent": parent}
 
 
 def read_incidents(db: sqlite3.Connection, query: Query) -> list[dict[str, Any]]:

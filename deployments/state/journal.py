@@ -20,7 +20,15 @@ import orjson
 from pydantic import TypeAdapter
 
 from deployments.state.file_permissions import make_private_file, make_private_folder
-from deployments.state.history import HISTORY_SCHEMA, build_facts, read_incidents, trim_facts, write_facts
+from deployments.state.history import (
+    HISTORY_SCHEMA,
+    SELECT_SESSIONS,
+    build_facts,
+    describe_session,
+    read_incidents,
+    trim_facts,
+    write_facts,
+)
 from deployments.state.records import Query
 from deployments.state.response_shelf import SHELF_SCHEMA, ResponseShelf
 from reliability.admission import events as replay
@@ -83,7 +91,6 @@ UNWRITABLE = (
 )
 
 _CONFIG: TypeAdapter[AdmissionConfig] = TypeAdapter(AdmissionConfig)
-_TOTALS = ("key", "requests", "prompt_tokens", "completion_tokens", "cost_usd", "last_request_id", "used_s")
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -219,11 +226,10 @@ class Journal:
     def session(self, key: str | None, session: str) -> dict[str, Any] | None:
         """Return the totals of one session; of the key that used it last where `key` is None."""
         row = self._row(
-            f"SELECT {', '.join(_TOTALS)} FROM sessions"
-            " WHERE session = ?1 AND (?2 IS NULL OR key = ?2) ORDER BY used_s DESC LIMIT 1",
+            f"{SELECT_SESSIONS} WHERE session = ?1 AND (?2 IS NULL OR key = ?2) ORDER BY used_s DESC LIMIT 1",
             (session, key),
         )
-        return None if row is None else {"session": session, **dict(zip(_TOTALS, row, strict=True))}
+        return None if row is None else describe_session(row)
 
     def incidents(self, query: Query) -> list[dict[str, Any]]:
         """Return the newest incidents that match, each with its `id`."""

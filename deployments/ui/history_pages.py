@@ -116,7 +116,7 @@ class HistoryPages:
         before = _read_moment(request.query_params.get("before"))
         sessions = await self._state.browse(SessionQuery(before_s=before, limit=PAGE))
         older = urlencode({"before": sessions[-1]["used_s"]}) if len(sessions) >= PAGE else None
-        return show_page(request, visit, "sessions.html", sessions=sessions, older=older)
+        return show_page(request, visit, "sessions.html", sessions=arrange_helpers(sessions), older=older)
 
     async def _show_session(self, request: Request, visit: Visit) -> Response:
         name = request.path_params["session"]
@@ -174,6 +174,20 @@ class HistoryPages:
         filters = _read_filters(request.query_params, INCIDENT_FILTERS[:-1])
         span = TimeSpan(since_s=until_s - long_s, until_s=until_s, piece_s=piece_s, **filters)
         return json_response(stack_counts(await self._state.count_incidents(span), span), headers=GUARDED)
+
+
+def arrange_helpers(sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Put each agent's helpers below their agent, in their order. `below`: its agent is on the page, too."""
+    named = {(one["key"], one["session"]) for one in sessions if one["parent"] is None}
+    helpers: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in sessions:
+        if (one["key"], one["parent"]) in named:
+            helpers.setdefault((one["key"], one["parent"]), []).append({**one, "below": True})
+    arranged: list[dict[str, Any]] = []
+    for one in sessions:
+        if (one["key"], one["parent"]) not in named:
+            arranged += [{**one, "below": False}, *helpers.get((one["key"], one["session"]), ())]
+    return arranged
 
 
 def spend_by_tier(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -12,9 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deployments.ui.formatting import write_count
+
 Record = Mapping[str, Any]
 TEXTS = ("prompt", "answer", "quote", "nudge", "detail", "param")
 VIOLATIONS = {"schema": "Against the schema", "json": "No JSON", "name": "No such tool"}
+THOUGHT_ENDS = {
+    "model": "ended by the model",
+    "budget": "closed at its budget",
+    "circling": "closed because it circled",
+    None: "not ended",
+}
 HOW = {True: "the same tier again, after a fault", False: "the same tier again, told or drawn anew"}
 
 
@@ -89,7 +97,7 @@ def _tell_step(
         ttft_ms=attempt["ttft_ms"],
         wait_ms=wait_ms,
         failure=failure or ("client_left" if attempt["cancelled"] else None),
-        said=tuple(words for one in own for words in _tell_incident(one)),
+        said=(*(words for one in own for words in _tell_incident(one)), *_tell_thought(attempt.get("thinking"))),
         texts=texts,
         usage=attempt["usage"],
         estimated=attempt["estimated"],
@@ -104,6 +112,11 @@ def _tell_how(attempt: Record, before: Record | None) -> str:
     if before["tier"] == attempt["tier"]:
         return HOW[before["fault"] is not None]
     return "fallback, since the last one was unwell" if before["fault"] else "escalation, since the last answer was bad"
+
+
+def _tell_thought(thinking: Record | None) -> Iterator[str]:
+    if thinking is not None:
+        yield f"{write_count(thinking['tokens'])} tokens of thought, {THOUGHT_ENDS[thinking['ended']]}."
 
 
 def _tell_incident(one: Record) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Tokens: reserved before a call, settled after it. The ledger itself stands in `ledger.py`.
 
-    session, hour, key_hour   tokens of one session, of the server and of one API key in a rolling hour
+    session, hour, key_hour   tokens of one session, of the server and of one API key in a rolling hour;
+                              those of an agent's helper are its agent's session's
     output                    per request: a cap on what may be generated, with a default
 
 A limit of None is counted and never rejects; 0 lets nothing be spent. Policies, per window: `warn_and_continue` admits
@@ -160,17 +161,17 @@ def reserve(
         return budget, _build_grant(config, name, held, full)
     cap = output_cap(config, request.output_tokens)
     tokens = max(0, request.prompt_tokens) + cap
-    full = loads(budget, config, request.key, request.session, now_ns, tokens)
+    full = loads(budget, config, request.key, request.payer, now_ns, tokens)
     rejection = _find_rejection(budget, config, request, full, tokens, now_ns)
     if rejection is not None:
         return budget, rejection
-    roomy = make_room(budget, config.bounds, request.key, request.session, now_ns)
+    roomy = make_room(budget, config.bounds, request.key, request.payer, now_ns)
     if roomy is None:
         return budget, BudgetRejection(Shortage.ROOM, Policy.HARD_STOP, (), IN_FLIGHT_RETRY_S)
     hold = config.reservation_ns if hold_ns is None else min(max(0, hold_ns), config.reservation_ns)
     capped = request.output_tokens is not None and cap < request.output_tokens
     slack = 0 if request.local else PROGRESS_TOKENS  # what a paid call may have cost since its last report
-    taken = Reservation(request.key, request.session, tokens, cap, capped, now_ns + hold, slack=slack)
+    taken = Reservation(request.key, request.payer, tokens, cap, capped, now_ns + hold, slack=slack)
     return open_reservation(roomy, config.bounds, name, taken, now_ns), _build_grant(config, name, taken, full)
 
 

@@ -17,7 +17,7 @@ class AdmissionRequest:
     """One call that wants to run. `prompt_tokens` is an upper estimate; `output_tokens` None: none is named. `extra`:
     its request has called this tier before. `fallback`: it has called others before, but not this one. `cheap`: the
     tier is the one that a session goes on with under `escalate`. `local`: the call stays on the machine and costs no
-    money."""
+    money. `parent`: the session that this one helps."""
 
     tier: str
     key: str
@@ -32,6 +32,12 @@ class AdmissionRequest:
     level: Level = Level.UNKNOWN
     sustained_ns: int = 0
     hold_ns: int | None = None
+    parent: str = ""
+
+    @property
+    def payer(self) -> str:
+        """The session whose budget the call spends: a helper spends its parent's."""
+        return self.parent or self.session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

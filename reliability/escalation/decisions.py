@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reliability.types import Attempt, Reason, RefuseCode
+from reliability.attempt import Attempt
+from reliability.types import Reason, RefuseCode
 
 CONSTRAINED_FROM = 1
 
@@ -45,7 +46,9 @@ class Limits:
     """What bounds the attempt loop. `escalate_on` holds the reasons that may move a request to another tier.
     `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the tiers that can decode
     under a grammar. `cheap` is the tier that a session goes on with when its budget rejects the others. `loose_form`:
-    the client wishes for a form of the text and doesn't insist on it."""
+    the client wishes for a form of the text and doesn't insist on it. `shorten`: a prompt that no tier can hold may
+    lose its oldest results of tools. `confidence_min`: how likely a call has to be right to be the answer at once; 0:
+    it need not be."""
 
     retries_max: int
     attempts_max: int
@@ -56,6 +59,8 @@ class Limits:
     cheap: str | None = None
     continuations_max: int = 0
     loose_form: bool = False
+    shorten: bool = False
+    confidence_min: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +77,15 @@ class Situation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """Call `tier` after `wait_ns`. `reask`: how the prompt differs because of a flaw. `nudge`: with
-    a message about the loop. `resume`: it goes on with the text that stands before the client."""
+    a message about the loop. `resume`: it goes on with the text that stands before the client. `words`: without tools,
+    since none was wanted."""
 
     tier: str
     wait_ns: int = 0
     reask: Reask | None = None
     nudge: bool = False
     resume: bool = False
+    words: bool = False
 
 
 @dataclass(frozen=True, slots=True)

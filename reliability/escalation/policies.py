@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from reliability.attempt import Attempt
+from reliability.confidence.calibration import UNWANTED_MIN
 from reliability.escalation.decisions import (
     RETRY_STRATEGY,
     Accept,
@@ -33,7 +35,7 @@ from reliability.escalation.refusals import (
     retry_after_s,
 )
 from reliability.faults import Again, OtherTier, traits_of
-from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
+from reliability.types import Fault, Flaw, Reason, RefuseCode
 
 BACKOFF_FIRST_NS = 100_000_000
 BACKOFF_MAX_NS = 2_000_000_000
@@ -76,8 +78,9 @@ def _go_on_with_text(situation: Situation) -> Decision | None:
     call = _choose_continuation(situation)
     if call is not None:
         return replace(call, resume=True, nudge=False)
-    last = attempts[-1]
-    return Refuse(code=RefuseCode.BROKEN_STREAM, message=last.detail if last.text_out else describe_attempts(attempts))
+    last, doubted = attempts[-1], _accept_doubted(situation)
+    message = last.detail if last.text_out else describe_attempts(attempts)
+    return doubted or Refuse(code=RefuseCode.BROKEN_STREAM, message=message)
 
 
 def _choose_continuation(situation: Situation) -> Call | None:
@@ -98,7 +101,7 @@ def _stop_after_text(situation: Situation) -> Decision | None:
     if last.calls_held:
         return None
     if last.flaw is Flaw.CIRCUIT_BREAK:
-        return _refuse_exhausted(situation)
+        return _accept_doubted(situation) or _refuse_exhausted(situation)
     # Only text that repeats itself: there is no call that could still be corrected.
     return Accept() if reason_of(last) is Reason.LOOP_DETECTED else None
 
@@ -121,6 +124,15 @@ def _take_loose_form(situation: Situation) -> Decision | None:
         return None
     stuck = situation.remaining_ns <= 0 or last.hard_stop or traits_of(last).other_tier is OtherTier.NEVER
     return Accept(attempt=loose) if stuck else None
+
+
+def _take_doubted(situation: Situation) -> Decision | None:
+    """Deliver the answer that was in doubt, where no other attempt can be made."""
+    last = _last(situation)
+    if last is None:
+        return None
+    stuck = situation.remaining_ns <= 0 or last.hard_stop or traits_of(last).other_tier is OtherTier.NEVER
+    return _accept_doubted(situation) if stuck else None
 
 
 def _stop_bad_request(situation: Situation) -> Decision | None:
@@ -165,7 +177,7 @@ def _leave_loop(situation: Situation) -> Decision | None:
         return None
     up = _climb_from(situation, last, nudge=True)
     if last.flaw is Flaw.CIRCUIT_BREAK:
-        return up or _refuse_exhausted(situation)
+        return up or _accept_doubted(situation) or _refuse_exhausted(situation)
     looped = [a.tier for a in situation.attempts if a.flaw is Flaw.LOOP]
     if len(looped) == 1 and situation.limits.reasks_max > 0 and _may_repeat(situation, last):
         return Call(tier=last.tier, nudge=True)
@@ -221,6 +233,9 @@ def _conclude_exhausted(situation: Situation) -> Decision:
     """Conclude where no tier is left. A call that loops is still a call, and a nudge stops nobody.
     A text that ran in circles is still a text: what came before it turned round is worth more than
     an error, unless another attempt's text stands before the client."""
+    doubted = _ask_in_words(situation) or _accept_doubted(situation)
+    if doubted is not None:
+        return doubted
     looped = _find_looped_call(situation)
     if looped is not None:
         return Accept(attempt=looped)
@@ -257,6 +272,7 @@ POLICIES: tuple[Policy, ...] = (
     _stop_after_text,
     _take_looped_call,
     _take_loose_form,
+    _take_doubted,
     _stop_bad_request,
     _stop_on_budget,
     _stop_when_spent,
@@ -291,6 +307,25 @@ def _find_loose_form(situation: Situation) -> int | None:
     if not situation.limits.loose_form or any(attempt.text_out for attempt in attempts):
         return None
     return next((i for i, a in reversed(list(enumerate(attempts))) if a.flaw is Flaw.FORM_INVALID), None)
+
+
+def _accept_doubted(situation: Situation) -> Accept | None:
+    """Accept the likeliest of the answers that were in doubt, of equally likely ones the last; None: there is none."""
+    doubted = [(a.confidence.likely or 0.0, i) for i, a in enumerate(situation.attempts) if a.flaw is Flaw.DOUBT]
+    return Accept(attempt=max(doubted)[1]) if doubted else None
+
+
+def _ask_in_words(situation: Situation) -> Call | None:
+    """Ask the last tier in doubt once more, for words, where each of those in doubt has called a tool that probably
+    nobody wanted."""
+    doubted = [a for a in situation.attempts if a.flaw is Flaw.DOUBT]
+    once = len({a.tier for a in doubted}) == len(doubted)
+    spoken = any(a.text_out for a in situation.attempts)
+    if not doubted or not once or spoken or len(situation.attempts) >= situation.limits.attempts_max:
+        return None
+    behind = situation.attempts[situation.attempts.index(doubted[-1]) + 1 :]
+    unwanted = all((a.confidence.unwanted or 0.0) >= UNWANTED_MIN for a in doubted)
+    return Call(tier=doubted[-1].tier, words=True) if unwanted and not any(a.ran for a in behind) else None
 
 
 def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | None:

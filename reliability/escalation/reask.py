@@ -20,6 +20,10 @@ from reliability.types import ChatRequest
 # At 0 a model would say the same again; at 0.7 SmolLM2-135M went from 3 valid calls of 10 to 8 in four tries.
 RESAMPLE_TEMPERATURE = 0.7
 FAILED_CHARS_MAX = 4_000
+NO_TOOL_FITS = (
+    "No tool that you have is for this request. Answer in words: say what you know, or that you can't do it, or ask "
+    "for what is missing."
+)
 
 
 def request_for(
@@ -34,6 +38,8 @@ def request_for(
 ) -> ChatRequest:
     """Build the next attempt's request. `attempts`: how many there were; `failed_text`: what the last one wrote."""
     request = original
+    if call.words:
+        return _add(replace(request, tools=(), tool_choice=None), {"role": "user", "content": NO_TOOL_FITS})
     if call.nudge and loop is not None:
         request = _add(request, {"role": "user", "content": nudge(loop)})
     if call.reask is None:

@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from reliability.admission.admit import RejectedBy, Rejection
 from reliability.admission.budget import BudgetWindow, Load, Policy
 from reliability.admission.request import AdmissionRequest
+from reliability.attempt import Attempt
 from reliability.faults import TRAITS, traits_of
-from reliability.types import Attempt, Fault, RefuseCode, Verdict
+from reliability.types import Fault, RefuseCode, Verdict
 
 LIKE_A_STATUS = re.compile(r"429|50[0234]|524")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

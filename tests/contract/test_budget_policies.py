@@ -80,7 +80,7 @@ def test_warn_and_continue_warns_and_continues(warned, stream):
     """From 80 % on each answer says so in its header, beyond the limit too, and none is refused."""
     session = f"warned-{stream}"
     first, second, third, fourth = (say(warned, session, text, stream=stream) for text in ("big", "hi", "big", "hi"))
-    books = Ledger(warned, session).now()
+    books = until(Ledger(warned, session).settled, "nothing is reserved")
 
     assert [each.status_code for each in (first, second, third, fourth)] == [200] * 4
     assert "x-mlx-stack-budget-warning" not in first.headers

@@ -4,9 +4,10 @@ import statistics
 import sys
 import time
 
+from reliability.attempt import Attempt
 from reliability.escalation.decisions import Limits, Situation
 from reliability.escalation.policies import decide
-from reliability.types import Attempt, Fault, Flaw, Reason
+from reliability.types import Fault, Flaw, Reason
 from tests.evals import loops_eval, sessions_eval, tool_cases, tools_eval
 
 DECIDE_US_MAX = 20.0

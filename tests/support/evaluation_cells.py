@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from deployments.evaluate.calls.call_cases import draw_cases
+from deployments.evaluate.calls.call_cases import CATEGORIES, draw_cases
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings, plan_variants
 from deployments.evaluate.report_data import build_report
 
@@ -34,7 +34,7 @@ def call_cell(
     count = {"raw": 1, "repair": 1, "retries": 2, "grammar": 3, None: 3}[layer]
     attempt = {"tier": tier, "ran": True, "flaw": None, "fault": None, "seconds": seconds / count, "tokens": 100}
     return {
-        "category": ("one tool", "several tools", "conversation")[number % 3],
+        "category": CATEGORIES[number % len(CATEGORIES)],
         "features": draw_cases(1, number + 1)[number].features,
         "valid": layer is not None,
         "right": right,

@@ -10,22 +10,12 @@ from deployments.reports.incidents import incidents_of
 from deployments.request.run_record import Run
 from reliability.admission.budget import BudgetWindow, Load
 from reliability.answer.judgement import Judged, expect
+from reliability.attempt import Attempt
 from reliability.escalation.decisions import Limits, Refuse
 from reliability.loops import Kind, Loop, LoopConfig, Stage
 from reliability.tool_calls import Flaws, RepairKind
 from reliability.tools import CheckConfig, Repair, Violation, build_toolbox
-from reliability.types import (
-    Attempt,
-    ChatRequest,
-    Fault,
-    Finish,
-    FinishReason,
-    Flaw,
-    Reason,
-    RefuseCode,
-    TierStatus,
-    Usage,
-)
+from reliability.types import ChatRequest, Fault, Finish, FinishReason, Flaw, Reason, RefuseCode, TierStatus, Usage
 
 AT_S = 1_795_000_000.25
 # Letters that no field's own words are made of.

@@ -84,6 +84,7 @@ ORDER = [
     "reliability/tools/extract",
     "reliability/tools/check",
     "reliability/answer",
+    "reliability/confidence",
     "reliability/escalation",
     "deployments/config",
     "deployments/work",

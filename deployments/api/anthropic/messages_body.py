@@ -3,18 +3,19 @@
 Known fields are checked strictly, by Anthropic's names, and translated into those of a chat completion, whose checks
 follow; what they find is told by the client's names. What changes the answer and can't be honoured is refused, such as
 a tool that Anthropic's servers run. What only asks for speed, a price or a place has no effect, and a note in the
-report says so; how much a model thinks is bounded by its tier (`max_reasoning_tokens`), not by `budget_tokens`.
+report says so.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Unpack
 
 from pydantic import Field, ValidationError
 
+from deployments.api.anthropic.context_edits import read_edits
 from deployments.api.anthropic.messages_history import KIND_CHARS_MAX, translate_history
 from deployments.api.openai_chat import (
     MESSAGES_MAX,
@@ -30,36 +31,29 @@ from deployments.api.openai_chat import (
     make_field_error,
     parse_object,
 )
+from deployments.api.thinking_wish import TOKENS_MAX, ThinkingWish, build_thinking_wish
 from deployments.errors import ApiError, refuse
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 NOTES_MAX = 16
 NAME_CHARS_MAX = 60
-EDITS_WITHOUT_EFFECT = ("clear_tool_uses_", "clear_thinking_")
 # What stands in every request of a client that has no say in it.
 QUIET = frozenset({"metadata", "service_tier", "cache_control"})
 
 
-@dataclass(frozen=True, slots=True)
-class Thinking:
-    """`shown`: the client can read thoughts. `asked`: whether the model is to think; None: as it does by itself."""
-
-    shown: bool = False
-    asked: bool | None = None
-
-
-def read_thinking(setting: Mapping[str, Any] | None) -> Thinking:
-    """Read `thinking`. Raises `ApiError`: `invalid_request`."""
-    if setting is None:
-        return Thinking()
-    match setting.get("type"):
-        case "disabled":
-            return Thinking(asked=False)
-        case "enabled":
-            return Thinking(shown=setting.get("display") != "omitted", asked=True)
-        case "adaptive":
-            return Thinking(shown=setting.get("display") != "omitted")
-    raise refuse("thinking.type", "enabled, adaptive or disabled is needed")
+def read_thinking(setting: Mapping[str, Any] | None, effort: Any = None) -> tuple[ThinkingWish, bool]:
+    """Read `thinking` and `output_config.effort`; return as well whether the client can read thoughts. Raises
+    `ApiError`: `invalid_request`."""
+    given = setting or {"type": "adaptive", "display": "omitted"}
+    kind, budget = given.get("type"), given.get("budget_tokens")
+    if kind not in ("disabled", "enabled", "adaptive"):
+        raise refuse("thinking.type", "enabled, adaptive or disabled is needed")
+    if budget is not None and (type(budget) is not int or not 1 <= budget <= TOKENS_MAX):
+        raise refuse("thinking.budget_tokens", f"a whole number from 1 to {TOKENS_MAX} is needed")
+    wish = build_thinking_wish((effort,), (budget,), off=kind == "disabled")
+    if kind == "enabled":
+        wish = replace(wish, asked=True)
+    return wish, kind != "disabled" and given.get("display") != "omitted"
 
 
 def read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -81,30 +75,12 @@ def read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | Non
 
 
 def write_notes(fields: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]:
-    """Write what of the request has no effect here, in words for the report. Raises `ApiError`: `unsupported`: an edit
-    of the context that changes what comes back."""
+    """Write what of the request has no effect here, in words for the report."""
     notes = []
-    if (fields.get("output_config") or {}).get("effort") is not None:
-        notes.append("output_config.effort has no effect here")
-    if (fields.get("thinking") or {}).get("budget_tokens") is not None:
-        notes.append("thinking.budget_tokens has no effect here: a tier's max_reasoning_tokens bounds its thoughts")
-    notes += _read_edits(fields.get("context_management"))
     notes += [
         f"{name[:NAME_CHARS_MAX]} has no effect here" for name in fields if name not in QUIET and name not in known
     ]
     return tuple(notes[:NOTES_MAX])
-
-
-def _read_edits(management: Mapping[str, Any] | None) -> list[str]:
-    edits = (management or {}).get("edits") or []
-    if not isinstance(edits, list):
-        raise refuse("context_management.edits", "a list is needed")
-    kinds = [str(edit.get("type")) if isinstance(edit, Mapping) else "" for edit in edits]
-    for at, kind in enumerate(kinds):
-        if not kind.startswith(EDITS_WITHOUT_EFFECT):
-            path = f"context_management.edits.{at}.type"
-            raise refuse(path, f"this server can't honour {kind[:KIND_CHARS_MAX]!r}", "unsupported")
-    return [f"context_management: {kind[:KIND_CHARS_MAX]} has no effect here" for kind in kinds]
 
 
 def translate_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -200,16 +176,16 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
     changed: list[str] = []
     fields = parse_object(raw, changed)
     body = _validate(fields)
-    translated = _translate(body)
-    thinking = read_thinking(body.thinking)
-    wanted = MessagesWanted(thinking=thinking.shown)
+    translated, edits = _translate(body), read_edits(body.context_management)
+    thinking, shown = read_thinking(body.thinking, (body.output_config or {}).get("effort"))
+    wanted = MessagesWanted(thinking=shown)
     notes = (*changed, *write_notes(fields, FIELDS))
     try:
-        return build_call(
+        call = build_call(
             translated,
             headers,
             body_bytes=len(raw),
-            thinking=thinking.asked,
+            thinking=thinking,
             names=fields,
             wanted=wanted,
             notes=notes,
@@ -217,6 +193,7 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
         )
     except ApiError as error:
         raise rename(error) from None
+    return replace(call, edits=edits)
 
 
 def rename(error: ApiError) -> ApiError:

@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from deployments.api.anthropic.context_edits import describe_edits
 from deployments.api.anthropic.messages_body import parse_messages, rename
 from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
@@ -66,6 +67,7 @@ class MessageCollector:
 
     answer_id: str
     thinking: bool
+    edits: dict[str, Any] = field(default_factory=dict)
     stops: Collection[str] = ()
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
@@ -90,7 +92,7 @@ class MessageCollector:
         """Write the complete message."""
         message = _make_message(self.answer_id, model, _make_usage(finish.usage))
         end = _make_end(finish, self.stops, refused=self.refused)
-        return orjson.dumps(message | {"content": self._make_content()} | end)
+        return orjson.dumps(message | {"content": self._make_content()} | end | self.edits)
 
     def _make_content(self) -> list[dict[str, Any]]:
         content: list[dict[str, Any]] = []
@@ -126,6 +128,7 @@ class MessageWriter:
     answer_id: str
     thinking: bool
     run: Run
+    edits: dict[str, Any] = field(default_factory=dict)
     begun: bool = False
     open: str = ""
     count: int = 0
@@ -167,7 +170,7 @@ class MessageWriter:
             "type": "message_delta",
             "delta": _make_end(finish, self.run.request.stop, refused=self.refused),
             "usage": _make_usage(finish.usage),
-        }
+        } | self.edits
         stop = {"type": "message_stop", "mlx_stack": report}
         return b"".join([start, *self._close(), _frame(delta), _frame(stop)])
 
@@ -249,8 +252,9 @@ def _make_usage(usage: Usage | None) -> dict[str, Any]:
     }
 
 
-def _begin_answer(call: ChatCall) -> dict[str, Any]:
-    return {"answer_id": f"msg_{uuid.uuid4().hex}", "thinking": call.wanted.thinking}
+def _begin_answer(call: ChatCall, run: Run) -> dict[str, Any]:
+    edits = {} if call.edits is None else {"context_management": describe_edits(call.edits, run.edited)}
+    return {"answer_id": f"msg_{uuid.uuid4().hex}", "thinking": call.wanted.thinking, "edits": edits}
 
 
 def message_error(error: ApiError, request_id: str) -> dict[str, Any]:
@@ -266,8 +270,8 @@ def message_error(error: ApiError, request_id: str) -> dict[str, Any]:
 MESSAGES = Dialect(
     name="messages",
     parse=parse_messages,
-    collector=lambda call, run: MessageCollector(**_begin_answer(call), stops=run.request.stop),
-    writer=lambda call, run: MessageWriter(**_begin_answer(call), run=run),
+    collector=lambda call, run: MessageCollector(**_begin_answer(call, run), stops=run.request.stop),
+    writer=lambda call, run: MessageWriter(**_begin_answer(call, run), run=run),
     error_body=message_error,
     id_header="request-id",
     sign="anthropic-version",

@@ -1,7 +1,7 @@
-"""The names of responses (`resp_TAG`) and of their items (`msg_TAG_N`, `in_TAG_N`), and the opaque form of reasoning.
+"""The names of responses (`resp_TAG`) and of their items (`msg_TAG_N`, `in_TAG_N`), and the opaque form of texts.
 
-TAG is the second that the response began in, in hexadecimal, and 24 random digits. The seal of reasoning is base64
-behind a mark, no secret: it is for clients that pass `encrypted_content` back and drop the rest (Codex does).
+TAG is the second that the response began in, in hexadecimal, and 24 random digits. The seal is base64 behind a mark, no
+secret: it is for clients that pass `encrypted_content` back and drop the rest (Codex does).
 Invariants: no two responses have one name; no item names another response than its own.
 """
 
@@ -58,14 +58,14 @@ def has_just_begun(response_id: str, within_s: float) -> bool:
     return found is not None and 0 <= time.time() - int(found[1][:8], 16) <= within_s
 
 
-def seal(reasoning: str) -> str:
-    """Write reasoning in its opaque form."""
-    return MARK + base64.urlsafe_b64encode(reasoning.encode("utf-8", "surrogatepass")).decode("ascii")
+def seal(text: str) -> str:
+    """Write reasoning, or a summary, in its opaque form."""
+    return MARK + base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
 
 
-def open_seal(sealed: str) -> str | None:
+def open_seal(sealed: object) -> str | None:
     """Read it back; None where it isn't ours."""
-    if not sealed.startswith(MARK):
+    if not isinstance(sealed, str) or not sealed.startswith(MARK):
         return None
     try:
         raw = base64.b64decode(sealed[len(MARK) :].encode("ascii"), altchars=b"-_", validate=True)

@@ -9,7 +9,7 @@ Invariants: no field is dropped without a word; no error names a field of the tr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Unpack
 
 import orjson
@@ -28,6 +28,7 @@ from deployments.api.openai_chat import (
     make_field_error,
     parse_object,
 )
+from deployments.api.openai_responses.compaction import list_user_items, order_summary, split_trigger
 from deployments.api.openai_responses.item_ids import make_tag
 from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.api.openai_responses.response_tools import ToolsRead, read_tools
@@ -141,7 +142,8 @@ class Wanted:
     """What the way out must know. `echo`: the fields of the response object that repeat the request, as JSON, since a
     client's tools may be large; `custom`: the tools whose calls are free text; `sealed`: reasoning goes out in its
     opaque form, too; `summary`: as a summary. `items`: the input as it is stored, None where nothing is; `previous`:
-    the response that this one goes on from."""
+    the response that this one goes on from. `compacts`: the answer is the summary that stands for the conversation;
+    `users`: the user's messages that stand beside it."""
 
     tag: str
     echo: Mapping[str, bytes]
@@ -150,30 +152,46 @@ class Wanted:
     summary: bool = False
     items: bytes | None = None
     previous: str | None = None
+    compacts: bool = False
+    users: bytes = b"[]"
+
+
+def parse_compaction(raw: bytes, headers: Mapping[str, str], **terms: Any) -> ChatCall:
+    """Parse one body of `/v1/responses/compact`, as `parse_response` does."""
+    return parse_response(raw, headers, compacts=True, **terms)
 
 
 def parse_response(
-    raw: bytes, headers: Mapping[str, str], *, recalled: Recalled | None = None, **terms: Unpack[ParseTerms]
+    raw: bytes,
+    headers: Mapping[str, str],
+    *,
+    recalled: Recalled | None = None,
+    compacts: bool = False,
+    **terms: Unpack[ParseTerms],
 ) -> ChatCall:
-    """Parse one body. It takes and raises what `parse_chat` does; `recalled` is what it refers to. Raises
-    `NeedsRecall`: it refers to stored responses, and `recalled` is None."""
+    """Parse one body. It takes and raises what `parse_chat` does; `recalled` is what it refers to; `compacts`: it asks
+    for a summary, and not for an answer. Raises `NeedsRecall`: it refers to stored responses, and `recalled` is
+    None."""
     changed: list[str] = []
     fields = parse_object(raw, changed)
     body = _validate(fields)
     notes = [*changed, *_list_notes(body)]
     recalled = check_recalled(body.previous_response_id, body.input, recalled)
-    given = resolve_items(body.input, recalled)
+    given, triggered = split_trigger(resolve_items(body.input, recalled))
     history = _read_input(body, given, recalled)
     tools = read_tools(body.tools, body.tool_choice)
     chat = _translate(fields, body, history.close(), tools)
-    wanted = _build_wanted(body, tools, given)
-    if body.store is not False and wanted.items is None:
+    wanted = _build_wanted(body, tools, given, compacts=compacts or triggered)
+    if wanted.compacts:
+        chat = order_summary(chat) | {"stream": body.stream and not compacts}
+        wanted = replace(wanted, users=write_json(list_user_items(recalled.chain, given, wanted.tag)))
+        notes += ["store: a summary isn't kept"] if body.store else []
+    elif body.store is not False and wanted.items is None:
         notes.append(f"store: the request is over {RECORD_BYTES_MAX >> 20} MiB, so its response isn't kept")
     try:
-        return build_call(
+        call = build_call(
             chat,
             headers,
-            thinking=False if body.reasoning is not None and body.reasoning.effort == "none" else None,
             body_bytes=len(raw) + recalled.size,
             names=fields if recalled.session is None else {"conversation": recalled.session},
             keep=may_keep(headers, fields),
@@ -183,6 +201,7 @@ def parse_response(
         )
     except ApiError as error:
         raise translate_error(error, tools.places) from None
+    return replace(call, shorten=wanted.compacts)
 
 
 def _validate(fields: dict[str, Any]) -> ResponseBody:
@@ -223,7 +242,7 @@ def _wants_summary(body: ResponseBody) -> bool:
     return bool(asked) and asked != "none"
 
 
-def _read_input(body: ResponseBody, given: str | list[Any], recalled: Recalled) -> ItemHistory:
+def _read_input(body: ResponseBody, given: str | Sequence[Any], recalled: Recalled) -> ItemHistory:
     history = ItemHistory()
     if body.instructions:
         history.messages.append({"role": "system", "content": body.instructions})
@@ -277,10 +296,10 @@ def _translate_text(text: TextField) -> dict[str, Any]:
     return chat | {"response_format": {"type": "json_schema", "json_schema": given}}
 
 
-def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | list[Any]) -> Wanted:
+def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | Sequence[Any], *, compacts: bool) -> Wanted:
     tag = make_tag()
     echo = _write_echo(body)
-    items = None if body.store is False else write_json(complete_items(given, tag))
+    items = None if body.store is False or compacts else write_json(complete_items(given, tag))
     if items is not None and len(items) + sum(map(len, echo.values())) > RECORD_BYTES_MAX:
         items = None
     return Wanted(
@@ -291,6 +310,7 @@ def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | list[Any]) 
         summary=_wants_summary(body),
         items=items,
         previous=body.previous_response_id,
+        compacts=compacts,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -19,10 +19,11 @@ import orjson
 from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, render_tokens
-from deployments.api.openai_responses.response_body import Wanted, parse_response, translate_error
-from deployments.api.openai_responses.response_object import TEXT, Output, Saying, build_response
+from deployments.api.openai_responses.item_ids import name_response
+from deployments.api.openai_responses.response_body import Wanted, parse_compaction, parse_response, translate_error
+from deployments.api.openai_responses.response_object import TEXT, Output, Saying, build_response, render_usage
 from deployments.errors import ApiError
-from reliability.types import Event, Finish, FinishReason
+from reliability.types import Event, Finish, FinishReason, Usage
 
 STATUSES = {"loop_detected": 400, "model_not_found": 400, "body_too_large": 400, "idempotency_key_reused": 400}
 ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
@@ -49,6 +50,22 @@ class _ResponseCollector:
         return self.written
 
 
+class _CompactionCollector(_ResponseCollector):
+    """Collects the summary that `POST /v1/responses/compact` answers with."""
+
+    def body(self, model: str, finish: Finish) -> bytes:
+        """Write the user's messages and the summary behind them."""
+        output = orjson.loads(self.wanted.users)
+        compacted = {
+            "id": name_response(self.wanted.tag),
+            "object": "response.compaction",
+            "created_at": self.created_s,
+            "output": [*output, self.output.compaction()],
+            "usage": render_usage(finish.usage or Usage(exact=False)),
+        }
+        return orjson.dumps(compacted)
+
+
 @dataclass(slots=True, kw_only=True)
 class _EventWriter:
     """Writes the events of one stream. `written`: the response object, once it is complete."""
@@ -68,6 +85,8 @@ class _EventWriter:
         runs = self.output.take(events)
         if not self._number:
             self._begin(model)
+        if self.wanted.compacts:
+            return self._take_frames()
         for saying, text, tokens in runs:
             if saying is not self._open:
                 self._close_saying("completed")
@@ -90,6 +109,17 @@ class _EventWriter:
         """Write what is left of the items, and the end."""
         if not self._number:
             self._begin(model)
+        if self.wanted.compacts:
+            for kind in ("response.output_item.added", "response.output_item.done"):
+                self._add(kind, {"output_index": 0, "item": self.output.compaction()})
+        else:
+            self._end_items(finish)
+        response = build_response(self.wanted, self.created_s, model, output=self.output, finish=finish)
+        self.written = orjson.dumps(response)
+        self._add_end(ENDS[response["status"]], self.written, report)
+        return self._take_frames()
+
+    def _end_items(self, finish: Finish) -> None:
         self.output.end()
         last = self.output.sayings[-1] if self.output.sayings else None
         if last is not None and last is not self._open:
@@ -98,10 +128,6 @@ class _EventWriter:
         complete = finish.reason in (FinishReason.STOP, FinishReason.TOOL_CALLS) or bool(self.output.calls)
         self._close_saying("completed" if complete else "incomplete")
         self._add_calls()
-        response = build_response(self.wanted, self.created_s, model, output=self.output, finish=finish)
-        self.written = orjson.dumps(response)
-        self._add_end(ENDS[response["status"]], self.written, report)
-        return self._take_frames()
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
         """Write the end of an answer that broke off. Calls that never left aren't shown."""
@@ -201,4 +227,10 @@ RESPONSES = Dialect(
     error_body=lambda error, _: translate_error(error).body(),
     statuses=STATUSES,
     counted={"object": "response.input_tokens"},
+)
+COMPACT = replace(
+    RESPONSES,
+    name="responses/compact",
+    parse=parse_compaction,
+    collector=lambda call, _: _CompactionCollector(**_begin_answer(call)),
 )

@@ -21,6 +21,10 @@ from deployments.api.openai_responses.item_ids import open_seal, tag_of
 from deployments.errors import refuse
 
 FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
+FOREIGN_SUMMARY = "a summary that another server has sealed (encrypted_content) was left out"
+# Codex has sent the item by the other names, too.
+COMPACTED = ("compaction", "compaction_summary", "context_compaction")
+SUMMARY_HEAD = "Summary of the conversation so far, whose messages were removed to save room:\n\n"
 CALL_ID_CHARS_MAX = 256
 
 
@@ -88,9 +92,11 @@ class ItemHistory:
                 self._add_call(item, path, orjson.dumps({"input": _read_text(item, "input", path)}).decode())
             case "function_call_output" | "custom_tool_call_output":
                 self._add_output(item, path)
+            case str() if kind in COMPACTED:
+                self._add_summary(item)
             case str():
                 words = f"items of type {kind[:64]!r} can't be read here; known are message, reasoning, function_call, "
-                words += "function_call_output, custom_tool_call, custom_tool_call_output, item_reference"
+                words += "function_call_output, custom_tool_call, custom_tool_call_output, compaction, item_reference"
                 raise refuse(f"{path}.type", words, "unsupported")
             case _:
                 raise refuse(f"{path}.type", "the type of the item is needed")
@@ -128,6 +134,16 @@ class ItemHistory:
         self._end_answer()
         self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
         self._shown += shown
+
+    def _add_summary(self, item: Mapping[str, Any]) -> None:
+        """Add what stands for a conversation, as a user's message: a history may end with it."""
+        summary = open_seal(item.get("encrypted_content"))
+        if summary is None:
+            self.notes[FOREIGN_SUMMARY] = None
+            return
+        self._end_answer()
+        self._end_outputs()
+        self.messages.append({"role": "user", "content": SUMMARY_HEAD + summary})
 
     def _join_answer(self, item: Mapping[str, Any], *, says: bool) -> _Answer:
         """Return the message that an item of an answer belongs to. `says`: the item is no call."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from deployments.api.openai_render import add_call, render_tokens
+from deployments.api.openai_responses.compaction import build_compaction
 from deployments.api.openai_responses.item_ids import name_response, seal
 from deployments.api.openai_responses.response_body import Wanted
 from deployments.work.json_text import read_json
@@ -126,13 +127,20 @@ class Output:
         return [(place, self._build_call(call, place, status)) for place, call in enumerate(calls, start=first)]
 
     def items(self, status: str = "completed") -> list[dict[str, Any]]:
-        """Build all items; `status` is that of the last one of a broken answer."""
+        """Build all items; `status` is that of the last one of a broken answer, of which a summary shows nothing."""
+        if self.wanted.compacts:
+            return [self.compaction()] if status == "completed" else []
         sealed, last = self.wanted.sealed, len(self.sayings) - 1
         said = [
             saying.item(status if place == last and not self.calls else "completed", sealed=sealed)
             for place, saying in enumerate(self.sayings)
         ]
         return said + [item for _, item in self.call_items()]
+
+    def compaction(self) -> dict[str, Any]:
+        """Build the item of a summary, of all that the model has said."""
+        said = ["".join(saying.texts) for saying in self.sayings if saying.form not in REASONS]
+        return build_compaction(self.wanted.tag, "\n".join(said))
 
     def _find(self, form: _Form) -> Saying:
         if self.sayings and self.sayings[-1].form is form:
@@ -171,7 +179,7 @@ def _read_input(arguments: str) -> str:
     return given if isinstance(given, str) else arguments
 
 
-def _render_usage(usage: Usage) -> dict[str, Any]:
+def render_usage(usage: Usage) -> dict[str, Any]:
     """Render the usage."""
     return {
         "input_tokens": usage.prompt_tokens,
@@ -192,7 +200,8 @@ def build_response(
     error: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Build the response object: in progress, complete with its `finish`, or failed with its `error`."""
-    reason = None if finish is None else INCOMPLETE.get(finish.reason)
+    # A summary that the token limit has cut is still one.
+    reason = None if finish is None or wanted.compacts else INCOMPLETE.get(finish.reason)
     status = "in_progress" if finish is None else "completed" if reason is None else "incomplete"
     if error is not None:
         status = "failed"
@@ -209,7 +218,7 @@ def build_response(
         "incomplete_details": None if reason is None else {"reason": reason},
         "model": model,
         "output": [] if output is None else output.items(broken),
-        "usage": None if finish is None else _render_usage(finish.usage or Usage(exact=False)),
+        "usage": None if finish is None else render_usage(finish.usage or Usage(exact=False)),
         **{name: orjson.Fragment(value) for name, value in wanted.echo.items()},
         **sampled,
     }

@@ -58,7 +58,6 @@ CONTEXTS_MAX = 2
 AT = "/v1/responses/{response_id}"
 LIMIT, LIMIT_MAX = 20, 100
 NOT_OFFERED = {
-    "/v1/responses/compact": "compacting isn't offered here: send a shorter history, or summarize it by a request",
     f"{AT}/cancel": "canceling isn't offered here: responses aren't made in the background; hang up to end one",
 }
 

@@ -107,6 +107,14 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         output=_list(ANY),
         usage=OPTIONAL_OBJECT,
     ),
+    "Compaction": _describe(
+        "the user's messages, and the summary that stands for the rest",
+        "id",
+        "created_at",
+        object=_fix("response.compaction"),
+        output=_list(ANY),
+        usage=MESSAGE_USAGE,
+    ),
     "Completion": _describe(
         PASSED_ON, "id object model", optional="id object usage", choices=_list(COMPLETED), usage=ANY
     ),

@@ -85,12 +85,14 @@ CHATTED, RESPONDED = f"{ANSWER} (OpenAI's chat completions)", f"{ANSWER} (OpenAI
 SAID = f"{ANSWER} (Anthropic's Messages)"
 COMPLETED, EMBEDDED = "Complete a text, streamed or not; hosted tiers only", "Make vectors of texts; hosted tiers only"
 INPUT = {"model": "auto", "input": QUESTION}
+COMPACTED = "Summarize a conversation, so that its summary can stand for it (OpenAI's Responses)"
 _post_response = partial(Operation, "post", body=ResponseBody, statuses=STATUSES)
 ANSWERING = (
     _post("/v1/chat/completions", "ChatCompletion", CHATTED, CHAT_ANSWERS, ChatBody, CHAT, True),
     _post("/v1/messages", "AnthropicMessage", SAID, CHAT_ANSWERS, MessagesBody, CHAT, True),
     _post("/v1/messages/count_tokens", "TokenCount", COUNT, COUNTS, MessagesBody, {"model": "auto", "messages": ASKED}),
     _post_response("/v1/responses", "Response", RESPONDED, CHAT_ANSWERS | PREVIOUS, example=RESPONSE, stream=True),
+    _post_response("/v1/responses/compact", "Compaction", COMPACTED, CHAT_ANSWERS | PREVIOUS, example=INPUT),
     _post_response("/v1/responses/input_tokens", "TokenCount", COUNT, COUNTS | STATE | PREVIOUS, example=INPUT),
     _get(STORED, "Response", "Read a stored response", FOUND | {"unsupported"}, query=STREAM),
     Operation("delete", STORED, "Deleted", "Forget a stored response", FOUND),

@@ -38,7 +38,8 @@ ALWAYS: dict[str, Any] = {
     "reliability": {"token_budget": {"enabled": False}, "retry_budget": {"floor": 100_000}},
     "server": {"api_keys_file": None, "allow_open": False, "deadline_s": 3600.0},
 }
-ALONE: dict[str, Any] = {"reliability": {"escalation": {"enabled": False}}}
+# Each call's signs are in its report; a call of a tier that is asked alone is never held for them.
+ALONE: dict[str, Any] = {"reliability": {"escalation": {"enabled": False, "confidence": {"min": 0.01}}}}
 UNCHECKED: dict[str, Any] = {
     "reliability": {"tool_validation": {"enabled": False}, "loop_detection": {"enabled": False}}
 }

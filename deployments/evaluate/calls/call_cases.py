@@ -3,8 +3,10 @@
     one tool       a request, and the tool that it needs
     several tools  the same, among all tools, in one order (so a prompt cache has read them once)
     conversation   earlier turns; then one more request, or one that needs an earlier result
+    no tool        a request, and tools that are all for something else
 
-In each case one call is right. `""` among an argument's values means that the argument may be missing.
+In each case one call is right; in the last kind, none. `""` among an argument's values means that the argument may be
+missing.
 """
 
 from __future__ import annotations
@@ -183,14 +185,16 @@ RECIPES: tuple[Callable[[random.Random], Drawn], ...] = (
 )
 
 
-CATEGORIES = ("one tool", "several tools", "conversation")
+NO_TOOL = "no tool"
+CATEGORIES = ("one tool", "several tools", "conversation", NO_TOOL)
+UNFIT = 3  # tools of a case where none is wanted
 REASONS = {"late": "it is late", "damaged": "it arrived damaged", "unwanted": "I don't want it any more"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCase:
-    """One case. `arguments` has, for each argument, the values that count as right; `""` means that it may be
-    missing."""
+    """One case. `tool`: the one that is wanted, "" where none is. `arguments` has, for each argument, the values that
+    count as right; `""` means that it may be missing."""
 
     id: str
     category: str
@@ -222,6 +226,9 @@ def _draw(seed: int, number: int) -> CallCase:
     tools = [drawn.tool]
     if category == "several tools":
         tools = list(TOOLS)
+    elif category == NO_TOOL:
+        tools = dice.sample([name for name in TOOLS if name != drawn.tool], UNFIT)
+        drawn = Drawn(drawn.words, "", {})
     return CallCase(
         id=name,
         category=category,

@@ -6,7 +6,7 @@
     grammar   re-asks under the tools' grammar
 
 The server's report lists each attempt, so one request tells of all layers. A server without reports has one layer,
-`served`. Valid fits the tool's schema; right is valid and one of the acceptable calls.
+`served`. Valid fits the tool's schema; right is valid and one of the acceptable calls, or words where no tool fits.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ def run_case(client: ChatClient, model: str, case: CallCase, *, seed: int, withi
     if reply.late:
         return None
     calls = reply.calls
-    valid = are_valid(calls, case.tools)
-    wanted = [{"name": case.tool, "arguments": case.arguments}]
+    wanted = [{"name": case.tool, "arguments": case.arguments}] if case.tool else []
+    # Without a tool that fits, words are the answer.
+    valid = not reply.error if not wanted and not calls else are_valid(calls, case.tools)
     return {
         "category": case.category,
         "features": case.features,
@@ -140,6 +141,8 @@ def _describe_attempts(attempts: Sequence[Mapping[str, Any]] | None) -> list[dic
             "fault": one["fault"],
             "seconds": round(one["elapsed_ms"] / 1000, 3),
             "tokens": (one["usage"] or {}).get("total_tokens", 0),
+            "confidence": one.get("confidence"),
+            "signs": one.get("signs"),
         }
         for one in attempts
     ]

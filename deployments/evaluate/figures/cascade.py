@@ -1,25 +1,30 @@
 """The learned chain: which tiers, re-asked in which way, give the most right answers for the least. Pure.
 
-Each candidate (part of the chain, way to re-ask, rule where `auto` starts) is played on the records of each tier alone,
-with its price in seconds, and in dollars where known. Half of the cases fit the choice: the least price of a right
-answer among candidates that are as right as the default and cost no more. It is proposed if the other half confirms it.
+Each candidate (part of the chain, way to re-ask, rule where `auto` starts, how likely a call has to be right) is played
+on the records of each tier alone, with its price in seconds, and in dollars where known. Half of the cases fit the
+choice: the least price among candidates that are at least as right as the default and nearly as right as the best of
+them, for no more dollars. It is proposed if the other half confirms it.
 Invariants: no choice is judged by the cases that chose it; every candidate can be configured.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deployments.evaluate.calls.call_cases import CATEGORIES
+from deployments.evaluate.figures.confidence import estimate_calls
 from deployments.evaluate.figures.shares import describe_share
 
 CASES_MIN = 8
 CONFIGURED, GRAMMAR = "as configured", "grammar at once"
 # Features of a request by which `auto` may start further behind, with the least value at which it does.
 STARTS: tuple[tuple[str, int], ...] = (("tools", 2), ("messages", 2), ("prompt_bytes", 1_500), ("prompt_bytes", 3_000))
+# How likely a call has to be right to end the chain; 0: any valid one does.
+LEASTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+NEARLY = 0.97
 SHOWN_MAX = 60
 # A rule of the configuration (`start_at`): the tier, and the least value of each feature that it names.
 Rule = tuple[str, tuple[tuple[str, int], ...]]
@@ -27,13 +32,15 @@ Rule = tuple[str, tuple[tuple[str, int], ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ways:
-    """How one tier did on one case, alone: by the way in which it is asked again."""
+    """How one tier did on one case, alone: by the way in which it is asked again. `likely`: how likely its calls were
+    thought to be right; None where nothing tells."""
 
     delivered: bool
     right: bool
     seconds: float
     tokens: int
     usd: float
+    likely: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +55,21 @@ class _PlayedCase:
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A chain: its tiers in order, each with the way to ask it again. `start`: a feature, the least value, and the tier
-    at which `auto` then starts; `configured`: the rules of the configuration, which what is configured starts by."""
+    at which `auto` then starts; `configured`: the rules of the configuration, which what is configured starts by;
+    `least`: how likely a call has to be right to end the chain."""
 
     tiers: tuple[tuple[str, str], ...]
     start: tuple[str, int, str] | None = None
     configured: tuple[Rule, ...] = ()
+    least: float = 0.0
 
     @property
     def words(self) -> str:
         parts = [" → ".join(name if way == CONFIGURED else f"{name} ({way})" for name, way in self.tiers)]
         for tier, rule in self.rules:
             parts.append(f"{' and '.join(f'{feature} from {least}' for feature, least in rule)} on start at {tier}")
+        if self.least:
+            parts.append(f"calls that are right with less than {self.least:.0%} go on")
         return "; ".join(parts)
 
     @property
@@ -92,6 +103,7 @@ def read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> 
     """Read the cases that every tier of the chain was asked."""
     found = []
     numbers = sorted({int(key.rsplit("/", 1)[1]) for key in cells if key.startswith("layers/call/")})
+    likely = {tier: estimate_calls(cells, tier, is_fitted) for tier in chain}
     for number in numbers:
         results = {tier: cells.get(f"layers/call/{tier}/{number}") for tier in chain}
         known = {tier: result for tier, result in results.items() if result is not None}
@@ -99,21 +111,24 @@ def read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> 
             continue
         ways = {}
         for tier, result in known.items():
-            ways[tier] = {CONFIGURED: _read_way(result)}
+            ways[tier] = {CONFIGURED: _read_way(result, likely[tier].get(number))}
             if (hasty := cells.get(f"constrain/call/{tier}/{number}")) is not None:
-                ways[tier][GRAMMAR] = _read_way(hasty)
+                # Of an answer that was another one nothing is known.
+                told = likely[tier].get(number) if hasty["calls"] == result["calls"] else None
+                ways[tier][GRAMMAR] = _read_way(hasty, told)
         features = next(iter(known.values()))["features"]
         found.append(_PlayedCase(number=number, features=features, ways=ways))
     return found
 
 
-def _read_way(result: Mapping[str, Any]) -> _Ways:
+def _read_way(result: Mapping[str, Any], likely: float | None) -> _Ways:
     return _Ways(
         delivered=not result["error"],  # prose too: the server delivers it, and the chain ends there
         right=result["right"],
         seconds=result["seconds"],
         tokens=result["tokens"],
         usd=result["cost_usd"] or 0.0,
+        likely=likely,
     )
 
 
@@ -121,24 +136,33 @@ def play(candidate: _Candidate, cases: Sequence[_PlayedCase]) -> _Played:
     """Play a chain on the cases."""
     played = _Played()
     for case in cases:
-        hit = False
-        for name, way in candidate.list_asked(case.features):
-            one = case.ways[name][way]
-            played.seconds += one.seconds
-            played.tokens += one.tokens
-            played.usd += one.usd
-            if one.delivered:
-                played.delivered += 1
-                hit = one.right
-                break
+        answer = _play_case(candidate, case, played)
         played.runs += 1
-        played.right += hit
-        played.hits.append(hit)
+        played.delivered += answer is not None
+        played.right += answer is not None and answer.right
+        played.hits.append(answer is not None and answer.right)
     return played
 
 
-def list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase]) -> Iterator[_Candidate]:
-    """List every chain that the server can be told."""
+def _play_case(candidate: _Candidate, case: _PlayedCase, played: _Played) -> _Ways | None:
+    """Ask the tiers in turn, as `reliability.escalation.policies` does; return the answer that is delivered."""
+    asked = candidate.list_asked(case.features)
+    doubted: list[tuple[float, int, _Ways]] = []
+    for at, (name, way) in enumerate(asked, 1):
+        one = case.ways[name][way]
+        played.seconds += one.seconds
+        played.tokens += one.tokens
+        played.usd += one.usd
+        if not one.delivered:
+            continue
+        if one.likely is None or one.likely >= candidate.least or (at == len(asked) and not doubted):
+            return one
+        doubted.append((one.likely, at, one))
+    return max(doubted)[-1] if doubted else None
+
+
+def list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase], least: float = 0.0) -> Iterator[_Candidate]:
+    """List every chain that the server can be told; `least` is what is configured."""
     ways = {
         tier: [way for way in (CONFIGURED, GRAMMAR) if all(way in case.ways[tier] for case in cases)] for tier in chain
     }
@@ -146,29 +170,37 @@ def list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase]) -> Itera
         for part in itertools.combinations(chain, size):
             for chosen in itertools.product(*(ways[tier] for tier in part)):
                 tiers = tuple(zip(part, chosen, strict=True))
-                yield _Candidate(tiers)
-                for (feature, least), tier in itertools.product(STARTS, part[1:]):
-                    yield _Candidate(tiers, (feature, least, tier))
+                for bound in LEASTS if _tells(part, cases) else (least,):
+                    yield _Candidate(tiers, least=bound)
+                    for (feature, value), tier in itertools.product(STARTS, part[1:]):
+                        yield _Candidate(tiers, (feature, value, tier), least=bound)
+
+
+def _tells(part: Sequence[str], cases: Sequence[_PlayedCase]) -> bool:
+    return any(way.likely is not None for case in cases for tier in part[:-1] for way in case.ways[tier].values())
 
 
 def learn_chain(
-    cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str], start_at: Sequence[Mapping[str, Any]] = ()
+    cells: Mapping[str, Mapping[str, Any]],
+    chain: Sequence[str],
+    start_at: Sequence[Mapping[str, Any]] = (),
+    least: float = 0.0,
 ) -> dict[str, Any]:
-    """Choose a chain, and say what it is worth; `why` says why there is no choice. `start_at` is what the configuration
-    has of it."""
+    """Choose a chain, and say what it is worth; `why` says why there is no choice. `start_at` and `least` are what the
+    configuration has of them."""
     cases = read_cases(cells, chain)
     if len(cases) < CASES_MIN:
         why = f"{len(cases)} cases were run on every tier; {CASES_MIN} are needed"
         return {"proposal": None, "why": why, "cases": len(cases)}
-    # By twos of three categories: both halves hold as many of each.
-    fit = [case for case in cases if case.number // 3 % 2 == 0]
-    held = [case for case in cases if case.number // 3 % 2 == 1]
-    default = _Candidate(tuple((tier, CONFIGURED) for tier in chain), configured=tuple(map(_read_rule, start_at)))
-    played = {one: play(one, fit) for one in (default, *list_candidates(chain, cases))}
+    fit = [case for case in cases if is_fitted(case.number)]
+    held = [case for case in cases if not is_fitted(case.number)]
+    rules = tuple(map(_read_rule, start_at))
+    default = _Candidate(tuple((tier, CONFIGURED) for tier in chain), configured=rules, least=least)
+    played = {one: play(one, fit) for one in (default, *list_candidates(chain, cases, least))}
     chosen = _choose(played, default)
     why = _find_objection(chosen, default, held)
     return {
-        "proposal": None if why else _write_patch(chosen, chain, anew=bool(start_at)),
+        "proposal": None if why else _write_patch(chosen, default, anew=bool(start_at)),
         "why": why,
         "cases": len(cases),
         "default": _compare(default, fit, held),
@@ -177,25 +209,27 @@ def learn_chain(
     }
 
 
+def is_fitted(number: int) -> bool:
+    """Tell whether a case is one of the half that fits: by groups of all categories, so both halves hold as many."""
+    return number // len(CATEGORIES) % 2 == 0
+
+
 def _read_rule(rule: Mapping[str, Any]) -> Rule:
     parts = {feature: rule.get(f"{feature}_min") for feature in ("tools", "messages", "prompt_bytes")}
     return rule["tier"], tuple((feature, least) for feature, least in parts.items() if least is not None)
 
 
 def _choose(played: Mapping[_Candidate, _Played], default: _Candidate) -> _Candidate:
-    """Choose the least price of a right answer among those that are as right as the default for as much; where nothing
-    of that price is right at all, among those that are right."""
+    """Choose the least price among those that are as right as the default, cost no more dollars, and are nearly as
+    right as any of these. (By the price of a right answer one of the tiers by itself is always the cheapest.)"""
     base = played[default]
-    good = [one for one, now in played.items() if now.right >= base.right and _price(now) <= _price(base)]
-    if not any(played[one].right for one in good):
-        good = [one for one, now in played.items() if now.right] or good
+    good = {one: now for one, now in played.items() if now.right >= base.right and _price(now)[0] <= _price(base)[0]}
+    most = max(now.right for now in good.values())
+    good = {one: now for one, now in good.items() if now.right >= NEARLY * most}
 
     def rank(one: _Candidate) -> tuple[Any, ...]:
-        now = played[one]
-        usd, seconds = _price(now)
-        most = now.right or 0.01
         # Of equals the one with more tiers: who is down needs somebody behind.
-        return (usd / most, seconds / most, -len(one.tiers), one.start is not None, one != default)
+        return (*_price(good[one]), -len(one.tiers), one.start is not None, one.least, one != default)
 
     return min(good, key=rank)
 
@@ -203,22 +237,15 @@ def _choose(played: Mapping[_Candidate, _Played], default: _Candidate) -> _Candi
 def _find_objection(chosen: _Candidate, default: _Candidate, held: Sequence[_PlayedCase]) -> str:
     """Say why the choice isn't proposed: it is the default, or the held-out cases don't bear it out."""
     if chosen == default:
-        return "none that is right as often costs less than what is configured"
+        return "none is right more often, and none that is right as often costs less than what is configured"
     before, after = play(default, held), play(chosen, held)
     if after.right < before.right:
         return f"on held-out cases the best of the fit is right in {after.right}, what is configured in {before.right}"
     if not after.right:
         return "on held-out cases neither it nor what is configured is ever right"
-    if _price_right(after) >= _price_right(before):
-        return "on held-out cases a right answer of the best of the fit costs no less"
+    if after.right == before.right and _price(after) >= _price(before):
+        return "on held-out cases the best of the fit is as right and costs no less"
     return ""
-
-
-def _price_right(played: _Played) -> tuple[float, float]:
-    if not played.right:
-        return math.inf, math.inf
-    usd, seconds = _price(played)
-    return usd / played.right, seconds / played.right
 
 
 def _price(played: _Played) -> tuple[float, float]:
@@ -260,12 +287,14 @@ def _list_shown(played: Mapping[_Candidate, _Played], default: _Candidate, chose
     return found
 
 
-def _write_patch(chosen: _Candidate, chain: Sequence[str], *, anew: bool) -> dict[str, Any]:
+def _write_patch(chosen: _Candidate, default: _Candidate, *, anew: bool) -> dict[str, Any]:
     """Write the choice as a patch to `args`. `anew`: there are rules where to start that aren't its own."""
     escalation: dict[str, Any] = {}
     names = [name for name, _ in chosen.tiers]
-    if names != list(chain):
+    if names != [name for name, _ in default.tiers]:
         escalation["chain"] = names
+    if chosen.least != default.least:
+        escalation["confidence"] = {"min": chosen.least}
     if chosen.start is not None:
         feature, least, tier = chosen.start
         escalation["start_at"] = [{"tier": tier, f"{feature}_min": least}]

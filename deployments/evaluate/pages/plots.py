@@ -57,6 +57,18 @@ def draw_together(report: Mapping[str, Any]) -> str:
     return _frame(words, _draw_chart(words, series, across="requests at once", up="tokens/s"))
 
 
+def draw_confidence(confidence: Mapping[str, Any]) -> str:
+    """Draw how often calls were right by how likely they were thought to be: a model that is told well is on the
+    diagonal."""
+    series = {"as told": [(0.0, 0.0), (100.0, 100.0)]}
+    for name, one in confidence.items():
+        if one["source"] is not None:
+            series[name] = [(100 * each["likely"], 100 * each["right"]) for each in one["bins"]]
+    words = "Calls that were right, by how likely they were thought to be, on cases that no fit has seen"
+    picture = _draw_chart(words, series, across="thought to be right, %", up="right, %")
+    return _frame(words, picture) if len(series) > 1 else ""
+
+
 def draw_cascade(cascade: Mapping[str, Any]) -> str:
     """Draw what each chain costs, and how often it is right."""
     names = {"": "other chains", "default": "as configured", "chosen": "proposed"}

@@ -15,7 +15,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from deployments.evaluate.pages.plots import draw_cascade, draw_layers, draw_lengths, draw_together
+from deployments.evaluate.pages.plots import draw_cascade, draw_confidence, draw_layers, draw_lengths, draw_together
 from deployments.evaluate.tasks.fixtures import FIXTURES
 
 HERE = Path(__file__).parent
@@ -29,6 +29,7 @@ def render_page(report: Mapping[str, Any], differences: Differences | None = Non
     known = {name.partition("#")[0] for row in report["tasks"] for name in row["fixtures"]}
     plots = {"layers": draw_layers(report), "lengths": draw_lengths(report)}
     plots["together"] = draw_together(report)
+    plots["confidence"] = draw_confidence(report["confidence"])
     if "chosen" in report["cascade"]:
         plots["cascade"] = draw_cascade(report["cascade"])
     return (

@@ -42,6 +42,9 @@ def chat_body(
     body |= {key: value for key in _OPTIONAL if (value := getattr(request, key)) is not None}
     if openrouter and request.thinking is not None:
         body.setdefault("reasoning", {"enabled": request.thinking})
+    named = {"reasoning", "reasoning_effort"} & request.extra.keys()
+    if openrouter and request.thinking is not False and request.thinking_tokens_max is not None and not named:
+        body["reasoning"] = {"enabled": True, "max_tokens": request.thinking_tokens_max}
     if request.top_logprobs is not None:
         body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if request.tools:

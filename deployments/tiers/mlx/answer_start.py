@@ -40,12 +40,13 @@ def read_turn_start(tokenizer: Any) -> tuple[int, ...]:
     return tokens if tokens and tokens[0] in tokenizer.all_special_ids else ()
 
 
-def forbid_silence(tokenizer: Any, turn_start: Sequence[int], prompt_tokens: int) -> Processor:
-    """Build a processor under which an answer doesn't end, and doesn't open a turn, before there is a word of it."""
+def forbid_silence(tokenizer: Any, openers: Sequence[int], prompt_tokens: int) -> Processor:
+    """Build a processor under which an answer doesn't end, and doesn't open a turn or whatever else these tokens open,
+    before there is a word of it."""
     # Forbidden the token, a model spells it: `<|`, `im`, `_start`, `|>`.
     words, special = tokenizer.get_vocab().items(), set(tokenizer.all_special_ids)
     spelled = [token for text, token in words if token not in special and _MARK_BEGUN.fullmatch(text)]
-    banned = mx.array(sorted({*tokenizer.eos_token_ids, *turn_start[:1], *spelled}))
+    banned = mx.array(sorted({*tokenizer.eos_token_ids, *openers, *spelled}))
 
     def process(tokens: Any, logits: Any) -> Any:
         written = tokens.size - prompt_tokens

@@ -10,6 +10,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from deployments.tiers.logprobs import LogprobReader
@@ -19,13 +20,15 @@ from deployments.tiers.mlx.grammar.lark import HERMES
 from deployments.tiers.mlx.grammar.masker import ForcedBytes
 from deployments.tiers.mlx.loading import Loaded, call_format
 from deployments.tiers.mlx.sampling import Processor, read_sampling
-from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, PromptReuse, ReasoningCap
+from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, PromptReuse
+from deployments.tiers.mlx.thought_watch import ThoughtLimit
 from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
 from deployments.tiers.thinking import ReasoningMarks, encode_think_close, find_opened
 from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
+from reliability.thinking import least
 from reliability.tools.format_reasoning import Thought
 from reliability.types import ChatRequest, Event, Fault
 
@@ -75,9 +78,7 @@ class JobBuilder:
             reader=_open_reader(request, constraint, tokenizer, think, inside),
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
-            reasoning=ReasoningCap(
-                self._reasoning_tokens_max, encode_think_close(tokenizer, think) if think is not None else ()
-            ),
+            thought=self._limit_thought(loaded, request, think, free=constraint is None),
             start=AnswerStart(turn=loaded.answers.turn_start, written=resumed.tokens, begun=request.begun),
             processors=self._list_processors(loaded, request, len(prompt), resumed, free=constraint is None),
             constraint=constraint,
@@ -86,12 +87,26 @@ class JobBuilder:
         )
         return job, sessions.note(prepared, prompt)
 
+    def _limit_thought(
+        self, loaded: Loaded, request: ChatRequest, think: ReasoningMarks | None, *, free: bool
+    ) -> ThoughtLimit:
+        if think is None:
+            return ThoughtLimit()
+        tokenizer, answers = loaded.tokenizer, loaded.answers
+        opener = tokenizer.encode(think.start, add_special_tokens=False)
+        banned = (*answers.turn_start[:1], *(opener if len(opener) == 1 else ()))
+        return ThoughtLimit(
+            least(self._reasoning_tokens_max, request.thinking_tokens_max),
+            encode_think_close(tokenizer, think),
+            partial(forbid_silence, tokenizer, banned) if free else None,
+        )
+
     def _list_processors(
         self, loaded: Loaded, request: ChatRequest, prompt_tokens: int, resumed: Resumed, *, free: bool
     ) -> list[Processor]:
         found: list[Processor] = []
         if request.must_speak and free:  # a grammar decides itself with what an answer begins
-            found.append(forbid_silence(loaded.tokenizer, loaded.answers.turn_start, prompt_tokens))
+            found.append(forbid_silence(loaded.tokenizer, loaded.answers.turn_start[:1], prompt_tokens))
         speller = self._constraints_of(loaded.tokenizer).load_speller() if resumed.rest else None
         if speller is not None:
             found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))

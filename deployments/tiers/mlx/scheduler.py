@@ -32,6 +32,7 @@ from deployments.tiers.mlx.memory_budget import STEP_TOKENS_MAX, MemoryBudget, P
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import build_penalties, make_sampler
 from deployments.tiers.mlx.sequence import EngineJob, SequenceState
+from reliability.thinking import ThoughtEnd
 from reliability.types import Failed, Fault, FinishReason
 
 _LOG = logging.getLogger(__name__)
@@ -275,7 +276,8 @@ class Scheduler:
         if sequence is None:
             return
         try:
-            reason = sequence.take(response.token, response.finish_reason, response.logprobs)
+            lead = getattr(response, "lead", None)  # mlx-lm's own generator, for caches of other kinds, tells none
+            reason = sequence.take(response.token, response.finish_reason, response.logprobs, lead)
         except Exception as error:  # reading one answer's text harms no other answer
             self.remove(sequence.ticket, _build_failed("read the answer", error))
             return
@@ -288,8 +290,8 @@ class Scheduler:
             sequence.flush(now_s)
         if ended:
             self._keep(sequence, response.all_tokens, response.prompt_cache)
-        elif reason is None and sequence.thinks_too_long:
-            self._close_thinking(sequence, now_s)
+        elif reason is None and sequence.job.reader.thoughts.thinking and (why := sequence.thought.due):
+            self._close_thought(sequence, why, now_s)
 
     def _deliver(self, sequence: SequenceState, reason: FinishReason, now_s: float) -> None:
         """Send the last event before anything else that may take time, or go wrong."""
@@ -297,10 +299,12 @@ class Scheduler:
         sequence.flush(now_s, last=sequence.build_finish(reason, self._label))
         self._take_out(sequence)
 
-    def _close_thinking(self, sequence: SequenceState, now_s: float) -> None:
+    def _close_thought(self, sequence: SequenceState, why: ThoughtEnd, now_s: float) -> None:
+        """Write the end of the thought for the model, which goes on behind it from its kept cache."""
         self._take_out(sequence)
-        sequence.closed_thinking = True
-        for token in sequence.job.reasoning.close:
+        close = sequence.job.thought.close
+        sequence.thought.close(why, len(sequence.tokens) + len(close))
+        for token in close:
             full = len(sequence.tokens) + 1 >= sequence.job.max_tokens
             reason = sequence.take(token, "length" if full else None)
             if reason is not None:

@@ -7,6 +7,7 @@ a token.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,11 +16,14 @@ from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, REPEATED_NOTE, Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
+from deployments.tiers.mlx.thought_watch import NO_LIMIT, ThoughtLimit, ThoughtWatch
 from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
 
 WINDOW_S = 0.03
+# A token is told as unsure below this lead over the next likeliest one, in nats; of each answer so many at most.
+LEAD_MAX, SURPRISE_MAX, UNSURE_MAX = 3.0, 20.0, 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +35,6 @@ class AnswerStart:
     turn: Sequence[int] = ()
     written: Sequence[int] = ()
     begun: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ReasoningCap:
-    """After `tokens_max` tokens of reasoning, `close` is written for the model."""
-
-    tokens_max: int | None = None
-    close: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +63,7 @@ class EngineJob:
     constraint: Constraint | None = None
     logprob_reader: LogprobReader | None = None
     start: AnswerStart = AnswerStart()
-    reasoning: ReasoningCap = ReasoningCap()
+    thought: ThoughtLimit = NO_LIMIT
     reuse: PromptReuse = PromptReuse()
 
     @property
@@ -117,19 +113,19 @@ class SequenceState:
     tokens: list[int] = field(default_factory=list)
     outbox: _Outbox = field(default_factory=_Outbox)
     cached_tokens: int | None = None
-    reasoning_tokens: int = 0
+    unsure: list[tuple[str, float]] | None = None
     suspected: bool = False
-    closed_thinking: bool = False
+    thought: ThoughtWatch = field(init=False)
     unmatched: str = field(init=False)  # the delivered text that was not written again yet
 
     def __post_init__(self) -> None:
-        self.unmatched = self.job.start.begun
+        self.unmatched, self.thought = self.job.start.begun, ThoughtWatch(self.job.thought)
         if hasattr(self.detokenizer, "_maybe_trim_space"):
             # mlx-lm's takes a space off the head of an answer, which encoding the answer again doesn't bring back.
             self.detokenizer._maybe_trim_space = str
         for token in self.job.start.written:
             self.take(token, None)
-        self.reasoning_tokens = 0
+        self.thought = ThoughtWatch(self.job.thought)
 
     @property
     def record(self) -> list[int]:
@@ -150,6 +146,8 @@ class SequenceState:
             notes=self.notes,
             stop=self.job.reader.stop_cut.found,
             sampled=(sampling.temperature, sampling.top_p),
+            unsure=None if self.unsure is None else tuple(self.unsure),
+            thought=self.thought.find_end(self.job.reader.thoughts.thinking),
         )
 
     def usage(self) -> Usage:
@@ -158,12 +156,14 @@ class SequenceState:
             prompt_tokens=len(self.job.prompt) + len(self.job.start.written),
             completion_tokens=len(self.tokens) - len(self.job.start.written),
             cached_tokens=self.cached_tokens or 0,
-            reasoning_tokens=self.reasoning_tokens,
+            reasoning_tokens=self.thought.tokens,
         )
 
     def build_processors(self, penalties: Sequence[Processor]) -> list[Guarded]:
         """Build the processors anew for each generator; the grammar has the last word."""
         processors: list[Processor] = [*self.job.processors, *penalties]
+        if self.thought.closed and self.job.thought.speak is not None:
+            processors.append(self.job.thought.speak(len(self.job.prompt) + self.thought.closed_at))
         if self.job.constraint is not None:
             closing = self.masker is not None and self.masker.closing
             self.masker = self.job.constraint.masker(self.tokens, tokens_max=self.job.max_tokens, closing=closing)
@@ -183,25 +183,24 @@ class SequenceState:
         """What one of its processors raised."""
         return next((guard.error for guard in self.guards if guard.error is not None), None)
 
-    @property
-    def thinks_too_long(self) -> bool:
-        """Whether its reasoning has to be closed now."""
-        most = self.job.reasoning.tokens_max
-        return (
-            most is not None
-            and self.reasoning_tokens >= most
-            and self.job.reader.thoughts.thinking
-            and bool(self.job.reasoning.close)
-            and not self.closed_thinking
-        )
+    def _note_lead(self, text: str, lead: float) -> None:
+        self.unsure = [] if self.unsure is None else self.unsure
+        if lead < LEAD_MAX and len(self.unsure) < UNSURE_MAX:
+            self.unsure.append((text, math.log1p(math.exp(min(-lead, SURPRISE_MAX)))))
 
-    def take(self, token: int, finish: str | None, logprobs: Any = None) -> FinishReason | None:
+    def take(
+        self, token: int, finish: str | None, logprobs: Any = None, lead: float | None = None
+    ) -> FinishReason | None:
         """Turn one token into events; return the reason if the answer ends. `logprobs`: None for a written token."""
         self.tokens.append(token)
         reader = self.job.reader
         was_reasoning = reader.thoughts.thinking
-        self.reasoning_tokens += was_reasoning
-        events = reader.feed(self._decode(token, finish))
+        text = self._decode(token, finish)
+        if lead is not None and not was_reasoning:
+            self._note_lead(text, lead)
+        events = reader.feed(text)
+        if was_reasoning:
+            self.thought.note(events)
         ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
         if ended:
             events += reader.finish(truncated=truncated)

@@ -244,7 +244,7 @@ def test_input_tokens_are_counted(server):
         ("POST", "/v1/responses", {"input": 5}, 400),
         ("POST", "/v1/responses", {"input": "play:fails."}, 502),
         ("POST", "/v1/responses/input_tokens", {"input": 5}, 400),
-        ("POST", "/v1/responses/compact", {"input": "hi"}, 404),
+        ("POST", "/v1/responses/compact", {"input": 5}, 400),
         ("POST", "/v1/responses/resp_1/cancel", {}, 404),
         ("POST", "/v1/responses/resp_1", {}, 405),
         ("GET", "/v1/responses/resp_1", None, 404),
@@ -264,7 +264,29 @@ def test_errors(server, method, path, body, status):
     assert response.json()["error"]["message"]
 
 
+def test_a_conversation_is_compacted_by_both_ways(server):
+    """`compact` answers with the user's messages and a summary, and a stream that ends in a trigger with one summary;
+    the conversation goes on from either. All that leaves is as the document has it."""
+    history: list[Any] = [*say("plain"), {"role": "assistant", "content": "Long ago."}, *say("call")]
+    with server.client() as client:
+        compacted = client.responses.compact(model="auto", input=history)
+        events = list(
+            client.responses.create(model="auto", input=[*history, {"type": "compaction_trigger"}], stream=True)
+        )
+        done = [event.item for event in events if event.type == "response.output_item.done"]
+        for items in (compacted.output, done):
+            given = [item.to_dict() for item in items]
+            assert find_faults("CompactionBody", given[-1]) == []
+            went_on = client.responses.create(model="auto", input=[*given, *say("plain")])
+            assert went_on.status == "completed"
+
+    assert [item.type for item in compacted.output] == ["message", "message", "compaction"]
+    assert [item.type for item in done] == ["compaction"]
+    assert events[-1].type == "response.completed"
+    assert compacted.usage.total_tokens > 0
+
+
 def test_what_is_not_offered_says_so(server):
-    """A client that compacts conversations on the server learns that this one doesn't, and what to do."""
+    """A client that cancels a response learns that this server doesn't, and what to do."""
     with server.client() as client, pytest.raises(openai.NotFoundError, match="isn't offered here"):
-        client.responses.compact(model="auto", input="hi")
+        client.responses.cancel("resp_1")

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.errors import OF_REFUSAL, TABLE, ApiError, from_refusal
+from reliability.attempt import Attempt
 from reliability.escalation.decisions import Limits, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.refusals import PASSING
 from reliability.faults import TRAITS, OtherTier
-from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
+from reliability.types import Fault, Flaw, Reason, RefuseCode
 
 # What litellm (for OpenHands and CrewAI), CrewAI itself and Hermes look for, 2026-11: then they condense their history.
 TELLING = ("this model's maximum context length is", "maximum context length", "reduce the length")

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.admission.admit import RejectedBy
+from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.escalation.refusals import PASSING, code_of, verdict_of
 from reliability.faults import TRAITS, Again, OtherTier, Ran, traits_of
-from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode, Verdict
+from reliability.types import Fault, Flaw, Reason, RefuseCode, Verdict
 
 # What no tier can do anything about: the request itself, and who may spend or send what.
 CLIENTS_OWN = {
@@ -66,7 +67,8 @@ def test_a_flaw_comes_from_a_tier_that_is_well(flaw):
     traits = TRAITS[flaw]
     assert (traits.verdict, traits.verdict_with_time, traits.ran) == (Verdict.SUCCESS, None, Ran.RAN)
     assert traits.again is not Again.RETRY
-    assert traits.other_tier is OtherTier.IF_ON
+    # A doubt has a switch of its own.
+    assert traits.other_tier is (OtherTier.ALWAYS if flaw is Flaw.DOUBT else OtherTier.IF_ON)
 
 
 @pytest.mark.parametrize("fault", Fault)

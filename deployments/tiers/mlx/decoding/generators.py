@@ -32,6 +32,7 @@ from deployments.tiers.mlx.decoding.ragged_batch import (
     RaggedBatch,
     SampledToken,
     draw_lines,
+    measure_leads,
     normalise,
     note_drawn,
     pad_lines,
@@ -147,7 +148,12 @@ class _Ahead:
 
     tokens: Any
     logprobs: Any
+    leads: Any
     failed: frozenset[int] = frozenset()
+
+    def keep(self, places: Any) -> _Ahead:
+        """Return the part of the rows at these places."""
+        return _Ahead(self.tokens[places], self.logprobs[places], self.leads[places], self.failed)
 
 
 class LookupGenerator(Intake):
@@ -200,8 +206,7 @@ class LookupGenerator(Intake):
         if len(places) == len(rows):
             return
         if rows is self._decoding and self._ahead is not None:
-            kept, ahead = mx.array(places), self._ahead
-            self._ahead = replace(ahead, tokens=ahead.tokens[kept], logprobs=ahead.logprobs[kept]) if places else None
+            self._ahead = self._ahead.keep(mx.array(places)) if places else None
         rows.keep(places)
 
     # Prefill.
@@ -312,12 +317,12 @@ class LookupGenerator(Intake):
         # Where the step behind the next token will probably read drafts, that token has to be known first.
         follows = self._begins_ahead and not self._filled and not self._policy.choose_count(self._list_offers())
         self._ahead = self._begin(ahead.tokens) if follows else None
-        drawn = []
+        drawn, leads = [], ahead.leads.tolist()
         for place, (row, token) in enumerate(zip(rows.rows, ahead.tokens.tolist(), strict=True)):
             row.last = None if follows else token
             row.tokens += [token] if follows else []
             if row.uid not in ahead.failed:
-                drawn.append(note_drawn(row, token, ahead.logprobs[place], self._stops))
+                drawn.append(note_drawn(row, token, ahead.logprobs[place], leads[place], self._stops))
         return drawn
 
     def _list_offers(self) -> list[Offer]:
@@ -334,8 +339,9 @@ class LookupGenerator(Intake):
             logits = mx.concatenate(lines)
         logprobs = normalise(logits)
         sampled = sample([row.sampler for row in rows.rows], logits, logprobs)
-        mx.async_eval(sampled, logits)
-        return _Ahead(sampled, logprobs, frozenset(row.uid for row in rows.rows if row.failed))
+        leads = measure_leads(logits, sampled)
+        mx.async_eval(sampled, leads, logits)
+        return _Ahead(sampled, logprobs, leads, frozenset(row.uid for row in rows.rows if row.failed))
 
     def _step_with(self, guesses: Sequence[Sequence[int]]) -> tuple[list[SampledToken], list[int]]:
         """Read the last token of each row and its guesses; return what was drawn, and how many guesses were right."""

@@ -19,6 +19,7 @@ from deployments.api.headers import (
     may_keep,
     name_beginning,
     read_session,
+    split_helper,
 )
 from deployments.api.openai_chat import parse_chat
 from deployments.api.openai_responses.response_body import parse_response
@@ -199,6 +200,39 @@ def test_no_body_breaks_the_reading(body):
     name = read_session({}, body)
 
     assert name is None or (0 < len(name) <= SESSION_CHARS_MAX and name.isascii() and name.isprintable())
+
+
+@pytest.mark.parametrize(
+    ("sent", "own", "parent"),
+    [
+        ({}, "main", ""),
+        ({"x-claude-code-agent-id": "a1"}, "main.a1", "main"),
+        ({"x-claude-code-agent-id": "a2", "x-claude-code-parent-agent-id": "a1"}, "main.a2", "main"),
+        ({"x-claude-code-agent-id": " "}, "main", ""),
+        ({"x-claude-code-agent-id": "a1", "x-mlx-stack-session": "main"}, "main.a1", "main"),
+        ({"x-parent-session-id": "ses_parent"}, "main", "ses_parent"),
+        ({"x-parent-session-id": "main"}, "main", ""),
+        ({"x-parent-session-id": "ses_parent", "x-mlx-stack-session": "main"}, "main", ""),
+        ({"x-codex-parent-thread-id": "first"}, "main", "first"),
+        ({"x-codex-parent-thread-id": "second", "session-id": "first"}, "main", "first"),
+        ({"session-id": "first"}, "main", ""),
+    ],
+)
+def test_a_helper_has_a_session_of_its_own_below_its_agent_s(sent, own, parent):
+    """The headers that Claude Code, opencode and Codex send for a helper name it and the session above, and helpers of
+    helpers stand below the first session; the main agent's requests are nobody's helper, nor are those whose session
+    the client has named by hand."""
+    assert split_helper(Headers(sent), "main") == (own, parent)
+
+
+@given(st.text(max_size=600))
+def test_a_helper_s_name_is_fit_for_a_header(agent):
+    """Whatever a client calls its helper, the name of its session is bounded printable ASCII."""
+    own, _ = split_helper({"x-claude-code-agent-id": agent}, "s" * SESSION_CHARS_MAX)
+
+    assert 0 < len(own) <= SESSION_CHARS_MAX
+    assert own.isascii()
+    assert own.isprintable()
 
 
 @given(st.sampled_from(SESSION_HEADERS), st.text(max_size=600))

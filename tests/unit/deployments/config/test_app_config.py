@@ -15,7 +15,7 @@ from tests.support.small_config import config_of
         ("tiers.m.bogus", 1, "tiers.m.bogus: unknown key; allowed here: adapter, asleep, blas_threads"),
         ("tiers.m.draft_model", "path:x", "tiers.m.draft_model: unknown key; allowed here: adapter, asleep"),
         ("tiers.fast.timeouts.bogus", 1, "tiers.fast.timeouts.bogus: unknown key; allowed here: connect_s"),
-        ("reliability.bogus", 1, "reliability.bogus: unknown key; allowed here: circuit_breaker, escalation"),
+        ("reliability.bogus", 1, "reliability.bogus: unknown key; allowed here: circuit_breaker, context"),
         ("reliability.escalation.bogus", 1, "reliability.escalation.bogus: unknown key; allowed here: chain"),
         ("server.timeouts.bogus", 1, "server.timeouts.bogus: unknown key; allowed here: connect_s"),
         ("tiers.fast.kind", "cloud", "tiers.fast: Input tag 'cloud'"),

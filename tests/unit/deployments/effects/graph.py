@@ -22,7 +22,8 @@ from deployments.errors import ApiError
 from deployments.graph.handle import HandleTier
 from deployments.graph.replica import make_tier
 from deployments.graph.scale_to_zero import extend_timeouts, find_cold, select_scalable
-from deployments.request.policy import chain_for, chain_of
+from deployments.models.calibrations import find_calibration
+from deployments.request.policy import chain_for, chain_of, limits_of
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
@@ -60,6 +61,29 @@ def continuations_max() -> None:
         config = with_broken_fast({"cut": True}, "reliability.escalation.continuations_max", seams, first="half ")
         one = run(config, hold=Hold.TOOL_CALLS)
         assert [a.seam is not None for a in one.attempts][1:2] == [True][:seams]
+
+
+def confidence_min() -> None:
+    """How likely a call has to be right."""
+    for least in (0.0, 0.6):
+        assert limits_of(config_of("reliability.escalation.confidence.min", least)).confidence_min == least
+
+
+def calibrations() -> None:
+    """What tells of the calls of weights that the package doesn't know."""
+    digest = "ab" * 32
+    config = config_of("reliability.escalation.confidence.calibrations", {digest: {"right": {"base": 2.0}}})
+    status = TierStatus(name="fast", kind="mlx", state=TierState.READY, sha256=digest)
+    found = [
+        find_calibration(status, one.reliability.escalation.confidence.calibrations) for one in (config_of(), config)
+    ]
+    assert [one is not None for one in found] == [False, True]
+
+
+def context() -> None:
+    """Whether a prompt that no tier can hold is shortened before it is refused."""
+    limits = [limits_of(config_of("reliability.context", policy)) for policy in ("refuse", "shorten")]
+    assert [each.shorten for each in limits] == [False, True]
 
 
 def escalate_on() -> None:

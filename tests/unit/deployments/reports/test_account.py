@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from deployments.reports import account
 from deployments.reports.account import Account
 from deployments.reports.report import report_of
+from reliability.attempt import Attempt
 from reliability.tool_calls import RepairKind
-from reliability.types import Attempt, Fault, Finish, FinishReason, Flaw, Reason, RefuseCode
+from reliability.types import Fault, Finish, FinishReason, Flaw, Reason, RefuseCode
 from tests.support.run_values import request_of, run_of
 from tests.support.small_config import config_of, run
 

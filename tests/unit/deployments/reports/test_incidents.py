@@ -19,7 +19,8 @@ from deployments.request.run_record import Run
 from deployments.state.incident_record import RECORD_BYTES_MAX, IncidentKind
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.budget import BudgetWindow, Load
-from reliability.types import Attempt, ChatRequest, Fault, Flaw, TierState, TierStatus
+from reliability.attempt import Attempt
+from reliability.types import ChatRequest, Fault, Flaw, TierState, TierStatus
 from tests.support.run_values import FIELDS, SECRET, SECRET_CHARS, SLOW, kinds, records_of, request_of, run_of, runs
 
 
@@ -115,7 +116,7 @@ def bad_calls(word: str) -> list[list[dict[str, Any]]]:
         [{"raw": f'<tool_call>{{"name": "book", "arguments": {{"city": "{word}'}],
         [{"status": 500, "message": word}],
         [{"status": 400, "message": word, "param": word}],
-        [{"text": f"{word} and so on. " * 60}],
+        [{"text": f"{word} and so on. " * 90}],
     ]
 
 

@@ -13,8 +13,9 @@ from deployments.reports.report import NOTE_CHARS_MAX, describe_running, report_
 from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock
 from deployments.request.run_record import Run
+from reliability.attempt import Attempt
 from reliability.prefix import LostPrefix, PrefixChange
-from reliability.types import Attempt, ChatRequest, Event, Fault, Finish, FinishReason, Started, Text, TierStatus, Usage
+from reliability.types import ChatRequest, Event, Fault, Finish, FinishReason, Started, Text, TierStatus, Usage
 from tests.support.run_values import request_of, run_of
 from tests.unit.deployments.request.test_drive import make_ports, make_run
 

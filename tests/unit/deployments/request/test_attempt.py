@@ -20,6 +20,7 @@ from reliability.answer.wanted_form import WantedForm, read_wanted_form
 from reliability.faults import TRAITS, Ran
 from reliability.loops import LoopConfig
 from reliability.steps import Steps
+from reliability.thinking import Thinking, ThoughtEnd
 from reliability.tools import CheckConfig, ToolBox, build_toolbox
 from reliability.types import (
     CallDelta,
@@ -311,3 +312,29 @@ def test_json_that_looks_like_a_call_is_the_answer_where_it_has_the_form():
 
     assert json.loads(text_of(events)) == {"name": "Ada"}
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("events", "thinking"),
+    [
+        ([Text("Hello."), Finish(reason=FinishReason.STOP)], None),
+        ([Reasoning("Hm."), Reasoning(" So."), Text("4"), Finish(reason=FinishReason.STOP)], (2, ThoughtEnd.MODEL)),
+        ([Text("<think>" + "x" * 500 + "</think>4"), Finish(reason=FinishReason.STOP)], (100, ThoughtEnd.MODEL)),
+        ([Reasoning("Hm."), Finish(reason=FinishReason.LENGTH)], (1, None)),
+        ([Reasoning("Hm."), Failed(fault=Fault.CRASHED, message="gone")], (1, None)),
+        ([Reasoning("Hm."), Text("4"), Finish(reason=FinishReason.STOP, thought=ThoughtEnd.BUDGET)], (1, "budget")),
+        (
+            [Text("4"), Finish(reason=FinishReason.STOP, usage=Usage(completion_tokens=90, reasoning_tokens=80))],
+            (80, ThoughtEnd.MODEL),
+        ),
+    ],
+)
+def test_a_thought_is_recorded_with_its_end(events, thinking):
+    """Law: its tokens are the tier's own count, else a count from below; a tier that knows what has ended it says so,
+    and else an answer behind it says that the model has."""
+    made = reading(1_000, trusted=True)
+    made.take(events, 1)
+    made.finish()
+
+    found = record_attempt(made, 2).thinking
+    assert found == (None if thinking is None else Thinking(tokens=thinking[0], ended=thinking[1]))

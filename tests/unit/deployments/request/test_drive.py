@@ -19,11 +19,11 @@ from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.judgement import expect
+from reliability.attempt import Attempt
 from reliability.escalation.decisions import Limits
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import (
-    Attempt,
     CallDelta,
     ChatRequest,
     Event,

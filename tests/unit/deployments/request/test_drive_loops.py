@@ -39,6 +39,8 @@ from reliability.types import (
     Usage,
     Verdict,
 )
+from tests.sim.clock import VirtualClock
+from tests.sim.clock import run as play
 from tests.sim.world import SimAdmission
 from tests.unit.deployments.request.test_drive import ANSWERS, CALL, CHAIN, TOOLS, make_ports, make_run, names, text_of
 
@@ -233,7 +235,7 @@ def test_a_runaway_call_is_another_tiers_to_make(hold, said, arguments):
     )
 
     async def go() -> tuple[Run, list[Event]]:
-        clock = MonotonicClock()
+        clock = VirtualClock()
         scripts = {"t0": [{"answer": [*said, runaway]}], "t1": [{"answer": [good]}]}
         tiers = {name: ScriptedTier(name=name, script=script) for name, script in scripts.items()}
         run = make_run(tuple(tiers), clock, retries=1)
@@ -241,7 +243,7 @@ def test_a_runaway_call_is_another_tiers_to_make(hold, said, arguments):
         run.hold = hold
         return run, [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
 
-    run, events = asyncio.run(go())
+    run, events = play(go())
 
     assert {a.flaw for a in run.attempts if a.tier == "t0"} == {Flaw.TRUNCATED}
     assert run.finish is not None

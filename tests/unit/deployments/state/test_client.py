@@ -20,6 +20,7 @@ from reliability.types import Usage, Verdict
 from tests.sim.clock import run
 from tests.support.incarnations import done
 from tests.support.near_actor import NearActor
+from tests.support.room_rig import report
 
 S0, S1 = "s0", "s1"
 
@@ -156,6 +157,28 @@ def test_charges_reach_hour_and_session(tmp_path):
         assert isinstance(rejection, Rejection)
 
     playing(tmp_path, play, hour=141)
+
+
+def test_helpers_spend_the_budget_of_their_agent(tmp_path):
+    """A call of a helper with a grant, and one without, count where its agent's do: what they have spent together keeps
+    out all of them, and nobody else. A helper's books show that budget."""
+
+    async def play(state: State, near: NearActor) -> None:
+        helper = request(state, "main.a1", parent="main")
+        grant = await helper.admit(ask("main.a1", parent="main"))
+        helper.settle(grant, Verdict.SUCCESS, Usage(prompt_tokens=60), None)
+        helper.charge(Usage(prompt_tokens=80))
+        helper.finish(report("r", session="main.a1", parent="main", key="k"), (), None)
+        await asyncio.sleep(1)
+
+        assert near.actor.books("k", "main.a1")[1]["spent_tokens"] == 140
+        assert near.actor.budget("k", "main")["spent_tokens"] == 140
+        for session, parent in (("main", ""), ("main.a2", "main"), ("main.a1", "main")):
+            refused = await request(state, session, parent=parent).admit(ask(session, parent=parent))
+            assert isinstance(refused, Rejection)
+        assert await called(state, S1, "other")
+
+    playing(tmp_path, play, session=200)
 
 
 def test_a_breaker_is_every_sessions(tmp_path):

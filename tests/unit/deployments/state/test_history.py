@@ -91,6 +91,16 @@ def test_sessions_are_listed_by_their_last_use(history):
     assert names([{"request_id": row["session"]} for row in history.ask(SessionQuery(before_s=T + 4))]) == ["s1", "s0"]
 
 
+def test_a_session_says_whose_helper_it_is(journal, history):
+    """As its last report does, in the list and alone; where that report has gone it is nobody's."""
+    with journal.step():
+        journal.write_report("k", report("h", session="s9.a", parent="s9"), T + 10)
+
+    rows = {row["session"]: row["parent"] for row in history.ask(SessionQuery(key="k"))}
+    assert rows == {"s0": None, "s1": None, "s9.a": "s9"}
+    assert journal.session("k", "s9.a")["parent"] == "s9"
+
+
 def test_sessions_of_one_moment_are_all_listed(journal, history):
     """Those that were used in one step have one moment: no page ends within it, and the next one misses nobody."""
     with journal.step():

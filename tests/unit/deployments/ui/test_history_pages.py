@@ -116,6 +116,23 @@ def test_a_session_shows_its_budget_and_its_requests(tmp_path):
         assert client.get("/ui/sessions/agents/7 ü").status_code == 404
 
 
+def test_helpers_stand_below_their_agent(tmp_path):
+    """However late a helper was used it is listed below its agent; its page names the agent, and shows the budget that
+    both spend. Where its agent is on no page it is named beside it."""
+    rig = Rig(tmp_path)
+    rig.finish("r1", session="lone", parent="gone")
+    rig.finish("r2", session="main")
+    rig.finish("r3", session="other")
+    rig.finish("r4", session="main.a1", parent="main")
+    with browse(rig) as client:
+        page = client.get("/ui/sessions").text
+        assert re.findall(r'/ui/sessions/([^"?]*)\?', page) == ["other", "main", "main.a1", "lone"]
+        assert page.count('class="helper"') == 1
+        assert "helper of gone" in page
+        assert "Helper of" in client.get("/ui/sessions/main.a1").text
+        assert "Helper of" not in client.get("/ui/sessions/main").text
+
+
 @pytest.mark.parametrize(
     "name", ["a/../b", "../tiers", "https://h/x/", "/home/me/./x", "a//b", "50%", "a?b#c", "x/reset"]
 )

@@ -63,6 +63,23 @@ def test_what_was_wrong_and_what_was_done_is_told():
     assert (first.how, second.how) == ("the first call", "escalation, since the last answer was bad")
 
 
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        ("model", "1,200 tokens of thought, ended by the model."),
+        ("budget", "1,200 tokens of thought, closed at its budget."),
+        ("circling", "1,200 tokens of thought, closed because it circled."),
+        (None, "1,200 tokens of thought, not ended."),
+    ],
+)
+def test_a_thought_is_told_with_its_end(ended, words):
+    """Its tokens and what ended it; an older report says nothing of it."""
+    with_thought = attempt() | {"thinking": {"tokens": 1200, "ended": ended}}
+    steps = tell(report(attempts=[with_thought, attempt()]), [], keep_text=False).steps
+
+    assert [step.said for step in steps] == [(words,), ()]
+
+
 def test_texts_are_told_where_they_were_kept():
     """The detail of a report, which may quote a call, only where texts are kept now."""
     told = report(attempts=[attempt(flaw="loop", detail=SECRET)])

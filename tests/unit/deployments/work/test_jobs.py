@@ -34,6 +34,7 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "/v1/messages": {"max_tokens": 9, "messages": MESSAGES[:1], "tools": [{"name": "f", "input_schema": TOOL}]},
     "/v1/responses": {"input": "hi", "tools": [{"type": "function", "name": "f", "parameters": TOOL}]},
+    "/v1/responses/compact": {"input": "hi"},
     "/v1/completions": {"prompt": "hi"},
     "/v1/embeddings": {"input": "hi"},
 }
@@ -49,8 +50,10 @@ def unnamed(call: ChatCall) -> ChatCall:
     """The call without the name that a response, and its items, get when it is parsed."""
     if not isinstance(call.wanted, Wanted):
         return call
-    items = (call.wanted.items or b"").replace(call.wanted.tag.encode(), b"")
-    return replace(call, wanted=replace(call.wanted, tag="", items=items))
+    items, users = (
+        (text or b"").replace(call.wanted.tag.encode(), b"") for text in (call.wanted.items, call.wanted.users)
+    )
+    return replace(call, wanted=replace(call.wanted, tag="", items=items, users=users))
 
 
 @pytest.mark.parametrize("path", DIALECTS)

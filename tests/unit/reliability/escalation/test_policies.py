@@ -7,10 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from reliability.attempt import Attempt, Confidence
 from reliability.escalation.decisions import Accept, Call, Limits, Refuse, RetryStep, Situation
 from reliability.escalation.policies import BACKOFF_MAX_NS, RETRY_AFTER_MAX_NS, decide, reason_of
 from reliability.faults import TRAITS, Again, OtherTier, traits_of
-from reliability.types import Attempt, Fault, Flaw, Reason, RefuseCode
+from reliability.types import Fault, Flaw, Reason, RefuseCode
 
 CHAIN = ("fast", "standard", "longctx", "premium")
 HOUR_NS = 3600 * 10**9
@@ -100,11 +101,12 @@ def test_no_tier_is_left_unasked_for_second_tries(chain, limits, outcomes):
 
 
 @given(chains, limits, outcomes)
-def test_only_a_good_answer_or_a_marked_loop_is_accepted(chain, limits, outcomes):
-    """Accept follows a good attempt, always, or a loop that a nudge and another tier could not break."""
+def test_only_a_good_answer_or_a_marked_one_is_accepted(chain, limits, outcomes):
+    """Accept follows a good attempt, always, or a loop that a nudge and another tier could not break, or a doubt that
+    no other tier could resolve."""
     attempts, _, decision = walk(chain, limits, outcomes)
     good = bool(attempts) and attempts[-1].good
-    loop = any(attempt.flaw in (Flaw.LOOP, Flaw.CYCLE) for attempt in attempts)
+    loop = any(attempt.flaw in (Flaw.LOOP, Flaw.CYCLE, Flaw.DOUBT) for attempt in attempts)
     assert isinstance(decision, Accept) == good or loop
     assert not good or isinstance(decision, Accept)
 
@@ -203,6 +205,76 @@ def test_a_broken_circuit_is_never_delivered():
     assert [up.tier for up in ups if isinstance(up, Call)] == ["standard", "longctx", "premium"]
     assert isinstance(end, Refuse)
     assert (end.code, end.retry_after_s) == (RefuseCode.LOOP, 5.0)
+
+
+@given(chains, limits, outcomes)
+def test_a_valid_call_is_never_lost_to_a_doubt(chain, limits, outcomes):
+    """Once a tier has given a valid call that was in doubt, the client gets an answer, whatever becomes of the tiers
+    behind: theirs if it is good, else the call."""
+    doubted = Attempt(
+        tier=chain[0], ran=True, flaw=Flaw.DOUBT, detail="x", confidence=Confidence({}, 0.4), calls_held=True
+    )
+    attempts, _, decision = walk(chain, limits, outcomes, first=(doubted,))
+    assert isinstance(decision, Accept)
+    assert attempts[decision.attempt].good or attempts[decision.attempt].flaw in (Flaw.DOUBT, Flaw.LOOP)
+
+
+@given(chains, limits, outcomes)
+def test_a_doubt_changes_who_answers_and_nothing_else(chain, limits, outcomes):
+    """The tiers are asked after a doubt as after a tier that isn't there: in the chain's order, each for its own
+    faults."""
+    first = Attempt(tier=chain[0], ran=False, fault=Fault.UNAVAILABLE, detail="x")
+    doubted = replace(first, ran=True, fault=None, flaw=Flaw.DOUBT, confidence=Confidence({}, 0.4), calls_held=True)
+    without, with_it = (walk(chain, limits, outcomes, first=(one,))[0] for one in (first, doubted))
+    assert [one.tier for one in with_it] == [one.tier for one in without][: len(with_it)]
+
+
+@pytest.mark.parametrize(
+    "stuck", [{"remaining_ns": 0}, {"fault": Fault.BUDGET, "hard_stop": True}, {"fault": Fault.BAD_REQUEST}]
+)
+def test_a_doubt_keeps_to_the_request_s_bounds(stuck):
+    """At the deadline, behind a budget that rejects every tier and where a tier refuses the request, the call that is
+    there is delivered."""
+    doubted = Attempt(
+        tier="fast", ran=True, flaw=Flaw.DOUBT, detail="x", confidence=Confidence({}, 0.4), calls_held=True
+    )
+    last = Attempt(
+        tier="standard",
+        ran=False,
+        fault=stuck.get("fault", Fault.DEADLINE),
+        detail="x",
+        hard_stop=stuck.get("hard_stop", False),
+    )
+    here = replace(situation((doubted, last)), remaining_ns=stuck.get("remaining_ns", HOUR_NS))
+    assert decide(here) == Accept(attempt=0)
+
+
+def test_of_answers_in_doubt_the_likeliest_is_delivered():
+    """Where the last tier is in doubt too, the likelier call counts, and of equally likely ones the last."""
+    doubted = [
+        Attempt(tier=tier, ran=True, flaw=Flaw.DOUBT, detail="x", confidence=Confidence({}, likely))
+        for tier, likely in zip(CHAIN, (0.3, 0.45, 0.2, 0.45), strict=True)
+    ]
+    assert decide(situation(tuple(doubted))) == Accept(attempt=3)
+    assert decide(replace(situation(tuple(doubted[:3])), chain=CHAIN[:3])) == Accept(attempt=1)
+
+
+def test_calls_that_nobody_wanted_end_in_words():
+    """Law: where each tier in doubt has called a tool that probably nobody wanted, the last of them is asked for words,
+    once, and where that fails the likeliest call is delivered; not where text stands, or one of them was wanted."""
+    unwanted = [
+        Attempt(tier=tier, ran=True, flaw=Flaw.DOUBT, detail="x", confidence=Confidence({}, likely, 0.9))
+        for tier, likely in (("fast", 0.2), ("standard", 0.1))
+    ]
+    here = replace(situation(tuple(unwanted)), chain=CHAIN[:2])
+    assert decide(here) == Call(tier="standard", words=True)
+    for again in (unwanted[1], Attempt(tier="standard", ran=True, fault=Fault.BAD_REQUEST, detail="x")):
+        assert decide(replace(here, attempts=(*unwanted, again))) == Accept(attempt=0)
+    for other in (
+        *({"confidence": Confidence({}, 0.1, unwanted)} for unwanted in (0.3, None)),
+        {"text_out": True},
+    ):
+        assert decide(replace(here, attempts=(unwanted[0], replace(unwanted[1], **other)))) == Accept(attempt=0)
 
 
 def test_text_that_repeats_itself_is_asked_for_once_more_and_then_delivered():
@@ -306,7 +378,8 @@ def test_every_flaw_has_a_public_reason(flaw):
     """Loops and everything else that is wrong with an answer map to the reasons of the header."""
     reason = reason_of(Attempt(tier="fast", ran=True, flaw=flaw))
     loops = (Flaw.LOOP, Flaw.CIRCUIT_BREAK, Flaw.CYCLE)
-    assert reason is (Reason.LOOP_DETECTED if flaw in loops else Reason.TOOL_VALIDATION_FAILURE)
+    other = Reason.LOW_CONFIDENCE if flaw is Flaw.DOUBT else Reason.TOOL_VALIDATION_FAILURE
+    assert reason is (Reason.LOOP_DETECTED if flaw in loops else other)
 
 
 def no_retries() -> Limits:

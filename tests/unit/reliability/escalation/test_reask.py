@@ -80,3 +80,12 @@ def test_a_nudge_tells_of_the_loop():
     assert request.added == 1
     assert request_for(REQUEST, Call(tier="fast", nudge=True), attempts=1) == REQUEST
     assert request_for(REQUEST, Call(tier="fast"), attempts=1, loop=loop) == REQUEST
+
+
+def test_where_no_tool_was_wanted_the_request_has_none():
+    """Law: the tools and the choice among them are gone, and one message at the end says why."""
+    asked = replace(REQUEST, tools=({"type": "function", "function": {"name": "f"}},), tool_choice="auto")
+    request = request_for(asked, Call(tier="fast", words=True), attempts=2)
+    assert (request.tools, request.tool_choice) == ((), None)
+    assert request.messages[:-1] == REQUEST.messages
+    assert (request.messages[-1]["role"], request.added) == ("user", 1)

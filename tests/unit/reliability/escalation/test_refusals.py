@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from reliability.admission.admit import RejectedBy, Rejection
 from reliability.admission.budget import BudgetWindow, Load, Policy
 from reliability.admission.request import AdmissionRequest
+from reliability.attempt import Attempt
 from reliability.escalation.refusals import CODE_RANKING, code_of, passes, rank_attempt, record_rejection, verdict_of
-from reliability.types import Attempt, Fault, Flaw, Verdict
+from reliability.types import Fault, Flaw, Verdict
 
 waits = st.none() | st.floats(0, 86_400)
 

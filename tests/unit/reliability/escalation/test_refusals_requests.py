@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from reliability.attempt import Attempt
 from reliability.escalation.decisions import Refuse
 from reliability.escalation.policies import decide
 from reliability.escalation.refusals import ATTEMPTS_CHARS_MAX, describe_attempts
-from reliability.types import Attempt, Fault, Flaw, RefuseCode
+from reliability.types import Fault, Flaw, RefuseCode
 from tests.unit.reliability.escalation.test_policies import CHAIN, no_retries, situation
 
 

@@ -1,13 +1,15 @@
 """The learned chain: as right as the default for less, on cases that it wasn't fitted on; and what it may never be."""
 
 import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.config.app_config import load, patch
-from deployments.evaluate.figures.cascade import CASES_MIN, learn_chain, list_candidates, play, read_cases
+from deployments.evaluate.figures.cascade import CASES_MIN, is_fitted, learn_chain, list_candidates, play, read_cases
 from tests.support.evaluation_cells import call_cell, make_cells
 
 CHAIN = ("fast", "large")
@@ -82,7 +84,7 @@ def test_a_choice_that_the_held_out_cases_don_t_bear_out_is_not_proposed():
     """`large` alone is as right for less on the fit, and wrong on the other half."""
     cells = make_cells(24, fast_right=0)
     for number in range(24):
-        seen = number // 3 % 2 == 0
+        seen = is_fitted(number)
         cells[f"layers/call/fast/{number}"] = call_cell(number, layer=None if seen else "raw", right=not seen)
         cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=seen, seconds=10.0)
     found = learn_chain(cells, CHAIN)
@@ -95,7 +97,7 @@ def test_a_right_answer_that_costs_more_is_not_proposed():
     """`large` alone is cheaper on the fit; on the other half it is right as often and dearer."""
     cells = make_cells(24, fast_right=0)
     for number in range(24):
-        seen = number // 3 % 2 == 0
+        seen = is_fitted(number)
         cells[f"layers/call/fast/{number}"] = call_cell(number, layer=None, right=False, seconds=5.0 if seen else 0.1)
         cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=4.0)
         if not seen:
@@ -121,7 +123,7 @@ def test_the_held_out_half_has_no_part_in_the_choice():
     cells = make_cells(24, fast_right=12)
     other = dict(cells)
     for key in cells:
-        if "/call/" in key and int(key.rsplit("/", 1)[1]) // 3 % 2 == 1:
+        if "/call/" in key and not is_fitted(int(key.rsplit("/", 1)[1])):
             other[key] = cells[key] | {"right": not cells[key]["right"], "seconds": 99.0}
     one, two = learn_chain(cells, CHAIN), learn_chain(other, CHAIN)
 
@@ -132,7 +134,7 @@ def test_the_held_out_half_has_no_part_in_the_choice():
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000))
-def test_the_choice_is_as_right_and_no_dearer_on_what_it_was_fitted_on(seed):
+def test_the_choice_is_nearly_as_right_as_any_and_the_cheapest_of_those_on_what_it_was_fitted_on(seed):
     """Whatever the tiers do; and it is one that the server takes."""
     dice = random.Random(seed)
     cells = {}
@@ -147,7 +149,9 @@ def test_the_choice_is_as_right_and_no_dearer_on_what_it_was_fitted_on(seed):
     default, chosen = found["default"]["fit"], found["chosen"]["fit"]
 
     assert chosen["right"]["hits"] >= default["right"]["hits"]
-    assert chosen["seconds"] <= default["seconds"] + 1e-9 or default["right"]["hits"] == 0
+    rivals = [one for one in found["candidates"] if one["right"] >= chosen["right"]["share"]]
+    assert min(one["seconds"] for one in rivals) >= chosen["seconds"] - 1e-9
+    assert chosen["right"]["share"] >= 0.97 * max(one["right"] for one in found["candidates"])
     if found["proposal"] is not None:
         patch(CONFIG, found["proposal"])  # raises where the server wouldn't take it
         held = [found[which]["held_out"]["right"]["hits"] for which in ("default", "chosen")]
@@ -184,3 +188,42 @@ def test_a_chain_stops_at_the_first_that_delivers():
 
     assert played.seconds == pytest.approx(12 * 1.0 + 6 * 10.0)
     assert (played.right, played.runs) == (12, 12)
+
+
+def hesitant_cells(count: int, *, told: bool = True) -> dict[str, Any]:
+    """`fast` is right in half of the cases, and hesitates where it isn't; `large` is always right and takes longer."""
+    cells = make_cells(count, fast_right=0)
+    for number in range(count):
+        cells.pop(f"constrain/call/fast/{number}")
+        right = number * 7 % 5 % 2 == 0
+        small = call_cell(number, layer="raw", right=right)
+        small["attempts"][-1]["signs"] = {"most_unsure": 0.1 if right else 2.0} if told else None
+        cells[f"layers/call/fast/{number}"] = small
+        cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=4.0)
+    return cells
+
+
+def test_calls_that_tell_of_themselves_are_held_where_that_makes_the_chain_right():
+    """Law: the least confidence is learned with the rest; what it is worth is said by calls that fitted neither it nor
+    the calibration, and the server takes what is proposed."""
+    found = learn_chain(hesitant_cells(144), CHAIN)
+    untold = learn_chain(hesitant_cells(144, told=False), CHAIN, least=0.25)
+    default, chosen = (found[which]["held_out"] for which in ("default", "chosen"))
+    assert "confidence" not in untold["proposal"]["reliability"]["escalation"]
+    assert found["proposal"]["reliability"]["escalation"]["confidence"]["min"] > 0
+    assert chosen["right"]["hits"] == chosen["right"]["runs"] > default["right"]["hits"]
+    assert chosen["seconds"] < 4.0
+    patch(CONFIG, found["proposal"])
+
+
+def test_of_doubted_answers_the_likeliest_is_played():
+    """Law: as the server does: the last tier is believed where nobody before it was in doubt, else the likeliest."""
+    cells = make_cells(1, fast_right=0)
+    case = read_cases(cells, CHAIN)[0]
+    (chain, *_) = (one for one in list_candidates(CHAIN, [case]) if len(one.tiers) == 2)
+    for fast, large, right in ((0.4, 0.3, "fast"), (0.3, 0.4, "large"), (0.4, 0.9, "large"), (0.9, 0.1, "fast")):
+        ways = {}
+        for tier, likely in (("fast", fast), ("large", large)):
+            way = replace(case.ways[tier]["as configured"], delivered=True, likely=likely, right=tier == right)
+            ways[tier] = {"as configured": way}
+        assert play(replace(chain, least=0.5), [replace(case, ways=ways)]).right == 1

@@ -84,6 +84,20 @@ def test_thoughts_are_asked_for_in_openrouters_words(thinking: bool) -> None:
     assert json.loads(chat_body(named, "m", openrouter=True))["reasoning"] == {"effort": "low"}
 
 
+def test_a_thinking_budget_goes_to_openrouter_alone() -> None:
+    """Law: as its own number, unless the client has named one or an effort itself, or thinking is off."""
+    request = ask(thinking_tokens_max=2000)
+
+    assert json.loads(chat_body(request, "m", openrouter=True))["reasoning"] == {"enabled": True, "max_tokens": 2000}
+    assert "reasoning" not in json.loads(chat_body(request, "m"))
+    for named in ({"reasoning": {"max_tokens": 2000}}, {"reasoning_effort": "low"}):
+        sent = json.loads(chat_body(ask(thinking_tokens_max=2000, extra=named), "m", openrouter=True))
+        assert {key: sent[key] for key in named} == named
+        assert ("reasoning" in sent) == ("reasoning" in named)
+    off = ask(thinking=False, thinking_tokens_max=2000)
+    assert json.loads(chat_body(off, "m", openrouter=True))["reasoning"] == {"enabled": False}
+
+
 def test_a_refusal_goes_on_and_none_does_not() -> None:
     """Law: a model reads what it has refused; the nulls and the empty list of calls that SDKs write into an answer that
     is sent back are left out, since OpenAI's API and others refuse them."""

@@ -11,7 +11,7 @@ import pytest
 from deployments.tiers.mlx import engine as engine_module
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import ReasoningCap
+from deployments.tiers.mlx.thought_watch import ThoughtLimit
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import find_opened
 from reliability.types import Failed, Fault, Finish, FinishReason, Reasoning, Text
@@ -108,7 +108,7 @@ class TestThinking:
             return logits
 
         reader = AnswerReader(inside=find_opened("<think>"))
-        fields = {"reader": reader, "reasoning": ReasoningCap(5, close), "processors": [watching]}
+        fields = {"reader": reader, "thought": ThoughtLimit(5, close), "processors": [watching]}
         (_, thinker), (_, neighbour) = rig.ask(max_tokens=30, **fields), rig.ask(max_tokens=40)
         events = whole(thinker)
         last = events[-1]
@@ -125,7 +125,7 @@ class TestThinking:
         """Law: where no token is left to close the thinking with, the answer ends with `length`, to the token."""
         close = [tiny.TOKENS.index(letter) for letter in "</think>"]
         reader = AnswerReader(inside=find_opened("<think>"))
-        last = rig.answer(max_tokens=9, reader=reader, reasoning=ReasoningCap(5, close))[-1]
+        last = rig.answer(max_tokens=9, reader=reader, thought=ThoughtLimit(5, close))[-1]
         assert isinstance(last, Finish)
         assert last.usage is not None
         assert (last.reason, last.usage.completion_tokens) == (FinishReason.LENGTH, 9)

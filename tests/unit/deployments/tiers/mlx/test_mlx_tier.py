@@ -16,6 +16,7 @@ import pytest
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.scheduler import Scheduler
+from deployments.tiers.mlx.sequence import LEAD_MAX
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Logprobs, Started, Text, TierState
 from tests.support import tiny_model as tiny
 from tests.support.mlx_rig import NEVER_TWICE, PATIENCE_S, greedy, ready, running
@@ -154,6 +155,25 @@ class TestAnswers:
             assert len(token.top) == 3
             assert token.top[0] == (token.raw, token.logprob)
             assert sum(math.exp(p) for _, p in token.top) <= 1.0001
+
+    def test_what_it_was_unsure_of_is_told(self, tier: MlxTier) -> None:
+        """Law: the tokens that were hardly before another one are told with the answer's end, as unsure as their
+        probabilities say, and no others."""
+        events = asyncio.run(answer(tier, replace(greedy("Name three colours."), top_logprobs=2)))
+        told = [token for event in events if isinstance(event, Logprobs) for token in event.tokens]
+        leads = [token.top[0][1] - token.top[1][1] for token in told]
+        wanted = [
+            (one.raw.decode(), math.log1p(math.exp(-lead)))
+            for one, lead in zip(told, leads, strict=True)
+            if lead < LEAD_MAX
+        ]
+
+        (end,) = [event for event in events if isinstance(event, Finish)]
+        assert end.unsure is not None
+        found = [one for one in end.unsure if one[0]]
+        assert [text.strip() for text, _ in found[: len(wanted)]] == [text.strip() for text, _ in wanted]
+        assert [value for _, value in found[: len(wanted)]] == pytest.approx([value for _, value in wanted], abs=1e-3)
+        assert 0 < len(wanted) < len(told)
 
     def test_the_first_piece_comes_alone(self, tier: MlxTier) -> None:
         """Law: the first token isn't kept waiting for others, and no chunk is empty."""

@@ -1,5 +1,6 @@
 """What one sequence of a batch tells of its tokens."""
 
+import math
 from typing import Any
 
 import mlx.core as mx
@@ -8,10 +9,10 @@ import pytest
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.sequence import EngineJob, SequenceState
+from deployments.tiers.mlx.sequence import LEAD_MAX, UNSURE_MAX, EngineJob, SequenceState
 from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from reliability.tools.format_reasoning import Thought
-from reliability.types import Event, Logprobs, Text
+from reliability.types import Event, FinishReason, Logprobs, Text
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz<>"
 
@@ -103,3 +104,25 @@ class TestRow:
 
         assert "".join(event.text for event in events if isinstance(event, Text)) == text
         assert told_in(events) == text
+
+
+@pytest.mark.parametrize("lead", [-math.inf, -50.0, 0.0, 2.9, 3.0, math.inf, math.nan])
+def test_a_token_that_was_hardly_ahead_is_told(lead: float) -> None:
+    """Law: each such token with -ln of its probability against the next one; written tokens and sure ones are not."""
+    job = EngineJob(prompt=[0], max_tokens=9, sampling=Sampling(), reader=AnswerReader(), sink=lambda _: None)
+    row = SequenceState(1, job, Spelling())
+    row.take(0, None)
+    row.take(1, "length", None, lead)
+    (*told,) = row.build_finish(FinishReason.LENGTH, "m").unsure or ()
+    assert [text for text, _ in told] == ["b"] * (lead < LEAD_MAX)
+    assert all(value >= 0.0 for _, value in told)
+    assert lead != 0.0 or told[0][1] == pytest.approx(math.log(2))
+
+
+def test_an_answer_tells_so_many_unsure_tokens_at_most() -> None:
+    """Law: an answer of any length tells at most `UNSURE_MAX` of them."""
+    job = EngineJob(prompt=[0], max_tokens=999, sampling=Sampling(), reader=AnswerReader(), sink=lambda _: None)
+    row = SequenceState(1, job, Spelling())
+    for _ in range(UNSURE_MAX + 9):
+        row.take(0, None, None, 0.5)
+    assert len(row.unsure) == UNSURE_MAX

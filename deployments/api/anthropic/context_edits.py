@@ -1,0 +1,114 @@
+"""`context_management` of Anthropic's Messages: the edits that a request asks for, and what is told of those done.
+
+Known are `clear_tool_uses_20250919` and `clear_thinking_20251015`, with Anthropic's defaults. Tokens are estimated at
+four bytes each, so that the same history is always edited alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from deployments.api.anthropic.messages_history import KIND_CHARS_MAX
+from deployments.errors import refuse
+from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL
+from reliability.context_edits import Cleared, ClearResults, ClearThoughts, Edit
+
+TOOL_USES, THINKING = "clear_tool_uses_20250919", "clear_thinking_20251015"
+EDITS_MAX = 16
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Tokens(_Part):
+    type: Literal["input_tokens"]
+    value: int = Field(ge=0, le=10**9)
+
+
+class _Uses(_Part):
+    type: Literal["tool_uses"]
+    value: int = Field(ge=0, le=10**9)
+
+
+class _Turns(_Part):
+    type: Literal["thinking_turns"]
+    value: int = Field(ge=1, le=10**9)
+
+
+class _All(_Part):
+    type: Literal["all"]
+
+
+class _ClearToolUses(_Part):
+    type: Literal["clear_tool_uses_20250919"]
+    trigger: Annotated[_Tokens | _Uses, Field(discriminator="type")] = _Tokens(type="input_tokens", value=100_000)
+    keep: _Uses = _Uses(type="tool_uses", value=3)
+    clear_at_least: _Tokens | None = None
+    exclude_tools: list[str] | None = None
+    clear_tool_inputs: bool | list[str] | None = None
+
+    def rule(self) -> ClearResults:
+        inputs = self.clear_tool_inputs
+        tokens = isinstance(self.trigger, _Tokens)
+        return ClearResults(
+            bytes_over=self.trigger.value * BYTES_PER_TOKEN_USUAL if tokens else None,
+            uses_over=None if tokens else self.trigger.value,
+            bytes_least=self.clear_at_least.value * BYTES_PER_TOKEN_USUAL if self.clear_at_least else 0,
+            keep=self.keep.value,
+            spared=tuple(self.exclude_tools or ()),
+            inputs=None if inputs is True else tuple(inputs or ()),
+        )
+
+
+class _ClearThinking(_Part):
+    type: Literal["clear_thinking_20251015"]
+    keep: Annotated[_Turns | _All, Field(discriminator="type")] | Literal["all"] = _Turns(
+        type="thinking_turns", value=1
+    )
+
+    def rule(self) -> ClearThoughts | None:
+        return ClearThoughts(keep=self.keep.value) if isinstance(self.keep, _Turns) else None
+
+
+_KNOWN: Mapping[str, TypeAdapter[Any]] = {TOOL_USES: TypeAdapter(_ClearToolUses), THINKING: TypeAdapter(_ClearThinking)}
+
+
+def read_edits(management: Mapping[str, Any] | None) -> tuple[Edit, ...] | None:
+    """Read the edits, in their order; None where none are asked for. Raises `ApiError`: `invalid_request`;
+    `unsupported`: an edit that this server doesn't know."""
+    if management is None:
+        return None
+    edits = management.get("edits") or []
+    if not isinstance(edits, list) or len(edits) > EDITS_MAX:
+        raise refuse("context_management.edits", f"a list of at most {EDITS_MAX} edits is needed")
+    found = [_read_edit(edit, f"context_management.edits.{at}") for at, edit in enumerate(edits)]
+    return tuple(rule for rule in found if rule is not None)
+
+
+def _read_edit(edit: Any, path: str) -> Edit | None:
+    kind = str(edit.get("type")) if isinstance(edit, Mapping) else ""
+    known = _KNOWN.get(kind)
+    if known is None:
+        raise refuse(f"{path}.type", f"this server can't honour {kind[:KIND_CHARS_MAX]!r}", "unsupported")
+    try:
+        rule: Edit | None = known.validate_python(edit).rule()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise refuse(f"{path}.{first['loc'][0] if first['loc'] else 'type'}", first["msg"]) from None
+    return rule
+
+
+def describe_edits(edits: Sequence[Edit], done: Sequence[Cleared]) -> dict[str, Any]:
+    """Describe what was cleared, as an answer tells it: only those edits that have cleared something."""
+    applied: list[dict[str, Any]] = []
+    for edit, cleared in zip(edits, done, strict=True):
+        kind, counted = TOOL_USES, "cleared_tool_uses"
+        if isinstance(edit, ClearThoughts):
+            kind, counted = THINKING, "cleared_thinking_turns"
+        if cleared.count:
+            applied.append({"type": kind, counted: cleared.count, "cleared_input_tokens": cleared.tokens})
+    return {"applied_edits": applied}

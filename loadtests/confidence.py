@@ -1,0 +1,306 @@
+"""How well a small model's calls tell of themselves whether they are right, and what a chain gains by it.
+
+    python -m loadtests.confidence answers --model small --cases 212    greedy answers of a model, one row each
+    python -m loadtests.confidence figures [--write]                    what they tell, and the chains they make
+
+The cases are recorded ones (BFCL), drawn evenly from the kinds below with a fixed seed. Rows are kept in
+`confidence.jsonl`; a run goes on where the last one stopped. Every estimate is that of a fit without the call. A chain
+is played by `reliability.escalation.policies.decide` on the first answers of its tiers. `--write` fits the calibrations
+of the package on all rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from deployments.evaluate.calls.call_run import are_right
+from deployments.evaluate.figures.confidence import are_enough, estimate_unseen, fit_calibration, judge_confidence
+from deployments.models.calibrations import FILE as CALIBRATIONS
+from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
+from deployments.tiers.mlx.mlx_tier import MlxTier
+from loadtests.bfcl import CASE_S, TOKENS_MAX, build_case_toolbox, build_request, collect_events
+from reliability.answer.answer_calls import collapse_calls
+from reliability.attempt import Attempt, Confidence
+from reliability.confidence.calibration import Calibration, Gauge
+from reliability.confidence.signs import read_signs
+from reliability.escalation.decisions import Accept, Call, Limits, Situation
+from reliability.escalation.policies import decide
+from reliability.tools import RawCall, check_calls, extract_calls, id_source
+from reliability.types import CallDelta, Finish, Flaw, Reason, Text
+from tests.evals.tool_cases import records
+
+ROWS = Path(__file__).with_name("confidence.jsonl")
+MODELS = {"tiny": DEFAULT_SOURCE, "small": CODER_SMALL, "large": CODER_LARGE}
+NAMES = {"tiny": "SmolLM2-135M", "small": "Qwen2.5-Coder-0.5B", "large": "Qwen2.5-Coder-1.5B"}
+# By itself it makes one valid call in 126 answers; what it is asked for at last is an answer under the grammar.
+CONSTRAINED = {"tiny"}
+SEED = 20261126
+KINDS = {
+    "simple_python": 80,
+    "multiple": 80,
+    "live_simple": 80,
+    "live_multiple": 120,
+    "parallel": 60,
+    "parallel_multiple": 60,
+    "irrelevance": 100,
+    "live_irrelevance": 120,
+    "simple_java": 20,
+    "simple_javascript": 15,
+    "live_parallel": 9,
+    "live_parallel_multiple": 12,
+    "live_relevance": 9,
+}
+ROUNDS = 10
+LEASTS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7)
+Row = Mapping[str, Any]
+
+
+def draw_cases() -> list[Mapping[str, Any]]:
+    """Draw the cases of all kinds, in one order."""
+    dice = random.Random(SEED)
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    drawn: list[Mapping[str, Any]] = []
+    for case in records("bfcl_cases"):
+        kinds.setdefault(case["category"], []).append(case)
+    for kind, count in KINDS.items():
+        some = [case for case in kinds.get(kind, ()) if case["gt_valid"] or not case["ground_truth"]]
+        drawn += dice.sample(some, min(count, len(some)))
+    dice.shuffle(drawn)
+    return drawn
+
+
+def read_rows() -> list[Row]:
+    """Read what is known."""
+    return [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()] if ROWS.exists() else []
+
+
+async def answer_cases(model: str, count: int) -> None:
+    """Ask a model for what isn't in the rows yet, and add it."""
+    known = {row["id"] for row in read_rows() if row["model"] == model}
+    tier = MlxTier(name=model, model=MODELS[model], max_running=6, max_waiting=24)
+    print((await tier.wait_for_load(CASE_S)).state, flush=True)
+    slots = asyncio.Semaphore(6)
+
+    async def answer(case: Mapping[str, Any]) -> None:
+        async with slots:
+            began_s = time.monotonic()
+            request = build_request(case, max_tokens=TOKENS_MAX, constrained=model in CONSTRAINED)
+            events = await collect_events(tier, request)
+            row = {"model": model, **judge_answer(case, events), "seconds": round(time.monotonic() - began_s, 2)}
+            with ROWS.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+    await asyncio.gather(*(answer(case) for case in draw_cases()[:count] if case["id"] not in known))
+    await tier.close()
+
+
+def judge_answer(case: Mapping[str, Any], events: Sequence[Any]) -> dict[str, Any]:
+    """Judge a first answer: whether it may be delivered, whether it is right, and its signs if it has calls."""
+    text = "".join(event.text for event in events if isinstance(event, Text))
+    native: dict[int, list[str]] = {}
+    for event in events:
+        if isinstance(event, CallDelta):
+            one = native.setdefault(event.index, ["", ""])
+            one[0], one[1] = one[0] or event.name or "", one[1] + event.arguments
+    box = build_case_toolbox(case)
+    found = extract_calls(text, box)
+    calls, _ = collapse_calls(found.calls, box)
+    raw = [*calls, *(RawCall(name=name, arguments=given, id="own") for name, given in native.values())]
+    said = tuple(message["content"] for message in case["messages"] if isinstance(message.get("content"), str))
+    new_id = id_source(case["id"])
+    checked = check_calls(raw, box, new_id=new_id, malformed=found.malformed, conversation=said or None)
+    called = [(call.name, call.arguments) for call in checked.calls]
+    wanted = case["ground_truth"] or case["category"] == "live_relevance"
+    valid = not checked.violations
+    right = valid and (bool(called) if case["category"] == "live_relevance" else are_right(called, case["acceptable"]))
+    row = {"id": case["id"], "category": case["category"], "wanted": bool(wanted), "valid": valid, "right": right}
+    end = events[-1]
+    if valid and called and isinstance(end, Finish) and end.unsure is not None:
+        texts = said[::-1]
+        asked = texts[0] if case["messages"][-1]["role"] == "user" else ""
+        signs = read_signs(checked.calls, box, texts, asked, end.unsure)
+        row["signs"] = {name: round(value, 3) for name, value in signs.items()}
+    return row
+
+
+class Played:
+    """The first answers of some models on the cases that each of them was asked, with estimates of fits that have not
+    seen them."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = {model: {row["id"]: row for row in rows if row["model"] == model} for model in MODELS}
+        self.rows = {model: known for model, known in self.rows.items() if known}
+        self.likely, self.unwanted = {}, {}
+        for model, known in self.rows.items():
+            self.likely[model] = _estimate(known.values(), "right", hit=True)
+            self.unwanted[model] = _estimate(known.values(), "wanted", hit=False)
+
+    def play(self, chain: Sequence[str], least: float) -> dict[str, Any]:
+        """Play a chain on the cases that all of its models were asked."""
+        ids = set.intersection(*(set(self.rows[model]) for model in chain))
+        counts, seconds = Counter[str](), 0.0
+        for name in ids:
+            attempts, answer = self._play_case(chain, name, least)
+            right = (not self.rows[chain[0]][name]["wanted"]) if answer == "words" else self.rows[answer][name]["right"]
+            asked = [attempt.tier for attempt in attempts]
+            seconds += sum(self.rows[model][name]["seconds"] for model in dict.fromkeys(asked))
+            counts["right"] += right
+            counts["no call"] += right and not self.rows[chain[0]][name]["wanted"]
+            counts["by the last"] += answer == chain[-1]
+            counts["last asked"] += chain[-1] in asked
+            counts["words"] += answer == "words"
+            counts["harmed"] += self.rows[chain[-1]][name]["right"] and not right
+        return {"cases": len(ids), "seconds": seconds, **counts}
+
+    def _play_case(self, chain: Sequence[str], name: str, least: float) -> tuple[list[Attempt], str]:
+        limits = Limits(retries_max=0, reasks_max=0, attempts_max=9, escalate_on=frozenset(Reason))
+        attempts: list[Attempt] = []
+        while True:
+            here = Situation(chain=tuple(chain), attempts=tuple(attempts), remaining_ns=10**15, limits=limits)
+            made = decide(here)
+            if isinstance(made, Accept):
+                return attempts, "words" if attempts[made.attempt].text_out else attempts[made.attempt].tier
+            if not isinstance(made, Call):
+                return attempts, attempts[-1].tier  # no tier's answer was valid: that of the last is wrong as well
+            doubted = any(attempt.flaw is Flaw.DOUBT for attempt in attempts)
+            bound = 0.0 if made.tier == chain[-1] and not doubted else least
+            attempts.append(self._attempt(made, name, bound))
+
+    def _attempt(self, call: Call, name: str, least: float) -> Attempt:
+        row, likely = self.rows[call.tier][name], self.likely[call.tier].get(name)
+        made = Attempt(tier=call.tier, ran=True, text_out=call.words, calls_held="signs" in row)
+        if call.words:
+            return made
+        if not row["valid"]:
+            return Attempt(tier=call.tier, ran=True, flaw=Flaw.TOOL_CALL_INVALID, detail="invalid")
+        if likely is None:
+            return made
+        found = Confidence({}, likely, self.unwanted[call.tier].get(name))
+        gauge = Gauge(calibration=None, least=least, texts=(), request="", words_do=True)
+        if not gauge.explain_doubt(found):
+            return made
+        return Attempt(
+            tier=call.tier,
+            ran=True,
+            flaw=Flaw.DOUBT,
+            calls_held=True,
+            confidence=found,
+        )
+
+
+def _estimate(rows: Any, field: str, *, hit: bool) -> dict[str, float]:
+    """Estimate each call by fits without it, the mean over several ways to part them; where there are too few of either
+    kind, by their share."""
+    calls = sorted((row for row in rows if "signs" in row), key=lambda row: row["id"])
+    points = [(row["signs"], row[field] is hit) for row in calls]
+    if not are_enough(points):
+        return dict.fromkeys((row["id"] for row in calls), _count_share(points))
+    sums: dict[str, float] = defaultdict(float)
+    for number in range(ROUNDS):
+        random.Random(number).shuffle(calls)
+        likely = estimate_unseen([(row["signs"], row[field] is hit) for row in calls])
+        for row, one in zip(calls, likely, strict=True):
+            sums[row["id"]] += one / ROUNDS
+    return dict(sums)
+
+
+def _count_share(points: Sequence[Any]) -> float:
+    return (sum(right for _, right in points) + 0.5) / (len(points) + 1)
+
+
+def print_figures(played: Played) -> None:
+    """Print what the calls of each model tell, and what the chains make of it."""
+    print("| model | answers | right | calls | right ones | area | error | unwanted | area | error |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for model, rows in played.rows.items():
+        calls = [row for row in rows.values() if "signs" in row]
+        told = [
+            judge_confidence([known[row["id"]] for row in calls], [row[field] is hit for row in calls])
+            for known, field, hit in ((played.likely[model], "right", True), (played.unwanted[model], "wanted", False))
+        ]
+        cells = [NAMES[model], len(rows), sum(row["right"] for row in rows.values()), len(calls)]
+        for one in told:
+            cells += [one["right"], f"{one['auroc'] or 0:.2f}", f"{one['error']:.3f}"]
+        print("|", " | ".join(str(cell) for cell in cells), "|")
+        shares = ", ".join(f"{one['likely']:.0%} → {one['right']:.0%}" for one in told[0]["bins"])
+        print(f"<!-- {NAMES[model]}, thought to be right → right: {shares} -->")
+    for chain in (("small", "large"), ("tiny", "small"), ("tiny", "small", "large")):
+        if all(model in played.rows for model in chain):
+            _print_chain(played, chain)
+
+
+def _print_chain(played: Played, chain: Sequence[str]) -> None:
+    ids = set.intersection(*(set(played.rows[model]) for model in chain))
+    last = [played.rows[chain[-1]][name] for name in ids]
+    alone, spent = sum(row["right"] for row in last), sum(row["seconds"] for row in last)
+    unwanted = sum(not row["wanted"] for row in last)
+    print(f"\n{' → '.join(NAMES[model] for model in chain)}: {len(ids)} cases, the last alone right in {alone}, "
+          f"{spent / max(1, alone):.0f} s a right answer, {unwanted} cases want no call\n")  # fmt: skip
+    print(
+        "| min | right | of the last alone | last asked | by the last | in words | no call, right | harmed | s/right |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for least in LEASTS:
+        one = Counter(played.play(chain, least))
+        shares = [f"{one[name] / len(ids):.0%}" for name in ("last asked", "by the last")]
+        cells = [least, one["right"], f"{one['right'] / max(1, alone):.0%}", *shares, one["words"], one["no call"]]
+        print("|", " | ".join(map(str, [*cells, one["harmed"], round(one["seconds"] / max(1, one["right"]))])), "|")
+
+
+def write_calibrations(played: Played, digests: Mapping[str, str]) -> None:
+    """Fit the package's calibrations on all calls, by the sha256 of the weights."""
+    fitted: dict[str, Any] = {}
+    for model, rows in played.rows.items():
+        calls = [row for row in rows.values() if "signs" in row]
+        parts = {}
+        for name, field, hit in (("right", "right", True), ("unwanted", "wanted", False)):
+            points = [(row["signs"], row[field] is hit) for row in calls]
+            share = _count_share(points)
+            alone = Calibration(round(math.log(share / (1 - share)), 4), {})
+            made = fit_calibration(points) if are_enough(points) else alone
+            if made.weights or name == "right":
+                parts[name] = {"base": made.base, "weights": dict(made.weights)}
+        fitted[digests[model]] = parts
+    CALIBRATIONS.write_text(json.dumps(fitted, indent=1) + "\n", encoding="utf-8")
+
+
+async def find_digests(models: Sequence[str]) -> dict[str, str]:
+    """Find the sha256 of each model's weights, as its tier says it."""
+    found = {}
+    for model in models:
+        tier = MlxTier(name=model, model=MODELS[model])
+        found[model] = (await tier.wait_for_load(CASE_S)).sha256 or ""
+        await tier.close()
+    return found
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    answers = commands.add_parser("answers", help="ask a model")
+    answers.add_argument("--model", choices=list(MODELS), required=True)
+    answers.add_argument("--cases", type=int, default=212)
+    figures = commands.add_parser("figures", help="print the figures")
+    figures.add_argument("--write", action="store_true", help="write the calibrations of the package")
+    args = parser.parse_args()
+    if args.command == "answers":
+        asyncio.run(answer_cases(args.model, args.cases))
+        return
+    played = Played(read_rows())
+    print_figures(played)
+    if args.write:
+        write_calibrations(played, asyncio.run(find_digests(list(played.rows))))
+
+
+if __name__ == "__main__":
+    main()

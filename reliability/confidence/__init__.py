@@ -1,0 +1,1 @@
+"""How likely an answer is right, told from the answer itself."""

@@ -1,0 +1,172 @@
+"""Histories that fit: which old results of tools, and which old thoughts, a prompt does without.
+
+Each rule reads the history alone and keeps no state. `clear_results` walks through it as it grew: at each moment at
+which a prompt was sent, before an answer, it asks whether the prompt of that moment was over the rule's size, and then
+clears the oldest results, down to `bytes_left`. So the next turn finds the same results cleared, until the prompt is
+over the size again: a prompt cache loses its prefix once a step, not once a turn.
+
+Invariants: no word of a user, of the system or of an answer is cleared; a cleared result keeps its place behind its
+call; what is cleared in a history is cleared in each history that continues it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL, prompt_bytes, text_bytes
+from reliability.types import ChatRequest
+
+Message = Mapping[str, Any]
+RESULTS = ("tool", "function")
+STUB = "[This result was removed to save room.]"
+NO_ARGUMENTS = "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearResults:
+    """Clear old results where the prompt has more bytes than `bytes_over`, or more results than `uses_over`, that are
+    not cleared yet: the oldest first, until `bytes_left` are left. The newest `keep` stay, and those of the tools
+    `spared`. Less than `bytes_least` isn't worth it. `inputs`: the arguments of their calls go too, of these tools;
+    None: of all."""
+
+    bytes_over: int | None = None
+    uses_over: int | None = None
+    bytes_left: int = 0
+    bytes_least: int = 0
+    keep: int = 3
+    spared: tuple[str, ...] = ()
+    inputs: tuple[str, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearThoughts:
+    """Clear the thoughts of all turns but the newest `keep` that have any."""
+
+    keep: int = 1
+
+
+Edit = ClearResults | ClearThoughts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """A history without what a rule has cleared. `count`: how many results, or how many turns' thoughts."""
+
+    messages: tuple[Message, ...]
+    count: int
+    size: int
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens were cleared."""
+        return self.size // BYTES_PER_TOKEN_USUAL
+
+
+def apply_edits(request: ChatRequest, edits: Sequence[Edit]) -> tuple[ChatRequest, list[Cleared]]:
+    """Return the request after these edits, and what each has cleared."""
+    done: list[Cleared] = []
+    for edit in edits:
+        if isinstance(edit, ClearThoughts):
+            done.append(clear_thoughts(request.messages, edit))
+        else:
+            done.append(clear_results(request.messages, edit, prompt_bytes((), request.tools)))
+        if done[-1].count:
+            request = replace(request, messages=done[-1].messages)
+    return request, done
+
+
+def clear_results(messages: Sequence[Message], rule: ClearResults, fixed_bytes: int = 0) -> Cleared:
+    """Clear old results. `fixed_bytes`: of what stands in the prompt beside the messages."""
+    growth = _Growth(rule, fixed_bytes)
+    for at, message in enumerate(messages):
+        if message.get("role") == "assistant":
+            growth.take_step()
+        growth.add(at, message)
+    growth.take_step()
+    size = growth.saved[growth.cleared]
+    edited = list(messages)
+    for at in growth.clearable[: growth.cleared]:
+        edited[at] = {**messages[at], "content": STUB}
+        if (call := growth.calls.get(at)) is not None:
+            edited[call[0]] = _clear_arguments(edited[call[0]], call[1])
+    return Cleared(messages=tuple(edited), count=growth.cleared, size=size)
+
+
+@dataclass(slots=True)
+class _Growth:
+    """A history up to some message. `clearable`: the places of the results that may be cleared, of which the first
+    `cleared` are; `saved`: what the first n of them save together. `clearable_among`: how many there are among the
+    first n results. `calls`: the call whose arguments go with a result, by its message and its place there."""
+
+    rule: ClearResults
+    size: int
+    clearable: list[int] = field(default_factory=list)
+    saved: list[int] = field(default_factory=lambda: [0])
+    clearable_among: list[int] = field(default_factory=lambda: [0])
+    calls: dict[int, tuple[int, int]] = field(default_factory=dict)
+    cleared: int = 0
+    _made: dict[str, tuple[int, int, str, int]] = field(default_factory=dict)
+
+    def add(self, at: int, message: Message) -> None:
+        """Add the next message."""
+        size = prompt_bytes((message,))
+        self.size += size
+        for place, call in enumerate(message.get("tool_calls") or ()):
+            function = call["function"]
+            arguments = text_bytes(str(function.get("arguments") or ""))
+            self._made[str(call.get("id"))] = at, place, function["name"], arguments
+        if message.get("role") in RESULTS:
+            self._add_result(at, message, size)
+
+    def _add_result(self, at: int, message: Message, size: int) -> None:
+        made = self._made.get(str(message.get("tool_call_id")))
+        name = message.get("name") if made is None else made[2]
+        saves = size - prompt_bytes(({"content": STUB},))
+        inputs = self.rule.inputs
+        if made is not None and made[3] > len(NO_ARGUMENTS) and (inputs is None or name in inputs):
+            saves += made[3] - len(NO_ARGUMENTS)
+            self.calls[at] = made[:2]
+        if saves > 0 and name not in self.rule.spared:
+            self.clearable.append(at)
+            self.saved.append(self.saved[-1] + saves)
+        self.clearable_among.append(len(self.clearable))
+
+    def take_step(self) -> None:
+        """Clear what the rule says of the prompt that ends here."""
+        rule, results = self.rule, len(self.clearable_among) - 1
+        size = self.size - self.saved[self.cleared]
+        is_long = rule.bytes_over is not None and size > rule.bytes_over
+        has_many = rule.uses_over is not None and results - self.cleared > rule.uses_over
+        if not is_long and not has_many:
+            return
+        wanted = bisect_left(self.saved, self.size - rule.bytes_left)
+        after = min(wanted, self.clearable_among[max(0, results - rule.keep)])
+        if after > self.cleared and self.saved[after] - self.saved[self.cleared] >= rule.bytes_least:
+            self.cleared = after
+
+
+def _clear_arguments(message: Message, place: int) -> Message:
+    calls = list(message["tool_calls"])
+    calls[place] = {**calls[place], "function": {**calls[place]["function"], "arguments": NO_ARGUMENTS}}
+    return {**message, "tool_calls": calls}
+
+
+def clear_thoughts(messages: Sequence[Message], rule: ClearThoughts) -> Cleared:
+    """Clear old thoughts. A turn is all that is answered up to the next message of the user; one that stands behind a
+    result is a reminder, and begins none."""
+    turn, turns = 0, dict[int, int]()
+    for at, message in enumerate(messages):
+        if message.get("role") == "user" and at and messages[at - 1].get("role") not in RESULTS:
+            turn += 1
+        if message.get("reasoning_content"):
+            turns[at] = turn
+    kept = set(sorted(set(turns.values()))[-rule.keep :])
+    edited = list(messages)
+    places = [at for at, of in turns.items() if of not in kept]
+    for at in places:
+        edited[at] = {name: value for name, value in messages[at].items() if name != "reasoning_content"}
+    size = sum(text_bytes(str(messages[at]["reasoning_content"])) for at in places)
+    return Cleared(messages=tuple(edited), count=len(set(turns.values()) - kept), size=size)

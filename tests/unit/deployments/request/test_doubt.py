@@ -1,0 +1,162 @@
+"""Valid calls that are probably not right: who answers then, and that nobody's answer is changed."""
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deployments.reports.report import report_of
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from deployments.work.large_work import QUIET_BYTES, Large, at_once
+from reliability.answer.gate import Hold
+from reliability.confidence.calibration import Calibration, ModelCalibration
+from reliability.types import CallDelta, ChatRequest, Event, Finish, Flaw, Reason
+from tests.sim.clock import VirtualClock
+from tests.sim.clock import run as play
+from tests.unit.deployments.request.test_drive import ANSWERS, CHAIN, make_ports, make_run, text_of
+
+# Sure of a call as long as the model was sure of its tokens.
+CALIBRATION = ModelCalibration(Calibration(2.0, {"most_unsure": -2.0}))
+
+
+class Hesitating(ScriptedTier):
+    """Tells what it was unsure of: nothing, or a word of its call; None: it can't tell."""
+
+    hesitates: bool | None = True
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        unsure = None if self.hesitates is None else (("f", 3.0),) * self.hesitates
+        async for events in super().stream(request):
+            yield [replace(one, unsure=unsure) if isinstance(one, Finish) else one for one in events]
+
+
+def ask(
+    *answers: tuple[str, bool | None],
+    least: float = 0.5,
+    hold: Hold = Hold.ALL,
+    calibration: ModelCalibration | None = CALIBRATION,
+    forced: bool = False,
+    large: Large = at_once,
+) -> tuple[Run, list[Event]]:
+    """Drive one request along a chain: of each tier its scripted answer, and whether it hesitates. Without its tools
+    each tier answers in words."""
+
+    async def go() -> tuple[Run, list[Event]]:
+        chain, clock, tiers = CHAIN[: len(answers)], VirtualClock(), {}
+        for tier, (name, hesitates) in zip(chain, answers, strict=True):
+            call = {"tool_call": {"name": "f", "arguments": {"a": tier}}}
+            steps = {"call": [call], "said": [{"text": f"I'm {tier}. "}, call]}.get(name) or ANSWERS[name][0]
+            script = [{"when": {"has_tools": True}, "answer": steps}, {"answer": [{"text": "I can't do that."}]}]
+            tiers[tier] = Hesitating(name=tier, script=script)
+            tiers[tier].hesitates = hesitates
+        run = make_run(chain, clock, hold_all=hold is Hold.ALL)
+        run.limits = replace(run.limits, confidence_min=least)
+        run.request = replace(run.request, tool_choice="required" if forced else "auto")
+        ports = replace(make_ports(tiers, clock), calibration=lambda _: calibration, large=large)
+        return run, [event async for batch in drive(run, ports) for event in batch]
+
+    return play(go())
+
+
+def calls_of(events: list[Event]) -> list[str]:
+    return [event.arguments for event in events if isinstance(event, CallDelta)]
+
+
+@pytest.mark.parametrize("hold", Hold)
+def test_a_call_in_doubt_is_the_next_tier_s_to_make(hold: Hold) -> None:
+    """Law: below the least confidence the next tier is asked, and nothing of the first call leaves."""
+    run, events = ask(("call", True), ("call", False), hold=hold)
+    assert (run.tier, run.escalation) == ("standard", ("fast", Reason.LOW_CONFIDENCE))
+    assert [attempt.flaw for attempt in run.attempts] == [Flaw.DOUBT, None]
+    assert calls_of(events) == ['{"a": "standard"}']
+    report = report_of(run)
+    assert report["escalation_reason"] == "low_confidence"
+    assert report["attempts"][0]["confidence"] == 0.018
+    assert report["attempts"][0]["usage"]["total_tokens"] > 0
+
+
+@pytest.mark.parametrize("after", ["none", "500", "400", "429", "invented", "hang", "cut"])
+def test_a_call_in_doubt_is_better_than_none(after: str) -> None:
+    """Law: where the next tier has no good answer, the call is delivered, and the report says how likely it is."""
+    run, events = ask(("call", True), (after, False))
+    assert run.tier == "fast"
+    assert calls_of(events) == ['{"a": "fast"}']
+    assert any("a probability of 2%" in note for note in report_of(run)["notes"])
+
+
+@pytest.mark.parametrize(
+    ("hesitates", "least", "calibration"),
+    [(False, 0.5, CALIBRATION), (True, 0.0, CALIBRATION), (True, 0.5, None), (None, 0.5, CALIBRATION)],
+)
+def test_no_doubt_where_nothing_tells(
+    hesitates: bool | None, least: float, calibration: ModelCalibration | None
+) -> None:
+    """Law: a sure model, a switch that is off, a model without a calibration and a tier that can't tell are asked
+    once."""
+    run, _ = ask(("call", hesitates), ("call", False), least=least, calibration=calibration)
+    assert (run.tier, len(run.attempts)) == ("fast", 1)
+    assert run.attempts[0].good
+
+
+def test_a_text_is_not_in_doubt_and_the_last_tier_is_believed() -> None:
+    """Law: an answer without calls, and one behind which nobody could be asked, is delivered at once."""
+    assert ask(("good", True), ("call", False))[0].tier == "fast"
+    run, _ = ask(("call", True))
+    assert run.attempts[0].confidence.likely == pytest.approx(0.018, abs=0.001)
+    assert run.finish is not None
+    assert not run.finish.notes
+
+
+@pytest.mark.parametrize("words_do", [True, False])
+def test_a_call_that_nobody_wanted_is_asked_for_in_words(words_do: bool) -> None:
+    """Law: where each call is in doubt, probably unwanted, and words may be the answer, the last tier is asked without
+    its tools; the answer has no call. Where a call is demanded, the likeliest one is delivered."""
+    unwanted = replace(CALIBRATION, unwanted=Calibration(-1.0, {"most_unsure": 2.0}))
+    run, events = ask(("call", True), ("call", True), calibration=unwanted, forced=not words_do)
+    assert [attempt.flaw for attempt in run.attempts] == [Flaw.DOUBT, Flaw.DOUBT] + [None] * words_do
+    if words_do:
+        assert (calls_of(events), text_of(events)) == ([], "I can't do that.")
+        assert run.finish is not None
+        assert not run.finish.notes
+    else:
+        assert calls_of(events) == ['{"a": "standard"}']
+
+
+@pytest.mark.parametrize(("answer", "hesitates"), [("call", True), ("call", None), ("good", True)])
+def test_a_call_is_measured_where_its_size_says(answer: str, hesitates: bool | None) -> None:
+    """Law: only calls of a tier that can tell are measured, as work of the history's size: a short one goes nowhere
+    else."""
+    measured: list[int] = []
+
+    async def note(size: int, work: Callable[..., Any], *args: Any) -> Any:
+        if getattr(work, "__name__", "") == "measure_confidence":
+            measured.append(size)
+        return work(*args)
+
+    run, _ = ask((answer, hesitates), ("call", False), large=note)
+    expected = [run.request.body_bytes] * (answer == "call" and hesitates is not None)
+    assert measured[:1] == expected
+    assert all(size <= QUIET_BYTES for size in measured)
+
+
+names = st.sampled_from(["call", "said", "good", "500", "invented", "none", "break"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(names, st.booleans()), min_size=1, max_size=3), st.sampled_from(list(Hold)))
+def test_doubt_chooses_who_answers_and_changes_no_answer(answers: list[tuple[str, bool]], hold: Hold) -> None:
+    """Law: the calls are those that the tier which answered makes when it is asked alone, the text that of the first
+    which spoke, even where it broke off; and whoever gets an answer without doubts gets one with them."""
+    run, events = ask(*answers, hold=hold)
+    without, plain = ask(*answers, hold=hold, least=0.0)
+    assert (run.finish is None) == (without.finish is None)
+    if run.finish is not None:
+        assert calls_of(events) in ([], [f'{{"a": "{run.tier}"}}'])
+        spoken = text_of(events)
+        own = ("", f"I'm {run.tier}. ", f"good from {run.tier}")
+        assert spoken in own or spoken == text_of(plain) or spoken.startswith("half of ")

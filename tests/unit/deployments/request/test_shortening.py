@@ -1,0 +1,106 @@
+"""A prompt that no tier can hold is shortened before it is refused, where the policy says so."""
+
+import asyncio
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from deployments.reports.report import report_headers, report_of
+from deployments.request.drive import drive
+from deployments.request.run_record import Run
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.answer.estimate import prompt_bytes
+from reliability.context_edits import STUB
+from reliability.types import Fault, RefuseCode
+from tests.sim.clock import VirtualClock
+from tests.unit.deployments.request.test_drive import TOOLS, make_ports, make_run
+
+GOOD = [{"answer": "good"}]
+
+
+def grow(turns: int, size: int = 1000) -> tuple[dict[str, Any], ...]:
+    """A conversation of so many turns, each with a result of so many bytes."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Read all of it."}]
+    for at in range(turns):
+        call = {"id": f"c{at}", "type": "function", "function": {"name": "f", "arguments": f'{{"a": {at}}}'}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{at}", "content": "y" * size})
+    return tuple(messages)
+
+
+def ask(messages: tuple[dict[str, Any], ...], *, contexts: dict[str, int], policy: bool = True) -> Run:
+    """Ask tiers with these contexts, in tokens."""
+
+    async def go() -> Run:
+        clock = VirtualClock()
+        tiers = {name: ScriptedTier(name=name, script=GOOD) for name in ("fast", "standard")}
+        run = make_run(tuple(tiers), clock)
+        run.limits = replace(run.limits, shorten=policy)
+        run.request = replace(run.request, messages=messages, max_tokens=100)
+        run.prompt_bytes = prompt_bytes(messages, TOOLS)
+        ports = replace(make_ports(tiers, clock), context_tokens=contexts)
+        async for _ in drive(run, ports):
+            pass
+        return run
+
+    return asyncio.run(go())
+
+
+def stubs(run: Run) -> int:
+    return sum(message["content"] == STUB for message in run.request.messages)
+
+
+def test_without_the_policy_it_is_refused():
+    """As ever: by the context that was too small."""
+    run = ask(grow(20), contexts={"fast": 1000, "standard": 2000}, policy=False)
+
+    assert run.refusal is not None
+    assert run.refusal.code is RefuseCode.CONTEXT_LENGTH
+    assert (run.shortened, report_of(run)["shortened"], stubs(run)) == (0, 0, 0)
+
+
+def test_with_it_a_tier_answers_and_the_answer_says_so():
+    """The oldest results are left out, the newest and all words of the user stay; the report, its notes and a header
+    name the number; that no tier could hold the whole stands in the attempts."""
+    run = ask(grow(20), contexts={"fast": 1000, "standard": 2000})
+    report = report_of(run)
+
+    assert run.finish is not None
+    assert run.refusal is None
+    assert 0 < stubs(run) == run.shortened == report["shortened"] < 20
+    assert report_headers(run)["X-MLX-Stack-Shortened"] == str(run.shortened)
+    assert any("left out" in note for note in report["notes"])
+    assert [attempt.fault for attempt in run.attempts][:2] == [Fault.CONTEXT_LENGTH] * 2
+    assert run.request.messages[0] == grow(20)[0]
+    assert run.request.messages[-1] == grow(20)[-1]
+
+
+def test_a_prompt_that_fits_some_tier_is_left_whole():
+    """A larger context further up the chain goes before a shorter prompt."""
+    run = ask(grow(20), contexts={"fast": 1000, "standard": 100_000})
+
+    assert (run.tier, run.shortened, stubs(run)) == ("standard", 0, 0)
+
+
+def test_what_cant_be_shortened_is_refused():
+    """The user's own words are over the context: nothing of them is left out, and the refusal is as ever."""
+    messages = ({"role": "user", "content": "y" * 50_000}, *grow(2)[1:])
+    run = ask(messages, contexts={"fast": 1000, "standard": 2000})
+
+    assert run.refusal is not None
+    assert run.refusal.code is RefuseCode.CONTEXT_LENGTH
+    assert run.request.messages[0] == messages[0]
+
+
+@pytest.mark.parametrize("size", [300, 900, 2000])
+def test_the_prefix_holds_from_turn_to_turn(size):
+    """While a session grows by a turn at a time, the next prompt begins with the whole of the last one but where a step
+    was taken, and a step makes room for more than one turn."""
+    prompts = [
+        ask(grow(turns, size), contexts={"fast": 4000, "standard": 4000}).request.messages for turns in range(5, 30)
+    ]
+    lost = sum(later[: len(before)] != before for before, later in pairwise(prompts))
+
+    assert lost <= len(prompts) * (size + 100) / 5000 + 2
