@@ -195,7 +195,7 @@ class Findings:
         """Add what stands before `start` to the prose, and go on at `end`; what waits there is a call like this."""
         for one in self.row.take(self.text, start):
             self.take_calls(one.start, one.end, list(one.calls))
-        self.prose.add(self.text[self.kept : start], self.base + self.kept)
+        self.prose.add(self.text[self.kept : min(skip_space(self.text, start), end)], self.base + self.kept)
         self.at = self.kept = self.prose.add_call(self.text, end)
         self.taken.append((start, self.kept))
 
