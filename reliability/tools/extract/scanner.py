@@ -35,6 +35,7 @@ from reliability.tools.extract.quoting import find_paragraph, is_block_quoted
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
 from reliability.tools.extract.shapes import CallRun, HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
+from reliability.tools.extract.wrecks import find_names
 from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Reader
 from reliability.tools.formats import INNER_CLOSERS, OPENER, QUOTES, SPEECH_END, compile_any, is_quoted
@@ -181,13 +182,17 @@ class _Walk(Findings):
         self.text, self.base, self.at, self.kept = text, base, begin, 0
         self.endless, self.rest_is_prose, self.begins, self.taken = set(), False, 0, []
         self.row, self.given, self.messages_at = CallRun(), None, None
+        self.named, self.read, line = find_names(text, self.box, begin), [], begin
         while True:
             at = self.at
             if at in (self.begins, self.kept) or text[at - 1] == "\n":
+                self.look_for_wrecks(line)  # in the line before a name may stand that belongs to this one
+                line = at
                 self._look_at_line()
             if self.at == at:
                 spot = SPOT.search(text, at)
                 if spot is None:
+                    self.look_for_wrecks(len(text))
                     break
                 self.at = spot.end()
                 if text[spot.start()] != "\n":
@@ -331,6 +336,8 @@ class _Walk(Findings):
         except Unreadable as bad:
             self._give_up(kind, start, at, bad)
             return
+        if found is not None:
+            self.read.append((start, found.end))
         if found is not None and found.calls and goes_on_behind(self.text, found.end):
             self._give_up(kind, start, at, HalfCall("an object that was closed before its last key", found.end))
         elif found is not None and found.calls:
@@ -368,6 +375,8 @@ class _Walk(Findings):
                 self.report_malformed(start, len(self.text), bad.reason, "python")
             self.row.note_broken(start)
             return
+        if found is not None and self.text[found.end : found.end + 1] not in tuple(")]}"):
+            self.read.append((start, found.end))
         if found is None or (not fenced and (self.text.startswith("print(", start) or self.is_shown(start))):
             return
         frame = _FRAME.match(self.text, found.end)
