@@ -20,6 +20,7 @@ import orjson
 from deployments.tiers.hosted.call_deltas import TooManyCalls
 from deployments.tiers.hosted.chat_chunks import ChunkReader, LostPiece
 from deployments.tiers.hosted.sse_reader import EventTooLong, Frame, SseReader
+from deployments.tiers.hosted.thought_bound import ThoughtBound
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint, translate_complaint
 from deployments.tiers.stream_matchers import merge_events
 from deployments.work.json_text import has_more_values, read_json
@@ -38,7 +39,8 @@ class _Unreadable(ValueError):
 
 class ChatReader:
     """Reads the body of one answer of one tier; with `logprobs`, the probabilities of its tokens too. `strict`: the
-    answer is worth nothing if a piece of it is missing. `write_asked`: as of `translate_complaint`."""
+    answer is worth nothing if a piece of it is missing. `write_asked`: as of `translate_complaint`. `bound`: ends the
+    answer where its thought has to; one that came whole has ended."""
 
     def __init__(
         self,
@@ -48,8 +50,9 @@ class ChatReader:
         *,
         logprobs: bool = False,
         strict: bool = False,
+        bound: ThoughtBound | None = None,
     ) -> None:
-        self._write_asked = write_asked
+        self._write_asked, self._bound = write_asked, bound
         self.over = False
         self._strict = strict
         self._skipped = 0
@@ -154,7 +157,18 @@ class ChatReader:
                 self._skip(data, problem)
             else:
                 self._torn = None
+                before = len(events)
                 self._read_chunk(chunk, events)
+                self._bound_thought(events, before)
+
+    def _bound_thought(self, events: list[Event], before: int) -> None:
+        """End the answer within its thought, if that has to end behind these events."""
+        if self._bound is None or self.finishing or (events and isinstance(events[-1], ENDS)):
+            return
+        why = self._bound.note(events[before:])
+        if why is not None:
+            usage, model = self._chunks.usage, self._chunks.model
+            events.append(Finish(reason=FinishReason.STOP, usage=usage, model=model, thought=why))
 
     def _skip(self, data: str, problem: _Unreadable) -> None:
         """Go on without this chunk. Raises `problem` where that can't be."""

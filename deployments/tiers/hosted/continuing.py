@@ -10,16 +10,26 @@ It is configured (`tiers.NAME.continues`), or known of the model, and every join
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from reliability.answer.seam import Seam, find_anchor
 from reliability.types import CallDelta, ChatRequest, Event, Failed, Fault, Finish, Reasoning, Text
 
 Continues = Literal["prefill", "anchor"]
 _THINKING = frozenset({"reasoning", "reasoning_effort", "include_reasoning", "thinking"})
+# How a client's own fields say that no thought is wanted, and the variables of most chat templates.
+_OFF: Mapping[str, Any] = {
+    "reasoning_effort": "none",
+    "reasoning": {"effort": "none"},
+    "thinking": {"type": "disabled"},
+    "thinking_budget": 0,
+    "max_thinking_tokens": 0,
+    "enable_thinking": False,
+}
+_SWITCHES = {"enable_thinking": False, "thinking": False}
 
 
 def ask_to_go_on(request: ChatRequest, how: Continues) -> ChatRequest:
@@ -42,6 +52,19 @@ def ask_to_go_on(request: ChatRequest, how: Continues) -> ChatRequest:
     # Where thinking can't be switched off, being told to is a 400; an anchor doesn't need it to be.
     thinking = False if how == "prefill" else request.thinking
     return replace(request, messages=(*request.messages, *added), begun="", extra=extra, thinking=thinking)
+
+
+def ask_without_thought(request: ChatRequest, *, named: bool = True, switches: bool = False) -> ChatRequest:
+    """Return the request with thinking off. `named`: the fields that the client has named say so, else they go, and
+    `ChatRequest.thinking` says it alone. `switches`: the chat template is told too, which strict servers refuse."""
+    if named:
+        extra = {key: _OFF.get(key, value) for key, value in request.extra.items()}
+    else:
+        extra = {key: value for key, value in request.extra.items() if key not in _OFF}
+    if switches:
+        given = extra.get("chat_template_kwargs")
+        extra["chat_template_kwargs"] = (given if isinstance(given, dict) else {}) | _SWITCHES
+    return replace(request, extra=extra, thinking=False)
 
 
 async def join(

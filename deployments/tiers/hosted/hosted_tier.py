@@ -1,8 +1,9 @@
 """The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama, vLLM, ...).
 
-One attempt is one HTTP request; retries are the Router's, but for `send_in_form`. Connecting (`connect_s`), headers
-and reads (`idle_s`) and the tail (`TAIL_S`) have clocks of their own, and all end with the request's `timeout_s`.
-Closing `stream` closes the connection. The client is aiohttp: docs/decisions/054.
+One attempt is one HTTP request; retries are the Router's, but for `send_in_form` and a thought that is ended
+(`hold_to_budget`). Connecting (`connect_s`), headers and reads (`idle_s`) and the tail (`TAIL_S`) have clocks of their
+own, and all end with the request's `timeout_s`. Closing `stream` closes the connection. The client is aiohttp:
+docs/decisions/054.
 
 Invariants: the key is read from the environment at each request, never stands in a message, a log or a status
 (`redaction`), and never follows a redirect to another host.
@@ -41,6 +42,7 @@ from deployments.tiers.hosted.connection import (
 from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, choose_continues, join
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
 from deployments.tiers.hosted.redaction import Redactor, secret_headers
+from deployments.tiers.hosted.thought_bound import ThoughtBound, hold_to_budget
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,
     read_complaint,
@@ -169,12 +171,17 @@ class HostedTier:
                 await client.close()
 
     def _ask(self, request: ChatRequest, key: str) -> AsyncGenerator[list[Event], None]:
+        if request.route:
+            return self._exchange(key, request)
         if not request.begun:
-            return self._exchange(request, key)
-        rest = self._exchange(ask_to_go_on(request, self.continues), key)
+            ask = partial(self._exchange, key)
+            return hold_to_budget(request, ask, self.continues, openrouter=self._openrouter)
+        rest = self._exchange(key, ask_to_go_on(request, self.continues))
         return join(rest, request.begun, self.continues, self._name)
 
-    async def _exchange(self, request: ChatRequest, key: str) -> AsyncGenerator[list[Event], None]:
+    async def _exchange(
+        self, key: str, request: ChatRequest, bound: ThoughtBound | None = None
+    ) -> AsyncGenerator[list[Event], None]:
         deadline = asyncio.get_running_loop().time() + request.timeout_s
         # Taken: from here on the wait is the upstream's, and `first_token_s` bounds it, headers included.
         yield [Started()]
@@ -189,7 +196,7 @@ class HostedTier:
             yield [response]
             return
         try:
-            reader = self._open_reader(request, key)
+            reader = self._open_reader(request, key, bound)
             async with aclosing(self._answer(response, reader, deadline, request.streamed)) as answer:
                 async for events in answer:
                     yield events
@@ -225,14 +232,14 @@ class HostedTier:
             return build_passed_body(request, self._model)
         return chat_body(request, self._model, openrouter=self._openrouter, form=form)
 
-    def _open_reader(self, request: ChatRequest, key: str) -> ChatReader | PassedReader:
+    def _open_reader(self, request: ChatRequest, key: str, bound: ThoughtBound | None) -> ChatReader | PassedReader:
         clean = self._build_redactor(key)
         if request.route:
             return PassedReader(self._name, clean, request.extra)
         asked, logprobs = partial(self._write_body, request), request.top_logprobs is not None
         # Where the answer must be JSON, with a piece missing it is other data, or none.
         strict = request.response_format is not None and request.response_format.get("type") != "text"
-        return ChatReader(self._name, clean, asked, logprobs=logprobs, strict=strict)
+        return ChatReader(self._name, clean, asked, logprobs=logprobs, strict=strict, bound=bound)
 
     async def _answer(
         self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool

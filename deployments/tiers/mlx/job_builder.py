@@ -21,11 +21,11 @@ from deployments.tiers.mlx.grammar.masker import ForcedBytes
 from deployments.tiers.mlx.loading import Loaded, call_format
 from deployments.tiers.mlx.sampling import Processor, read_sampling
 from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, PromptReuse
-from deployments.tiers.mlx.thought_watch import ThoughtLimit
 from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
 from deployments.tiers.thinking import ReasoningMarks, encode_think_close, find_opened
+from deployments.tiers.thought_watch import ThoughtLimit
 from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
 from reliability.thinking import least

@@ -16,8 +16,8 @@ from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, REPEATED_NOTE, Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
-from deployments.tiers.mlx.thought_watch import NO_LIMIT, ThoughtLimit, ThoughtWatch
 from deployments.tiers.stream_matchers import AnswerReader, merge_events
+from deployments.tiers.thought_watch import NO_LIMIT, ThoughtLimit, ThoughtWatch
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
 

@@ -4,7 +4,7 @@ TESTED_BY: dict[str, str] = {
     "reliability/config.py": "tests/unit/deployments/config/test_app_config.py",
     "reliability/steps.py": "tests/unit/reliability/tools/schema/test_validator_bounds.py",
     "reliability/attempt.py": "tests/unit/reliability/escalation/test_policies.py",
-    "reliability/thinking.py": "tests/unit/deployments/tiers/mlx/test_thought_watch.py",
+    "reliability/thinking.py": "tests/unit/deployments/tiers/test_thought_watch.py",
     "reliability/types.py": "tests/unit/reliability/escalation/test_policies.py",
     "reliability/loops/shell_commands.py": "tests/unit/reliability/loops/test_polling.py",
     "reliability/tools/format_envelopes.py": "tests/unit/reliability/tools/test_formats.py",

@@ -11,9 +11,9 @@ import pytest
 from deployments.tiers.mlx import engine as engine_module
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.thought_watch import ThoughtLimit
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import find_opened
+from deployments.tiers.thought_watch import ThoughtLimit
 from reliability.types import Failed, Fault, Finish, FinishReason, Reasoning, Text
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import PATIENCE_S, PROMPT, FineLayout, Rig, fault_of, text_of, whole

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from deployments.tiers.mlx.sampling import Processor
 from reliability.loops import Scan, open_scan, step
 from reliability.loops.patience import PATIENCE_BYTES, Doubt
 from reliability.thinking import ThoughtEnd
@@ -25,7 +25,7 @@ class ThoughtLimit:
 
     tokens_max: int | None = None
     close: Sequence[int] = ()
-    speak: Callable[[int], Processor] | None = None
+    speak: Callable[[int], Callable[[Any, Any], Any]] | None = None
 
 
 NO_LIMIT = ThoughtLimit()

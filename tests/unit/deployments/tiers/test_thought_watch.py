@@ -9,9 +9,9 @@ import pytest
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.answer_start import forbid_silence
 from deployments.tiers.mlx.sampling import Processor, Sampling
-from deployments.tiers.mlx.thought_watch import CIRCLING_BYTES, ThoughtLimit, ThoughtWatch
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import find_opened
+from deployments.tiers.thought_watch import CIRCLING_BYTES, ThoughtLimit, ThoughtWatch
 from reliability import loops
 from reliability.loops.patience import PATIENCE_BYTES
 from reliability.thinking import ThoughtEnd

@@ -1,0 +1,125 @@
+"""A hosted model that thinks without end is answered from, in every dialect, whole and streamed, through the whole
+server."""
+
+import json
+import re
+import uuid
+from typing import Any
+
+import httpx
+import pytest
+
+from deployments.tiers.hosted.thought_bound import OVER_TOKENS
+from tests.support import plays, scripts
+from tests.support.http_asking import user
+from tests.support.serving import Deploy, Server, until
+from tests.support.thinkers import ANSWER, PROMPT_TOKENS, think, thinker, thought_of
+from tests.support.upstream import Upstream
+
+BUDGET = 512
+THOUGHT = BUDGET + OVER_TOKENS
+ASKED: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": ("chat/completions", {"messages": user("weather?"), "max_thinking_tokens": BUDGET}),
+    "messages": (
+        "messages",
+        {
+            "messages": user("weather?"),
+            "max_tokens": 4096,
+            "thinking": {"type": "enabled", "budget_tokens": BUDGET},
+        },
+    ),
+    "responses": ("responses", {"input": "weather?", "reasoning": {"effort": "minimal"}, "store": False}),
+}
+WAYS = [(tags, continues) for tags in (False, True) for continues in ("prefill", "anchor")]
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, upstream: Upstream) -> Server:
+    tier = {"kind": "hosted", "base_url": upstream.base_url}
+    tiers = {way: tier | {"model": "far", "continues": way} for way in ("prefill", "anchor")}
+    tiers["next"] = tier | {"model": "next"}
+    chain = {"chain": ["anchor", "next"], "max_retries_before_escalate": 0}
+    return deploy({"tiers": tiers, "reliability": {"escalation": chain, **scripts.UNBOUNDED}}, "thinking-budget")
+
+
+def ask_for(server: Server, dialect: str, model: str, stream: bool) -> tuple[str, dict[str, Any]]:
+    """The body that a client gets, and the report."""
+    path, fields = ASKED[dialect]
+    request_id = uuid.uuid4().hex
+    body, headers = {"model": model, "stream": stream} | fields, {"x-request-id": request_id}
+    response = httpx.post(f"{server.url}/v1/{path}", json=body, headers=headers, timeout=60.0)
+    assert response.status_code == 200, response.text
+
+    def find_report() -> Any:
+        got = server.get(f"/v1/reliability/requests/{request_id}")
+        return got.json() if got.status_code == 200 else None
+
+    return response.text, until(find_report, "the report is there")
+
+
+def text_of(body: str, dialect: str, stream: bool) -> str:
+    """The answer's text in a client's body."""
+    if stream:
+        events = [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: {")]
+        if dialect == "chat":
+            return "".join(c["delta"].get("content") or "" for event in events for c in event["choices"])
+        if dialect == "messages":
+            return "".join(event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta")
+        return "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
+    got = json.loads(body)
+    if dialect == "chat":
+        return str(got["choices"][0]["message"]["content"])
+    if dialect == "messages":
+        return "".join(block["text"] for block in got["content"] if block["type"] == "text")
+    return "".join(part["text"] for item in got["output"] if item["type"] == "message" for part in item["content"])
+
+
+@pytest.mark.parametrize(("tags", "continues"), WAYS)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", ASKED)
+def test_the_answer_comes_behind_the_budget(
+    server: Server, upstream: Upstream, dialect: str, stream: bool, tags: bool, continues: str
+) -> None:
+    """Law: the client gets the thought so far, once, and the answer, in one attempt; the report says how long the
+    thought was, what ended it, and what both requests cost."""
+    upstream.plays("far", thinker(thought_of(2_000), tags=tags))
+    before = len(upstream.log)
+    body, report = ask_for(server, dialect, continues, stream)
+
+    assert text_of(body, dialect, stream) == ANSWER
+    [attempt] = report["attempts"]
+    assert attempt["thinking"] == {"tokens": THOUGHT, "ended": "budget"}
+    assert attempt["usage"]["completion_tokens"] >= THOUGHT + 4
+    assert attempt["usage"]["prompt_tokens"] >= PROMPT_TOKENS
+    assert len(upstream.log) == before + 2
+    shown = re.findall(r"\bw\d+", body)
+    assert shown[:THOUGHT] == [word.strip() for word in thought_of(THOUGHT)]
+    if dialect != "responses":  # whose last events have all of it once more
+        assert len(shown) == THOUGHT
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", ASKED)
+def test_a_model_that_only_thinks_is_passed_over(
+    server: Server, upstream: Upstream, dialect: str, stream: bool
+) -> None:
+    """Law: one that thinks beyond its budget twice has an empty answer, and the next tier gives its own."""
+    upstream.plays("far", thinker(thought_of(2_000), tags=False, obeys=False))
+    upstream.plays("next", plays.good("It is 22."))
+    body, report = ask_for(server, dialect, "auto", stream)
+
+    assert text_of(body, dialect, stream) == "It is 22."
+    assert [one["flaw"] for one in report["attempts"]] == ["empty", None]
+    assert report["attempts"][0]["thinking"] == {"tokens": 2 * THOUGHT, "ended": "budget"}
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_a_thought_within_its_budget_is_the_model_s_own(server: Server, upstream: Upstream, tags: bool) -> None:
+    """Law: it is reported as ended by the model, and asked for once."""
+    upstream.plays("far", think(thought_of(BUDGET), tags=tags))
+    before = len(upstream.log)
+    body, report = ask_for(server, "chat", "anchor", stream=False)
+
+    assert text_of(body, "chat", stream=False) == ANSWER
+    assert report["attempts"][0]["thinking"] == {"tokens": BUDGET, "ended": "model"}
+    assert len(upstream.log) == before + 1
