@@ -21,7 +21,7 @@ from deployments.api.openai_responses.response_events import RESPONSES
 from deployments.tiers.hosted.chat_reader import ChatReader
 from reliability.answer.judgement import Judged, expect
 from reliability.tools import CheckConfig, ToolBox
-from reliability.types import CallDelta, Event, Finish, FinishReason, Started, Text
+from reliability.types import CallDelta, Event, Finish, FinishReason, Hold, Started, Text
 from tests.support.readings import MESSAGES as HI
 from tests.support.readings import open_state
 from tests.support.run_values import request_of, run_of
@@ -36,9 +36,11 @@ CHAT_CALL: ChatCall = CHAT.parse(b'{"messages": [{"role": "user", "content": "hi
 Given = list[tuple[str, Any]]
 
 
-def judge_events(batches: Sequence[Sequence[Event]], box: ToolBox) -> tuple[list[Event], Judged]:
+def judge_events(
+    batches: Sequence[Sequence[Event]], box: ToolBox, hold: Hold = Hold.TOOL_CALLS
+) -> tuple[list[Event], Judged]:
     """Read an answer as an attempt does; return what leaves for the client, and the judgement."""
-    reading = open_state(expect(HI, box, id_seed="v", checks=LITERAL), 1_000_000)
+    reading = open_state(expect(HI, box, id_seed="v", checks=LITERAL), 1_000_000, hold=hold)
     out: list[Event] = []
     for batch in ([Started()], *batches):
         out += reading.take(batch, 0)

@@ -23,6 +23,7 @@ _CALL = re.compile(rf"(?:print\(\s{{0,8}})?{_NAME.pattern}\((?=\s*(?:[A-Za-z_](?
 _PRINT = re.compile(r"print\(\s{0,8}")
 _KEY = re.compile(r"([A-Za-z_](?:\\?\w){0,127}+)\s*=(?!=)\s*")
 _BETWEEN = re.compile(r"[\s,;]*+")
+_LOST_ARGUMENT = re.compile(r"[ \t,]{0,8}[A-Za-z_]\w{0,127}[ \t]?=(?!=)[^\n()]{0,400}\)")
 _SIGN = re.compile(r"[()]|\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'")
 _ENDS = re.compile(rf"{CLOSER.pattern}|{FENCE.pattern}", re.IGNORECASE)
 _TEXTS = re.compile(r"\[\s{0,64}[\"']")
@@ -90,6 +91,8 @@ def _read_row(text: str, place: int, bracket: bool, setting: Setting) -> Found:
             calls = [record_repairs(call, [RepairKind.ENVELOPE]) for call in calls]
             return Found(calls, end, unended=place == len(text))
         if not bracket and not _CALL.match(text, place):
+            if _LOST_ARGUMENT.match(text, end):
+                raise Unreadable("a call that was closed before its last argument", end)
             return Found(calls, end)
 
 

@@ -31,10 +31,11 @@ from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.marks import goes_on_behind
 from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
-from reliability.tools.extract.quoting import is_block_quoted
+from reliability.tools.extract.quoting import find_paragraph, is_block_quoted
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
 from reliability.tools.extract.shapes import CallRun, HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
+from reliability.tools.extract.wrecks import find_names
 from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, REASONING_OPENS
 from reliability.tools.format_row import Reader
 from reliability.tools.formats import INNER_CLOSERS, OPENER, QUOTES, SPEECH_END, compile_any, is_quoted
@@ -102,7 +103,8 @@ def is_prose(text: str, box: ToolBox, begin: int = 0, *, complete: bool = True) 
     prose; it is seen, and not read again. Where the text isn't `complete`, it is none as long as a
     call that waits for the next one may get it."""
     walk = _walk(text, box, begin=begin, whole=False)
-    return not walk.found and walk.ends is None and (complete or not walk.row.may_go_on(walk.text, box))
+    may_go_on = not complete and (walk.undecided or walk.row.may_go_on(walk.text, box))
+    return not walk.found and walk.ends is None and not may_go_on
 
 
 def may_be_told(text: str, box: ToolBox, begin: int) -> bool:
@@ -125,7 +127,7 @@ def _walk(
     walk = _Walk(text, box, sent)
     walk.may_end, walk.has_thought, walk.whole = turns, thought, whole
     marked = _MARKED.search(text) is not None
-    walk.fences = list_fences(text) if whole and marked and "```" in text else []
+    walk.fences = list_fences(text) if whole and "```" in text else []
     if harmony.is_harmony(text, walk.fences):
         walk.run_messages(text)
     elif text and (box.tools or marked):
@@ -180,13 +182,17 @@ class _Walk(Findings):
         self.text, self.base, self.at, self.kept = text, base, begin, 0
         self.endless, self.rest_is_prose, self.begins, self.taken = set(), False, 0, []
         self.row, self.given, self.messages_at = CallRun(), None, None
+        self.named, self.read, line = find_names(text, self.box, begin), [], begin
         while True:
             at = self.at
             if at in (self.begins, self.kept) or text[at - 1] == "\n":
+                self.look_for_wrecks(line)  # in the line before a name may stand that belongs to this one
+                line = at
                 self._look_at_line()
             if self.at == at:
                 spot = SPOT.search(text, at)
                 if spot is None:
+                    self.look_for_wrecks(len(text))
                     break
                 self.at = spot.end()
                 if text[spot.start()] != "\n":
@@ -330,6 +336,8 @@ class _Walk(Findings):
         except Unreadable as bad:
             self._give_up(kind, start, at, bad)
             return
+        if found is not None:
+            self.read.append((start, found.end))
         if found is not None and found.calls and goes_on_behind(self.text, found.end):
             self._give_up(kind, start, at, HalfCall("an object that was closed before its last key", found.end))
         elif found is not None and found.calls:
@@ -353,7 +361,8 @@ class _Walk(Findings):
             self.at = start + 1
 
     def _read_python_lines(self, start: int) -> None:
-        """Read `f(a=1)` of declared tools, and nothing else, up to the end of the answer or of a fence."""
+        """Read `f(a=1)` of declared tools on lines of their own: at the end of the answer or of a fence for tool calls,
+        or as a paragraph, which no sentence goes through."""
         if self.fuel < 0 or _INLINE_CODE.match(self.text, start):
             return
         fenced = _TOOL_CODE.search(self.text, max(0, start - FENCE_CHARS_MAX), start)
@@ -366,11 +375,17 @@ class _Walk(Findings):
                 self.report_malformed(start, len(self.text), bad.reason, "python")
             self.row.note_broken(start)
             return
+        if found is not None and self.text[found.end : found.end + 1] not in tuple(")]}"):
+            self.read.append((start, found.end))
         if found is None or (not fenced and (self.text.startswith("print(", start) or self.is_shown(start))):
             return
         frame = _FRAME.match(self.text, found.end)
         rest = frame.end() if frame else found.end
-        if rest == len(self.text) or (fenced and "`" in self.text[found.end : rest]):
+        paragraph = find_paragraph(self.text, self.begins, start, found.end, rest)
+        within = not paragraph.fenced and is_in_code_block(self.fences, self.base + start)
+        apart = paragraph.apart and not within and self.text[start] != "["
+        self.undecided = self.undecided or paragraph.open
+        if rest == len(self.text) or (fenced and "`" in self.text[found.end : rest]) or apart:
             sign = _STATEMENT_END.match(self.text, found.end)
             self.take(start, sign.end() if sign else found.end, found)
         else:

@@ -2,9 +2,6 @@
 
 All before `kept` is settled: prose, calls, calls that can't be read, or marks that hold nothing and are dropped. What
 waits right before a call is a call like it (`shapes.py`). Reasoning is taken apart here.
-
-Prose is kept to the letter. Only what framed a call goes: the white space next to it, the fence or the tag around it,
-and the commas or semicolons between two calls. What has left for the client already is not given back.
 """
 
 from __future__ import annotations
@@ -14,16 +11,23 @@ from bisect import bisect_left
 
 from reliability.tool_calls import Malformed, RawCall
 from reliability.tools.extract.delimiter_search import Delimiter
-from reliability.tools.extract.envelope import FENCE_LINE, is_closer_lost, is_closer_meant, is_closer_next, skip_closers
+from reliability.tools.extract.envelope import (
+    FENCE_LINE,
+    find_region_end,
+    is_closer_lost,
+    is_closer_meant,
+    is_closer_next,
+    skip_closers,
+)
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
-from reliability.tools.extract.quoting import find_telling, is_in_sample
+from reliability.tools.extract.prose import Prose
+from reliability.tools.extract.quoting import find_telling, is_block_quoted, is_in_sample
 from reliability.tools.extract.shapes import CALLS_MAX, CallRun
 from reliability.tools.extract.text import read_arguments
+from reliability.tools.extract.wrecks import is_wreck
 from reliability.tools.format_reasoning import compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
 from reliability.tools.formats import (
     CLOSER,
-    FRAME_FENCE,
-    FRAME_TAG,
     INNER_CLOSERS,
     SPEECH_END,
     begins_sentence,
@@ -33,11 +37,6 @@ from reliability.tools.formats import (
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import is_in_code_block
 
-_FRAME_BEFORE = re.compile(rf"(?:{FRAME_FENCE}|(?P<tag>{FRAME_TAG}))\s*\Z")
-_FENCE = re.compile(r"`{3,}")
-_FENCE_AFTER = re.compile(r"\s*`{3,}")
-_LATE_CLOSE = re.compile(r"\s*`{3,}[ \t]*(?=\r?\n|\Z)")
-_ONLY_SEPARATORS = re.compile(r"(?:[\s,;\\]|\b(?:and|then|also)\b)*+\Z", re.IGNORECASE)
 MALFORMED_MAX = 32
 _LOOK_CHARS = 400
 FENCE_CHARS_MAX = 64
@@ -47,84 +46,8 @@ _SHOWN_BEFORE = re.compile(
     r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:)[ \t]*\n\s*\Z",
     re.IGNORECASE,
 )
+_WRECK = "a declared tool and its arguments, in a form that is no call"
 _LOST_PARTS = re.compile(rf"{INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
-
-
-class _Prose:
-    """Pieces of prose with their places in the text, and the places of the calls between them. `sent`: how much of the
-    text has left already."""
-
-    def __init__(self, sent: int = 0) -> None:
-        self.sent = sent
-        self._pieces: list[tuple[int, str]] = []
-        self._first_call: int | None = None
-        self._after_call = False
-        self._behind_mark = False
-        self._framed = False  # in a fence that was opened before calls and hasn't been closed
-        self._fences = 0  # how many have opened or closed a code block
-
-    def add(self, text: str, at: int) -> None:
-        """Take the prose that stands next, at this place."""
-        if self._after_call and self._framed and (close := _LATE_CLOSE.match(text)):
-            at, text, self._framed = at + close.end(), text[close.end() :], False
-        if self._after_call or self._behind_mark:
-            given, text = text, text.lstrip()
-            at += len(given) - len(text)
-        if text:
-            self._pieces.append((at, text))
-            self._fences += text.count("```") and len(_FENCE.findall(text))
-            self._after_call = self._behind_mark = False
-
-    def add_call(self, source: str, end: int) -> int:
-        """Take the call that ends here; return the place behind the frame that was opened before it."""
-        at, last = self._pieces.pop() if self._pieces and not self._after_call else (0, "")
-        kept = last.rstrip()
-        frame = _FRAME_BEFORE.search(last, max(0, len(last) - 64))
-        if frame and not frame["tag"] and self._fences % 2 == 0:
-            frame = None  # it closes a code block before the call
-        close = _find_closing(frame, source, end) if frame else None
-        if frame and close:
-            kept, end = last[: frame.start()].rstrip(), close.end()
-            self._fences -= not frame["tag"]
-            self._framed = not frame["tag"] and not close[0]
-        if self._first_call is not None and _ONLY_SEPARATORS.match(kept):
-            kept = ""
-        if kept:
-            self._pieces.append((at, kept))
-        if self._first_call is None:
-            self._first_call = len(self._pieces)
-        self._after_call = True
-        return end
-
-    def skip(self) -> None:
-        """Leave out a mark that stands next, with the white space behind it."""
-        self._behind_mark = True
-
-    def forget(self) -> None:
-        """Begin anew: what was taken for calls was none."""
-        self._pieces, self._first_call, self._after_call, self._fences = [], None, False, 0
-        self._framed = False
-
-    def text(self) -> str:
-        """Return all prose that hasn't left yet."""
-        pieces = self._cut_sent(len(self._pieces))
-        return "\n".join(pieces).strip() if self._first_call is not None else "".join(pieces)
-
-    def before(self) -> str:
-        """Return the prose in front of the first call."""
-        return "\n".join(self._cut_sent(self._first_call or 0))
-
-    def _cut_sent(self, count: int) -> list[str]:
-        pieces = [piece[max(0, self.sent - at) :] for at, piece in self._pieces[:count]]
-        return [piece for piece in pieces if piece]
-
-
-def _find_closing(frame: re.Match[str], source: str, end: int) -> re.Match[str] | None:
-    """Find the other half of a frame. A fence may lack it, a tag may not."""
-    if not frame["tag"]:
-        return _FENCE_AFTER.match(source, end) or re.compile("").match(source, end)
-    name = re.escape(frame["tag"].strip("<|>"))
-    return re.compile(rf"\s*<\|?/{name}\|?>").match(source, end)
 
 
 class Findings:
@@ -135,7 +58,7 @@ class Findings:
         self.calls: list[RawCall] = []
         self.malformed: list[Malformed] = []
         self.reasoning: list[str] = []  # what was taken out; empty where a mark was
-        self.prose = _Prose(sent)
+        self.prose = Prose(sent)
         self.row = CallRun()
         self.fuel = 0  # for readings that fail
         self.text = ""
@@ -152,6 +75,8 @@ class Findings:
         self.unended = False  # True where a list of calls lacks its end, as the text does
         self.has_thought = False  # True where reasoning has ended
         self.endless: set[str] = set()  # families of which no reasoning ends any more
+        self.named: list[tuple[int, str]] = []  # where declared names stand that haven't been looked at, the last first
+        self.read: list[tuple[int, int]] = []  # what was read and is no call
         self.fences: list[int] = []  # the lines that open or close a code block, where a mark may stand in one
 
     @property
@@ -163,7 +88,8 @@ class Findings:
         """Add what stands before `start` to the prose, and go on at `end`; what waits there is a call like this."""
         for one in self.row.take(self.text, start):
             self.take_calls(one.start, one.end, list(one.calls))
-        self.prose.add(self.text[self.kept : start], self.base + self.kept)
+        self.look_for_wrecks(start)
+        self.prose.add(self.text[self.kept : min(skip_space(self.text, start), end)], self.base + self.kept)
         self.at = self.kept = self.prose.add_call(self.text, end)
         self.taken.append((start, self.kept))
 
@@ -236,6 +162,18 @@ class Findings:
             end, reason = len(self.text), f"{MALFORMED_MAX} or more calls that can't be read"
         self.settle(start, end)
         self.malformed.append(Malformed(raw=self.text[start:end], reason=reason, format=format))
+
+    def look_for_wrecks(self, until: int) -> None:
+        """Report what no reader could read, before this place, and what was meant as a call."""
+        self.read = [span for span in self.read if span[1] > self.kept]
+        while self.named and self.named[-1][0] < until:
+            at, name = self.named.pop()
+            line = max(self.text.rfind("\n", self.kept, at) + 1, self.kept)
+            known = at < self.kept or any(start <= at < end for start, end in self.read)
+            quoted = is_block_quoted(self.text, self.begins, at, whole=self.whole)
+            if not known and not quoted and is_wreck(self.text, line, at, name, self.box):
+                end = min(find_region_end(self.text, at), until)
+                self.report_malformed(skip_space(self.text, line), end, _WRECK, "wreck")
 
     def drop(self, start: int, end: int) -> None:
         """Drop marks, from `start` to `end`, that hold nothing, unless they are only told of."""

@@ -29,7 +29,7 @@ CALLS_MAX = 128
 NAME_CHARS_MAX = 128
 NEARLY = 80  # percent of two names that must be alike for one to be meant by the other
 
-_NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
+NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
 ARGUMENT_KEYS = (
     "arguments",
     "parameters",
@@ -47,7 +47,7 @@ _IDS = ("id", "call_id", "tool_call_id")
 _BESIDE = frozenset({"content", "refusal", "function_call", "annotations", "audio", "reasoning_content"})
 _SILENT = frozenset({*_IDS, "type", "index", "thought", "thoughts", "reasoning", "explanation", "status", "role"})
 WINDOW_CHARS_MAX = 400
-_NAMED_KEY = re.compile(rf"\b(?:{'|'.join(_NAME_KEYS)})\b[\"'}}\]]?\s{{0,8}}:?\s{{0,8}}[\"']{{0,2}}({NAME})")
+_NAMED_KEY = re.compile(rf"\b(?:{'|'.join(NAME_KEYS)})\b[\"'}}\]]?\s{{0,8}}:?\s{{0,8}}[\"']{{0,2}}({NAME})")
 _ARGUMENT_KEY = re.compile(rf"\b(?:{'|'.join(ARGUMENT_KEYS)})\b[\"'}}\]]?\s{{0,8}}:")
 _BRACKET = re.compile(r"[{}\[\]]")
 _JSON_BEGINS = re.compile(r"\{\s{0,64}(?:\"[^\"\n]{0,128}\"|'[^'\n]{0,128}'|\w{1,128})\s{0,64}[\"':]|\[\s{0,64}[\[{]")
@@ -115,7 +115,7 @@ def means_call(value: Any, box: ToolBox) -> bool:
         return any(means_call(item, box) for item in value[: CALLS_MAX + 1])
     if not isinstance(value, dict):
         return False
-    if any(key in value for key in (*_NAME_KEYS, *ARGUMENT_KEYS, *WRAPPERS)) or any(box.find(key) for key in value):
+    if any(key in value for key in (*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPERS)) or any(box.find(key) for key in value):
         return True
     return any(value.keys() <= tool.parameters.get("properties", {}).keys() for tool in box.tools)
 
@@ -156,7 +156,7 @@ def _unwrap(value: Mapping[str, Any]) -> list[Any] | None:
 
 def _read_call(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
     """Read one object as a call, or None."""
-    names = [key for key in _NAME_KEYS if isinstance(value.get(key), str)]
+    names = [key for key in NAME_KEYS if isinstance(value.get(key), str)]
     arguments = [key for key in ARGUMENT_KEYS if key in value]
     if len(names) != 1 or len(arguments) > 1 or not _has_only_known_keys(value, [*names, *arguments]):
         _refuse_half_calls(value, names, arguments, setting)

@@ -14,7 +14,7 @@ def test_harmony_messages_are_told_apart():
         "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
         "<|start|>assistant<|channel|>commentary to=functions.search <|constrain|>json<|message|>"
         '{"query":"x"}'
-        "<|call|>rest<|start|>assistant<|channel|>final<|message|>Bye.<|return|>",
+        "<|call|>rest\n<|start|>assistant<|channel|>final<|message|>Bye.<|return|>",
         BOX,
     )
 
@@ -101,7 +101,7 @@ def test_messages_may_stand_behind_calls_of_another_family(before, header):
     text = f"{before}{header}<|message|>{BODY}<|call|>"
     found = extract_calls(text, BOX)
     assert [call.arguments for call in found.calls] == [{"query": "x"}, {"query": "y"}]
-    assert (found.text, found.malformed) == ("I look." if "look" in before else "", ())
+    assert (found.text.rstrip(), found.malformed) == ("I look." if "look" in before else "", ())
     assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 5, 1000))
     assert calls(f"{before}<|start|>user<|message|>21<|end|>{header}<|message|>{BODY}") == [("search", {"query": "x"})]
 

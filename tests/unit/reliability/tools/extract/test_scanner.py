@@ -8,6 +8,7 @@ import pytest
 from reliability.tools import Extraction, RepairKind, build_toolbox, extract_calls
 from tests.support.call_values import made
 from tests.support.extracting import BOX, CALL, calls, kinds
+from tests.support.streaming import play
 
 
 @pytest.mark.parametrize(
@@ -211,11 +212,28 @@ def test_braces_in_the_prose_before_a_call_spoil_nothing(before, text):
     found = extract_calls(before + text, BOX)
     assert [call.name for call in found.calls] == ["search"]
     assert not found.malformed
-    assert found.text == before.strip()
+    assert found.text == before
 
 
-def test_python_lines_are_calls_where_nothing_follows():
-    """`f(a=1)` on a line of its own is a call at the end of an answer or in a fence for tool calls, else an example."""
+def test_python_lines_are_calls_where_no_sentence_goes_through_them():
+    """Law: `f(a=1)` is a call at the end of an answer, in a fence for tool calls, and in lines or a fence of its own
+    between two sentences; within a sentence or other code it is an example."""
+    one, two = ("search", {"query": "x"}), ("get_time", {})
+    for joint in ("\n\nThen:\n\n", "\nThen:\n", "\n好的：\n", "\n```\nThen:\n```python\n"):
+        start, end = ("```python\n", "\n```") if "```" in joint else ("", "")
+        assert calls(f"First:\n{start}search(query='x'){joint}get_time(){end}") == [one, two]
+        assert calls(f"{start}search(query='x'){joint}I say more.") == [one]
+        assert play(list(f"{start}search(query='x'){joint}I say more."), BOX).calls == [one]
+    for shown in (
+        "I write\nsearch(query='x')\nto find it.",
+        "x = 1\nsearch(query='x')\n\nSo it is.",
+        "```\nnone = 0\n\nsearch(query='x')\n\nmore_of(it)\n```\nSo.",
+        "```python\nsearch(query='x')\n\nmore_of(it)\n```\nSo.",
+        "```python\nsearch(query='x')\nmore_of(it)\n```\nSo.",
+        "    search(query='x')\n\n    more_of(it)\n\nis code",
+        "For example:\nsearch(query='x')\n\nSo it is.",
+    ):
+        assert calls(shown) == [], shown
     assert calls("I look it up:\nsearch(query='x')\nget_time()") == [("search", {"query": "x"}), ("get_time", {})]
     assert calls("So:\n```tool_code\nsearch(query='x')\n```\nDone.") == [("search", {"query": "x"})]
     assert calls("One writes\nsearch(query='x')\nto find things.") == []

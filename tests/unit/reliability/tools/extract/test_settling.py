@@ -14,7 +14,7 @@ def test_marks_that_hold_nothing_leave_the_prose_around_them():
     found.drop(4, 11)
     found.prose.add(found.text[found.kept :], found.kept)
     assert (found.calls, found.malformed, found.found) == ([], [], True)
-    assert found.prose.text() == "One\ntwo"
+    assert found.prose.text() == "One two"
 
 
 def test_what_cant_be_read_is_bounded():
@@ -41,7 +41,7 @@ def test_text_around_calls_is_kept_in_order():
     """Prose before, between and after calls stays; commas between calls and fences around them go."""
     found = extract_calls(f"First.\n```json\n{CALL}\n```\nThen:\n{CALL}, {CALL}\nDone.", BOX)
     assert len(found.calls) == 3
-    assert found.before == "First."
+    assert found.before == "First.\n"
     assert found.text == "First.\nThen:\nDone."
 
 
@@ -57,8 +57,8 @@ def test_what_has_left_is_not_given_back(sent, left):
 def test_the_fence_that_closes_a_code_block_stays(blocks):
     """A fence right before a call frames it only where it opens a block."""
     shown = "\n".join(["```python\nx = 1\n```"] * blocks)
-    assert extract_calls(f"{shown}\n<tool_call>{CALL}</tool_call>", BOX).text == shown
-    assert extract_calls(f"{shown}\n```json\n{CALL}\n```", BOX).text == shown
+    assert extract_calls(f"{shown}\n<tool_call>{CALL}</tool_call>", BOX).text == f"{shown}\n"
+    assert extract_calls(f"{shown}\n```json\n{CALL}\n```", BOX).text == f"{shown}\n"
 
 
 @pytest.mark.parametrize("joint", ["\n", ",\n", "\n\n", "\nthen\n"])

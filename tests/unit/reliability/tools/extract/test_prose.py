@@ -1,0 +1,61 @@
+"""The law of the prose around calls: the same text leaves whole and streamed."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reliability.types import CallDelta, Hold, Text
+from tests.support.call_values import box_for
+from tests.support.renderings import ALL
+from tests.support.streaming import cut_at, inked
+from tests.support.value_paths import judge_events
+
+BOX = box_for(search={"query": "x"}, write_file={"path": "a.txt"})
+CALLS = (("search", {"query": "x"}), ("write_file", {"path": "a.txt"}))
+RUNS_ON = {"name and json"}  # a call only where it is all there is
+blanks = st.sampled_from(["", " ", "\n", "\n\n", "\n  ", " \n\n    ", "\r\n\r\n", "\t"])
+words = st.sampled_from(["", "I look.", "Plan:\n\n- a\n- b", "Is it\n\n    indented?", "Ça va, 好。"])
+prose = st.tuples(blanks, words, blanks).map("".join)
+
+
+def read(pieces: Sequence[str], hold: Hold) -> tuple[str, list[str], object]:
+    """What leaves for the client: the text, the names of its calls, and the flaw."""
+    events, judged = judge_events([[Text(piece)] for piece in pieces], BOX, hold)
+    text = "".join(event.text for event in events if isinstance(event, Text))
+    return text, [event.name for event in events if isinstance(event, CallDelta) and event.name], judged.flaw
+
+
+def is_apart(parts: Sequence[str]) -> bool:
+    """Whether a line break stands between each call and the words around it."""
+    before = all(not part or "\n" in part[len(part.rstrip()) :] for part in parts[:-1])
+    return before and all(not part.strip() or "\n" in part[: len(part) - len(part.lstrip())] for part in parts[1:])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ALL if kind not in RUNS_ON])
+@settings(max_examples=10, deadline=None)
+@given(
+    before=prose,
+    between=st.none() | prose,
+    behind=prose,
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
+)
+def test_the_same_text_leaves_whole_and_streamed(kind, before, between, behind, sizes):
+    """Law: however it is cut, held or streamed, an answer is one text, white space included, with the same calls. Where
+    the call stands on lines of its own, what leaves are the words around it, and no line joins another."""
+    parts = [before, behind] if between is None else [before, between, behind]
+    second = "" if between is None else between + ALL[kind](*CALLS[1])
+    answer = before + ALL[kind](*CALLS[0]) + second + behind
+
+    told, named, flaw = read([answer], Hold.ALL)
+
+    for hold in (Hold.TOOL_CALLS, Hold.ALL):
+        again = read(cut_at(answer, sizes), hold)
+        assert again[1:] == (named, flaw)
+        assert again[0] == told or flaw is not None  # nothing of a refused answer is delivered at its end
+    if kind == "harmony analysis":  # its message goes on to the end
+        return
+    if flaw is None and len(named) == len(parts) - 1 and is_apart(parts):
+        assert told.split() == " ".join(parts).split()
+        assert inked(told) == inked("".join(parts))

@@ -1,0 +1,86 @@
+"""The law of what was meant as a call: it is asked for again, never delivered as text; a sentence about a tool is."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reliability.tools import extract_calls
+from reliability.tools.extract.wrecks import NAMES_MAX, find_names, is_wreck
+from tests.support.call_values import made
+from tests.support.renderings import ALL, tool
+from tests.support.streaming import cut_at, play, whole
+
+KEYS = {"path": {"type": "string"}, "n": {"type": "integer"}, "opts": {"type": "object"}}
+BOX = made([tool("write_file", {"type": "object", "properties": KEYS}), tool("Bash", {"properties": {"command": {}}})])
+GOOD = '{"name": "Bash", "arguments": {"command": "ls"}}'
+WRECKS = [
+    '{"name"": "write_file", "arguments": {"path": "a"}}',
+    '{"name": write_file", "arguments": {"path": "a"}}',
+    '{""tool": "write_file", "args": {"n": 1}}',
+    '"name": "write_file", "arguments": {"path": "a"}}',
+    '{"arguments" {"path": "a"}, "name": "write_file"}',
+    '<functionwrite_file>{"path": "a"}</function>',
+    '<function,write_file>{"path": "a"}</function>',
+    '<invoke name>"write_file">\n<parameter name="path">a</parameter>\n</invoke>',
+    '<invoke tool="write_file">\n<parameter name="path">a</parameter>\n</invoke>',
+    "<python_tag|>write_file(path='a')",
+    "[write_file)path='a')]",
+    "[write_file(path'a')]",
+    "write_file(path='a', opts={'c': x'})",
+    "write_file(path='a'))",
+    "<|python_tag|>write_file(path='a'), n=1)",
+    'Action write_file\nAction Input: {"path": "a"}',
+    'assistantcommentary to"functions.write_file json{"path": "a"}',
+]
+
+
+@pytest.mark.parametrize("wreck", WRECKS)
+@pytest.mark.parametrize("frame", ["{}", "I write it.\n\n{}\n", "{}\n" + GOOD, GOOD + "\n{}", "```\n{}\n```"])
+def test_what_was_meant_as_a_call_is_no_text(wreck, frame):
+    """Law: alone, in prose, in a fence and beside a good call it is reported, whole and streamed."""
+    text = frame.format(wreck) if "name" not in frame else frame.replace("{}", wreck)
+    found = extract_calls(text, BOX)
+    assert found.malformed, text
+    assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 7, 1000))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "write_file(path: str, n: int = 1) writes a file.",
+        'The tool write_file takes "path": a string.',
+        '"write_file" takes "path" and "n".',
+        "- write_file: path, n and opts",
+        "**write_file** (path, n): writes n lines.",
+        "`write_file(path='a'))`",
+        "Use `write_file` with path='a' if you like.",
+        'Never write {"name"": "write_file", "arguments": {"path": "a"}} into a file.',
+        '> {"name"": "write_file", "arguments": {"path": "a"}}',
+        "write_file(path='a')\nis how one writes.",
+        '{"tool": "write_file", "path": "a", "why": "it is data"}',
+        "write_file",
+        "Bash: command not found",
+        "```python\nimport os\nwrite_file(path'a')\n```\nis wrong.",
+    ],
+)
+def test_a_sentence_about_a_tool_is_text(text):
+    """Law: words that no call has, quotation, code around it, and what a reader knows as data make it none."""
+    assert extract_calls(text, BOX).malformed == ()
+    assert extract_calls(text, BOX).text == text
+
+
+@pytest.mark.parametrize("kind", list(ALL))
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_a_whole_call_is_never_taken_for_one_in_pieces(kind, data):
+    """Law: what a reader reads is what it says, beside any other notation."""
+    other = data.draw(st.sampled_from([*ALL]))
+    text = ALL[kind]("write_file", {"path": "a"}) + "\n\n" + ALL[other]("Bash", {"command": "ls"})
+    assert all(one.format != "wreck" for one in extract_calls(text, BOX).malformed)
+
+
+def test_names_are_found_from_behind_and_bounded():
+    """The next to look at is the last; a text that holds nothing but names is bounded."""
+    assert find_names("Bash write_file Bash", BOX, 1) == [(16, "Bash"), (5, "write_file")]
+    assert len(find_names("Bash " * 2 * NAMES_MAX, BOX, 0)) == NAMES_MAX
+    assert is_wreck('{"name"": "Bash", "command": "ls"}', 0, 11, "Bash", BOX)
