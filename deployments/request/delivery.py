@@ -15,7 +15,7 @@ from reliability.answer import gate as gates
 from reliability.answer.answer_head import Head, strip_turn_start
 from reliability.answer.call_scan import CallScan, step_calls
 from reliability.answer.estimate import text_bytes, tokens_min
-from reliability.answer.gate import Gate, Stopped
+from reliability.answer.gate import Gate, Stopped, reopen_gate
 from reliability.answer.judgement import Expected, Judged, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import Thoughts, close
@@ -47,7 +47,7 @@ class Delivery:
 
     def begin_anew(self, gate: Stopped) -> None:
         """Begin the answer anew behind a mark of its reasoning; what has left stays."""
-        self.gate, self.delivered, self.sent = Gate(gate.rules), self.delivered + "".join(self.sent), []
+        self.gate, self.delivered, self.sent = reopen_gate(gate), self.delivered + "".join(self.sent), []
         self.head = Head()
 
     def release(self, events: Sequence[Event]) -> tuple[Event, ...]:

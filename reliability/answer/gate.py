@@ -169,6 +169,11 @@ def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.T
     return Gate(_Rules(hold, prepare_names(tools), settle_text), mode)
 
 
+def reopen_gate(gate: Stopped) -> Gate:
+    """Build the gate of what stands behind the mark. A call that came next to the mark is held already."""
+    return Gate(gate.rules, gate.mode, held=gate.held)
+
+
 def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
     """Take one event; return what may leave now."""
     if isinstance(event, Text):

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from reliability.answer.answer_head import PARTIAL, Starts
-from reliability.answer.gate import Gate, Stopped, finish, step
+from reliability.answer.gate import Gate, Stopped, finish, reopen_gate, step
 from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought, ends_reasoning, is_said_of, is_unsettled
 from reliability.tools.formats import INDENT_MAX, QUOTES
 from reliability.types import CallDelta, Event, Reasoning, Refusal, Text
@@ -186,7 +186,7 @@ def _pass_piece(thoughts: Thoughts, gate: Gate, piece: Event, passed: list[Passe
             thoughts.begin_again(gate.row)
             parts.extendleft(reversed(thoughts.feed(gate.rest)))
         passed.append((part, gate, out))
-        gate = Gate(gate.rules) if isinstance(gate, Stopped) else gate
+        gate = reopen_gate(gate) if isinstance(gate, Stopped) else gate
     return gate
 
 

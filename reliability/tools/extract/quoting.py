@@ -49,15 +49,6 @@ _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _BEFORE_CHARS = 64
 
 
-class Paragraph(NamedTuple):
-    """Whether a call is a paragraph `apart`, or a fence with nothing else in it; `open`: the text ends too early to
-    tell."""
-
-    apart: bool
-    open: bool = False
-    fenced: bool = False
-
-
 class Telling(NamedTuple):
     """Whether a call is told, and up to where; `open`: the text ends too early to tell."""
 
@@ -77,23 +68,18 @@ def is_block_quoted(text: str, least: int, at: int, *, whole: bool = False) -> b
     return known and _BLOCK_QUOTE.match(text, line, at) is not None
 
 
-def find_paragraph(text: str, least: int, start: int, end: int, behind: int) -> Paragraph:
-    """Say whether a call, from `start` to `end`, is a paragraph: a line that ends a sentence stands before it, and
-    behind it an empty one, or one with a colon, and no code. `least`: where the answer begins; `behind`: what comes
+def is_paragraph(text: str, least: int, start: int, end: int, behind: int) -> bool:
+    """Return whether code, from `start` to `end`, stands in lines or a fence of its own: a line that ends a sentence
+    before it, and behind it an empty one, or one with a colon. `least`: where the answer begins; `behind`: what comes
     next, behind fences and white space."""
     near = max(least, start - _BEFORE_CHARS)
     before = _PARAGRAPH_BEFORE.search(text[near:start])
     if before is None or (near > least and not before[0]):
-        return Paragraph(apart=False)
-    between, fenced = text[end:behind], before["fence"] is not None
-    closed = fenced == ("```" in between) and not between.endswith((" ", "\t"))
-    if closed and _BLANK_LINE.search(between):
-        return Paragraph(apart=True, fenced=fenced)
-    line_end = text.find("\n", behind, behind + QUOTED_CHARS)
-    line = text[behind : line_end if line_end >= 0 else behind + QUOTED_CHARS].rstrip()
-    goes_on = line_end < 0 and len(text) < behind + QUOTED_CHARS
-    ends = "\n" in between and line.endswith((":", "："))
-    return Paragraph(closed and ends, goes_on and (closed or behind == len(text)), fenced)
+        return False
+    between = text[end:behind]
+    line = text[behind : behind + QUOTED_CHARS].partition("\n")[0].rstrip()
+    ends = _BLANK_LINE.search(between) is not None or ("\n" in between and line.endswith((":", "：")))
+    return ends and (before["fence"] is not None) == ("```" in between)
 
 
 def is_in_sample(text: str, least: int, taken: Sequence[tuple[int, int]], start: int) -> bool:

@@ -31,7 +31,7 @@ from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.marks import goes_on_behind
 from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
-from reliability.tools.extract.quoting import find_paragraph, is_block_quoted
+from reliability.tools.extract.quoting import is_block_quoted, is_paragraph
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
 from reliability.tools.extract.shapes import CallRun, HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
@@ -103,8 +103,7 @@ def is_prose(text: str, box: ToolBox, begin: int = 0, *, complete: bool = True) 
     prose; it is seen, and not read again. Where the text isn't `complete`, it is none as long as a
     call that waits for the next one may get it."""
     walk = _walk(text, box, begin=begin, whole=False)
-    may_go_on = not complete and (walk.undecided or walk.row.may_go_on(walk.text, box))
-    return not walk.found and walk.ends is None and not may_go_on
+    return not walk.found and walk.ends is None and (complete or not walk.row.may_go_on(walk.text, box))
 
 
 def may_be_told(text: str, box: ToolBox, begin: int) -> bool:
@@ -127,7 +126,7 @@ def _walk(
     walk = _Walk(text, box, sent)
     walk.may_end, walk.has_thought, walk.whole = turns, thought, whole
     marked = _MARKED.search(text) is not None
-    walk.fences = list_fences(text) if whole and "```" in text else []
+    walk.fences = list_fences(text) if whole and marked and "```" in text else []
     if harmony.is_harmony(text, walk.fences):
         walk.run_messages(text)
     elif text and (box.tools or marked):
@@ -182,7 +181,7 @@ class _Walk(Findings):
         self.text, self.base, self.at, self.kept = text, base, begin, 0
         self.endless, self.rest_is_prose, self.begins, self.taken = set(), False, 0, []
         self.row, self.given, self.messages_at = CallRun(), None, None
-        self.named, self.read, line = find_names(text, self.box, begin), [], begin
+        self.named, self.read, self.apart, line = find_names(text, self.box, begin), [], [], begin
         while True:
             at = self.at
             if at in (self.begins, self.kept) or text[at - 1] == "\n":
@@ -192,7 +191,7 @@ class _Walk(Findings):
             if self.at == at:
                 spot = SPOT.search(text, at)
                 if spot is None:
-                    self.look_for_wrecks(len(text))
+                    self.look_for_wrecks(len(text) if self.messages_at is None else self.messages_at)
                     break
                 self.at = spot.end()
                 if text[spot.start()] != "\n":
@@ -361,8 +360,7 @@ class _Walk(Findings):
             self.at = start + 1
 
     def _read_python_lines(self, start: int) -> None:
-        """Read `f(a=1)` of declared tools on lines of their own: at the end of the answer or of a fence for tool calls,
-        or as a paragraph, which no sentence goes through."""
+        """Read `f(a=1)` of declared tools, and nothing else, up to the end of the answer or of a fence."""
         if self.fuel < 0 or _INLINE_CODE.match(self.text, start):
             return
         fenced = _TOOL_CODE.search(self.text, max(0, start - FENCE_CHARS_MAX), start)
@@ -381,17 +379,19 @@ class _Walk(Findings):
             return
         frame = _FRAME.match(self.text, found.end)
         rest = frame.end() if frame else found.end
-        paragraph = find_paragraph(self.text, self.begins, start, found.end, rest)
-        within = not paragraph.fenced and is_in_code_block(self.fences, self.base + start)
-        apart = paragraph.apart and not within and self.text[start] != "["
-        self.undecided = self.undecided or paragraph.open
-        if rest == len(self.text) or (fenced and "`" in self.text[found.end : rest]) or apart:
+        if rest == len(self.text) or (fenced and "`" in self.text[found.end : rest]):
             sign = _STATEMENT_END.match(self.text, found.end)
-            self.take(start, sign.end() if sign else found.end, found)
+            end = sign.end() if sign else found.end
+            if self.follows_paragraph(start):  # nobody knows which of them are meant
+                self.report_malformed(start, end, "a call in Python behind another one that text follows", "python")
+            else:
+                self.take(start, end, found)
         else:
             self.fuel -= found.end - start
             if (fenced or self.begins_line(start)) and not self.is_in_sample(start):
                 self.row.add(self.text, start, found.end, found.calls)
+            if self.text[start] != "[" and is_paragraph(self.text, self.begins, start, found.end, rest):
+                self.apart.append(start)
 
     def _report_rest(self, start: int) -> None:
         """Report the rest, in which bare JSON is no longer read, if it names a tool where a call would."""

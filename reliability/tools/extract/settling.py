@@ -7,7 +7,7 @@ waits right before a call is a call like it (`shapes.py`). Reasoning is taken ap
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 from reliability.tool_calls import Malformed, RawCall
 from reliability.tools.extract.delimiter_search import Delimiter
@@ -77,6 +77,7 @@ class Findings:
         self.endless: set[str] = set()  # families of which no reasoning ends any more
         self.named: list[tuple[int, str]] = []  # where declared names stand that haven't been looked at, the last first
         self.read: list[tuple[int, int]] = []  # what was read and is no call
+        self.apart: list[int] = []  # where paragraphs of Python stand that other text follows
         self.fences: list[int] = []  # the lines that open or close a code block, where a mark may stand in one
 
     @property
@@ -165,15 +166,19 @@ class Findings:
 
     def look_for_wrecks(self, until: int) -> None:
         """Report what no reader could read, before this place, and what was meant as a call."""
-        self.read = [span for span in self.read if span[1] > self.kept]
         while self.named and self.named[-1][0] < until:
             at, name = self.named.pop()
             line = max(self.text.rfind("\n", self.kept, at) + 1, self.kept)
-            known = at < self.kept or any(start <= at < end for start, end in self.read)
+            known = at < self.kept or self._is_read(at)
             quoted = is_block_quoted(self.text, self.begins, at, whole=self.whole)
             if not known and not quoted and is_wreck(self.text, line, at, name, self.box):
                 end = min(find_region_end(self.text, at), until)
                 self.report_malformed(skip_space(self.text, line), end, _WRECK, "wreck")
+
+    def _is_read(self, at: int) -> bool:
+        """Return whether this place stands in what was read and is no call."""
+        place = bisect_right(self.read, (at, len(self.text)))
+        return place > 0 and at < self.read[place - 1][1]
 
     def drop(self, start: int, end: int) -> None:
         """Drop marks, from `start` to `end`, that hold nothing, unless they are only told of."""
@@ -274,6 +279,12 @@ class Findings:
             and skip_space(self.text, self.kept) == start
             and skip_space(self.text, at) == len(self.text)
         )
+
+    def follows_paragraph(self, start: int) -> bool:
+        """Return whether Python that other text follows stands before this place and the row that it ends."""
+        row = self.row.waiting[0].start if self.row.reaches(self.text, start) else start
+        place = bisect_left(self.apart, row)
+        return place > 0 and self.apart[place - 1] >= self.kept
 
     def begins_line(self, start: int) -> bool:
         """Return whether nothing but white space, or a call, stands before this place in its line."""

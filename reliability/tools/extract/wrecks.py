@@ -1,10 +1,10 @@
-"""What was meant as a call and is none any more, in whatever notation: a declared name in the marks of a call, and
-right behind it, or before it, one of the tool's parameters with a value.
+"""What was meant as a call and is none any more: a declared name where a notation has it, and right behind it, or
+before it, one of the tool's parameters with a value.
 
-    {"name"": "f", "arguments": {"a": 1}}      <functionf>{"a": 1}</function>      f(a=='x')      Action: f}
+    {"name"": "f", "arguments": {"a": 1}}      <functionf>{"a": 1}</function>      Action f\nAction Input: {"a": 1}
 
-Only what no reader could read is looked at here, and only lines without a word that calls don't have: a sentence about
-a tool has one.
+Only what no reader could read is looked at, and only notations that people don't write themselves: damaged Python, YAML
+or a list of what was done is text.
 """
 
 from __future__ import annotations
@@ -14,17 +14,22 @@ from bisect import insort
 from functools import lru_cache
 
 from reliability.tools.extract.shapes import ARGUMENT_KEYS, NAME_KEYS, WRAPPERS
-from reliability.tools.formats import CALL_FORMATS
 from reliability.tools.schema.toolbox import ToolBox
 
 NAMES_MAX = 256  # of the places in one text
 _HEAD_CHARS, _TAIL_CHARS = 300, 200
-_KEYS = (*ARGUMENT_KEYS, *NAME_KEYS, *WRAPPERS, "type", "id", "parameter", "key")
-_OPENERS = {word for row in CALL_FORMATS for opener in row.opens for word in re.findall(r"[A-Za-z]{2,}", opener)}
-_WORDS = "|".join(sorted({*_OPENERS, *(word for key in _KEYS for word in key.split("_"))}, key=len, reverse=True))
-_FRAME = re.compile(rf"(?:[\W\d_]|x\b|{_WORDS})*+", re.IGNORECASE)
-_ARGUMENTS_FIRST = re.compile(
-    rf"\W{{1,8}}(?:{'|'.join(ARGUMENT_KEYS)})\b.*\b(?:{'|'.join(NAME_KEYS)})\W{{1,8}}", re.DOTALL
+_NAMES, _ARGUMENTS = "|".join(NAME_KEYS), "|".join(ARGUMENT_KEYS)
+_KEYS = (*ARGUMENT_KEYS, *NAME_KEYS, *WRAPPERS, "type", "id", "parameter", "key", "python")
+_WORDS = "|".join(sorted({word for key in _KEYS for word in key.split("_")}, key=len, reverse=True))
+_FRAME = re.compile(rf"(?:[\W\d_]|x\b|{_WORDS}|json\b|code\b|message\b|constrain\b)*+", re.IGNORECASE)
+_JSON = re.compile(rf"(?=[^\n]*[{{\[\"'])(?:[\W\d_]|x\b|{_WORDS})*?\b(?:{_NAMES})\W{{1,8}}", re.IGNORECASE)
+_ARGUMENTS_FIRST = re.compile(rf"\W{{1,8}}(?:{_ARGUMENTS})\b.*\b(?:{_NAMES})\W{{1,8}}", re.DOTALL)
+_ARGUMENT_KEY = re.compile(rf"\b(?:{_ARGUMENTS})\b", re.IGNORECASE)
+_ACTION = re.compile(r"\s*Action\W{1,8}")
+_INPUT = re.compile(r"\W*Action Input\W")
+_TAG = re.compile(r"[\W\d_]*[<|](?:function|invoke|tool_call|python_tag)\W{0,4}(?:(?:name|tool)\W{1,4})?", re.DOTALL)
+_CHANNEL = re.compile(
+    r"[\W\d_]*(?:start\W+)?(?:commentary|analysis|assistant)[^\n]{0,40}\bto\W{0,3}(?:functions\W?)?", re.DOTALL
 )
 _VALUE = r"""["'\[{]|-?\d|true\b|false\b|null\b|none\b"""
 
@@ -52,8 +57,13 @@ def is_wreck(text: str, line: int, at: int, name: str, box: ToolBox) -> bool:
     if _ARGUMENTS_FIRST.fullmatch(head):
         return given.search(head) is not None
     frame, value = _FRAME.match(tail), given.search(tail)
-    near = frame is not None and value is not None and value.start() <= frame.end()
-    return near and _FRAME.fullmatch(head) is not None
+    if frame is None or value is None or value.start() > frame.end():
+        return False
+    between = tail[: value.start()]
+    if _JSON.fullmatch(head):
+        return _ARGUMENT_KEY.search(between) is not None
+    marked = _TAG.fullmatch(head) or _CHANNEL.fullmatch(head)
+    return marked is not None or (_ACTION.fullmatch(head) is not None and _INPUT.match(between) is not None)
 
 
 @lru_cache(maxsize=256)

@@ -158,5 +158,5 @@ def test_doubt_chooses_who_answers_and_changes_no_answer(answers: list[tuple[str
     if run.finish is not None:
         assert calls_of(events) in ([], [f'{{"a": "{run.tier}"}}'])
         spoken = text_of(events)
-        own = ("", f"I'm {run.tier}. ", f"good from {run.tier}")
+        own = ("", f"good from {run.tier}", *(f"I'm {attempt.tier}. " for attempt in run.attempts))
         assert spoken in own or spoken == text_of(plain) or spoken.startswith("half of ")

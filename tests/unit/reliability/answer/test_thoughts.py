@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from reliability.answer.thoughts import Thoughts
 from reliability.tools import build_toolbox
 from reliability.tools.format_reasoning import MESSAGES, REASONING
-from reliability.types import Flaw, Hold, Reasoning, Text
+from reliability.types import CallDelta, Flaw, Hold, Reasoning, Text
 from tests.evals.tool_cases import written_calls
+from tests.support.call_values import made
+from tests.support.renderings import tool
 from tests.support.streaming import cut_at, take_apart
 from tests.support.thought_marks import K3, MARKS, OPENED, PROMPTED, row_of
+from tests.support.value_paths import judge_events
 
 TOOLS, _ = written_calls()
 BOXES = {"tools": build_toolbox(TOOLS), "no tools": build_toolbox([])}
@@ -167,6 +170,19 @@ def test_the_machine_does_not_depend_on_the_cuts(text, sizes, inside):
     assert read(cut_at(text, sizes)) == read([text])
     if not re.search(r"think|THINK|channel|open|im_start", text) and not inside:
         assert read([text]) == ["", text]
+
+
+@pytest.mark.parametrize("text", ["I think.\n</think>", "ok <think>c</think>", "I think.\n[/THINK]\n", "So.\n<think>"])
+@pytest.mark.parametrize("hold", [Hold.TOOL_CALLS, Hold.ALL])
+def test_a_native_call_behind_a_mark_is_kept(text, hold):
+    """Law: what comes next to text that ends in a mark of reasoning is delivered, in one piece and in two."""
+    box = made([tool("find_part", {"properties": {"code": {"type": "string"}}})])
+    for parts in (('{"code": "K-7"}',), ('{"code"', ': "K-7"}')):
+        deltas = [CallDelta(index=0, name="find_part" * (not at), arguments=part) for at, part in enumerate(parts)]
+        events, judged = judge_events([[Text(text)], *([delta] for delta in deltas)], box, hold)
+        assert judged.flaw is None
+        assert [(call.name, call.arguments) for call in judged.calls] == [("find_part", '{"code": "K-7"}')]
+        assert any(isinstance(event, CallDelta) for event in events)
 
 
 def test_at_most_a_mark_is_held_back():

@@ -8,7 +8,7 @@ import pytest
 from reliability.tools import Extraction, RepairKind, build_toolbox, extract_calls
 from tests.support.call_values import made
 from tests.support.extracting import BOX, CALL, calls, kinds
-from tests.support.streaming import play
+from tests.support.streaming import cut_at, play, whole
 
 
 @pytest.mark.parametrize(
@@ -215,25 +215,21 @@ def test_braces_in_the_prose_before_a_call_spoil_nothing(before, text):
     assert found.text == before
 
 
-def test_python_lines_are_calls_where_no_sentence_goes_through_them():
-    """Law: `f(a=1)` is a call at the end of an answer, in a fence for tool calls, and in lines or a fence of its own
-    between two sentences; within a sentence or other code it is an example."""
-    one, two = ("search", {"query": "x"}), ("get_time", {})
+def test_python_lines_are_calls_where_nothing_follows():
+    """`f(a=1)` on a line of its own is a call at the end of an answer or in a fence for tool calls, else an example.
+    Where one stands before text, and another at the end, the first is not lost: the answer is asked for again."""
     for joint in ("\n\nThen:\n\n", "\nThen:\n", "\n好的：\n", "\n```\nThen:\n```python\n"):
         start, end = ("```python\n", "\n```") if "```" in joint else ("", "")
-        assert calls(f"First:\n{start}search(query='x'){joint}get_time(){end}") == [one, two]
-        assert calls(f"{start}search(query='x'){joint}I say more.") == [one]
-        assert play(list(f"{start}search(query='x'){joint}I say more."), BOX).calls == [one]
+        text = f"First:\n{start}search(query='x'){joint}get_time(){end}"
+        assert (calls(text), len(extract_calls(text, BOX).malformed)) == ([], 1)
+        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 9, 1000))
     for shown in (
         "I write\nsearch(query='x')\nto find it.",
-        "x = 1\nsearch(query='x')\n\nSo it is.",
-        "```\nnone = 0\n\nsearch(query='x')\n\nmore_of(it)\n```\nSo.",
-        "```python\nsearch(query='x')\n\nmore_of(it)\n```\nSo.",
-        "```python\nsearch(query='x')\nmore_of(it)\n```\nSo.",
-        "    search(query='x')\n\n    more_of(it)\n\nis code",
-        "For example:\nsearch(query='x')\n\nSo it is.",
+        "Never:\n\n```python\nsearch(query='x')\n```\n\nUse make instead.",
+        "import os\n\nsearch(query='x')\n\nx = 2",
+        "Earlier I called:\n\nsearch(query='x')\n\nIt failed.",
     ):
-        assert calls(shown) == [], shown
+        assert extract_calls(shown, BOX) == Extraction(text=shown)
     assert calls("I look it up:\nsearch(query='x')\nget_time()") == [("search", {"query": "x"}), ("get_time", {})]
     assert calls("So:\n```tool_code\nsearch(query='x')\n```\nDone.") == [("search", {"query": "x"})]
     assert calls("One writes\nsearch(query='x')\nto find things.") == []

@@ -24,10 +24,6 @@ WRECKS = [
     '<invoke name>"write_file">\n<parameter name="path">a</parameter>\n</invoke>',
     '<invoke tool="write_file">\n<parameter name="path">a</parameter>\n</invoke>',
     "<python_tag|>write_file(path='a')",
-    "[write_file)path='a')]",
-    "[write_file(path'a')]",
-    "write_file(path='a', opts={'c': x'})",
-    "write_file(path='a'))",
     "<|python_tag|>write_file(path='a'), n=1)",
     'Action write_file\nAction Input: {"path": "a"}',
     'assistantcommentary to"functions.write_file json{"path": "a"}',
@@ -60,6 +56,16 @@ def test_what_was_meant_as_a_call_is_no_text(wreck, frame):
         '{"tool": "write_file", "path": "a", "why": "it is data"}',
         "write_file",
         "Bash: command not found",
+        "1. Bash(command=\"git status\")\n2. write_file(path='a', n=50)\n\nAll tests pass.",
+        '● Bash(command: "git status")\n  ⎿  clean',
+        "```toml\n[Bash]\ncommand = 30\n```",
+        'tool: Bash\nargs:\n  command: "ls"',
+        "| Bash | command: 3 |",
+        'tool=Bash command="ls" ms=12',
+        'function Bash({command = "x"}) {',
+        '### Bash\n\n- `command`: "x"',
+        "write_file(path'a', opts={'c': x'})",
+        'shell Bash {"command": ["ls"]}',
         "```python\nimport os\nwrite_file(path'a')\n```\nis wrong.",
     ],
 )
@@ -83,4 +89,4 @@ def test_names_are_found_from_behind_and_bounded():
     """The next to look at is the last; a text that holds nothing but names is bounded."""
     assert find_names("Bash write_file Bash", BOX, 1) == [(16, "Bash"), (5, "write_file")]
     assert len(find_names("Bash " * 2 * NAMES_MAX, BOX, 0)) == NAMES_MAX
-    assert is_wreck('{"name"": "Bash", "command": "ls"}', 0, 11, "Bash", BOX)
+    assert is_wreck('{"name"": "Bash", "input": {"command": "ls"}}', 0, 11, "Bash", BOX)
