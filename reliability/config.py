@@ -72,6 +72,7 @@ class SignWeights(Section):
 
     base: float = Field(default=0.0, description="log-odds of a call without signs")
     weights: dict[str, float] = Field(default={}, description="what each sign adds to them")
+    share: float = Field(default=1.0, ge=0, le=1, description="in how many of the measured cases it held")
 
 
 class CalibrationConfig(Section):

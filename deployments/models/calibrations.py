@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from reliability.confidence.calibration import Calibration, ModelCalibration
-from reliability.config import CalibrationConfig
+from reliability.config import CalibrationConfig, SignWeights
 from reliability.types import TierStatus
 
 FILE = Path(__file__).with_name("calibrations.json")
@@ -24,8 +24,11 @@ def find_calibration(status: TierStatus, fitted: Mapping[str, CalibrationConfig]
     found = fitted.get(status.sha256) or _read_all().get(status.sha256)
     if found is None:
         return None
-    unwanted = None if found.unwanted is None else Calibration(found.unwanted.base, found.unwanted.weights)
-    return ModelCalibration(Calibration(found.right.base, found.right.weights), unwanted)
+    return ModelCalibration(_build(found.right), None if found.unwanted is None else _build(found.unwanted))
+
+
+def _build(weights: SignWeights) -> Calibration:
+    return Calibration(weights.base, weights.weights, weights.share)
 
 
 @cache

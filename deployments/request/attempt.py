@@ -60,8 +60,7 @@ class AttemptPlan:
     """What one attempt is to do. `text_committed`: an earlier attempt's text stands before the client already, so this
     one's text is held and dropped. `history_bytes`: of what the answer is held against. `begun`: the text that it
     continues, which stands before the client; `seam`: how many characters stand there; `answer_cap`: how many tokens
-    the whole answer may have, with `begun`. `logprobs`: the client has asked for them. `gauge`: what
-    tells whether its calls are right; None where nobody wants to know."""
+    the whole answer may have, with `begun`. `logprobs`: the client has asked for them. `gauge` measures its calls."""
 
     tier: str
     number: int
@@ -303,8 +302,8 @@ async def read(
     question = await large(state.size, state.settle)
     if question is None:
         return
-    left_s = (deadline_ns - clock.now_ns()) / NS_PER_S
     try:
+        left_s = (deadline_ns - clock.now_ns()) / NS_PER_S
         judged = await make_judgement(question, partial(large, state.size), elsewhere, left_s)
     except Busy as error:
         state.leave_unjudged(Fault.UNJUDGED, str(error))
@@ -313,7 +312,8 @@ async def read(
         state.leave_unjudged(Fault.DEADLINE, "the request's deadline passed")
         return
     out = state.take_judgement(judged)
-    if state.plan.gauge is not None and judged.calls and getattr(state.end, "unsure", None) is not None:
+    invalid, told = judged.flaw is Flaw.TOOL_CALL_INVALID, getattr(state.end, "unsure", None) is not None
+    if state.plan.gauge is not None and (invalid or (judged.calls and told)):
         await large(min(TEXT_CHARS_MAX, state.plan.history_bytes), state.measure_confidence)
     if out:
         yield out

@@ -11,6 +11,7 @@ from reliability.answer.judgement import Judged
 from reliability.attempt import UNMEASURED, Confidence
 from reliability.confidence.signs import Unsure, read_signs
 from reliability.tools import ToolBox
+from reliability.types import Flaw
 
 # From here on a call is held to be one that nobody wanted (docs/decisions/092-confidence.md).
 UNWANTED_MIN = 0.4
@@ -18,10 +19,12 @@ UNWANTED_MIN = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What each sign of a call adds to the log-odds of something, beginning at `base`."""
+    """What each sign of a call adds to the log-odds of something, beginning at `base`. `share`: in how many of the
+    measured cases it held, 0 to 1."""
 
     base: float
     weights: Mapping[str, float]
+    share: float = 1.0
 
     def estimate(self, signs: Mapping[str, float]) -> float:
         """Return how likely it is, 0 to 1. A sign without a weight says nothing."""
@@ -50,7 +53,10 @@ class Gauge:
     words_do: bool
 
     def measure(self, judged: Judged, toolbox: ToolBox, unsure: Unsure | None) -> Confidence:
-        """Measure an answer's calls, where they are good otherwise and the tier has told what it was unsure of."""
+        """Measure an answer's calls, where they are good otherwise and the tier has told what it was unsure of. Of
+        invalid calls only the model is known: once valid, they are right as often as its others are."""
+        if judged.flaw is Flaw.TOOL_CALL_INVALID and self.calibration is not None:
+            return Confidence({}, self.calibration.right.share)
         if judged.flaw is not None or not judged.calls or unsure is None:
             return UNMEASURED
         signs = read_signs(judged.calls, toolbox, self.texts, self.request, unsure)

@@ -6,7 +6,8 @@ retries: a *retry* follows a fault, a *re-ask* a flaw; an *escalation* is to the
 *fallback* because of a fault.
 
 Invariants: no tier is called twice after it reported that it can't; no call after the call commit point; no way back
-down the chain but for a budget; at most `attempts_max` attempts; no invalid call is accepted.
+down the chain but for a budget, or to a tier that was spared its re-asks, where none behind it has answered; at most
+`attempts_max` attempts; no invalid call is accepted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import replace
 from reliability.attempt import Attempt
 from reliability.confidence.calibration import UNWANTED_MIN
 from reliability.escalation.decisions import (
+    CONSTRAINED_FROM,
     RETRY_STRATEGY,
     Accept,
     Call,
@@ -195,8 +197,12 @@ def _reask_flaw(situation: Situation) -> Decision | None:
     reasks_max = situation.limits.reasks_max
     if reasks >= (min(reasks_max, CYCLE_REASKS_MAX) if last.flaw is Flaw.CYCLE else reasks_max):
         return None
-    if not _may_repeat(situation, last):
+    if not _may_repeat(situation, last) or _is_spared(situation, last):
         return None
+    return _build_reask(situation, last, reasks)
+
+
+def _build_reask(situation: Situation, last: Attempt, reasks: int) -> Call:
     strategy = situation.limits.strategies.get(last.tier, RETRY_STRATEGY)
     if not traits_of(last).correct:
         # There is nothing to correct in an empty or runaway answer; saying so would only lengthen the prompt.
@@ -233,7 +239,7 @@ def _conclude_exhausted(situation: Situation) -> Decision:
     """Conclude where no tier is left. A call that loops is still a call, and a nudge stops nobody.
     A text that ran in circles is still a text: what came before it turned round is worth more than
     an error, unless another attempt's text stands before the client."""
-    doubted = _ask_in_words(situation) or _accept_doubted(situation)
+    doubted = _ask_in_words(situation) or _accept_doubted(situation) or _come_back(situation)
     if doubted is not None:
         return doubted
     looped = _find_looped_call(situation)
@@ -329,7 +335,7 @@ def _ask_in_words(situation: Situation) -> Call | None:
 
 
 def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | None:
-    if not _may_leave(situation, last):
+    if not _may_leave(situation, last) or _has_come_back(situation):
         return None
     if last.tier not in situation.chain:
         return None  # the cheap tier: the ones of the chain are what the budget has rejected
@@ -342,6 +348,31 @@ def _may_leave(situation: Situation, last: Attempt) -> bool:
     if traits.other_tier is OtherTier.IF_ON:
         return traits.reason in situation.limits.escalate_on
     return traits.other_tier is OtherTier.ALWAYS
+
+
+def _is_spared(situation: Situation, last: Attempt) -> bool:
+    """Return whether a valid call of this tier would be in doubt too, so that asking it for one is in vain where
+    another tier can be asked."""
+    likely, least = last.confidence.likely, situation.limits.confidence_min
+    doubtful = last.flaw is Flaw.TOOL_CALL_INVALID and likely is not None and likely < least
+    return doubtful and _may_leave(situation, last) and last.tier in situation.chain[:-1]
+
+
+def _has_come_back(situation: Situation) -> bool:
+    """Return whether the last attempt was at a tier that had been spared, and left."""
+    tier, attempts = situation.attempts[-1].tier, situation.attempts
+    first = next((at for at, one in enumerate(attempts) if one.tier == tier and _is_spared(situation, one)), None)
+    return first is not None and any(one.tier != tier for one in attempts[first:])
+
+
+def _come_back(situation: Situation) -> Call | None:
+    """Ask a tier for the call that seemed in vain, once no other tier has answered."""
+    spared = next((attempt for attempt in situation.attempts if _is_spared(situation, attempt)), None)
+    spoken = any(attempt.text_out for attempt in situation.attempts)
+    full = len(situation.attempts) >= situation.limits.attempts_max
+    if spared is None or spoken or full or spared is situation.attempts[-1] or _has_come_back(situation):
+        return None
+    return _build_reask(situation, spared, CONSTRAINED_FROM)
 
 
 def _may_repeat(situation: Situation, last: Attempt) -> bool:

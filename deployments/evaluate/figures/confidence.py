@@ -60,7 +60,7 @@ def describe_confidence(cells: Cells, tier: str) -> dict[str, Any]:
 
 def _write_fit(points: Sequence[Point]) -> dict[str, Any]:
     fitted = fit_calibration(points)
-    return {"base": fitted.base, "weights": dict(fitted.weights)}
+    return {"base": fitted.base, "weights": dict(fitted.weights), "share": fitted.share}
 
 
 def _read_points(cells: Cells, tier: str) -> dict[int, Point]:
@@ -97,7 +97,8 @@ def fit_calibration(points: Sequence[Point]) -> Calibration:
         weights -= np.linalg.solve(bend, slope)
     plain = weights[:-1] / spread
     base = float(weights[-1] - plain @ middle)
-    return Calibration(round(base, 4), {name: round(float(one), 4) for name, one in zip(names, plain, strict=True)})
+    each = {name: round(float(one), 4) for name, one in zip(names, plain, strict=True)}
+    return Calibration(round(base, 4), each, round(float(right.mean()), 3))
 
 
 def estimate_unseen(points: Sequence[Point]) -> list[float]:

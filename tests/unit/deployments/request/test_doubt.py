@@ -67,6 +67,16 @@ def calls_of(events: list[Event]) -> list[str]:
     return [event.arguments for event in events if isinstance(event, CallDelta)]
 
 
+@pytest.mark.parametrize(("share", "second"), [(0.1, "standard"), (0.9, "fast")])
+def test_a_model_that_is_seldom_right_is_not_asked_again(share: float, second: str) -> None:
+    """Law: an invalid call goes to the next tier at once where a valid one would be in doubt."""
+    seldom = replace(CALIBRATION, right=replace(CALIBRATION.right, share=share))
+    run, events = ask(("invented", None), ("call", False), calibration=seldom)
+    assert run.attempts[1].tier == second
+    assert run.attempts[0].flaw is Flaw.TOOL_CALL_INVALID
+    assert calls_of(events) == ['{"a": "standard"}']
+
+
 @pytest.mark.parametrize("hold", Hold)
 def test_a_call_in_doubt_is_the_next_tier_s_to_make(hold: Hold) -> None:
     """Law: below the least confidence the next tier is asked, and nothing of the first call leaves."""

@@ -1,11 +1,17 @@
 """How likely a call is right, by its signs."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.attempt import Confidence
-from reliability.confidence.calibration import UNWANTED_MIN, Calibration, Gauge
+from reliability.attempt import UNMEASURED, Confidence
+from reliability.confidence.calibration import UNWANTED_MIN, Calibration, Gauge, ModelCalibration
+from reliability.types import Flaw, Text
+from tests.support.call_values import made
+from tests.support.renderings import tool
+from tests.support.value_paths import judge_events
 
 signs = st.dictionaries(st.sampled_from(["made_up", "unsure", "other"]), st.floats(0, 15))
 
@@ -40,3 +46,15 @@ def test_the_log_odds_add_up() -> None:
     assert Calibration(0.0, {}).estimate({"unsure": 3.0}) == 0.5
     assert Calibration(1.0, {"unsure": -0.5}).estimate({"unsure": 2.0}) == 0.5
     assert Calibration(2.0, {}).estimate({}) == pytest.approx(0.8808, abs=1e-4)
+
+
+def test_an_invalid_call_is_as_likely_right_as_the_model_s_others() -> None:
+    """Law: of a call that can't be measured what is known is its model; of other flaws, and other models, nothing."""
+    known = ModelCalibration(Calibration(2.0, {}, share=0.13))
+    gauge = Gauge(calibration=known, least=0.25, texts=(), request="", words_do=True)
+    box = made([tool("search", {"properties": {"query": {}}, "required": ["query"]})])
+    invalid = judge_events([[Text('{"name": "search", "arguments": {"nothing": 1}}')]], box)[1]
+    assert invalid.flaw is Flaw.TOOL_CALL_INVALID
+    assert gauge.measure(invalid, box, None) == Confidence({}, 0.13)
+    assert replace(gauge, calibration=None).measure(invalid, box, None) == UNMEASURED
+    assert gauge.measure(replace(invalid, flaw=Flaw.EMPTY), box, None) == UNMEASURED

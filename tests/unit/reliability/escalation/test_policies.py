@@ -249,6 +249,36 @@ def test_a_doubt_keeps_to_the_request_s_bounds(stuck):
     assert decide(here) == Accept(attempt=0)
 
 
+@given(chains, limits, outcomes)
+def test_a_call_that_would_be_doubted_is_not_asked_for(chain, limits, outcomes):
+    """Law: after an invalid call of a tier whose valid calls would be in doubt the next tier is asked. Once none behind
+    it has answered, it is asked under its grammar, and nobody else any more."""
+    vain = Attempt(tier=chain[0], ran=True, flaw=Flaw.TOOL_CALL_INVALID, detail="x", confidence=Confidence({}, 0.1))
+    limits = replace(limits, confidence_min=0.25, cheap=None, escalate_on=frozenset(Reason))
+    attempts, _, decision = walk(chain, limits, outcomes, first=(vain,))
+    tiers = [attempt.tier for attempt in attempts]
+    assert isinstance(decision, Accept | Refuse)
+    assert len(attempts) <= limits.attempts_max
+    if len(chain) > 1 and limits.attempts_max > 1:
+        assert tiers[1] == chain[1]
+        back = tiers.index(chain[0], 1) if chain[0] in tiers[1:] else len(tiers)
+        assert set(tiers[back:]) <= {chain[0]}
+
+
+@pytest.mark.parametrize("left", [Fault.UNAVAILABLE, Fault.CRASHED])
+def test_a_tier_that_was_spared_answers_where_no_other_can(left):
+    """While the larger models load, a call in doubt is better than none."""
+    vain = Attempt(tier="fast", ran=True, flaw=Flaw.TOOL_CALL_INVALID, detail="x", confidence=Confidence({}, 0.1))
+    gone = Attempt(tier="standard", ran=False, fault=left, detail="x")
+    here = replace(situation((vain, gone)), chain=("fast", "standard"))
+    limits = replace(here.limits, confidence_min=0.25, grammars=frozenset({"fast"}), retries_max=0)
+    again = decide(replace(here, limits=limits))
+    assert isinstance(again, Call)
+    assert (again.tier, again.reask is not None and again.reask.constrained) == ("fast", True)
+    doubted = replace(vain, flaw=Flaw.DOUBT, calls_held=True)
+    assert decide(replace(here, limits=limits, attempts=(vain, gone, doubted))) == Accept(attempt=2)
+
+
 def test_of_answers_in_doubt_the_likeliest_is_delivered():
     """Where the last tier is in doubt too, the likelier call counts, and of equally likely ones the last."""
     doubted = [
