@@ -46,7 +46,7 @@ def _build_joint(before: str, blank: str) -> str:
 
 
 class Prose:
-    """_Pieces of prose, and the places of the calls between them. `sent`: how much of the text has left already."""
+    """Pieces of prose, and the places of the calls between them. `sent`: how much of the text has left already."""
 
     def __init__(self, sent: int = 0) -> None:
         self.sent = sent

@@ -170,8 +170,9 @@ class Findings:
             at, name = self.named.pop()
             line = max(self.text.rfind("\n", self.kept, at) + 1, self.kept)
             known = at < self.kept or self._is_read(at)
-            quoted = is_block_quoted(self.text, self.begins, at, whole=self.whole)
-            if not known and not quoted and is_wreck(self.text, line, at, name, self.box):
+            if known or is_block_quoted(self.text, self.begins, at, whole=self.whole):
+                continue
+            if is_wreck(self.text, line, at, name, self.box):
                 end = min(find_region_end(self.text, at), until)
                 self.report_malformed(skip_space(self.text, line), end, _WRECK, "wreck")
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 import re
 from bisect import insort
 from functools import lru_cache
+from itertools import islice
 
 from reliability.tools.extract.shapes import ARGUMENT_KEYS, NAME_KEYS, WRAPPERS
 from reliability.tools.schema.toolbox import ToolBox
 
 NAMES_MAX = 256  # of the places in one text
+KEYS_MAX = 64  # of a tool's parameters, the first ones
 _HEAD_CHARS, _TAIL_CHARS = 300, 200
 _NAMES, _ARGUMENTS = "|".join(NAME_KEYS), "|".join(ARGUMENT_KEYS)
 _KEYS = (*ARGUMENT_KEYS, *NAME_KEYS, *WRAPPERS, "type", "id", "parameter", "key", "python")
@@ -49,7 +51,7 @@ def is_wreck(text: str, line: int, at: int, name: str, box: ToolBox) -> bool:
     """Return whether the name of a tool that stands `at` this place, in a line that begins at `line`, is that of a call
     that can't be read."""
     tool = box.find(name)
-    keys = tuple(tool.parameters.get("properties", {})) if tool is not None else ()
+    keys = tuple(islice(tool.parameters.get("properties", {}), KEYS_MAX)) if tool is not None else ()
     head, tail = text[line:at], text[at + len(name) : at + len(name) + _TAIL_CHARS]
     if not keys or at - line > _HEAD_CHARS or head.endswith("`") or tail[:1].isalnum():
         return False

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reliability.tools import extract_calls
-from reliability.tools.extract.wrecks import NAMES_MAX, find_names, is_wreck
+from reliability.tools.extract.wrecks import KEYS_MAX, NAMES_MAX, find_names, is_wreck
 from tests.support.call_values import made
 from tests.support.renderings import ALL, tool
 from tests.support.streaming import cut_at, play, whole
@@ -90,3 +90,11 @@ def test_names_are_found_from_behind_and_bounded():
     assert find_names("Bash write_file Bash", BOX, 1) == [(16, "Bash"), (5, "write_file")]
     assert len(find_names("Bash " * 2 * NAMES_MAX, BOX, 0)) == NAMES_MAX
     assert is_wreck('{"name"": "Bash", "input": {"command": "ls"}}', 0, 11, "Bash", BOX)
+
+
+def test_a_tool_with_many_parameters_is_looked_at_by_the_first():
+    """A client's schema may have any number of them."""
+    keys = {f"key_{number}": {} for number in range(2 * KEYS_MAX)}
+    box = made([tool("search", {"type": "object", "properties": keys})])
+    found = [extract_calls(f'{{"name"": "search", "args": {{"{key}": 1}}}}', box).malformed for key in keys]
+    assert [bool(one) for one in found] == [True] * KEYS_MAX + [False] * KEYS_MAX
