@@ -1,25 +1,22 @@
 """Bring a conversation into the forms that backends and chat templates take. Pure; for OpenAI's messages.
 
-No words but past thoughts are lost: they change their role and stay in their place. Past arguments that are no JSON
-object become one in any case; the rest (systems at the head, turns joined, results paired with calls) is done where a
-template refuses it.
+No words but past thoughts are lost: they change their role and stay in their place. Each `Mend` (systems at the head,
+turns joined, results paired with calls) is done only where a template or an upstream refuses what was written.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from enum import IntEnum
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from enum import Enum, IntEnum
 from typing import Any
 
-from reliability.surrogates import join_all, join_surrogates
-from reliability.tools.extract.text import read_arguments
+from deployments.tiers.history_words import HERMES_FORM, say_calls
+from reliability.tools.extract import harmony
 
 CONTINUE = "Continue."
 _NO_RESULT = "There is no result of this call."
-UNREADABLE = "unreadable_arguments"  # the key under which arguments stay that are no object
 _SYSTEM = frozenset({"system", "developer"})
 _FITTING = re.compile(r"[A-Za-z0-9]{9}")
 _THOUGHTS = ("reasoning_content", "reasoning")
@@ -36,28 +33,7 @@ class HistoryForm(IntEnum):
     NO_SYSTEM = 4  # in turn, and what the system says stands in the user's first message
 
 
-def read_past_arguments(arguments: Any) -> dict[str, Any]:
-    """Read the arguments of a past call as an object. What can't be read stays, as a text in an object."""
-    if isinstance(arguments, Mapping):
-        return dict(arguments)
-    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
-        return {}
-    if not isinstance(arguments, str):
-        return {UNREADABLE: json.dumps(arguments, ensure_ascii=False, default=str)}
-    read = read_arguments(arguments)
-    value = read if isinstance(read, str) else read.value
-    if isinstance(value, str) and not isinstance(read, str):  # written as JSON twice
-        again = read_arguments(value)
-        value = again if isinstance(again, str) else again.value
-    if value is None:
-        return {}
-    try:
-        return join_all(value) if isinstance(value, dict) else {UNREADABLE: join_surrogates(arguments)}
-    except ValueError:  # two keys that half characters alone tell apart
-        return {UNREADABLE: join_surrogates(arguments)}
-
-
-def join_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _join_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Join the system messages at the head to one."""
     head = next((i for i, m in enumerate(messages) if m["role"] not in _SYSTEM), len(messages))
     out: list[dict[str, Any]] = []
@@ -66,9 +42,9 @@ def join_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return out + [dict(message) for message in messages[head:]]
 
 
-def soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Join the head's system messages, and make later ones part of the user's words next to them."""
-    joined = join_systems(messages)
+    joined = _join_systems(messages)
     head = 1 if joined and joined[0]["role"] == "system" else 0
     out, soft = joined[:head], False
     for message in joined[head:]:
@@ -81,9 +57,9 @@ def soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     return out
 
 
-def move_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _move_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Put what the system says at the head before the user's first words."""
-    joined = join_systems(messages)
+    joined = _join_systems(messages)
     if not joined or joined[0]["role"] != "system":
         return joined
     first = {**joined[0], "role": "user"}
@@ -92,7 +68,7 @@ def move_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [first, *joined[1:]]
 
 
-def merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Join the user's messages in a row, and the model's that no call follows."""
     out: list[dict[str, Any]] = []
     for message in map(dict, messages):
@@ -104,27 +80,12 @@ def merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def say_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _say_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Make each result the user's words."""
     return [
         {"role": "user", "content": _describe_result(message)} if message["role"] in _RESULT else dict(message)
         for message in messages
     ]
-
-
-def soften(messages: Sequence[Mapping[str, Any]], form: HistoryForm) -> Sequence[Mapping[str, Any]]:
-    """Return the messages in this form; from `ONE_SYSTEM` on each call with its result behind it."""
-    if form is HistoryForm.AS_WRITTEN:
-        return messages
-    said = map(_say_refusal, messages)
-    spoken = [{key: value for key, value in message.items() if key not in _THOUGHTS} for message in said]
-    if form is HistoryForm.NO_THOUGHTS:
-        return spoken
-    softened = merge_turns(soften_systems(fit_ids(pair_results(_drop_empty(spoken)))))
-    if form is HistoryForm.NO_SYSTEM or (softened and softened[0]["role"] == "system" and len(softened) == 1):
-        softened = move_system(softened)
-    softened = begin_with_user(softened)
-    return softened if form is HistoryForm.ONE_SYSTEM else take_turns(split_calls(softened))
 
 
 def _drop_empty(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
@@ -148,7 +109,7 @@ def _say_refusal(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in message.items() if key != "refusal"} | {"content": message["refusal"]}
 
 
-def fit_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _fit_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Give each call an id that every API takes, and its result the same: nine letters and digits."""
     out: list[dict[str, Any]] = []
     for message in map(dict, messages):
@@ -160,7 +121,7 @@ def fit_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def name_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _name_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Give each call an id that names its tool, and its result the same: a template of Kimi K2 writes the id alone."""
     out: list[dict[str, Any]] = []
     ids: dict[Any, str] = {}
@@ -186,7 +147,7 @@ def _fit_id(given: Any) -> str:
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
 
 
-def split_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _split_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Give each call a turn of its own, with its result behind it. Words between results stay behind them."""
     out: list[dict[str, Any]] = []
     for message, results in _group_results(messages, frozenset({"tool"})):
@@ -204,7 +165,7 @@ def split_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def order_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _order_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Put the results of one turn in the order of its calls: many templates write no ids."""
     out: list[dict[str, Any]] = []
     for message, results in _group_results(messages, _RESULT):
@@ -228,7 +189,7 @@ def _group_results(
         at = end
 
 
-def begin_with_user(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _begin_with_user(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Put a word of the user's behind the system prompt, where the model speaks there, or nobody."""
     out = list(map(dict, messages))
     first = 1 if out and out[0]["role"] == "system" else 0
@@ -237,7 +198,7 @@ def begin_with_user(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     return out
 
 
-def take_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _take_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Put a word of the other's between two turns of one role that only calls and results separate."""
     out: list[dict[str, Any]] = []
     last = ""
@@ -252,7 +213,7 @@ def take_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Put a result behind each call that has none, and make a result without a call the user's words."""
     out: list[dict[str, Any]] = []
     open_ids: list[str] = []
@@ -319,3 +280,94 @@ def _list_parts(content: Any) -> list[Any]:
     if isinstance(content, list):
         return content
     return [{"type": "text", "text": content}] if content else []
+
+
+def _split_words(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give words that stand beside a call a turn of their own before it."""
+    out = []
+    for message in map(dict, messages):
+        if message.get("tool_calls") and message.get("content"):
+            out.append({key: value for key, value in message.items() if key != "tool_calls"})
+            message["content"] = ""
+        out.append(message)
+    return out
+
+
+def _part_contents(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give each content as a list of its one part, for templates that know no other contents."""
+    return [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in messages]
+
+
+def _give_thoughts(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give each answer an empty thought where it has none: some templates write it in the last turns only."""
+    return [
+        {"reasoning_content": "", **message} if message["role"] == "assistant" else dict(message)
+        for message in messages
+    ]
+
+
+def _strip_channels(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Leave of an answer in which Harmony's marks stand what it says to the user: some templates refuse the marks."""
+    out = []
+    for message in map(dict, messages):
+        text = message.get("content")
+        if message["role"] == "assistant" and isinstance(text, str) and harmony.is_harmony(text):
+            spoken = [part for part in harmony.split(text) if part.recipient is None and not part.is_reasoning]
+            message["content"] = "\n".join(part.body for part in spoken)
+        out.append(message)
+    return out
+
+
+class Mend(Enum):
+    """What is done to a conversation that a template doesn't take: the gentlest first, that is what keeps roles, then
+    what moves words, then what writes calls and results as words. `place`: where it stands in the order in which mends
+    are applied; `do`: how it changes the messages, of which `SAY_CALLS` needs to know how the model writes calls."""
+
+    FIT_IDS = 12, _fit_ids
+    NAME_IDS = 13, _name_ids
+    JOIN_SYSTEMS = 5, _join_systems
+    MERGE_TURNS = 8, _merge_turns
+    SPLIT_CALLS = 2, _split_calls
+    SPLIT_WORDS = 9, _split_words
+    PAIR_RESULTS = 1, _pair_results
+    STRIP_CHANNELS = 0, _strip_channels
+    SOFTEN_SYSTEMS = 6, _soften_systems
+    BEGIN_WITH_USER = 10, _begin_with_user
+    TAKE_TURNS = 11, _take_turns
+    MOVE_SYSTEM = 7, _move_system
+    SAY_CALLS = 3, say_calls
+    SAY_RESULTS = 4, _say_results
+    # By themselves, since they change every message.
+    GIVE_THOUGHTS = 14, _give_thoughts
+    PART_CONTENTS = 15, _part_contents
+
+    def __init__(self, place: int, do: Callable[..., list[dict[str, Any]]]) -> None:
+        self.place, self.do = place, do
+
+
+def mend(
+    messages: Sequence[Mapping[str, Any]], mends: Collection[Mend], written: str = HERMES_FORM
+) -> list[dict[str, Any]]:
+    """Apply mends. The results of a turn come in the order of its calls in any case. `written`: how calls are."""
+    out = _order_results(messages)
+    for one in sorted(mends, key=lambda one: one.place):
+        out = one.do(out, written) if one is Mend.SAY_CALLS else one.do(out)
+    return out
+
+
+_ONE_SYSTEM = frozenset({Mend.PAIR_RESULTS, Mend.FIT_IDS, Mend.SOFTEN_SYSTEMS, Mend.MERGE_TURNS, Mend.BEGIN_WITH_USER})
+_IN_TURN = _ONE_SYSTEM | {Mend.SPLIT_CALLS, Mend.TAKE_TURNS}
+
+
+def soften(messages: Sequence[Mapping[str, Any]], form: HistoryForm) -> Sequence[Mapping[str, Any]]:
+    """Return the messages in this form; from `ONE_SYSTEM` on each call with its result behind it."""
+    if form is HistoryForm.AS_WRITTEN:
+        return messages
+    said = map(_say_refusal, messages)
+    spoken = [{key: value for key, value in message.items() if key not in _THOUGHTS} for message in said]
+    if form is HistoryForm.NO_THOUGHTS:
+        return spoken
+    full = _drop_empty(spoken)
+    mends = _ONE_SYSTEM if form is HistoryForm.ONE_SYSTEM else _IN_TURN
+    without_system = form is HistoryForm.NO_SYSTEM or all(message["role"] in _SYSTEM for message in full)
+    return mend(full, mends | {Mend.MOVE_SYSTEM} if without_system else mends)

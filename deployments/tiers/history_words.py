@@ -1,5 +1,5 @@
-"""Write what a chat template leaves out into the words of a conversation: calls in the model's own form, words next to
-a call in a turn of their own. Pure; for messages whose arguments are objects and whose contents are texts.
+"""Read the arguments of past calls as objects, and write calls that a chat template leaves out into the words of a
+conversation, in the model's own form. Pure.
 """
 
 from __future__ import annotations
@@ -9,55 +9,43 @@ from collections.abc import Collection, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any
 
+from reliability.surrogates import join_all, join_surrogates
 from reliability.tools import ToolBox, build_toolbox, extract_calls
-from reliability.tools.extract import harmony
+from reliability.tools.extract.text import read_arguments
 from reliability.tools.format_envelopes import HERMES
 from reliability.tools.format_row import Reader
 from reliability.tools.formats import CALL_FORMATS, CLOSER, OPENER
 
 JSON, LIST, PYTHON = "{json}", "[{json}]", "[{python}]"
 HERMES_FORM = f"{HERMES.writes[0]}\n{JSON}\n{HERMES.writes[1]}"
+UNREADABLE = "unreadable_arguments"  # the key under which arguments stay that are no object
 _NAME, _ARGUMENTS = "find_train", {"city": "Bern", "seats": 2}
 
 
-def split_words(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give words that stand beside a call a turn of their own before it."""
-    out = []
-    for message in map(dict, messages):
-        if message.get("tool_calls") and message.get("content"):
-            out.append({key: value for key, value in message.items() if key != "tool_calls"})
-            message["content"] = ""
-        out.append(message)
-    return out
-
-
-def part_contents(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give each content as a list of its one part, for templates that know no other contents."""
-    return [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in messages]
-
-
-def give_thoughts(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give each answer an empty thought where it has none: some templates write it in the last turns only."""
-    return [
-        {"reasoning_content": "", **message} if message["role"] == "assistant" else dict(message)
-        for message in messages
-    ]
-
-
-def strip_channels(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Leave of an answer in which Harmony's marks stand what it says to the user: some templates refuse the marks."""
-    out = []
-    for message in map(dict, messages):
-        text = message.get("content")
-        if message["role"] == "assistant" and isinstance(text, str) and harmony.is_harmony(text):
-            spoken = [part for part in harmony.split(text) if part.recipient is None and not part.is_reasoning]
-            message["content"] = "\n".join(part.body for part in spoken)
-        out.append(message)
-    return out
+def read_past_arguments(arguments: Any) -> dict[str, Any]:
+    """Read the arguments of a past call as an object. What can't be read stays, as a text in an object."""
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
+    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
+        return {}
+    if not isinstance(arguments, str):
+        return {UNREADABLE: json.dumps(arguments, ensure_ascii=False, default=str)}
+    read = read_arguments(arguments)
+    value = read if isinstance(read, str) else read.value
+    if isinstance(value, str) and not isinstance(read, str):  # written as JSON twice
+        again = read_arguments(value)
+        value = again if isinstance(again, str) else again.value
+    if value is None:
+        return {}
+    try:
+        return join_all(value) if isinstance(value, dict) else {UNREADABLE: join_surrogates(arguments)}
+    except ValueError:  # two keys that half characters alone tell apart
+        return {UNREADABLE: join_surrogates(arguments)}
 
 
 def say_calls(messages: Sequence[Mapping[str, Any]], written: str) -> list[dict[str, Any]]:
-    """Write each call into the words of its turn. `written`: the form, as `find_written` returns it."""
+    """Write each call, whose arguments are an object, into the words of its turn. `written`: the form, as
+    `find_written` returns it."""
     out = []
     for message in map(dict, messages):
         calls = message.pop("tool_calls", None) or ()

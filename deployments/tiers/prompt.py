@@ -16,8 +16,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from deployments.tiers.history_repair import read_past_arguments
-from deployments.tiers.history_words import find_written
+from deployments.tiers.history_words import find_written, read_past_arguments
 from deployments.tiers.template_form import AS_WRITTEN, TemplateForm, learn_form
 from reliability.types import ChatRequest, Failed, Fault
 

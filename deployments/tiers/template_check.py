@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from deployments.tiers.history_repair import Mend
 from deployments.tiers.prompt import tidy_messages
 from deployments.tiers.stream_matchers import CallFormat, CallSplit
-from deployments.tiers.template_form import AS_WRITTEN, Mend, TemplateForm
+from deployments.tiers.template_form import AS_WRITTEN, TemplateForm
 from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.tools.formats import OPENER, START_MARKER
 from reliability.types import CallDelta

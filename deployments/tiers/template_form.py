@@ -11,11 +11,9 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any
 
-from deployments.tiers import history_repair as repair
-from deployments.tiers import history_words as words
+from deployments.tiers.history_repair import Mend, mend
 from deployments.tiers.history_words import HERMES_FORM
 
 _MENDS_MAX = 4  # at once, for one shape
@@ -23,33 +21,6 @@ _MENDS_MAX = 4  # at once, for one shape
 Messages = list[dict[str, Any]]
 Render = Callable[[Messages, bool], str]
 """Render messages, with tools or without."""
-
-
-class Mend(Enum):
-    """What is done to a conversation that a template doesn't take: the gentlest first, that is what keeps roles, then
-    what moves words, then what writes calls and results as words. `place`: where it stands in the order in which mends
-    are applied; `do`: how it changes the messages, of which `SAY_CALLS` needs to know how the model writes calls."""
-
-    FIT_IDS = 12, repair.fit_ids
-    NAME_IDS = 13, repair.name_ids
-    JOIN_SYSTEMS = 5, repair.join_systems
-    MERGE_TURNS = 8, repair.merge_turns
-    SPLIT_CALLS = 2, repair.split_calls
-    SPLIT_WORDS = 9, words.split_words
-    PAIR_RESULTS = 1, repair.pair_results
-    STRIP_CHANNELS = 0, words.strip_channels
-    SOFTEN_SYSTEMS = 6, repair.soften_systems
-    BEGIN_WITH_USER = 10, repair.begin_with_user
-    TAKE_TURNS = 11, repair.take_turns
-    MOVE_SYSTEM = 7, repair.move_system
-    SAY_CALLS = 3, words.say_calls
-    SAY_RESULTS = 4, repair.say_results
-    # By themselves, since they change every message.
-    GIVE_THOUGHTS = 14, words.give_thoughts
-    PART_CONTENTS = 15, words.part_contents
-
-    def __init__(self, place: int, do: Callable[..., Messages]) -> None:
-        self.place, self.do = place, do
 
 
 _BY_THEMSELVES = frozenset({Mend.GIVE_THOUGHTS, Mend.PART_CONTENTS})
@@ -73,10 +44,7 @@ class TemplateForm:
 
     def apply(self, messages: Sequence[Mapping[str, Any]]) -> Messages:
         """Return the conversation as the template takes it."""
-        out = repair.order_results(messages)
-        for mend in sorted(self.mends, key=lambda mend: mend.place):
-            out = mend.do(out, self.written) if mend is Mend.SAY_CALLS else mend.do(out)
-        return out
+        return mend(messages, self.mends, self.written)
 
     def list_softer(self) -> Iterator[TemplateForm]:
         """List softer forms, for a shape that no probe has: each gives up more of what the client wrote."""
@@ -184,7 +152,7 @@ def learn_form(render: Render, *, tools: bool, written: str = HERMES_FORM) -> Te
 def _list_mends(probe: _Probe, known: frozenset[Mend], written: str) -> Iterator[frozenset[Mend]]:
     """List the sets of mends that change a probe, each once: the gentlest first, and of those the fewest."""
     seen: list[Messages] = []
-    candidates = [mend for mend in Mend if mend not in known | _BY_THEMSELVES]
+    candidates = [one for one in Mend if one not in known | _BY_THEMSELVES]
     sets = itertools.chain(*(itertools.combinations(candidates, count) for count in range(_MENDS_MAX + 1)))
     for mends in sorted(sets, key=lambda mends: (candidates.index(mends[-1]) if mends else -1, len(mends))):
         changed = TemplateForm(mends=known.union(mends), written=written).apply(probe.messages)
@@ -200,7 +168,7 @@ def _takes(render: Render, probe: _Probe, form: TemplateForm, *, tools: bool) ->
         text = render(messages, tools and any("tool_calls" in message for message in probe.messages))
     except Exception:  # whatever a template raises
         return False
-    whole = all(word in given for word in probe.words) and holds_words(text, sorted(probe.words, key=given.find))
+    whole = all(word in given for word in probe.words) and _holds_words(text, sorted(probe.words, key=given.find))
     return whole and _holds_names(text, probe)
 
 
@@ -226,7 +194,7 @@ def _keeps_prefix(render: Render, form: TemplateForm, *, tools: bool) -> bool:
     return end < 0 or later.startswith(told[:end])
 
 
-def holds_words(text: str, words: Sequence[str]) -> bool:
+def _holds_words(text: str, words: Sequence[str]) -> bool:
     """Return whether each of the words stands in a text once, and all of them in this order."""
     places = [text.find(word) for word in words]
     return places == sorted(places) and -1 not in places and all(text.count(word) == 1 for word in words)

@@ -14,7 +14,8 @@ from typing import Any
 
 import orjson
 
-from deployments.tiers.history_repair import HistoryForm, read_past_arguments, soften
+from deployments.tiers.history_repair import HistoryForm, soften
+from deployments.tiers.history_words import read_past_arguments
 from deployments.work.json_text import write_json
 from reliability.types import ChatRequest
 

@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.history_repair import (
-    UNREADABLE,
-    HistoryForm,
-    merge_turns,
-    name_ids,
-    order_results,
-    read_past_arguments,
-    soften,
-)
+from deployments.tiers.history_repair import HistoryForm, Mend, mend, soften
+from deployments.tiers.history_words import UNREADABLE, read_past_arguments
 from tests.support.strict_templates import TEMPLATES, render_strictly
 
 words = st.text("qjk \n", min_size=1, max_size=8).filter(str.strip)
@@ -117,7 +110,7 @@ def test_what_was_thought_stays():
     history = [
         {"role": "assistant", "content": text, "reasoning_content": f"on {text}"} for text in ("one thing", "another")
     ]
-    (joined,) = merge_turns(history)
+    (joined,) = mend(history, {Mend.MERGE_TURNS})
 
     assert (joined["content"], joined["reasoning_content"]) == ("one thing\n\nanother", "on one thing\n\non another")
 
@@ -137,8 +130,8 @@ def test_results_stand_in_the_order_of_their_calls():
     results = [{"role": "tool", "tool_call_id": id, "content": id} for id in "c?ba"]
     messages = [{"role": "assistant", "content": "", "tool_calls": calls}, *results, {"role": "user", "content": "u"}]
 
-    assert [message["content"] for message in order_results(messages)] == ["", "a", "b", "c", "?", "u"]
-    assert order_results(messages[1:]) == messages[1:]
+    assert [message["content"] for message in mend(messages, ())] == ["", "a", "b", "c", "?", "u"]
+    assert mend(messages[1:], ()) == messages[1:]
 
 
 def test_ids_name_their_tools():
@@ -146,12 +139,12 @@ def test_ids_name_their_tools():
     no call keeps its id."""
     turn = {"role": "assistant", "content": "", "tool_calls": [call("a"), call("b")]}
     results = [{"role": "tool", "tool_call_id": id, "content": ""} for id in "ba?"]
-    named = name_ids([turn, *results, turn])
+    named = mend([turn, *results, turn], {Mend.NAME_IDS})
 
     assert [one["id"] for one in named[0]["tool_calls"]] == ["functions.f:0", "functions.f:1"]
-    assert [one.get("tool_call_id") for one in named[1:4]] == ["functions.f:1", "functions.f:0", "?"]
+    assert [one.get("tool_call_id") for one in named[1:4]] == ["functions.f:0", "functions.f:1", "?"]
     assert [one["id"] for one in named[4]["tool_calls"]] == ["functions.f:2", "functions.f:3"]
-    assert name_ids([turn, *results]) == named[:4]
+    assert mend([turn, *results], {Mend.NAME_IDS}) == named[:4]
 
 
 @pytest.mark.parametrize("form", list(HistoryForm)[1:])

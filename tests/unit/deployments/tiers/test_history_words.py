@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.history_words import find_written, say_calls, split_words, strip_channels
+from deployments.tiers.history_repair import Mend, mend
+from deployments.tiers.history_words import find_written, say_calls
 from reliability.tools import build_toolbox, extract_calls
 from tests.support.call_values import words
 
@@ -45,8 +46,8 @@ def test_words_beside_a_call_get_a_turn_of_their_own():
     """Law: the words come before the call; a call alone stays as it is."""
     both, alone = [{"role": "assistant", "content": text, "tool_calls": [CALL]} for text in ("I look.", "")]
 
-    assert split_words([both]) == [{"role": "assistant", "content": "I look."}, alone]
-    assert split_words([alone]) == [alone]
+    assert mend([both], {Mend.SPLIT_WORDS}) == [{"role": "assistant", "content": "I look."}, alone]
+    assert mend([alone], {Mend.SPLIT_WORDS}) == [alone]
 
 
 def test_of_an_answer_in_channels_its_words_stay():
@@ -54,4 +55,5 @@ def test_of_an_answer_in_channels_its_words_stay():
     said = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>It is Bern."
     messages = [{"role": "assistant", "content": text} for text in (said, "It is `<|message|>`.")]
 
-    assert [message["content"] for message in strip_channels(messages)] == ["It is Bern.", "It is `<|message|>`."]
+    stripped = mend(messages, {Mend.STRIP_CHANNELS})
+    assert [message["content"] for message in stripped] == ["It is Bern.", "It is `<|message|>`."]

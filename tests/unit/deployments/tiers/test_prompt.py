@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from deployments.tiers.history_repair import UNREADABLE
+from deployments.tiers.history_words import UNREADABLE
 from deployments.tiers.mlx.sampling import Sampling, read_sampling
 from deployments.tiers.prompt import (
     RequestRefused,

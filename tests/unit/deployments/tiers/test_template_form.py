@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.history_repair import fit_ids
+from deployments.tiers.history_repair import Mend, mend
 from deployments.tiers.prompt import learn_template, render
-from deployments.tiers.template_form import AS_WRITTEN, PROBES, Mend, TemplateForm, holds_words, learn_form
+from deployments.tiers.template_form import AS_WRITTEN, PROBES, TemplateForm, _holds_words, learn_form
 from tests.support.made_templates import FAMILIES, SYSTEMS, TURNS, make_templates
 from tests.support.tier_asking import WEATHER_TOOL, ask
 from tests.unit.deployments.tiers.test_prompt import Tokenizer
@@ -179,7 +179,7 @@ def test_short_ids_keep_calls_apart(ids):
     """Law: other ids become other ids of nine letters and digits, the same for a call and its result."""
     calls = [{"id": id, "function": {"name": "f", "arguments": {}}} for id in ids]
     results = [{"role": "tool", "tool_call_id": id, "content": ""} for id in ids]
-    turn, *answers = fit_ids([{"role": "assistant", "content": "", "tool_calls": calls}, *results])
+    turn, *answers = mend([{"role": "assistant", "content": "", "tool_calls": calls}, *results], {Mend.FIT_IDS})
     short = [call["id"] for call in turn["tool_calls"]]
 
     assert len(set(short)) == len(ids)
@@ -189,8 +189,8 @@ def test_short_ids_keep_calls_apart(ids):
 
 def test_words_are_looked_for_once_and_in_order():
     """Law: lost, doubled and moved words are all found."""
-    assert holds_words("a b c", "abc")
-    assert not any(holds_words(text, "abc") for text in ("a b", "a b b c", "b a c"))
+    assert _holds_words("a b c", "abc")
+    assert not any(_holds_words(text, "abc") for text in ("a b", "a b b c", "b a c"))
 
 
 def test_nothing_known_changes_nothing():

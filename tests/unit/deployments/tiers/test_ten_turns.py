@@ -9,8 +9,9 @@ from datetime import datetime
 
 import pytest
 
+from deployments.tiers.history_repair import Mend
 from deployments.tiers.prompt import learn_template, measure_opening, render, tidy_messages
-from deployments.tiers.template_form import Mend, TemplateForm
+from deployments.tiers.template_form import TemplateForm
 from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.types import ChatRequest
 from tests.support.agent_sessions import SESSIONS, find_words, list_words

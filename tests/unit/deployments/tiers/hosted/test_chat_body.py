@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.history_repair import UNREADABLE
+from deployments.tiers.history_words import UNREADABLE
 from deployments.tiers.hosted.chat_body import chat_body
 from reliability.surrogates import join_surrogates
 from tests.support.tier_asking import ask
