@@ -3,7 +3,7 @@
 Fields that this tier can't honor are refused before anything runs, so that the chain asks a tier that can. A template
 may raise: `learn_template` finds what it can't take at load; else it is asked again with softer forms. A prompt is
 computed anew from the first token that differs, so nothing here depends on how many messages follow, earlier reasoning
-is kept, and the date is the caller's: calls of `strftime_now` become what they give for one moment (`hold_date`).
+is kept, and the date is the caller's: calls of `strftime_now` become what they give for one moment (`_hold_date`).
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ _KEEP_REASONING: Mapping[str, bool] = {
     "truncate_history_thinking": False,
 }
 
+_BARE = ChatRequest(request_id="", session_id="", messages=(), max_tokens=1, timeout_s=1)
+
 _CLOCK = "strftime_now("
 _CLOCK_CALL = re.compile(r"""strftime_now\(\s*("[^"\\{}]*"|'[^'\\{}]*')\s*\)""")
 
@@ -86,7 +88,6 @@ def tidy_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 def learn_template(tokenizer: Any) -> TemplateForm:
     """Find what a model's chat template can't take. Asked once, when the tokenizer is loaded; never raises."""
-    bare = ChatRequest(request_id="", session_id="", messages=(), max_tokens=1, timeout_s=1)
     tools = _knows_tools(tokenizer)
     place = {"place": {"type": "string", "description": "which"}}
     look = {"description": "Look at a place.", "parameters": {"type": "object", "properties": place}}
@@ -94,7 +95,7 @@ def learn_template(tokenizer: Any) -> TemplateForm:
     probe_tools = tuple({"type": "function", "function": {"name": f"look_{n}", **look}} for n in range(2))
 
     def render_probe(messages: list[dict[str, Any]], with_tools: bool) -> str:
-        request = replace(bare, tools=probe_tools if with_tools else ())
+        request = replace(_BARE, tools=probe_tools if with_tools else ())
         return _apply(tokenizer, request, messages, None, to_answer=True)
 
     words, tokens = "", frozenset[str]()
@@ -120,15 +121,15 @@ def render(tokenizer: Any, request: ChatRequest, at: datetime | None = None, for
         raise refuse("messages", message, Fault.UNSUPPORTED) from error
 
 
-def measure_opening(tokenizer: Any, request: ChatRequest) -> int:
-    """Count the tokens with which the template opens the answer to such a request; 0 where it can't be told."""
+def read_opening(tokenizer: Any, request: ChatRequest = _BARE) -> list[int]:
+    """Return the tokens with which the template opens the answer to such a request; none where it can't be told."""
     bare, asked = replace(request, tools=()), [{"role": "user", "content": _NEVER_SAID}]
     try:
         closed, opened = (_apply(tokenizer, bare, asked, None, to_answer=to_answer) for to_answer in (False, True))
     except Exception:  # see `render`; there may be templates that need more of a conversation
-        return 0
+        return []
     opening = opened.removeprefix(closed)
-    return 0 if opening == opened else len(tokenizer.encode(opening, add_special_tokens=False))
+    return [] if opening == opened else list(tokenizer.encode(opening, add_special_tokens=False))
 
 
 def find_checkpoints(
@@ -184,7 +185,7 @@ def _apply(
     tokenizer: Any, request: ChatRequest, messages: list[dict[str, Any]], at: datetime | None, *, to_answer: bool
 ) -> str:
     options = read_template_options(tokenizer, request)
-    dated = hold_date(tokenizer, at)
+    dated = _hold_date(tokenizer, at)
     if dated is not None:
         options["chat_template"] = dated
     tools = list_tools(request) or None
@@ -249,7 +250,7 @@ def read_date(tokenizer: Any, at: datetime) -> str:
     return "; ".join(at.strftime(found[1][1:-1]) for found in _CLOCK_CALL.finditer(_find_dated(tokenizer)))
 
 
-def hold_date(tokenizer: Any, at: datetime | None) -> str | None:
+def _hold_date(tokenizer: Any, at: datetime | None) -> str | None:
     """Return the tokenizer's template with the date of this moment; None where it needs no other one."""
     template = _find_dated(tokenizer)
     if at is None or not template:

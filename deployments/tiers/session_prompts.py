@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from deployments.tiers.packed_tokens import count_common, pack
-from deployments.tiers.prompt import list_tools, measure_opening, read_date, read_template_options, tidy_messages
+from deployments.tiers.prompt import list_tools, read_date, read_opening, read_template_options, tidy_messages
 from reliability.prefix import LostPrefix, PrefixChange, PromptShape, explain
 from reliability.types import ChatRequest
 
@@ -161,7 +161,7 @@ class SessionPrompts:
         if key not in self._openings:
             if len(self._openings) >= _OPENINGS_MAX:
                 self._openings.clear()
-            self._openings[key] = measure_opening(self._tokenizer, request)
+            self._openings[key] = len(read_opening(self._tokenizer, request))
         return self._openings[key]
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from deployments.memory.room import AGENT_TOKENS, SCORES_BYTES_MAX, Room
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx import memory_budget, metal, warm_up
+from deployments.tiers.mlx import metal, warm_up
 from deployments.tiers.mlx.cache_size import scratch_bytes
 from deployments.tiers.mlx.loading import load
-from deployments.tiers.mlx.memory_budget import choose_chunk, measure_chunk
+from deployments.tiers.mlx.warm_up import _choose_chunk, _measure_chunk
 from tests.mac.engines import QWEN3_8B, start_batch
 from tests.mac.scripted_mac import ScriptedMac
 
@@ -57,12 +57,12 @@ class TestScores:
         metal.install_fused()
         assert metal.is_forced()
         for queries, keys, size in ((256, 300, 256), (8, 20_000, 256), (256, 300, 128), (256, 200, 256)):
-            wide = metal.FusedAttention(mac.attend, bytes_max=4 * 256 * 256)
+            wide = metal._FusedAttention(mac.attend, bytes_max=4 * 256 * 256)
             q, k = mx.zeros((1, 1, queries, size)), mx.zeros((1, 1, keys, size))
             wide(q, k, k, scale=1.0, mask=None)
         assert [asked for _, asked in mac.attended[-4:]] == [True, False, False, False]
         mac.has_wide_kernels = False  # what they refuse is computed all the same
-        assert metal.FusedAttention(mac.attend, bytes_max=0)(q, q, q, scale=1.0).shape == q.shape
+        assert metal._FusedAttention(mac.attend, bytes_max=0)(q, q, q, scale=1.0).shape == q.shape
 
     def test_an_mlx_without_the_kernels_stays_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Law: where the trial fails, nothing is put in its place, and the scores are counted."""
@@ -99,7 +99,7 @@ class TestChunk:
     def test_the_smallest_of_the_fastest_is_taken(self, speeds: dict[int, float], best: int | None) -> None:
         """Law: of the sizes that can be tried in about a second, the smallest that is within 3 % of the fastest."""
         machine = Machine(speeds)
-        assert measure_chunk(machine.read, machine.clock) == best
+        assert _measure_chunk(machine.read, machine.clock) == best
         assert machine.now_s <= 1.5
 
     @pytest.mark.parametrize(("spare_bytes", "tokens"), [(0, 512), (1 << 30, 2048)])
@@ -108,7 +108,7 @@ class TestChunk:
     ) -> None:
         """Law: the chunk that suits the model is read at once, unless what it takes leaves too short a context."""
         ScriptedMac(24).start(monkeypatch)
-        monkeypatch.setattr(warm_up, "choose_chunk", lambda *_: 2048)
+        monkeypatch.setattr(warm_up, "_choose_chunk", lambda *_: 2048)
         usual = scratch_bytes(load_tiny(folder), 512)
         needed_bytes = QWEN3_8B.weight_bytes + AGENT_TOKENS * (QWEN3_8B.token_bytes + usual[1]) + usual[0]
         room = Room(working_set_bytes=needed_bytes + spare_bytes)
@@ -126,17 +126,17 @@ class TestChunk:
             measured.append(1)
             return 1024
 
-        monkeypatch.setattr(memory_budget, "measure_chunk", measure)
-        assert choose_chunk(None, {"model": "a"}, tmp_path, 512) == 512  # MLX's default device here is a processor
+        monkeypatch.setattr(warm_up, "_measure_chunk", measure)
+        assert _choose_chunk(None, {"model": "a"}, tmp_path) == 512  # MLX's default device here is a processor
         monkeypatch.setattr(mx, "default_device", lambda: "a GPU")
         choices: list[Callable[[], int]] = [
-            lambda: choose_chunk(None, {"model": "a"}, tmp_path, 512),
-            lambda: choose_chunk(None, {"model": "b"}, tmp_path, 512),
+            lambda: _choose_chunk(None, {"model": "a"}, tmp_path),
+            lambda: _choose_chunk(None, {"model": "b"}, tmp_path),
         ]
         assert [choose() for choose in (*choices, *choices)] == [1024] * 4
         assert len(measured) == 2
         monkeypatch.undo()
         ScriptedMac(24).start(monkeypatch)
         monkeypatch.setattr(mx, "default_device", lambda: "a GPU")
-        assert choose_chunk(None, {"model": "a"}, tmp_path, 512) == 1024
-        assert choose_chunk(None, {"model": "c"}, tmp_path, 512) == 512  # no model: reading raises
+        assert _choose_chunk(None, {"model": "a"}, tmp_path) == 1024
+        assert _choose_chunk(None, {"model": "c"}, tmp_path) == 512  # no model: reading raises

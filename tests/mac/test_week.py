@@ -30,7 +30,7 @@ from deployments.running import session_leader
 from deployments.running.bounded_log import BoundedLog
 from deployments.running.folder import RunFolder
 from deployments.running.session_leader import SessionLeader
-from deployments.tiers.mlx.metal import is_gpu_lost, unwire
+from deployments.tiers.mlx.metal import is_gpu_lost, wire
 from reliability.memory.pressure import Level, Pressure, PressureConfig, level_at, observe
 from tests.mac.assumptions import GIB, LAUNCHD_EIO, LAUNCHD_EIO_S, METAL_IGNORES, TMP_DAYS
 from tests.mac.engines import Size, start
@@ -178,7 +178,7 @@ def play_event(day: int, week: Week) -> None:
         assert caught.value.again
     if day == 3:
         assert is_gpu_lost(RuntimeError(METAL_IGNORES))
-        unwire()  # the process ends, and Serve starts another one
+        wire(0)  # the process ends, and Serve starts another one
         before = week.contexts["standard"], week.wired["standard"]
         week.load("standard")
         assert (week.contexts["standard"], week.wired["standard"]) == before

@@ -7,7 +7,7 @@ import mlx.core as mx
 import pytest
 
 from deployments.tiers.mlx.decoding import generators
-from deployments.tiers.mlx.metal import unwire, wire
+from deployments.tiers.mlx.metal import wire
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import TierState
 from tests.mac.assumptions import GIB
@@ -21,7 +21,7 @@ def test_a_part_is_wired_within_the_working_set(monkeypatch: pytest.MonkeyPatch)
     mac = ScriptedMac(16).start(monkeypatch)
     assert wire(3 * GIB) == 3 * GIB
     assert wire(900 * GIB) == mac.working_set
-    unwire()
+    wire(0)
     assert mac.wired == [3 * GIB, mac.working_set, 0]
 
     def refuse(_: int) -> int:

@@ -54,7 +54,7 @@ def check_decoding(one: Specimen) -> None:
     """It starts on the generator that is expected, and its answer is plain mlx-lm's; a changed prompt's isn't."""
     stage, prompt = one.stage, one.prompt(40, "alone")
     one.require("shared steps", stage.batch._sharing, one.family.sharing)
-    one.require("draft tokens", isinstance(stage.batch._generator, generators.LookupGenerator), one.family.drafts)
+    one.require("draft tokens", isinstance(stage.batch._generator, generators._LookupGenerator), one.family.drafts)
     answer = stage.answer(prompt)
     stage.check(answer)
     prompt[-9] = prompt[-9] % 200 + 7

@@ -2,7 +2,7 @@
 
 Some of mlx-lm's models leave a wrong state behind padding, depend on their neighbors' lengths, or have caches that
 can't be put together. So before the first request three short prompts are computed as a batch and compared with plain
-mlx-lm: all is shared, or prompts are prefilled one by one, or one request runs at a time (`SingleGenerator`).
+mlx-lm: all is shared, or prompts are prefilled one by one, or one request runs at a time (`generators.py`).
 
 A difference is the root mean square over the vocabulary, in standard deviations of the logits, the median of a
 sequence: 1e-6 by float32's rounding, 1e-2 to 3e-1 by the known faults. In 16 bits `_UNITS_MAX` units in the last place
@@ -22,7 +22,7 @@ from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.cache_size import flatten
 from deployments.tiers.mlx.decoding.generators import Sharing
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
-from deployments.tiers.mlx.decoding.ragged_batch import Computer, normalise
+from deployments.tiers.mlx.decoding.ragged_batch import Computer
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
@@ -44,7 +44,7 @@ _LEAST = -100.0  # what a model rules out doesn't widen the spread
 
 def choose_sharing(loaded: Loaded, running_max: int) -> Sharing:
     """Return the most that sequences may share."""
-    if running_max > 1 and cuts_places_into_blocks(loaded.model):
+    if running_max > 1 and _cuts_places_into_blocks(loaded.model):
         return Sharing.NONE
     tokens = loaded.tokenizer.encode(_TEXT, add_special_tokens=False)
     prompts = [(tokens[begin:end], count) for begin, end, count in _PROMPTS[: 1 if running_max == 1 else None]]
@@ -60,7 +60,7 @@ def choose_sharing(loaded: Loaded, running_max: int) -> Sharing:
     return Sharing.NONE
 
 
-def cuts_places_into_blocks(model: Any) -> bool:
+def _cuts_places_into_blocks(model: Any) -> bool:
     """Return whether attention chooses among blocks of the cache's places, as MiniMax-M3's does. Padding shifts the
     blocks, so a sequence next to a longer one is wrong as soon as blocks are left out. In the real model that is behind
     2,048 tokens, too many to be read at each start. Such layers name the size of their blocks."""
@@ -169,7 +169,8 @@ def _compute_alone(model: Any, step: Computer | None, prompt: Sequence[int], tok
     else:
         lengths = Lengths([0])
         logits = step.read(line, lengths, [RaggedCache(lengths) for _ in model.layers])
-    return list(normalise(logits[0, len(prompt) - 1 :]))
+    logits = logits[0, len(prompt) - 1 :]
+    return list(logits - mx.logsumexp(logits, axis=-1, keepdims=True))
 
 
 def _measure(some: Sequence[Any], others: Sequence[Any], unit: float) -> float:

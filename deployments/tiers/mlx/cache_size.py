@@ -38,23 +38,24 @@ def build_unloaded(config: Mapping[str, Any]) -> Any:
 
 def measure_layout(model: Any) -> Layout:
     """Measure what each layer keeps, without computing anything."""
-    cache = _read_tokens(model, 2)
+    cache = read_zeros(model, 2)
     if all(hasattr(one, "keys") or not hasattr(one, "offset") for one in flatten(cache)):
-        return layout_of(cache, 2)
+        return _layout_of(cache, 2)
     layers = []
-    few_tokens, many_tokens = (flatten(_read_tokens(model, tokens)) for tokens in (_FEW, _MANY))
+    few_tokens, many_tokens = (flatten(read_zeros(model, tokens)) for tokens in (_FEW, _MANY))
     for few, many in zip(few_tokens, many_tokens, strict=True):
         token_bytes = (many.nbytes - few.nbytes) // (_MANY - _FEW)
         layers.append(Layer(token_bytes, getattr(many, "max_size", None), many.nbytes - _MANY * token_bytes))
     return Layout(tuple(layers))
 
 
-def layout_of(cache: Any, tokens: int) -> Layout:
+def _layout_of(cache: Any, tokens: int) -> Layout:
     """Measure what each layer keeps, on a cache of `tokens` tokens."""
     return Layout(tuple(_measure_layer(one, tokens) for one in flatten(cache)))
 
 
-def _read_tokens(model: Any, tokens: int) -> list[Any]:
+def read_zeros(model: Any, tokens: int) -> list[Any]:
+    """Return the cache of a prompt of so many tokens, which isn't computed yet."""
     cache: list[Any] = mlx_caches.make_prompt_cache(model)
     model(mx.zeros((1, tokens), mx.int32), cache=cache)
     return cache
@@ -165,7 +166,7 @@ def _read_args(args: Any) -> Callable[[str], int]:
     return read
 
 
-def main() -> None:
+def _main() -> None:
     """Print the bytes of `sys.argv[1]` tokens, at most the model's context, for a config.json on standard input."""
     numbers: Any = mx.array
     numbers.tolist = numbers.item = _make_zeros
@@ -176,4 +177,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

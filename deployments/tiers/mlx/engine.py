@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelUnavailable
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.metal import end_process, is_gpu_lost, unwire
+from deployments.tiers.mlx.metal import end_process, is_gpu_lost, wire
 from deployments.tiers.mlx.scheduler import AHEAD_TOKENS, Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
@@ -178,7 +178,7 @@ class Engine:
             used_mlx = "mlx.core" in sys.modules
             if used_mlx:  # memory that a Mac has wired can outlive a killed process
                 sys.modules["mlx.core"].clear_cache()
-                unwire()
+                wire(0)
             self.load_attempted.set()
             self._ended.set()
             self._turn_away()  # what came before that, and saw it not set yet

@@ -1,23 +1,29 @@
 """Build the job that the engine takes from a request: rendered, counted, with its grammar and its settings.
 
 Used by one thread, the tier's helper, since a tokenizer isn't thread-safe. Grammars and the sessions' last prompts are
-kept here.
+kept here. An answer may begin with text that another attempt has written: it becomes tokens of the answer, so that
+grammar, penalties, stop strings and the seed's stream are where they would be. It may end within a token, and a model
+that reads half a token continues otherwise, so its last word is forced byte by byte (`ForcedBytes`) and not sent.
+
+Invariant: no character differs from what stands, and none is missing (`SequenceState` compares).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 
+from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.mlx.answer_start import Resumed, forbid_silence, resume
 from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
 from deployments.tiers.mlx.grammar.lark import HERMES
-from deployments.tiers.mlx.grammar.masker import ForcedBytes
+from deployments.tiers.mlx.grammar.masker import ForcedBytes, Speller
 from deployments.tiers.mlx.loading import Loaded, call_format
 from deployments.tiers.mlx.sampling import Processor, read_sampling
 from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, PromptReuse
@@ -31,6 +37,12 @@ from reliability.prefix import LostPrefix
 from reliability.thinking import least
 from reliability.tools.format_reasoning import Thought
 from reliability.types import ChatRequest, Event, Fault
+
+_MARK_BEGUN = re.compile(r"[Ġ▁ ]?<\|.{0,40}")  # not `<` alone: many models' calls begin with it
+_BLANK_TOKENS_MAX = 8  # of white space, behind which an end is an end
+# A tokenizer cuts a text into words first, each with the white space before it. What is longer than this isn't one.
+_WORD_CHARS_MAX = 64
+_LAST_WORD = re.compile(r"\s+\S*\Z|\S+\Z")
 
 
 class JobBuilder:
@@ -57,7 +69,7 @@ class JobBuilder:
         think = constraints.thinking
         inside = find_opened(text, think)
         speller = constraints.load_speller() if request.begun else None
-        resumed = resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=inside is not None)
+        resumed = _resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=inside is not None)
         left_tokens = loaded.context_tokens - len(prompt) - len(resumed.tokens)
         if left_tokens < 1:
             count, most = figure(len(prompt) + len(resumed.tokens)), figure(loaded.context_tokens)
@@ -98,15 +110,15 @@ class JobBuilder:
         return ThoughtLimit(
             least(self._reasoning_tokens_max, request.thinking_tokens_max),
             encode_think_close(tokenizer, think),
-            partial(forbid_silence, tokenizer, banned) if free else None,
+            partial(_forbid_silence, tokenizer, banned) if free else None,
         )
 
     def _list_processors(
-        self, loaded: Loaded, request: ChatRequest, prompt_tokens: int, resumed: Resumed, *, free: bool
+        self, loaded: Loaded, request: ChatRequest, prompt_tokens: int, resumed: _Resumed, *, free: bool
     ) -> list[Processor]:
         found: list[Processor] = []
         if request.must_speak and free:  # a grammar decides itself with what an answer begins
-            found.append(forbid_silence(loaded.tokenizer, loaded.answers.turn_start[:1], prompt_tokens))
+            found.append(_forbid_silence(loaded.tokenizer, loaded.answers.turn_start[:1], prompt_tokens))
         speller = self._constraints_of(loaded.tokenizer).load_speller() if resumed.rest else None
         if speller is not None:
             found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
@@ -140,3 +152,51 @@ def _open_reader(
         calls_max=calls_max,
         distinct=constraint is not None,
     )
+
+
+def _forbid_silence(tokenizer: Any, openers: Sequence[int], prompt_tokens: int) -> Processor:
+    """Build a processor under which an answer doesn't end, and doesn't open a turn or whatever else these tokens open,
+    before there is a word of it."""
+    # Forbidden the token, a model spells it: `<|`, `im`, `_start`, `|>`.
+    words, special = tokenizer.get_vocab().items(), set(tokenizer.all_special_ids)
+    spelled = [token for text, token in words if token not in special and _MARK_BEGUN.fullmatch(text)]
+    banned = mx.array(sorted({*tokenizer.eos_token_ids, *openers, *spelled}))
+
+    def process(tokens: Any, logits: Any) -> Any:
+        written = tokens.size - prompt_tokens
+        if written >= _BLANK_TOKENS_MAX or (written and tokenizer.decode(tokens[prompt_tokens:].tolist()).strip()):
+            return logits
+        logits[:, banned] = -mx.inf
+        return logits
+
+    return process
+
+
+@dataclass(frozen=True, slots=True)
+class _Resumed:
+    """The tokens of a begun answer, and the bytes to force behind them (`again`: how many tokens they were)."""
+
+    tokens: tuple[int, ...] = ()
+    rest: bytes = b""
+    again: int = 0
+
+
+def _resume(
+    tokenizer: Any, speller: Speller | None, begun: str, reasoning: str, think: ReasoningMarks | None, *, opened: bool
+) -> _Resumed:
+    """Return the answer that begins with `reasoning` and then `begun`; both empty: one that begins at its beginning.
+    Without a `speller` (a tokenizer whose bytes aren't known) its last word is encoded like the rest. `opened`: the
+    prompt ends within the reasoning."""
+    if not begun:
+        return _Resumed()
+    thought: list[int] = []
+    if think is not None and (reasoning or opened):
+        text = f"{'' if opened else think.start}{reasoning}{think.closing}"
+        thought = tokenizer.encode(text, add_special_tokens=False)
+    tokens = list(tokenizer.encode(begun, add_special_tokens=False))
+    count = len(tokens)
+    word = _LAST_WORD.search(begun[-_WORD_CHARS_MAX:])
+    least, rest = len(word[0].encode()) if word and speller else 0, b""
+    while speller and tokens and len(rest) < least:
+        rest = speller.bytes_of(tokens.pop()) + rest
+    return _Resumed((*thought, *tokens), rest, count - len(tokens))

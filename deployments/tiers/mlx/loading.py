@@ -22,12 +22,11 @@ from deployments.models.artifact import Adapter, Artifact, adapter_at, resolve
 from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.models.weights import versions, weights_sha256
-from deployments.tiers.mlx.answer_start import read_turn_start
 from deployments.tiers.mlx.cache_size import find_context
 from deployments.tiers.mlx.cpu.step import CpuStep, KernelUnavailable, build_step, upcast
 from deployments.tiers.mlx.metal import install_fused
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.prompt import learn_template
+from deployments.tiers.prompt import learn_template, read_opening
 from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from deployments.tiers.template_check import check_call_template
 from deployments.tiers.template_form import AS_WRITTEN, TemplateForm
@@ -39,7 +38,7 @@ _CONTEXT_UNKNOWN_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerForm:
+class _AnswerForm:
     """What a model's answers are made by: its sampling, its number of tokens, the tokens of its own that open its turn,
     and what its chat template needs."""
 
@@ -60,7 +59,7 @@ class Loaded:
     tokenizer: Any
     artifact: Artifact
     context_tokens: int
-    answers: AnswerForm
+    answers: _AnswerForm
     adapter: Adapter | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     batched_as_alone: bool | None = None
@@ -105,10 +104,10 @@ def load(
         # Its files have just been read, so they are in memory: a digest where the source brought none.
         artifact=dataclasses.replace(artifact, sha256=artifact.sha256 or weights_sha256(artifact.path)),
         context_tokens=min(limits),
-        answers=AnswerForm(
+        answers=_AnswerForm(
             defaults=_read_default_sampling(artifact.path),
             vocabulary=max(tokenizer.get_vocab().values()) + 1,
-            turn_start=read_turn_start(tokenizer),
+            turn_start=_read_turn_start(tokenizer),
             form=form,
         ),
         adapter=adapter,
@@ -117,6 +116,12 @@ def load(
         step=_build_step(model, blas_threads or 1),
         room=room,
     )
+
+
+def _read_turn_start(tokenizer: Any) -> Sequence[int]:
+    """Read the tokens with which the template opens the model's turn; none where it has no token of its own for it."""
+    opening = read_opening(tokenizer)
+    return opening if opening and opening[0] in tokenizer.all_special_ids else ()
 
 
 def _build_step(model: Any, threads: int) -> CpuStep | None:

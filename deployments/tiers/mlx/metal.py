@@ -30,7 +30,7 @@ _IGNORED = re.compile(
 _ERROR_CHARS_MAX = 2000
 
 
-class FusedAttention:
+class _FusedAttention:
     """Answers as `mx.fast.scaled_dot_product_attention`, which is `plain`."""
 
     def __init__(self, plain: Callable[..., Any], bytes_max: int = SCORES_BYTES_MAX) -> None:
@@ -54,7 +54,7 @@ def install_fused() -> None:
     import mlx.core as mx
 
     plain = mx.fast.scaled_dot_product_attention
-    if not mx.metal.is_available() or isinstance(plain, FusedAttention):
+    if not mx.metal.is_available() or isinstance(plain, _FusedAttention):
         return
     try:
         for size in FORCED_SIZES:
@@ -65,14 +65,14 @@ def install_fused() -> None:
     except (TypeError, ValueError, RuntimeError) as error:
         _LOG.info("attention of wide heads keeps its scores in memory: %s", error)
         return
-    mx.fast.scaled_dot_product_attention = FusedAttention(plain)
+    mx.fast.scaled_dot_product_attention = _FusedAttention(plain)
 
 
 def is_forced() -> bool:
     """Return whether the wrapper is in its place."""
     import mlx.core as mx
 
-    return isinstance(mx.fast.scaled_dot_product_attention, FusedAttention)
+    return isinstance(mx.fast.scaled_dot_product_attention, _FusedAttention)
 
 
 def wire(part_bytes: int) -> int:
@@ -90,11 +90,6 @@ def wire(part_bytes: int) -> int:
         _LOG.warning("memory isn't wired: %s", error)
         return 0
     return wired_bytes
-
-
-def unwire() -> None:
-    """Let macOS have it again: wired memory can outlive a process that is killed."""
-    wire(0)
 
 
 def is_gpu_lost(error: BaseException) -> bool:

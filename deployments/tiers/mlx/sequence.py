@@ -29,7 +29,7 @@ LEAD_MAX, SURPRISE_MAX, UNSURE_MAX = 3.0, 20.0, 256
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerStart:
     """What stands before an answer is generated. `turn`: the tokens that open the model's turn; an answer that begins
-    with them again begins behind them. `written`: the tokens that it has already (`answer_start.py`), `begun` the text
+    with them again begins behind them. `written`: the tokens that it has already (`job_builder.py`), `begun` the text
     of it that stands before the client."""
 
     turn: Sequence[int] = ()

@@ -11,29 +11,23 @@ import hashlib
 import json
 import logging
 import shutil
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from deployments.models.cache_folder import default_cache_dir
+from deployments.memory.room import AGENT_TOKENS
+from deployments.models.cache_folder import default_cache_dir, keep_text
 from deployments.models.sources import ModelUnavailable
 from deployments.models.weights import file_sha256
 from deployments.tiers.mlx.batch_check import choose_sharing
-from deployments.tiers.mlx.cache_size import MlxCaches, measure_layout, scratch_bytes
+from deployments.tiers.mlx.cache_size import MlxCaches, detach, measure_layout, read_zeros, scratch_bytes
 from deployments.tiers.mlx.decoding.generators import Sharing
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.memory_budget import (
-    STEP_TOKENS_MAX,
-    TOKENS_MIN,
-    Layout,
-    MemoryBudget,
-    choose_chunk,
-    count_needed,
-    default_budget_bytes,
-    explain_short,
-    share_budget,
-)
+from deployments.tiers.mlx.memory_budget import STEP_TOKENS_MAX, Layout, MemoryBudget
 from deployments.tiers.mlx.metal import is_forced, wire
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import FORMAT
@@ -53,6 +47,9 @@ _WARNINGS = {
     Sharing.NONE: "requests are answered one at a time: in a batch mlx-lm computes this model wrongly, or not at all",
 }
 _DISK_BYTES_MAX, _DISK_SHARE = 4 << 30, 10
+_BUDGET_SHARE, _CONTEXT_TOKENS_MIN = 3, 256
+_CHUNKS, _CHUNKS_S = (256, 512, 1024, 2048), 1.0  # of a prompt, and how long they are tried
+_CHUNK_GAIN = 0.03  # the smallest chunk within this share of the fastest is taken
 _DECIDING_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 
 
@@ -84,7 +81,7 @@ def prepare_batch(
     _generate(batch, loaded.tokenizer.encode(_PROBE, add_special_tokens=False)[:_PROBE_TOKENS])
     budget = _build_budget(loaded, memory_bytes)
     context_tokens = budget.fit_tokens(loaded.context_tokens)
-    if context_tokens < min(TOKENS_MIN, loaded.context_tokens):
+    if context_tokens < min(_CONTEXT_TOKENS_MIN, loaded.context_tokens):
         total, fixed = budget.budget_bytes / 2**20, (budget.weight_bytes + budget.scratch_bytes) / 2**20
         message = f"too little memory: of a budget of {total:.0f} MiB the weights and one step take {fixed:.0f} MiB"
         raise ModelUnavailable(message, again=memory_bytes is None)
@@ -112,13 +109,14 @@ def _generate(batch: Scheduler, prompt: list[int]) -> None:
 
 
 def _build_budget(loaded: Loaded, memory_bytes: int | None) -> MemoryBudget:
+    """Build the budget: the configured one, what a Mac has at most, or the weights and a third of what is free."""
     weight_bytes = loaded.artifact.weight_bytes
     if memory_bytes:
         budget_bytes = memory_bytes
     elif loaded.room is not None:  # on a Mac at most what the other tiers leave, of which it gets its part below
         budget_bytes = loaded.room.most_bytes
     else:
-        budget_bytes = default_budget_bytes(weight_bytes, psutil.virtual_memory().available)
+        budget_bytes = _default_budget_bytes(weight_bytes, psutil.virtual_memory().available)
     step_bytes, token_bytes = scratch_bytes(loaded.model, STEP_TOKENS_MAX, forced=is_forced())
     return MemoryBudget(
         budget_bytes=budget_bytes,
@@ -129,22 +127,81 @@ def _build_budget(loaded: Loaded, memory_bytes: int | None) -> MemoryBudget:
     )
 
 
+def _default_budget_bytes(weight_bytes: int, available_bytes: int) -> int:
+    """Return the budget where nobody names one. `available_bytes`: left with the weights loaded."""
+    return weight_bytes + max(0, available_bytes) // _BUDGET_SHARE
+
+
 def _settle_on_gpu(batch: Scheduler, loaded: Loaded, budget: MemoryBudget, *, shared_out: bool) -> MemoryBudget:
     """Settle what a GPU adds: a Mac's memory is shared out and wired, and the chunk of a prompt is measured, unless a
     larger one leaves too short a context. On a processor the budget stays as it is. Raises `ModelUnavailable` where a
     Mac has no room for what an agent needs."""
+    needed_tokens = min(AGENT_TOKENS, loaded.context_tokens)
     if shared_out and loaded.room is not None:
-        budget = share_budget(budget, loaded.room, loaded.context_tokens)
-        if lack := explain_short(budget, loaded.context_tokens):
-            raise ModelUnavailable(lack, again=True)
+        needed_bytes = -dataclasses.replace(budget, budget_bytes=0).spare_bytes([needed_tokens])
+        budget = dataclasses.replace(budget, budget_bytes=loaded.room.share_bytes(needed_bytes))
+        if needed_bytes > budget.budget_bytes:
+            raise ModelUnavailable(
+                f"left out: with the {needed_tokens:,} tokens of context that an agent needs, the model takes "
+                f"{needed_bytes / 2**30:.1f} GiB, and {budget.budget_bytes / 2**30:.1f} are left beside the "
+                "other tiers. Name a smaller model, leave a tier out, or set memory_bytes or context_tokens for less",
+                again=True,
+            )
     facts = {"model": loaded.artifact.source, "sha256": loaded.artifact.sha256, "versions": dict(loaded.versions)}
-    tokens = choose_chunk(loaded.model, facts, default_cache_dir(), STEP_TOKENS_MAX)
+    tokens = _choose_chunk(loaded.model, facts, default_cache_dir())
     step_bytes, token_bytes = scratch_bytes(loaded.model, tokens, forced=is_forced())
     suited = dataclasses.replace(budget, scratch_bytes=step_bytes, scratch_token_bytes=token_bytes)
-    if suited.fits([count_needed(loaded.context_tokens)]):
+    if suited.fits([needed_tokens]):
         budget, batch.pace.tokens_max = suited, tokens
     wire(budget.budget_bytes)
     return budget
+
+
+def _choose_chunk(model: Any, facts: Mapping[str, Any], cache_dir: Path) -> int:
+    """Return the chunk for this model on this machine, measured where that was never done. `facts` name the model and
+    the packages that compute it. Where nothing can be measured it is `STEP_TOKENS_MAX`."""
+    import mlx.core as mx
+
+    if mx.default_device() == mx.Device(mx.cpu):
+        return STEP_TOKENS_MAX
+    key = json.dumps({**facts, "gpu": mx.device_info().get("device_name")}, sort_keys=True)
+    file = cache_dir / "prefill-chunks" / hashlib.sha256(key.encode()).hexdigest()
+    try:
+        kept = int(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        kept = 0
+    if kept in _CHUNKS:
+        return kept
+
+    def read(tokens: int) -> None:
+        detach(read_zeros(model, tokens))
+        mx.clear_cache()
+
+    try:
+        chosen = _measure_chunk(read) or STEP_TOKENS_MAX
+    except Exception as error:  # a model that can't read so many at once, or a GPU without the memory
+        _LOG.warning("the chunk of a prompt isn't measured: %s", error)
+        return STEP_TOKENS_MAX
+    keep_text(file, str(chosen))
+    return chosen
+
+
+def _measure_chunk(read: Callable[[int], None], clock: Callable[[], float] = time.perf_counter) -> int | None:
+    """Time `read`, which reads so many tokens, for about `_CHUNKS_S`; None where not even two sizes can be tried. No
+    size is begun that would take longer than the time that is left."""
+    read(_CHUNKS[0])  # compiles the kernels
+    began_s, per_token_s = clock(), dict[int, float]()
+    for tokens in _CHUNKS:
+        left_s = _CHUNKS_S - (clock() - began_s)
+        if per_token_s and min(per_token_s.values()) * tokens > left_s:
+            break
+        at_s = clock()
+        read(tokens)
+        per_token_s[tokens] = (clock() - at_s) / tokens
+    if len(per_token_s) < 2:
+        return None
+    best = min(per_token_s.values())
+    return next(tokens for tokens, took in per_token_s.items() if took <= best * (1 + _CHUNK_GAIN))
 
 
 def _open_folder(disk: PromptDisk, loaded: Loaded, layout: Layout) -> SegmentFolder | None:

@@ -20,6 +20,5 @@ TESTED_BY: dict[str, str] = {
     "deployments/state/transaction.py": "tests/unit/deployments/state/test_journal.py",
     "deployments/ui/page_context.py": "tests/unit/deployments/ui/test_page_auth.py",
     "deployments/tiers/scripted/player.py": "tests/unit/deployments/tiers/scripted/test_script.py",
-    "deployments/tiers/mlx/job_builder.py": "tests/unit/deployments/tiers/mlx/test_mlx_tier.py",
     "deployments/tiers/mlx/warm_up.py": "tests/unit/deployments/tiers/mlx/test_scheduler.py",
 }

@@ -85,7 +85,7 @@ class _Task(ctypes.Structure):
     )
 
 
-def list_libraries() -> dict[int, Path]:
+def _list_libraries() -> dict[int, Path]:
     """List the libraries for this processor, by the floats of a register, the fastest first. Raises
     `KernelUnavailable`."""
     if os.environ.get("MLX_STACK_BLAS") == "stock":
@@ -109,7 +109,7 @@ def list_libraries() -> dict[int, Path]:
 def explain_missing() -> str:
     """Explain why MLX's own code computes on this CPU; empty where the extension does."""
     try:
-        list_libraries()
+        _list_libraries()
     except KernelUnavailable as reason:
         return str(reason)
     return ""
@@ -119,7 +119,7 @@ def build_step(model: Any, threads: int = 1) -> CpuStep:
     """Build the step of a model that is loaded. Raises `KernelUnavailable` with the reason where MLX's own stays."""
     if mx.default_device() != mx.Device(mx.cpu):
         raise KernelUnavailable("MLX has a GPU here")
-    libraries = list_libraries()
+    libraries = _list_libraries()
     _check_layers(model)
     layer = model.model.layers[0]
     (wide, hidden), inner = layer.self_attn.q_proj.weight.shape, layer.mlp.gate_proj.weight.shape[0]
@@ -169,17 +169,16 @@ class CpuStep:
         self._cosines = self._sines = np.empty((0, self._task.size // 2), np.float32)
         self._tokens_end = inner.embed_tokens.weight.shape[0]
 
-    def read(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> Any:
+    def read(
+        self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Sequence[int] | None = None
+    ) -> Any:
         """Read tokens, (sequences, count), behind what the caches hold; return the logits behind each, (sequences,
-        count, vocabulary). The lengths stay as they are. Raises IndexError for a token that the model doesn't have."""
+        count, vocabulary), or, (wanted, vocabulary), behind the `wanted`: numbers that rise in all of them, sequence by
+        sequence. The lengths stay as they are. Raises IndexError for a token that the model doesn't have."""
+        if wanted is not None:
+            return mx.array(self._compute(tokens, lengths, caches, np.array(wanted, np.int64)))
         made = self._compute(tokens, lengths, caches, np.arange(tokens.size))
         return mx.array(made.reshape(*tokens.shape, -1))
-
-    def fill(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Sequence[int] = ()) -> Any:
-        """Read tokens of which keys and values are wanted, and the logits behind a few: of `wanted`, numbers that rise
-        in all of them, sequence by sequence. Return (wanted, vocabulary), None for none."""
-        made = self._compute(tokens, lengths, caches, np.array(wanted, np.int64))
-        return mx.array(made) if wanted else None
 
     def _compute(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Array) -> Array:
         task = self._task
@@ -280,7 +279,7 @@ def _check_layers(model: Any) -> None:
 def _check(step: CpuStep, model: Any) -> None:
     lengths, tokens = Lengths([0]), mx.array([_CHECK_TOKENS])
     caches = [RaggedCache(lengths) for _ in model.model.layers]
-    step.fill(tokens[:, :-1], lengths, caches)
+    step.read(tokens[:, :-1], lengths, caches, ())
     lengths.set([tokens.shape[1] - 1])
     mine = np.asarray(step.read(tokens[:, -1:], lengths, caches))[0, -1]
     theirs = np.asarray(model(tokens))[0, -1]

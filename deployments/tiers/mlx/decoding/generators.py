@@ -1,15 +1,15 @@
 """Generate tokens for many sequences at once, with draft tokens where they pay. Engine thread only.
 
-    plain keys and values in every layer    `LookupGenerator`: drafts from prompt and answer, in the batch
+    plain keys and values in every layer    `_LookupGenerator`: drafts from prompt and answer, in the batch
     windows, recurrent states               mlx-lm's `BatchGenerator`: tokens can't be taken back, so no drafts
-    none of them right (`batch_check.py`)   `SingleGenerator`: one sequence at a time, as plain mlx-lm does
+    none of them right (`batch_check.py`)   `_SingleGenerator`: one sequence at a time, as plain mlx-lm does
 
 At each place of a step one token is sampled, in order, by the sequence's own sampler behind its own processors, so the
 answer is the one that there would be without drafts. Where no draft pays, the next step is begun before the last one is
 read; with a `step` that computes at once (`cpu/step.py`), none is. Invariants:
 - No token is sampled behind a processor's error: the row's turn ends there, and the scheduler ends its sequence.
 - A cache holds the tokens that its row says: tokens count as held once they stand (`RaggedBatch.advance`).
-- `SingleGenerator` never reads two sequences or padding in one step, and gives caches away as copies.
+- `_SingleGenerator` never reads two sequences or padding in one step, and gives caches away as copies.
 """
 
 from __future__ import annotations
@@ -22,22 +22,18 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from deployments.tiers.lazy_mlx import mx
+from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.decoding.lookup import COUNT_MAX, DraftPolicy, Guess, Offer, PromptLookup
-from deployments.tiers.mlx.decoding.ragged import is_ragged
 from deployments.tiers.mlx.decoding.ragged_batch import (
     ActiveSequence,
     Computer,
     Intake,
     RaggedBatch,
     SampledToken,
+    begin_drawing,
     draw_lines,
-    measure_leads,
-    normalise,
     note_drawn,
     pad_lines,
-    process,
-    sample,
 )
 
 
@@ -61,10 +57,10 @@ def build_generator(
 ) -> Any:
     """Build one. `policy`: what was learned of drafts so far; None: no drafts. `step` computes in the model's place."""
     if sharing is Sharing.NONE:
-        return SingleGenerator(model, stop_tokens=ends, prefill_step_size=step_tokens_max)
-    cache = importlib.import_module("mlx_lm.models.cache")
-    if is_ragged(cache.make_prompt_cache(model)):
-        return LookupGenerator(model, stop_tokens=ends, prefill_step_size=step_tokens_max, policy=policy, step=step)
+        return _SingleGenerator(model, stop_tokens=ends, prefill_step_size=step_tokens_max)
+    # Whether the model reads rows of different lengths rightly, `batch_check.py` finds out: AFM-7 and GPTBigCode don't.
+    if all(type(one) is mlx_caches.KVCache for one in mlx_caches.make_prompt_cache(model)):
+        return _LookupGenerator(model, stop_tokens=ends, prefill_step_size=step_tokens_max, policy=policy, step=step)
     # By name: the package's attribute `generate` is a function that hides the module.
     module: Any = importlib.import_module("mlx_lm.generate")
     # Otherwise each generator wires 75 % of the machine's memory for itself, and there is one in every tier.
@@ -78,7 +74,7 @@ def build_generator(
     )
 
 
-class SingleGenerator(Intake):
+class _SingleGenerator(Intake):
     """The sequences of one model. Engine thread only."""
 
     def __init__(self, model: Any, *, stop_tokens: Iterable[int], prefill_step_size: int) -> None:
@@ -156,7 +152,7 @@ class _Ahead:
         return _Ahead(self.tokens[places], self.logprobs[places], self.leads[places], self.failed)
 
 
-class LookupGenerator(Intake):
+class _LookupGenerator(Intake):
     """The sequences of one model. Engine thread only. `policy` outlives it; without one it doesn't guess."""
 
     def __init__(
@@ -221,7 +217,7 @@ class LookupGenerator(Intake):
         ends = [row.read + len(chunk) for row, chunk in zip(rows.rows, chunks, strict=True)]
         whole = [place for place, row in enumerate(rows.rows) if ends[place] == len(row.prompt)]
         width = max(map(len, chunks))
-        logits = rows.fill(pad_lines(chunks), [place * width + len(chunks[place]) - 1 for place in whole])
+        logits = rows.read(pad_lines(chunks), [place * width + len(chunks[place]) - 1 for place in whole])
         rows.advance([len(chunk) for chunk in chunks])
         mx.eval(rows.state)
         mx.clear_cache()
@@ -332,16 +328,8 @@ class LookupGenerator(Intake):
         rows = self._decoding
         logits = rows.read(tokens[:, None])[:, -1, :]
         rows.advance([1] * len(rows))
-        if any(row.processors for row in rows.rows):
-            lines = [logits[place : place + 1] for place in range(len(rows))]
-            for place, row in enumerate(rows.rows):
-                lines[place] = process(row, tokens[place : place + 1], lines[place])
-            logits = mx.concatenate(lines)
-        logprobs = normalise(logits)
-        sampled = sample([row.sampler for row in rows.rows], logits, logprobs)
-        leads = measure_leads(logits, sampled)
-        mx.async_eval(sampled, leads, logits)
-        return _Ahead(sampled, logprobs, leads, frozenset(row.uid for row in rows.rows if row.failed))
+        drawn = begin_drawing(rows.rows, tokens, logits)
+        return _Ahead(*drawn, frozenset(row.uid for row in rows.rows if row.failed))
 
     def _step_with(self, guesses: Sequence[Sequence[int]]) -> tuple[list[SampledToken], list[int]]:
         """Read the last token of each row and its guesses; return what was drawn, and how many guesses were right."""

@@ -141,7 +141,7 @@ class Offer:
     agreed: int = 0
 
 
-class StepCosts:
+class _StepCosts:
     """Seconds of a step: of one that reads a token in each row, by rows; of a wider one, a line through what it reads.
     The line begins as an assumption (`_SLOPE` of a plain step for each token more), which measured steps outweigh."""
 
@@ -195,7 +195,7 @@ class StepCosts:
 class DraftPolicy:
     """What was learned of guesses and of steps, over all sequences of an engine."""
 
-    costs: StepCosts = field(default_factory=StepCosts)
+    costs: _StepCosts = field(default_factory=_StepCosts)
     classes: list[Record] = field(default_factory=lambda: [Record() for _ in _PRIORS])
 
     def choose_count(self, offers: Sequence[Offer]) -> int:

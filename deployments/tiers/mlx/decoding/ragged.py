@@ -63,6 +63,13 @@ class RaggedCache:
     def __init__(self, lengths: Lengths, keys: Any = None, values: Any = None) -> None:
         self.lengths, self.keys, self.values = lengths, keys, values
 
+    @classmethod
+    def of(cls, alone: Any, lengths: Lengths) -> RaggedCache:
+        """Build the layer of a batch of one row from what mlx-lm keeps of a sequence; empty where that is."""
+        if alone.keys is None or not alone.offset:
+            return cls(lengths)
+        return cls(lengths, alone.keys[:, :, : alone.offset], alone.values[:, :, : alone.offset])
+
     @property
     def offset(self) -> Any:
         """Where the next token of each row stands, as an array."""
@@ -150,23 +157,6 @@ class RaggedCache:
             )
         elif end > self.keys.shape[2]:
             self.keys, self.values = _pad(self.keys, _round_up(end)), _pad(self.values, _round_up(end))
-
-
-def is_ragged(cache: Sequence[Any]) -> bool:
-    """Return whether a model's cache is one that rows of different lengths can be made of: plain keys and values.
-    Whether the model reads such rows rightly is found out at the start (`batch_check.py`): AFM-7 and GPTBigCode
-    don't."""
-    return all(type(one) is mlx_caches.KVCache for one in cache)
-
-
-def build_caches(lengths: Lengths, alone: Sequence[Any]) -> list[RaggedCache]:
-    """Build the caches of a batch of one row from what mlx-lm keeps of a sequence; empty where that is."""
-    made = []
-    for one in alone:
-        empty = one.keys is None or not one.offset
-        arrays = (None, None) if empty else (one.keys[:, :, : one.offset], one.values[:, :, : one.offset])
-        made.append(RaggedCache(lengths, *arrays))
-    return made
 
 
 def _round_up(tokens: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.decoding.lookup import Record
-from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache, build_caches
+from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 
 
 class _Processor(Protocol):
@@ -130,11 +130,10 @@ class Intake(abc.ABC):
 class Computer(Protocol):
     """Computes a model's steps at once, in its place (`cpu/step.py`)."""
 
-    def read(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache]) -> Any:
-        """Return the logits behind each token."""
-
-    def fill(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Sequence[int]) -> Any:
-        """Compute their keys and values, and the logits behind the `wanted`, by their numbers among all tokens."""
+    def read(
+        self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Sequence[int] | None = None
+    ) -> Any:
+        """Read tokens; return the logits behind each, or behind the `wanted`, by their numbers among all tokens."""
 
 
 class RaggedBatch:
@@ -152,7 +151,7 @@ class RaggedBatch:
     def add(self, row: ActiveSequence, cache: Sequence[Any]) -> None:
         """Put a row behind the others. `cache`: mlx-lm's, which holds its tokens."""
         lengths = Lengths([len(row.tokens)])
-        self._extend([row], lengths, build_caches(lengths, cache))
+        self._extend([row], lengths, [RaggedCache.of(one, lengths) for one in cache])
 
     def move(self, places: Sequence[int], target: RaggedBatch) -> None:
         """Let the rows at these places go over to another batch."""
@@ -175,19 +174,13 @@ class RaggedBatch:
             cache.select(places, max(values))
         self.lengths.set(values)
 
-    def read(self, tokens: Any) -> Any:
-        """Let the model read these, one line for each row; return its logits. The lengths stay as they are."""
+    def read(self, tokens: Any, wanted: Sequence[int] | None = None) -> Any:
+        """Let the model read these, one line for each row; return the logits behind each, or behind the `wanted` ones,
+        of which there may be some only if it `picks` them. The lengths stay as they are."""
         if self._step is not None:
-            return self._step.read(tokens, self.lengths, self.caches)
-        return self._model(tokens, cache=self.caches)
-
-    def fill(self, tokens: Any, wanted: Sequence[int] = ()) -> Any:
-        """Let the model read these; return the logits behind the `wanted` ones. None may be, unless it `picks` them."""
-        if self._step is not None:
-            return self._step.fill(tokens, self.lengths, self.caches, wanted)
+            return self._step.read(tokens, self.lengths, self.caches, wanted)
         assert not wanted
-        self._model(tokens, cache=self.caches)
-        return None
+        return self._model(tokens, cache=self.caches)
 
     @property
     def picks(self) -> bool:
@@ -232,7 +225,7 @@ class SampledToken:
     all_tokens: list[int] | None = None
 
 
-def process(row: ActiveSequence, tokens: Any, logits: Any) -> Any:
+def _process(row: ActiveSequence, tokens: Any, logits: Any) -> Any:
     """Let the row's processors see these tokens behind those it has."""
     if row.processors:
         if row.context is None:
@@ -243,12 +236,12 @@ def process(row: ActiveSequence, tokens: Any, logits: Any) -> Any:
     return logits
 
 
-def normalise(logits: Any) -> Any:
+def _normalise(logits: Any) -> Any:
     """Return log-probabilities."""
     return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
 
 
-def sample(samplers: Sequence[Any], logits: Any, logprobs: Any) -> Any:
+def _sample(samplers: Sequence[Any], logits: Any, logprobs: Any) -> Any:
     """Draw one token a row; those that share a sampler's object are drawn in one call. Without a sampler it is the
     likeliest by the logits, so that nobody has to compute the probabilities of a whole vocabulary for it."""
     first = samplers[0]
@@ -262,12 +255,27 @@ def sample(samplers: Sequence[Any], logits: Any, logprobs: Any) -> Any:
     )
 
 
-def measure_leads(logits: Any, tokens: Any) -> Any:
+def _measure_leads(logits: Any, tokens: Any) -> Any:
     """Measure how far each token is before the likeliest other one, in nats; `logits` have one more axis. On a CPU the
     probability itself would cost ten times as much."""
     at = tokens[..., None]
     others = mx.put_along_axis(logits, at, mx.array(-mx.inf, dtype=logits.dtype), axis=-1)
     return (mx.take_along_axis(logits, at, axis=-1)[..., 0] - mx.max(others, axis=-1)).astype(mx.float32)
+
+
+def begin_drawing(rows: Sequence[ActiveSequence], tokens: Any, logits: Any) -> tuple[Any, Any, Any]:
+    """Begin to sample a token behind the one that each row reads; return tokens, log-probabilities and leads, which are
+    computed meanwhile. `logits`: (rows, vocabulary)."""
+    if any(row.processors for row in rows):
+        lines = [logits[place : place + 1] for place in range(len(rows))]
+        for place, row in enumerate(rows):
+            lines[place] = _process(row, tokens[place : place + 1], lines[place])
+        logits = mx.concatenate(lines)
+    logprobs = _normalise(logits)
+    sampled = _sample([row.sampler for row in rows], logits, logprobs)
+    leads = _measure_leads(logits, sampled)
+    mx.async_eval(sampled, leads, logits)
+    return sampled, logprobs, leads
 
 
 def pad_lines(lines: Sequence[Sequence[int]]) -> Any:
@@ -284,9 +292,9 @@ def draw_lines(
     likely: Any = None
     if any(row.plain for row in rows):
         tokens = mx.argmax(logits, axis=-1)
-        leads = measure_leads(logits, tokens)
+        leads = _measure_leads(logits, tokens)
         mx.eval(tokens, leads)
-        logprobs = normalise(logits)  # computed where they are asked for
+        logprobs = _normalise(logits)  # computed where they are asked for
         likely = [list(zip(*pair, strict=True)) for pair in zip(tokens.tolist(), leads.tolist(), strict=True)]
     drawn: list[SampledToken] = []
     for place, (row, line) in enumerate(zip(rows, lines, strict=True)):
@@ -310,12 +318,12 @@ def _draw_line(
     row.last = None
     for place, token in enumerate(line):
         if likely is None:
-            behind = process(row, mx.array([token]), logits[place : place + 1])
+            behind = _process(row, mx.array([token]), logits[place : place + 1])
             if row.failed:
                 return out
-            normal = normalise(behind)
-            tokens = sample([row.sampler], behind, normal)
-            drawn, lead, logprobs = tokens.tolist()[0], measure_leads(behind, tokens).tolist()[0], normal[0]
+            normal = _normalise(behind)
+            tokens = _sample([row.sampler], behind, normal)
+            drawn, lead, logprobs = tokens.tolist()[0], _measure_leads(behind, tokens).tolist()[0], normal[0]
         else:
             (drawn, lead), logprobs = likely[place], logits[place]
         row.tokens.append(token)

@@ -1,9 +1,10 @@
 """Mask the logits of one sequence: llguidance says what may come next, all other logits become -inf.
 
 The mask is computed on the CPU while the forward pass runs. llguidance never raises: a matcher falls into an error and
-stays there; then the masker raises `Broken`, which ends this one sequence (`sampling.Guarded`). A weak model may repeat
-words up to the limit, which would cut the call: once no more tokens are left than closing takes, and the last ones
-repeat, only the token is allowed that closes most, and the answer's notes say so (`docs/decisions/050-mlx-engine.md`).
+stays there; then the masker raises `_Broken`, which ends this one sequence (`sampling.Guarded`). A weak model may
+repeat words up to the limit, which would cut the call: once no more tokens are left than closing takes, and the last
+ones repeat, only the token is allowed that closes most, and the answer's notes say so
+(`docs/decisions/050-mlx-engine.md`).
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class Closers:
     owed_tokens: int
 
 
-class Broken(Exception):
+class _Broken(Exception):
     """The grammar fell into an error while decoding."""
 
 
@@ -172,7 +173,7 @@ class Masker:
             self._move(tokens[-1].item())
         self._started = True
         if self._matcher.is_error():
-            raise Broken(self._matcher.get_error())
+            raise _Broken(self._matcher.get_error())
         return self.apply(self._compute_allowed(logits.shape[-1]), logits)
 
     def apply(self, allowed: Any, logits: Any) -> Any:
@@ -190,7 +191,7 @@ class Masker:
         bits = np.unpackbits(self._words.view(np.uint8), count=min(width, self._size), bitorder="little")
         if (closers := self._closers) is not None:
             if not self.closing and self._tokens_max - len(self._tokens) <= closers.owed_tokens:
-                self.closing = is_repeating(self._tokens)
+                self.closing = _is_repeating(self._tokens)
             if self.closing:
                 bits = _keep_closers(bits, closers)
         return np.pad(bits, (0, width - len(bits))).view(np.bool_)
@@ -219,7 +220,7 @@ def _count_owed(node: Any) -> int:
     return sum(map(_count_owed, node)) if isinstance(node, list | tuple) else 0
 
 
-def is_repeating(tokens: Sequence[int]) -> bool:
+def _is_repeating(tokens: Sequence[int]) -> bool:
     """Return whether the last tokens are at least three times the same few, and at least `SPAN`."""
     for period in range(1, _PERIOD_MAX + 1):
         span = max(SPAN, _REPETITIONS * period)

@@ -14,11 +14,11 @@ from deployments.tiers.history_words import UNREADABLE
 from deployments.tiers.mlx.sampling import Sampling, read_sampling
 from deployments.tiers.prompt import (
     RequestRefused,
+    _hold_date,
     find_checkpoints,
     find_unsupported,
-    hold_date,
-    measure_opening,
     read_date,
+    read_opening,
     read_template_options,
     render,
     tidy_messages,
@@ -206,10 +206,10 @@ class TestOpening:
     def test_it_is_what_only_a_prompt_to_be_answered_has(self) -> None:
         """Law: the opening is the end of the prompt that isn't there where nobody is to answer; none where a template
         has none, or can't render so little."""
-        assert measure_opening(Letters(), ask(tools=(WEATHER_TOOL,))) == len("<|im_start|>assistant\n")
-        assert measure_opening(Letters(ANYWHERE), ask()) == 0
-        assert measure_opening(Letters("{{ nothing.here }}"), ask()) == 0
-        assert measure_opening(Letters("{{ 'a' if add_generation_prompt else 'b' }}"), ask()) == 0
+        assert len(read_opening(Letters(), ask(tools=(WEATHER_TOOL,)))) == len("<|im_start|>assistant\n")
+        assert read_opening(Letters(ANYWHERE), ask()) == []
+        assert read_opening(Letters("{{ nothing.here }}"), ask()) == []
+        assert read_opening(Letters("{{ 'a' if add_generation_prompt else 'b' }}"), ask()) == []
 
 
 class TestTemplate:
@@ -348,7 +348,7 @@ def test_the_date_is_that_of_the_moment(template: str, date: str) -> None:
 
 def test_without_a_moment_it_is_now() -> None:
     """Law: who names no moment gets the template as its maker wrote it."""
-    assert hold_date(Tokenizer(LLAMA), None) is None
+    assert _hold_date(Tokenizer(LLAMA), None) is None
     assert f"{datetime.now():%Y}" in render(Tokenizer(GPT_OSS), ask("Hi"))
 
 
@@ -370,7 +370,7 @@ def test_a_date_that_a_client_names_wins() -> None:
 def test_what_cant_be_held_stays_as_it_is(template: str | None) -> None:
     """Law: a template without a date, or one that calls the clock in a way that isn't known, is left alone."""
     tokenizer = Tokenizer(template)
-    assert hold_date(tokenizer, MONDAY) is None
+    assert _hold_date(tokenizer, MONDAY) is None
     assert read_date(tokenizer, MONDAY) == ""
 
 
@@ -378,4 +378,4 @@ def test_a_renderer_in_python_is_left_alone() -> None:
     """Law: a model that is rendered by code, and not by its template, is given none."""
     tokenizer = Tokenizer(GPT_OSS)
     tokenizer._chat_template = lambda *_: "rendered by code"
-    assert hold_date(tokenizer, MONDAY) is None
+    assert _hold_date(tokenizer, MONDAY) is None

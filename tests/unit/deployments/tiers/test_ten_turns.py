@@ -10,7 +10,7 @@ from datetime import datetime
 import pytest
 
 from deployments.tiers.history_repair import Mend
-from deployments.tiers.prompt import learn_template, measure_opening, render, tidy_messages
+from deployments.tiers.prompt import learn_template, read_opening, render, tidy_messages
 from deployments.tiers.template_form import TemplateForm
 from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.types import ChatRequest
@@ -48,7 +48,7 @@ def write(template: str, session: str) -> Turns:
     assert form.lost == ()
     asked = [one if model.has_tool_calling else replace(one, tools=()) for one in SESSIONS[session]]
     texts = [render(model, request, AT, form) for request in asked]
-    opening = measure_opening(model, asked[0])
+    opening = len(read_opening(model, asked[0]))
     return [(one, text, text[len(text) - opening :]) for one, text in zip(asked, texts, strict=True)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deployments.tiers.lazy_mlx import mx
-from deployments.tiers.mlx.answer_start import forbid_silence
+from deployments.tiers.mlx.job_builder import _forbid_silence
 from deployments.tiers.mlx.sampling import Processor, Sampling
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import find_opened
@@ -73,7 +73,7 @@ def think(rig: Rig, processors: Sequence[Processor], *, tokens_max: int = FULL, 
     """An answer that begins within a thought."""
     loaded = rig.engine.phase.loaded
     assert loaded is not None
-    limit = ThoughtLimit(fields.pop("budget", BUDGET), CLOSE, partial(forbid_silence, loaded.tokenizer, ENDS))
+    limit = ThoughtLimit(fields.pop("budget", BUDGET), CLOSE, partial(_forbid_silence, loaded.tokenizer, ENDS))
     usual = {"sampling": SAMPLED, "reader": AnswerReader(inside=find_opened("<think>"))}
     return rig.answer(max_tokens=tokens_max, processors=processors, thought=limit, **{**usual, **fields})
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deployments.tiers.mlx import batch_check
-from deployments.tiers.mlx.batch_check import choose_sharing, cuts_places_into_blocks
+from deployments.tiers.mlx.batch_check import _cuts_places_into_blocks, choose_sharing
 from deployments.tiers.mlx.decoding.generators import Sharing
 from tests.support.family_rig import Asked, add, begin, load, measure, run
 from tests.support.random_models import build_family
@@ -171,7 +171,7 @@ def is_right_in_mlx_lm(name: str) -> bool:
 @pytest.mark.parametrize("name", [*PADDED_WRONG, *ALONE])
 def test_the_fault_is_mlx_lms_own(name: str) -> None:
     """Law: plain mlx-lm, without anything of ours, computes these wrongly or raises. Where this fails mlx-lm has mended
-    it: the name goes from the list above, and with `minimax_m3_vl` goes `cuts_places_into_blocks`."""
+    it: the name goes from the list above, and with `minimax_m3_vl` goes `_cuts_places_into_blocks`."""
     assert not is_right_in_mlx_lm(name)
 
 
@@ -184,7 +184,7 @@ def test_the_measure_finds_no_fault_where_there_is_none(name: str) -> None:
 @pytest.mark.parametrize("name", [*RIGHT, *PADDED_WRONG, "kimi_k3", "deepseek_v32", "lille-130m"])
 def test_no_other_attention_cuts_blocks(name: str) -> None:
     """Law: only an attention whose blocks are of the cache's places is known by its name."""
-    assert not cuts_places_into_blocks(build_family(name, 0))
+    assert not _cuts_places_into_blocks(build_family(name, 0))
 
 
 ROUNDING = 0.002

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlx_lm.models.cache import CacheList, ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx.cache_size import MlxCaches, build_unloaded, detach, find_context, layout_of, measure_layout
+from deployments.tiers.mlx.cache_size import MlxCaches, _layout_of, build_unloaded, detach, find_context, measure_layout
 from deployments.tiers.mlx.loading import load
 from tests.support import tiny_model as tiny
 from tests.support.model_configs import CONFIGS, NOT_COMPUTED, build_config, compare
@@ -150,7 +150,7 @@ def test_what_is_measured_are_the_bytes_of_all_layers(model: Any) -> None:
     places hold one."""
     cache = make_prompt_cache(model)
     read(model, cache, list(range(10, 26)))
-    layers = layout_of(cache, 16).layers
+    layers = _layout_of(cache, 16).layers
 
     assert len(layers) == tiny.LAYERS
     assert sum(layer.token_bytes for layer in layers) * cache[0].keys.shape[2] == MlxCaches().nbytes(cache)

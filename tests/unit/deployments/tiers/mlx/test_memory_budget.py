@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.mlx.memory_budget import Layer, Layout, MemoryBudget, PrefillBudget, default_budget_bytes
+from deployments.tiers.mlx.memory_budget import Layer, Layout, MemoryBudget, PrefillBudget
+from deployments.tiers.mlx.warm_up import _default_budget_bytes
 
 layers = st.builds(
     Layer, st.integers(1, 1000), st.one_of(st.none(), st.integers(1, 4096)), fixed_bytes=st.integers(0, 1000)
@@ -58,7 +59,7 @@ def test_a_window_bounds_a_layer() -> None:
 @given(st.integers(0, 10**12), st.integers(-10, 10**12))
 def test_three_tiers_at_once_fit_the_machine(weight_bytes: int, available_bytes: int) -> None:
     """Law: three tiers that saw the same free memory take no more of it than there is."""
-    beside = default_budget_bytes(weight_bytes, available_bytes) - weight_bytes
+    beside = _default_budget_bytes(weight_bytes, available_bytes) - weight_bytes
     assert 0 <= 3 * beside <= max(0, available_bytes)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.cpu.step import build_step
-from deployments.tiers.mlx.decoding.generators import LookupGenerator
+from deployments.tiers.mlx.decoding.generators import _LookupGenerator
 from deployments.tiers.mlx.decoding.ragged_batch import SampledToken
 from tests.support.kernels import only_here
 from tests.support.random_models import build_model
@@ -23,19 +23,19 @@ def model() -> Any:
     return build_model("biases", VOCABULARY)
 
 
-def build_generator(model: Any, *, at_once: bool, chunk: int = 64, stops: tuple[int, ...] = ()) -> LookupGenerator:
+def build_generator(model: Any, *, at_once: bool, chunk: int = 64, stops: tuple[int, ...] = ()) -> _LookupGenerator:
     step = build_step(model) if at_once else None
-    return LookupGenerator(model, stop_tokens=stops, prefill_step_size=chunk, policy=None, step=step)
+    return _LookupGenerator(model, stop_tokens=stops, prefill_step_size=chunk, policy=None, step=step)
 
 
-def insert(generator: LookupGenerator, parts: list[list[int]], max_tokens: int, processors: Any = ()) -> int:
+def insert(generator: _LookupGenerator, parts: list[list[int]], max_tokens: int, processors: Any = ()) -> int:
     (uid,) = generator.insert_segments(
         [parts], max_tokens=[max_tokens], caches=None, all_tokens=[[]], samplers=[None], logits_processors=[processors]
     )
     return uid
 
 
-def run(generator: LookupGenerator, uids: list[int]) -> tuple[dict[int, list[int]], dict[int, Any]]:
+def run(generator: _LookupGenerator, uids: list[int]) -> tuple[dict[int, list[int]], dict[int, Any]]:
     """Each answer, and the last word of each with its cache; checks what is said of the prompts on the way."""
     answers: dict[int, list[int]] = {uid: [] for uid in uids}
     last, read = {}, set()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.mlx.decoding.generators import SingleGenerator
+from deployments.tiers.mlx.decoding.generators import _SingleGenerator
 from tests.support.random_models import build_family
 
 CHUNK = 8
@@ -30,7 +30,7 @@ def draw_prompts(seed: int) -> list[list[int]]:
 
 
 def insert(
-    generator: SingleGenerator,
+    generator: _SingleGenerator,
     prompt: list[int],
     count: int,
     kept: tuple[Any, list[int]] = (None, []),
@@ -51,7 +51,7 @@ def insert(
     return uid
 
 
-def drain(generator: SingleGenerator) -> tuple[dict[int, list[int]], dict[int, Any]]:
+def drain(generator: _SingleGenerator) -> tuple[dict[int, list[int]], dict[int, Any]]:
     drawn: dict[int, list[int]] = {}
     last: dict[int, Any] = {}
     while generator._rows:
@@ -65,7 +65,7 @@ def drain(generator: SingleGenerator) -> tuple[dict[int, list[int]], dict[int, A
 def test_each_gets_what_mlx_lm_generates(model: Any, seed: int) -> None:
     """To the token, and in order of arrival; with the last token come the cache and what it holds."""
     prompts = draw_prompts(seed)
-    generator = SingleGenerator(model, stop_tokens=(), prefill_step_size=CHUNK)
+    generator = _SingleGenerator(model, stop_tokens=(), prefill_step_size=CHUNK)
     uids = [insert(generator, prompt, 5) for prompt in prompts]
     drawn, last = drain(generator)
 
@@ -80,7 +80,7 @@ def test_a_stop_token_ends_an_answer(model: Any) -> None:
     """It is the last one that is given."""
     prompt = draw_prompts(5)[0]
     tokens = generate(model, prompt, 5)
-    generator = SingleGenerator(model, stop_tokens=[tokens[2]], prefill_step_size=CHUNK)
+    generator = _SingleGenerator(model, stop_tokens=[tokens[2]], prefill_step_size=CHUNK)
     uid = insert(generator, prompt, 5)
     drawn, last = drain(generator)
 
@@ -92,7 +92,7 @@ def test_a_stop_token_ends_an_answer(model: Any) -> None:
 def test_what_is_copied_serves_another_and_isnt_written_to(model: Any, seed: int) -> None:
     """At any step: the cache holds the tokens it says, and both go on as if they were alone."""
     dice, prompt = random.Random(seed), [*range(10, 40)]
-    generator = SingleGenerator(model, stop_tokens=(), prefill_step_size=CHUNK)
+    generator = _SingleGenerator(model, stop_tokens=(), prefill_step_size=CHUNK)
     uid, given = insert(generator, prompt, 6), []
     for _ in range(dice.randint(1, 7)):
         given += [one.token for one in generator.next()[1]]
@@ -109,7 +109,7 @@ def test_what_is_copied_serves_another_and_isnt_written_to(model: Any, seed: int
 def test_who_leaves_makes_room(model: Any) -> None:
     """Taken out in the middle, or before its turn: the next one begins."""
     one, two, three, _ = draw_prompts(6)
-    generator = SingleGenerator(model, stop_tokens=(), prefill_step_size=CHUNK)
+    generator = _SingleGenerator(model, stop_tokens=(), prefill_step_size=CHUNK)
     uids = [insert(generator, prompt, 4) for prompt in (one, two, three)]
     generator.next()
     generator.remove(uids[:2])
@@ -120,7 +120,7 @@ def test_who_leaves_makes_room(model: Any) -> None:
 
 def test_the_work_is_counted(model: Any) -> None:
     """Prompt tokens but the last, which the first drawn token reads; and where each segment of the prompt ends."""
-    generator = SingleGenerator(model, stop_tokens=(), prefill_step_size=CHUNK)
+    generator = _SingleGenerator(model, stop_tokens=(), prefill_step_size=CHUNK)
     uid, progress, read, drawn = insert(generator, list(range(10, 30)), 3), [], 0, 0
     while generator._rows:
         with generator.stats() as work:
@@ -136,4 +136,4 @@ def test_the_work_is_counted(model: Any) -> None:
 def test_what_cant_be_drawn_is_refused(model: Any, prompt: list[int], count: int) -> None:
     """Without a prompt, or without room for a token."""
     with pytest.raises(ValueError, match="needs a prompt"):
-        insert(SingleGenerator(model, stop_tokens=(), prefill_step_size=CHUNK), prompt, count)
+        insert(_SingleGenerator(model, stop_tokens=(), prefill_step_size=CHUNK), prompt, count)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.cpu.step import build_step
-from deployments.tiers.mlx.decoding.generators import LookupGenerator
+from deployments.tiers.mlx.decoding.generators import _LookupGenerator
 from deployments.tiers.mlx.decoding.lookup import COUNT_MAX, DraftPolicy, Guess
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.loading import Loaded, load
@@ -37,7 +37,7 @@ class Eager(DraftPolicy):
         return max((one.count for one in offers), default=0)
 
 
-class Told(LookupGenerator):
+class Told(_LookupGenerator):
     """One that knows texts beforehand: it guesses their next tokens, some of them wrong."""
 
     texts: Sequence[Sequence[int]] = ()

@@ -13,7 +13,7 @@ from deployments.tiers.mlx.decoding.lookup import (
     Offer,
     PromptLookup,
     Record,
-    StepCosts,
+    _StepCosts,
 )
 
 TEXTS = st.lists(st.integers(0, 3), max_size=60)
@@ -178,7 +178,7 @@ def test_guesses_that_were_read_before_a_step_was_measured_count_too():
 
 def test_a_wide_step_that_was_slow_once_is_tried_again():
     """An interrupted step counts for little, and what is known of wide ones fades while none are made."""
-    costs = StepCosts()
+    costs = _StepCosts()
     costs.learn(1, 1, 0.1)
     for _ in range(20):
         costs.learn(1, 8, 5.0)
@@ -193,7 +193,7 @@ def test_a_wide_step_that_was_slow_once_is_tried_again():
 @given(steps=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 31), st.floats(0.001, 10)), max_size=40))
 def test_a_wider_step_is_never_thought_to_be_cheaper(steps):
     """Whatever was measured, more tokens cost at least as much."""
-    costs = StepCosts()
+    costs = _StepCosts()
     for rows, count, seconds in steps:
         costs.learn(rows, rows * (1 + count), seconds)
     for rows in (1, 4):

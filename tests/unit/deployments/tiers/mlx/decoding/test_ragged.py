@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deployments.models.sources import parse_source
-from deployments.tiers.mlx.decoding.ragged import GROWTH_TOKENS_MIN, Lengths, RaggedCache, build_caches, is_ragged
+from deployments.tiers.mlx.decoding.ragged import GROWTH_TOKENS_MIN, Lengths, RaggedCache
 from deployments.tiers.mlx.loading import load
 from deployments.tiers.mlx.memory_budget import Layer, Layout
 
@@ -124,7 +124,8 @@ def test_a_batch_of_one_begins_with_what_is_kept_and_leaves_it_alone(model):
     kept, text = make_prompt_cache(model), list(range(40, 80))
     model(mx.array([text[:30]]), cache=kept)
     before = [mx.array(one.keys[..., : one.offset, :]) for one in kept]
-    caches = build_caches(Lengths([30]), kept)
+    lengths = Lengths([30])
+    caches = [RaggedCache.of(one, lengths) for one in kept]
     logits = model(mx.array([text[30:]]), cache=caches)
 
     assert mx.allclose(logits[0], read_alone(model, text)[30:], atol=1e-4).item()
@@ -154,12 +155,3 @@ def test_a_window_is_masked_too():
             for query in range(2):
                 place = held + query
                 assert seen[row][0][query] == [place - 3 < column <= place for column in range(7)]
-
-
-def test_only_plain_keys_and_values_make_rows():
-    """A window that moves on, a state that recurs and quantized keys are mlx-lm's own."""
-    from mlx_lm.models.cache import ArraysCache, KVCache, QuantizedKVCache, RotatingKVCache
-
-    assert is_ragged([KVCache(), KVCache()])
-    for other in (RotatingKVCache(max_size=16), ArraysCache(2), QuantizedKVCache()):
-        assert not is_ragged([KVCache(), other])

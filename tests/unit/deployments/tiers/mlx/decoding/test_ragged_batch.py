@@ -52,7 +52,7 @@ def test_moved_kept_and_read_they_hold_what_they_say(computers, seed):
         here.add(build_row(uid, tokens), cache)
         if dice.random() < 0.5:
             grown = [[dice.randrange(200) for _ in range(2)] for _ in here.rows]
-            (here.read if dice.random() < 0.5 else here.fill)(mx.array(grown))
+            here.read(mx.array(grown), None if dice.random() < 0.5 else ())
             counts = [dice.randint(0, 2) for _ in here.rows]
             here.advance(counts)
             for row, line, count in zip(here.rows, grown, counts, strict=True):

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.grammar.compiler import Constraints
-from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, SPAN, Broken, NoVocabulary, Vocabulary, is_repeating
+from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, SPAN, NoVocabulary, Vocabulary, _Broken, _is_repeating
 from reliability.types import Finish, FinishReason
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import PROMPT, Rig, text_of, whole
@@ -52,7 +52,7 @@ class TestMasker:
         """Law: an error stays and is told; nothing is masked by a grammar that has lost its place."""
         masker = must(constraints, json_answer(CITY)).masker([END])
         for _ in range(2):
-            with pytest.raises(Broken):
+            with pytest.raises(_Broken):
                 masker(mx.array(PROMPT), mx.zeros((1, WIDTH)))
 
 
@@ -108,14 +108,14 @@ def test_three_times_the_same_is_a_circle(before: list[int], unit: list[int], la
     laps = max(laps, -(-SPAN // len(unit)))
     tokens = [*before, *unit * laps, *unit[: more % len(unit)]]
 
-    assert is_repeating(tokens)
+    assert _is_repeating(tokens)
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=200, unique=True), st.integers(0, 35))
 def test_what_goes_on_is_none(tokens: list[int], same: int) -> None:
     """Neither a text without repetition, nor a short one."""
-    assert not is_repeating(tokens)
-    assert not is_repeating([*tokens, *[7] * same])
+    assert not _is_repeating(tokens)
+    assert not _is_repeating([*tokens, *[7] * same])
 
 
 @settings(deadline=None, max_examples=25)

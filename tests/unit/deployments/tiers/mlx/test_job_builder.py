@@ -10,8 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.mlx.answer_start import Resumed, read_turn_start, resume
 from deployments.tiers.mlx.grammar.masker import Speller, Vocabulary
+from deployments.tiers.mlx.job_builder import _resume, _Resumed
+from deployments.tiers.mlx.loading import _read_turn_start
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, SequenceState
@@ -42,7 +43,7 @@ def said(tokenizer: Any, text: str) -> str:
         sampling=Sampling(),
         reader=AnswerReader(),
         sink=lambda _: None,
-        start=AnswerStart(turn=read_turn_start(tokenizer)),
+        start=AnswerStart(turn=_read_turn_start(tokenizer)),
     )
     row = SequenceState(1, job, tokenizer.detokenizer)
     for place, token in enumerate(tokens, 1):
@@ -60,7 +61,7 @@ def test_the_opening_is_the_templates(tokenizer: Any) -> None:
         def __init__(self, opening: str | None) -> None:
             self.opening = opening
 
-        def apply_chat_template(self, _: Any, *, add_generation_prompt: bool, tokenize: bool) -> str:
+        def apply_chat_template(self, _: Any, *, add_generation_prompt: bool, **__: Any) -> str:
             if self.opening is None:
                 raise ValueError("a system prompt is needed")
             return "asked" + (self.opening if add_generation_prompt else "")
@@ -68,9 +69,9 @@ def test_the_opening_is_the_templates(tokenizer: Any) -> None:
         def encode(self, text: str, **options: Any) -> Any:
             return tokenizer.encode(text, **options)
 
-    assert tokenizer.decode(list(read_turn_start(tokenizer))) == CHATML
-    assert [read_turn_start(Other(text)) for text in ("ASSISTANT:", "", None)] == [(), (), ()]
-    assert tokenizer.decode(list(read_turn_start(Other(CHATML)))) == CHATML
+    assert tokenizer.decode(list(_read_turn_start(tokenizer))) == CHATML
+    assert [_read_turn_start(Other(text)) for text in ("ASSISTANT:", "", None)] == [(), (), ()]
+    assert tokenizer.decode(list(_read_turn_start(Other(CHATML)))) == CHATML
 
 
 @pytest.mark.parametrize("opening", [CHATML, "<|im_start|>assistant", "<|im_start|>", ""])
@@ -88,7 +89,7 @@ def test_an_opening_and_nothing_else_is_nothing(tokenizer: Any) -> None:
 
 def test_who_must_speak_says_a_word(tier: MlxTier, tokenizer: Any) -> None:
     """Law: however much a model would rather end, or open a turn, or write blanks, there is a word before its end."""
-    silent = [*tokenizer.eos_token_ids, read_turn_start(tokenizer)[0]]
+    silent = [*tokenizer.eos_token_ids, _read_turn_start(tokenizer)[0]]
     asked = replace(greedy("Hi"), max_tokens=12, extra={"logit_bias": {str(token): 100 for token in silent}})
 
     def words(request: Any) -> str:
@@ -213,11 +214,11 @@ def test_tokens_and_rest_are_the_text(tier: MlxTier, speller: Speller, text: str
     assert loaded is not None
     tokenizer = loaded.tokenizer
     assume(tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text)
-    made = resume(tokenizer, speller, text, reasoning, THINKING, opened=opened)
+    made = _resume(tokenizer, speller, text, reasoning, THINKING, opened=opened)
     spelled = b"".join(map(speller.bytes_of, made.tokens)) + made.rest
 
     if not text:
-        assert made == Resumed()
+        assert made == _Resumed()
         return
     assert spelled.endswith(text.encode())
     assert spelled.removesuffix(text.encode()).decode() in (
@@ -227,4 +228,4 @@ def test_tokens_and_rest_are_the_text(tier: MlxTier, speller: Speller, text: str
     )
     assert text.split()[-1:] == [] or made.rest
     assert bool(made.rest) == bool(made.again)
-    assert resume(tokenizer, None, text, "", None, opened=False).rest == b""
+    assert _resume(tokenizer, None, text, "", None, opened=False).rest == b""

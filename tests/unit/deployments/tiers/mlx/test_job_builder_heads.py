@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.mlx.answer_start import resume
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.grammar.masker import ForcedBytes, Speller
+from deployments.tiers.mlx.job_builder import _resume
 from deployments.tiers.mlx.sequence import AnswerStart
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import ReasoningMarks
@@ -59,7 +59,7 @@ class Only:
 
 def resume_at(rig: Rig, tokenizer: Any, speller: Speller, head: str, begun: str) -> str:
     """What is generated behind the text that stands, as the job builder has it done."""
-    made = resume(tokenizer, speller, begun, "", None, opened=False)
+    made = _resume(tokenizer, speller, begun, "", None, opened=False)
     spelling = ForcedBytes(speller, made.rest, len(PROMPT) + len(made.tokens))
     events = rig.answer(
         max_tokens=COUNT, processors=[Only(head), spelling], start=AnswerStart(written=made.tokens, begun=begun)
@@ -86,7 +86,7 @@ def test_another_models_white_space_is_not_written_twice(rig: Rig, tokenizer: An
     compared, and nothing of it is sent again."""
     dice = random.Random(seed)
     begun = "".join(dice.choice(" \n") for _ in range(dice.randint(1, 3))) + "123"
-    made = resume(tokenizer, speller, begun, "4", THINK, opened=False)
+    made = _resume(tokenizer, speller, begun, "4", THINK, opened=False)
     spelling = ForcedBytes(speller, made.rest, len(PROMPT) + len(made.tokens))
     events = rig.answer(
         max_tokens=len(made.tokens) + 6,
@@ -102,6 +102,6 @@ def test_another_models_white_space_is_not_written_twice(rig: Rig, tokenizer: An
 
 def test_reasoning_ends_as_a_model_ends_it(tokenizer: Any, speller: Speller) -> None:
     """Law: white space is markup next to the tags, and so the text that stands has none: it is written again."""
-    made = resume(tokenizer, speller, "7 8", "4", THINK, opened=True)
+    made = _resume(tokenizer, speller, "7 8", "4", THINK, opened=True)
 
     assert b"".join(map(speller.bytes_of, made.tokens)) + made.rest == b"4</think>\n\n7 8"
