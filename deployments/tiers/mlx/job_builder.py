@@ -21,8 +21,7 @@ from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.mlx.grammar.compiler import Constraint, Constraints
-from deployments.tiers.mlx.grammar.lark import HERMES
+from deployments.tiers.mlx.grammar.compiler import HERMES, Constraint, Constraints
 from deployments.tiers.mlx.grammar.masker import ForcedBytes, Speller
 from deployments.tiers.mlx.loading import Loaded, call_format
 from deployments.tiers.mlx.sampling import Processor, read_sampling

@@ -1,7 +1,12 @@
 """Compile a request's grammar with llguidance on a helper thread, and keep what was compiled.
 
-The `Constraint` goes with the job; on the engine thread its `masker()` is mlx-lm's logits processor of one sequence, a
-copy of the matcher made anew whenever the sequence is put into a generator.
+What an answer must look like is written in llguidance's Lark form: [reasoning] (calls | JSON). A demand comes from a
+required or named `tool_choice`, from `response_format`, and from a constrained re-ask. Calls are written in the Hermes
+form. There is one, unless the request asks for several or the model wrote several when it was free (`calls_tried`): a
+model that may always add one more call does. The `Constraint` goes with the job; on the engine thread its `masker()` is
+mlx-lm's logits processor of one sequence, a copy of the matcher made anew whenever the sequence is put into a
+generator. Invariant: what can't be enforced is refused by its field, or noted (schemas of tools, which are checked
+anyway).
 """
 
 from __future__ import annotations
@@ -16,27 +21,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.tiers.mlx.grammar.lark import (
-    EXACT,
-    GrammarDemand,
-    ThinkTags,
-    demand_of,
-    find_excess,
-    lark,
-    narrow,
-    nodes_of,
-)
-from deployments.tiers.mlx.grammar.masker import Closers, Masker, NoVocabulary, Speller, Vocabulary, count_owed_tokens
+from deployments.tiers.mlx.grammar.masker import Closers, Masker, NoVocabulary, Speller, Vocabulary
+from deployments.tiers.mlx.grammar.schema_relaxation import EXACT, WHITE_MAX, find_excess, narrow, nodes_of
 from deployments.tiers.prompt import refuse
+from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from deployments.tiers.thinking import ReasoningMarks, find_thinking
-from reliability.tools import Tool
+from reliability.steps import Steps
+from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, parse_choice
+from reliability.tools.format_envelopes import HERMES as HERMES_FORMAT
 from reliability.tools.format_reasoning import MESSAGES
 from reliability.types import ChatRequest, Fault
 
 _LOG = logging.getLogger(__name__)
 
+CALLS_MAX = 8
+HERMES = CallFormat(*HERMES_FORMAT.writes, strict_json_call)
 _GRAMMARS_KEPT_MAX = 32
 _SCHEMAS_KEPT_MAX = 512
+_BASE_TOKENS = 24  # what closing takes: the delimiters themselves, and the end of a call
+_KEY_TOKENS = 8  # a key's delimiters, and an empty value
 _INTERNALS = re.compile("<state>|<backtrace>")  # of llguidance, at the end of what it says
 # Of all tools in one grammar; those beyond are held to be objects only. Where llguidance finds that too much, which it
 # says of the whole only, the next is tried: with the last any tools compile.
@@ -47,12 +50,21 @@ class _NoGrammar(Exception):
     """llguidance refuses this grammar. The message is fit for clients."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Demand:
+    """What the answer must be: calls of `tools` (at most `calls_max`), or JSON by `schema`; with both, either."""
+
+    tools: tuple[Tool, ...] = ()
+    calls_max: int = CALLS_MAX
+    schema: Mapping[str, Any] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """A compiled grammar. `demand` is what it enforces; `notes` say what of it is only checked
     afterwards. `closers` close it (None: reasoning comes first, and has no delimiters)."""
 
-    demand: GrammarDemand
+    demand: _Demand
     notes: tuple[str, ...]
     matcher: Any
     size: int
@@ -81,15 +93,14 @@ class Constraints:
 
     def of(self, request: ChatRequest, *, opened: bool = False) -> Constraint | None:
         """Return the constraint that is demanded, or None. `opened`: within reasoning. Raises `RequestRefused`."""
-        demand = demand_of(request)
+        demand = _read_demand(request)
         if demand is None:
             return None
         try:
             thinking = self.thinking
-            # The grammar begins behind the reasoning; not behind marks that a header follows, as in messages.
-            free = thinking is None or thinking.row in MESSAGES
-            tags = None if free or thinking is None else ThinkTags(thinking.start, thinking.end, opened)
-            return self._compile(demand, self._load_vocabulary(), tags)
+            if thinking is not None and thinking.row in MESSAGES:
+                thinking = None  # the grammar begins behind the reasoning, but not behind marks that a header follows
+            return self._compile(demand, self._load_vocabulary(), thinking, opened)
         except (NoVocabulary, _NoGrammar) as why:
             if demand.schema is None and request.tool_choice in (None, "auto"):
                 # The grammar was the server's own idea; what comes is checked as always.
@@ -122,23 +133,23 @@ class Constraints:
             raise self._vocabulary
         return self._vocabulary
 
-    def _compile(self, demand: GrammarDemand, words: Vocabulary, tags: ThinkTags | None) -> Constraint:
-        schema = None
+    def _compile(self, demand: _Demand, words: Vocabulary, thinking: ReasoningMarks | None, opened: bool) -> Constraint:
+        start, schema = _write_start_rules(thinking, opened, words.literal), None
         if demand.schema is not None:  # as it is or not at all: nothing checks it behind the model
             _, schema = next(narrow(demand.schema, arguments=False))
             if wrong := _explain_refusal(schema, words):
                 raise _NoGrammar(wrong)
         for nodes_max in _TOOLS_NODES_MAX:
             tools, notes = self._narrow_tools(demand.tools, nodes_max)
-            text = lark(tools, schema, calls_max=demand.calls_max, tags=tags, literal=words.literal)
+            text = _write_lark(start, _write_call_rules(tools, demand.calls_max, words.literal), schema)
             matcher = self._matcher_of(text)
             if not isinstance(matcher, _NoGrammar):
                 break
             if not tools or not nodes_max:
                 raise matcher
             _LOG.warning("%d tools are too much for one grammar, and are held more loosely: %s", len(tools), matcher)
-        owed = max(map(count_owed_tokens, [options for _, options in tools] + ([schema] if schema else [])), default=0)
-        closers = Closers(words.closers(), owed) if tags is None else None
+        owed = max(map(_count_owed_tokens, [options for _, options in tools] + ([schema] if schema else [])), default=0)
+        closers = Closers(words.closers(), owed) if thinking is None else None
         return Constraint(demand, notes, matcher, words.size, closers)
 
     def _narrow_tools(
@@ -175,6 +186,19 @@ class Constraints:
         return _NoGrammar(_shorten(matcher.get_error())) if matcher.is_error() else matcher
 
 
+def _count_owed_tokens(schema: Any) -> int:
+    """Count the tokens that the required keys of a schema may take, from above."""
+    return _BASE_TOKENS + _count_owed(schema)
+
+
+def _count_owed(node: Any) -> int:
+    if isinstance(node, Mapping):
+        required = node.get("required")
+        keys = required if isinstance(required, list | tuple) else ()
+        return sum(_KEY_TOKENS + len(str(key)) for key in keys) + sum(map(_count_owed, node.values()))
+    return sum(map(_count_owed, node)) if isinstance(node, list | tuple) else 0
+
+
 def _explain_refusal(schema: Mapping[str, Any], words: Vocabulary) -> str:
     """Explain why llguidance refuses a schema; empty where it takes it."""
     from llguidance import LLMatcher
@@ -191,3 +215,93 @@ def _explain_refusal(schema: Mapping[str, Any], words: Vocabulary) -> str:
 
 def _shorten(message: str) -> str:
     return " ".join(_INTERNALS.split(message)[0].split())[:300]
+
+
+def _read_demand(request: ChatRequest) -> _Demand | None:
+    """Return what the request demands, or None where it leaves the model free. Raises `RequestRefused`."""
+    tools, must = _choose_tools(request)
+    schema = _read_schema(request.response_format or {})
+    if must:
+        return _Demand(tools=tools, calls_max=_calls_max(request))
+    return None if schema is None else _Demand(tools=tools, calls_max=_calls_max(request), schema=schema)
+
+
+def _choose_tools(request: ChatRequest) -> tuple[tuple[Tool, ...], bool]:
+    box = build_toolbox(request.tools)
+    if isinstance(box, BadTools):
+        raise refuse("tools", f"tools: {box.message}")
+    choice = parse_choice(request.tool_choice, box)
+    if isinstance(choice, BadTools):
+        raise refuse("tool_choice", f"tool_choice: {choice.message}")
+    tools = tuple(tool for tool in box.tools if choice.may is None or tool.name in choice.may)
+    return tools, bool(tools) and (choice.must or request.constrained)
+
+
+def _calls_max(request: ChatRequest) -> int:
+    choice = request.tool_choice
+    named = isinstance(choice, Mapping) and choice.get("type") != "allowed_tools"
+    if named or request.parallel_tool_calls is False:
+        return 1
+    if request.parallel_tool_calls:
+        return CALLS_MAX
+    return min(CALLS_MAX, max(1, request.calls_tried))
+
+
+def _read_schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    kind = wanted.get("type", "text")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    given = wanted.get("json_schema")
+    schema = given.get("schema") if isinstance(given, Mapping) else None
+    if kind != "json_schema" or not isinstance(schema, Mapping):
+        raise refuse("response_format", "response_format: type must be text, json_object, or json_schema with a schema")
+    found = compile_schema(schema, Steps(sys.maxsize), arguments=False)  # in draft 2020-12
+    if isinstance(found, BadSchema):
+        where = f"json_schema.schema{found.path.replace('/', '.')}"
+        raise refuse("response_format", f"response_format: {where}: {found.message}")
+    return found.schema
+
+
+def _write_lark(start: Sequence[str], calls: Sequence[str], schema: Mapping[str, Any] | None) -> str:
+    """Write the grammar's text, of the rules for its start and for calls, and the schema of a JSON answer."""
+    document = [] if schema is None else [f"document: %json {_json(schema)}"]
+    bodies = [name for name, there in (("calls", calls), ("document", document)) if there]
+    return "\n".join([*start, *calls, *document, f"body: {' | '.join(bodies)}", ""])
+
+
+def _write_start_rules(thinking: ReasoningMarks | None, opened: bool, literal: Callable[[str], str]) -> list[str]:
+    """Write how an answer begins. `opened`: within reasoning; `literal` writes a marker."""
+    if thinking is None:
+        return ["start: body"]
+    end = literal(thinking.end)
+    start = "reasoning" if opened else f"({literal(thinking.start)} reasoning)?"
+    rules = [f"start: {start} white? body", rf"white: /[ \n\r\t]{{1,{WHITE_MAX}}}/"]
+    if not end.startswith("<["):
+        return [*rules, f"reasoning[suffix={end}]: /(?s:.*)/"]
+    # A special token ends any text. The tag's letters would end the reasoning for who reads it, and
+    # not for us.
+    letters = re.escape(thinking.end).replace("/", r"\/")
+    return [*rules, f"reasoning: WORDS {end}", rf"WORDS: /(?s:.*)/ & ~/(?s:.*){letters}(?s:.*)/"]
+
+
+def _write_call_rules(
+    tools: Sequence[tuple[str, Mapping[str, Any]]], calls_max: int, literal: Callable[[str], str]
+) -> list[str]:
+    """Write how calls look. `tools` are names with the schemas of their arguments."""
+    if not tools:
+        return []
+    names = [f"tool{i}" for i in range(len(tools))]
+    head, tail = literal(HERMES.start), literal(HERMES.end)
+    opening, closing = _json('\n{"name": '), _json("}\n")
+    more = f' ("\\n" call){{0,{calls_max - 1}}}' if calls_max > 1 else ""
+    rules = [f"calls: call{more}", f"call: {head} {opening} ({' | '.join(names)}) {closing} {tail}"]
+    for rule, (name, schema) in zip(names, tools, strict=True):
+        beginning = json.dumps(name, ensure_ascii=False) + ', "arguments": '
+        rules.append(f"{rule}: {_json(beginning)} %json {_json(schema)}")
+    return rules
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -14,7 +14,7 @@ import itertools
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,8 +128,6 @@ CLOSED_NOTE = "the answer repeated itself up to its limit, and was closed there 
 REPEATED_NOTE = "the model wrote a call again that was there already: the answer ends before it"
 # By what they close; the last ones lead to what is owed, before a model fills the way there with white space.
 DELIMITERS = ('"', "}", "]", ",", ":", "[", "{", "1")
-_BASE_TOKENS = 24  # the delimiters themselves, and the end of a call
-_KEY_TOKENS = 8  # a key's delimiters, and an empty value
 _PERIOD_MAX, _REPETITIONS, SPAN = 40, 3, 36
 
 
@@ -205,19 +203,6 @@ def _keep_closers(bits: Any, closers: Closers) -> Any:
             bits[found] = 1
             return bits
     return bits
-
-
-def count_owed_tokens(schema: Any) -> int:
-    """Count the tokens that the required keys of a schema may take, from above."""
-    return _BASE_TOKENS + _count_owed(schema)
-
-
-def _count_owed(node: Any) -> int:
-    if isinstance(node, Mapping):
-        required = node.get("required")
-        keys = required if isinstance(required, list | tuple) else ()
-        return sum(_KEY_TOKENS + len(str(key)) for key in keys) + sum(map(_count_owed, node.values()))
-    return sum(map(_count_owed, node)) if isinstance(node, list | tuple) else 0
 
 
 def _is_repeating(tokens: Sequence[int]) -> bool:

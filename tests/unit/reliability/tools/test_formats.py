@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.mlx.grammar.lark import HERMES as WRITTEN_BY_THE_GRAMMAR
+from deployments.tiers.mlx.grammar.compiler import HERMES as WRITTEN_BY_THE_GRAMMAR
 from reliability.answer.call_starts import CallStart, find_call_start, prepare_names
 from reliability.loops import Scan, finish, step
 from reliability.loops.written import DELIMITER_CHARS

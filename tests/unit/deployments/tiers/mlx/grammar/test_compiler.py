@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mlx_lm.tokenizer_utils import load
 from tokenizers import AddedToken
 
-from deployments.tiers.mlx.grammar.compiler import Constraints
-from deployments.tiers.mlx.grammar.lark import CALLS_MAX, HERMES, WHITE_MAX
+from deployments.tiers.mlx.grammar.compiler import CALLS_MAX, HERMES, Constraints
+from deployments.tiers.mlx.grammar.schema_relaxation import WHITE_MAX
 from deployments.tiers.prompt import RequestRefused
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.mlx.grammar.compiler import Constraints
-from deployments.tiers.mlx.grammar.lark import CALLS_MAX, EXACT, demand_of, narrow
+from deployments.tiers.mlx.grammar.compiler import CALLS_MAX, Constraints, _read_demand
+from deployments.tiers.mlx.grammar.schema_relaxation import EXACT, narrow
 from deployments.tiers.prompt import RequestRefused
 from reliability.types import Fault
 from tests.support.minds import CITY, KEYS, SCHEMAS, Mind, json_answer, must, says, spoken, tool
@@ -44,7 +44,7 @@ class TestDemands:
     def test_calls(self, fields: dict[str, Any], names: list[str], calls_max: int) -> None:
         """Law: a demand names the tools that may be called and how often: once, unless the request asks for several or
         the model itself tried several."""
-        demand = demand_of(ask(tools=(tool("f", CITY), tool("g", CITY)), **fields))
+        demand = _read_demand(ask(tools=(tool("f", CITY), tool("g", CITY)), **fields))
         assert demand is not None
         assert ([one.name for one in demand.tools], demand.calls_max) == (names, calls_max)
         assert demand.schema is None
@@ -61,7 +61,7 @@ class TestDemands:
     )
     def test_no_demand(self, fields: dict[str, Any]) -> None:
         """Law: nobody is put under a grammar who wasn't asked to be."""
-        assert demand_of(ask(tools=(tool("f", CITY),), **fields)) is None
+        assert _read_demand(ask(tools=(tool("f", CITY),), **fields)) is None
 
     def test_json_or_calls(self, constraints: Constraints, tokenizer: Any) -> None:
         """Law: with tools and a response format the model may do either, and nothing else."""
@@ -90,7 +90,7 @@ class TestDemands:
     def test_what_cant_be_meant_is_the_requests_fault(self, param: str, fields: dict[str, Any]) -> None:
         """Law: nonsense is a bad request that names the field."""
         with pytest.raises(RequestRefused) as caught:
-            demand_of(ask(tools=(tool("f", CITY),), **fields))
+            _read_demand(ask(tools=(tool("f", CITY),), **fields))
         assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.BAD_REQUEST, param)
 
 
