@@ -20,11 +20,9 @@ from typing import Any
 
 from deployments.models.sources import CODER_SMALL, parse_source
 from deployments.tiers.mlx.loading import Loaded, load
-from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
-from deployments.tiers.stream_matchers import AnswerReader
 from loadtests.edit_tasks import PROSE, build_tasks
 from loadtests.mlx_thread import print_and_exit
 from loadtests.table import Figure
@@ -65,9 +63,7 @@ class Pair:
         for number, prompt in enumerate(prompts):
             batch.add(
                 number,
-                EngineJob(
-                    prompt=prompt, max_tokens=max_tokens, sampling=Sampling(), reader=AnswerReader(), sink=_ignore
-                ),
+                EngineJob(prompt=prompt, max_tokens=max_tokens, sink=_ignore),
             )
             states.append(batch._sequences[number])
         while any(not one.tokens for one in states):

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from deployments.models.artifact import Artifact, resolve
-from deployments.models.sources import parse_source
 from deployments.tiers.mlx import loading, warm_up
-from deployments.tiers.mlx.loading import Loaded, load
+from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.memory_budget import Layer, Layout
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.warm_up import prepare_batch
+from tests.support.engine_rig import load_folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ def start_batch(
         return dataclasses.replace(found, weight_bytes=size.weight_bytes, context_tokens=size.context_tokens)
 
     monkeypatch.setattr(loading, "resolve", resolve_larger)
-    loaded = load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None, **options)
+    loaded = load_folder(folder, **options)
     batch = Scheduler(loaded.model, loaded.tokenizer, running_max=1, label="x")
     monkeypatch.setattr(warm_up, "measure_layout", lambda _: Layout((Layer(size.token_bytes),)))
     return prepare_batch(batch, loaded, 1, memory_bytes, None), batch

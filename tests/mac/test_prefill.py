@@ -9,13 +9,12 @@ import mlx.core as mx
 import pytest
 
 from deployments.memory.room import AGENT_TOKENS, SCORES_BYTES_MAX, Room
-from deployments.models.sources import parse_source
 from deployments.tiers.mlx import metal, warm_up
 from deployments.tiers.mlx.cache_size import scratch_bytes
-from deployments.tiers.mlx.loading import load
 from deployments.tiers.mlx.warm_up import _choose_chunk, _measure_chunk
 from tests.mac.engines import QWEN3_8B, start_batch
 from tests.mac.scripted_mac import ScriptedMac
+from tests.support.engine_rig import load_folder
 
 DENSE = {"hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128, "intermediate_size": 12288}
 # Of Qwen3-8B and Qwen3.6-35B-A3B; the arguments of the latter hold only those of the text model, by name.
@@ -28,7 +27,7 @@ def model_of(args: dict[str, Any], *, nested: bool = False) -> Any:
 
 
 def load_tiny(folder: Path) -> Any:
-    return load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None).model
+    return load_folder(folder).model
 
 
 class TestScores:

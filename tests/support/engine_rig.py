@@ -6,18 +6,22 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from deployments.models.cache_folder import Say
+from deployments.models.cache_folder import Say, quiet
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.engine import Engine
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.memory_budget import Layout
-from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import EngineJob
-from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault, Finish, Text, TierState
 
 PATIENCE_S = 60.0
 PROMPT = list(range(40, 90))
+
+
+def load_folder(folder: Path, say: Say = quiet, **options: Any) -> Loaded:
+    """Load the model in a folder as a tier does."""
+    source = parse_source(f"path:{folder}")
+    return load(source, **{"cache_dir": None, "context_tokens": None, "say": say, **options})
 
 
 class Moody:
@@ -66,15 +70,13 @@ class Rig:
         assert self.engine.phase.state is TierState.READY, self.engine.phase
 
     def _load(self, say: Say) -> Loaded:
-        loaded = load(parse_source(f"path:{self._folder}"), cache_dir=None, context_tokens=None, say=say)
+        loaded = load_folder(self._folder, say)
         self.model = Moody(loaded.model)
         return dataclasses.replace(loaded, model=self.model)
 
     def ask(self, **fields: Any) -> tuple[int, queue.SimpleQueue[list[Event]]]:
         out: queue.SimpleQueue[list[Event]] = queue.SimpleQueue()
-        usual: dict[str, Any] = {"prompt": PROMPT, "max_tokens": 20, "sampling": Sampling()}
-        fields = {**usual, "reader": AnswerReader(), **fields}
-        return self.engine.submit(EngineJob(sink=out.put, **fields)), out
+        return self.engine.submit(EngineJob(sink=out.put, **{"prompt": PROMPT, "max_tokens": 20, **fields})), out
 
     def answer(self, **fields: Any) -> list[Event]:
         return whole(self.ask(**fields)[1])

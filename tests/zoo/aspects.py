@@ -54,6 +54,11 @@ def check_decoding(one: Specimen) -> None:
     """It starts on the generator that is expected, and its answer is plain mlx-lm's; a changed prompt's isn't."""
     stage, prompt = one.stage, one.prompt(40, "alone")
     one.require("shared steps", stage.batch._sharing, one.family.sharing)
+    shared = one.family.sharing
+    one.require("batched as alone", stage.loaded.batched_as_alone, shared is not generators.Sharing.NONE)
+    warned = "one at a time" in str(stage.loaded.warning)
+    one.require("a warning of it", warned, shared is not generators.Sharing.ALL)
+    one.require("a cache that can be cut", stage.loaded.cuttable, one.family.cuts)
     one.require("draft tokens", isinstance(stage.batch._generator, generators._LookupGenerator), one.family.drafts)
     answer = stage.answer(prompt)
     stage.check(answer)

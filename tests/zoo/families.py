@@ -115,8 +115,9 @@ FAMILIES = (
     ),
     _late("others, windows or states", "gear, iquestloopcoder, mamba2, mellum, muse_glimmer, plamo2, spark2_5"),
 )  # fmt: skip
-# Of each kind of cache and layer, those that `make test` checks; SmolLM2, of the stage with the model, is a llama.
-FAST = ("gemma3_text", "gpt_oss", "lfm2")
+# Of each kind of cache, layer and sharing, those that `make test` checks; SmolLM2, of the stage with the model, is a
+# llama.
+FAST = ("gemma3_text", "gpt_oss", "lfm2", "minimax_m3_vl", "nemotron_h")
 
 
 def find_family(config: str) -> Family:

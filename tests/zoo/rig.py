@@ -20,11 +20,9 @@ from deployments.models.cache_folder import quiet
 from deployments.models.sources import parse_source
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.memory_budget import PrefillBudget
-from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
-from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Failed
 from tests.support.family_rig import Asked
 from tests.support.random_models import build_family
@@ -100,7 +98,7 @@ class Stage:
 
     def ask(self, prompt: Sequence[int], tokens: int = 8, **fields: Any) -> Asked:
         """Begin an answer."""
-        job = EngineJob(prompt=list(prompt), max_tokens=tokens, sampling=Sampling(), reader=AnswerReader(), sink=print)
+        job = EngineJob(prompt=list(prompt), max_tokens=tokens, sink=print)
         return self.add(dataclasses.replace(job, **fields))
 
     def add(self, job: EngineJob) -> Asked:

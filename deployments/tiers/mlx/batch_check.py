@@ -24,10 +24,8 @@ from deployments.tiers.mlx.decoding.generators import Sharing
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 from deployments.tiers.mlx.decoding.ragged_batch import Computer
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
-from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import TokenLogprob
 
 _LOG = logging.getLogger(__name__)
@@ -147,8 +145,6 @@ def _compute_together(
         job = EngineJob(
             prompt=prompt,
             max_tokens=count,
-            sampling=Sampling(),
-            reader=AnswerReader(),
             sink=lambda _: None,
             logprob_reader=watch,
         )

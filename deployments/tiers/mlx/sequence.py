@@ -55,9 +55,9 @@ class EngineJob:
 
     prompt: Sequence[int]
     max_tokens: int
-    sampling: Sampling
-    reader: AnswerReader
     sink: Callable[[list[Event]], None]
+    sampling: Sampling = field(default_factory=Sampling)
+    reader: AnswerReader = field(default_factory=AnswerReader)
     deadline_s: float = float("inf")
     processors: Sequence[Processor] = ()
     constraint: Constraint | None = None

@@ -32,10 +32,8 @@ from deployments.tiers.mlx.metal import is_forced, wire
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import FORMAT
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder, count_bytes
-from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
-from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed
 
 _LOG = logging.getLogger(__name__)
@@ -101,7 +99,7 @@ def prepare_batch(
 
 def _generate(batch: Scheduler, prompt: list[int]) -> None:
     out: list[Event] = []
-    batch.add(-1, EngineJob(prompt=prompt, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=out.extend))
+    batch.add(-1, EngineJob(prompt=prompt, max_tokens=2, sink=out.extend))
     while batch:
         batch.step()
     if not out or isinstance(out[-1], Failed):

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import CacheList, ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 
-from deployments.models.sources import parse_source
 from deployments.tiers.mlx.cache_size import MlxCaches, _layout_of, build_unloaded, detach, find_context, measure_layout
-from deployments.tiers.mlx.loading import load
 from tests.support import tiny_model as tiny
+from tests.support.engine_rig import load_folder
 from tests.support.model_configs import CONFIGS, NOT_COMPUTED, build_config, compare
 
 # One of each kind of cache, and of what is particular: defaults for missing fields, experts chosen by number. The zoo
@@ -77,8 +76,7 @@ TOKENS = st.lists(st.integers(4, 190), min_size=1, max_size=12)
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Any:
-    source = parse_source(f"path:{folder}")
-    return load(source, cache_dir=None, context_tokens=None, say=lambda _: None).model
+    return load_folder(folder).model
 
 
 def read(model: Any, cache: Any, tokens: list[int]) -> list[float]:

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from deployments.models.cache_folder import Say
-from deployments.models.sources import ModelUnavailable, parse_source
+from deployments.models.sources import ModelUnavailable
 from deployments.tiers.mlx import engine as engine_module
 from deployments.tiers.mlx.engine import Engine
-from deployments.tiers.mlx.loading import Loaded, load
+from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import EngineJob
-from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault, Finish, TierState
-from tests.support.engine_rig import PATIENCE_S, PROMPT, Rig, fault_of, text_of, whole
+from tests.support.engine_rig import PATIENCE_S, PROMPT, Rig, fault_of, load_folder, text_of, whole
 
 
 def raising(after: int) -> Callable[[Any, Any], Any]:
@@ -162,7 +161,7 @@ def unloadable(loading: Callable[[Say], Loaded]) -> Any:
 
 class TestLoading:
     def load_from(self, folder: Path) -> Callable[[Say], Loaded]:
-        return lambda say: load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=say)
+        return lambda say: load_folder(folder, say)
 
     def test_a_missing_package_is_named(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Law: without mlx-lm the engine is unavailable and says what to install."""
@@ -214,7 +213,7 @@ class TestLoading:
 
         engine = Engine("t", second_time_lucky, running_max=1)
         out: queue.SimpleQueue[list[Event]] = queue.SimpleQueue()
-        engine.submit(EngineJob(prompt=PROMPT, max_tokens=2, sampling=Sampling(), reader=AnswerReader(), sink=out.put))
+        engine.submit(EngineJob(prompt=PROMPT, max_tokens=2, sink=out.put))
         assert isinstance(whole(out)[-1], Finish)
         assert engine.phase.state is TierState.READY
         engine.close()

@@ -7,23 +7,17 @@ from typing import Any
 import pytest
 
 from deployments.models.gguf import convert
-from deployments.models.sources import parse_source
-from deployments.tiers.mlx.loading import Loaded, load
 from tests.support import tiny_model as tiny
+from tests.support.engine_rig import load_folder
 from tests.support.tiny_adapter import write_adapter
-
-
-def loaded(folder: Path, **options: Any) -> Loaded:
-    source = parse_source(f"path:{folder}")
-    return load(source, **({"cache_dir": None, "context_tokens": None, "say": lambda _: None} | options))
 
 
 def test_all_that_is_loaded_counts_as_memory(folder: Path, tmp_path: Path) -> None:
     """Law: the bytes of the adapter are added to the model's own."""
-    alone = loaded(folder).artifact.weight_bytes
+    alone = load_folder(folder).artifact.weight_bytes
     adapter = write_adapter(tmp_path / "lora", strength=1.0)
     adapter_bytes = (adapter / "adapters.safetensors").stat().st_size
-    adapted = loaded(folder, adapter_dir=str(adapter))
+    adapted = load_folder(folder, adapter_dir=str(adapter))
 
     assert alone == (folder / "model.safetensors").stat().st_size
     assert adapted.artifact.weight_bytes == alone + adapter_bytes
@@ -43,7 +37,7 @@ def test_weights_of_16_bits_are_held_in_32(tmp_path: Path, short: str) -> None:
     mx.save_safetensors(str(file), {name: one.astype(getattr(mx, short)) for name, one in held.items()})
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"torch_dtype": short}))
-    got = loaded(folder)
+    got = load_folder(folder)
 
     assert {one.dtype for _, one in tree_flatten(got.model.parameters())} == {mx.float32}
     weights = dict(tree_flatten(got.model.parameters()))
@@ -56,7 +50,7 @@ def test_weights_of_16_bits_are_held_in_32(tmp_path: Path, short: str) -> None:
 @pytest.mark.parametrize(("asked", "given"), [(None, tiny.CONTEXT), (20, 20), (10**6, tiny.CONTEXT)])
 def test_the_smaller_context_counts(folder: Path, asked: int | None, given: int) -> None:
     """Law: the configured length bounds the model's own, and never the other way round."""
-    assert loaded(folder, context_tokens=asked).context_tokens == given
+    assert load_folder(folder, context_tokens=asked).context_tokens == given
 
 
 def test_a_context_that_the_configuration_leaves_out_is_mlx_lms(tmp_path: Path) -> None:
@@ -70,4 +64,4 @@ def test_a_context_that_the_configuration_leaves_out_is_mlx_lms(tmp_path: Path) 
         del config["max_position_embeddings"]
         (folder / "config.json").write_text(json.dumps(config))
 
-        assert loaded(folder).context_tokens == given
+        assert load_folder(folder).context_tokens == given

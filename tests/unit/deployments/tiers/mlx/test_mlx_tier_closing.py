@@ -10,9 +10,7 @@ import pytest
 
 from deployments.tiers.mlx import engine as engine_module
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import EngineJob
-from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault
 from tests.support.engine_rig import PROMPT, Rig, fault_of
 from tests.support.mlx_rig import PATIENCE_S, greedy, ready
@@ -27,7 +25,7 @@ def tier(folder: Path) -> Iterator[MlxTier]:
 
 
 def job_for(sink: Callable[[list[Event]], None]) -> EngineJob:
-    return EngineJob(prompt=PROMPT, max_tokens=9, sampling=Sampling(), reader=AnswerReader(), sink=sink)
+    return EngineJob(prompt=PROMPT, max_tokens=9, sink=sink)
 
 
 class Busy:

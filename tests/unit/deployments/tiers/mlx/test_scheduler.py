@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 
-from deployments.models.sources import parse_source
-from deployments.tiers.mlx.loading import Loaded, load
+from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.memory_budget import PrefillBudget
-from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
-from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault, Finish
-from tests.support.engine_rig import text_of
+from tests.support.engine_rig import load_folder, text_of
 
 PLACES = 6
 POISON = 200
@@ -50,7 +47,7 @@ class Allergic:
 
 @pytest.fixture(scope="module")
 def loaded(folder: Path) -> Loaded:
-    model = load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None)
+    model = load_folder(folder)
     return dataclasses.replace(model, model=Allergic(model.model))
 
 
@@ -63,9 +60,7 @@ def add(batch: Scheduler, prompts: Sequence[Sequence[int]]) -> list[list[Event]]
     outs: list[list[Event]] = [[] for _ in prompts]
     for prompt, out in zip(prompts, outs, strict=True):
         ticket = len(batch._sequences) + 1
-        job = EngineJob(
-            prompt=prompt, max_tokens=ANSWER_TOKENS, sampling=Sampling(), reader=AnswerReader(), sink=out.extend
-        )
+        job = EngineJob(prompt=prompt, max_tokens=ANSWER_TOKENS, sink=out.extend)
         batch.add(ticket, job)
     return outs
 

@@ -38,7 +38,6 @@ def row_of(text: str, **reader: Any) -> list[Event]:
     job = EngineJob(
         prompt=[0],
         max_tokens=len(text),
-        sampling=Sampling(),
         reader=AnswerReader(**reader),
         sink=out.extend,
         logprob_reader=LogprobReader(letter, 0),
@@ -109,7 +108,7 @@ class TestRow:
 @pytest.mark.parametrize("lead", [-math.inf, -50.0, 0.0, 2.9, 3.0, math.inf, math.nan])
 def test_a_token_that_was_hardly_ahead_is_told(lead: float) -> None:
     """Law: each such token with -ln of its probability against the next one; written tokens and sure ones are not."""
-    job = EngineJob(prompt=[0], max_tokens=9, sampling=Sampling(), reader=AnswerReader(), sink=lambda _: None)
+    job = EngineJob(prompt=[0], max_tokens=9, sink=lambda _: None)
     row = SequenceState(1, job, Spelling())
     row.take(0, None)
     row.take(1, "length", None, lead)
@@ -121,7 +120,7 @@ def test_a_token_that_was_hardly_ahead_is_told(lead: float) -> None:
 
 def test_an_answer_tells_so_many_unsure_tokens_at_most() -> None:
     """Law: an answer of any length tells at most `UNSURE_MAX` of them."""
-    job = EngineJob(prompt=[0], max_tokens=999, sampling=Sampling(), reader=AnswerReader(), sink=lambda _: None)
+    job = EngineJob(prompt=[0], max_tokens=999, sink=lambda _: None)
     row = SequenceState(1, job, Spelling())
     for _ in range(UNSURE_MAX + 9):
         row.take(0, None, None, 0.5)

@@ -10,19 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deployments.models.sources import parse_source
 from deployments.tiers.mlx.cpu.step import build_step
 from deployments.tiers.mlx.decoding.generators import _LookupGenerator
 from deployments.tiers.mlx.decoding.lookup import COUNT_MAX, DraftPolicy, Guess
 from deployments.tiers.mlx.grammar.compiler import Constraints
-from deployments.tiers.mlx.loading import Loaded, load
+from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault, Finish
-from tests.support.engine_rig import text_of
+from tests.support.engine_rig import load_folder, text_of
 from tests.support.kernels import only_here
 from tests.support.random_models import build_model
 from tests.support.tier_asking import ask
@@ -60,7 +59,7 @@ class Told(_LookupGenerator):
 @pytest.fixture(scope="module", params=["later", pytest.param("at once", marks=only_here)])
 def loaded(folder: Path, request: pytest.FixtureRequest) -> Loaded:
     """Whose steps MLX computes, or those that are computed at once."""
-    made = load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None)
+    made = load_folder(folder)
     assert made.step is None  # its heads are too small
     if request.param == "later":
         return made
@@ -303,7 +302,7 @@ def test_guesses_are_taken_from_what_was_said(loaded):
     batch._generator = batch._new_generator()
     for number in range(PLACES):
         prompt = list(range(40 + number, 60 + number)) * (1 + number)
-        job = EngineJob(prompt=prompt, max_tokens=12, sampling=Sampling(), reader=AnswerReader(), sink=lambda _: None)
+        job = EngineJob(prompt=prompt, max_tokens=12, sink=lambda _: None)
         batch.add(number, job)
         batch.step()
     looked_up = 0

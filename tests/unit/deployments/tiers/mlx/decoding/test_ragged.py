@@ -8,15 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deployments.models.sources import parse_source
 from deployments.tiers.mlx.decoding.ragged import GROWTH_TOKENS_MIN, Lengths, RaggedCache
-from deployments.tiers.mlx.loading import load
 from deployments.tiers.mlx.memory_budget import Layer, Layout
+from tests.support.engine_rig import load_folder
 
 
 @pytest.fixture(scope="module")
 def model(folder: Any) -> Any:
-    return load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None).model
+    return load_folder(folder).model
 
 
 def read_alone(model: Any, tokens: list[int]) -> Any:

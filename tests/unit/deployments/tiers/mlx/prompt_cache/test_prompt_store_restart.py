@@ -11,21 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from deployments.models.sources import parse_source
 from deployments.tiers.mlx.cache_size import MlxCaches
-from deployments.tiers.mlx.loading import load
 from deployments.tiers.mlx.memory_budget import PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import PART
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN
-from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob, PromptReuse
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
-from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Finish, Usage
 from tests.support import tiny_model as tiny
-from tests.support.engine_rig import Rig, text_of
+from tests.support.engine_rig import Rig, load_folder, text_of
 from tests.support.mlx_rig import PATIENCE_S
 from tests.support.repository import ROOT
 from tests.support.tier_asking import eventually
@@ -159,7 +155,7 @@ def test_the_successor_of_a_killed_replica(when: str, folder: Path, root: Path) 
 
 
 def make_batch(folder: Path) -> Scheduler:
-    loaded = load(parse_source(f"path:{folder}"), cache_dir=None, context_tokens=None, say=lambda _: None)
+    loaded = load_folder(folder)
     made = Scheduler(loaded.model, loaded.tokenizer, running_max=2, label="t")
     prepare_batch(made, loaded, 2, 1 << 30, None)
     made._pace = PrefillBudget(tokens_max=32)
@@ -168,9 +164,7 @@ def make_batch(folder: Path) -> Scheduler:
 
 def add(batch: Scheduler, ticket: int) -> list[Event]:
     out: list[Event] = []
-    batch.add(
-        ticket, EngineJob(prompt=PROMPT, max_tokens=4, sampling=Sampling(), reader=AnswerReader(), sink=out.extend)
-    )
+    batch.add(ticket, EngineJob(prompt=PROMPT, max_tokens=4, sink=out.extend))
     return out
 
 
