@@ -6,6 +6,7 @@ the longest, since they are padded) and prompts kept for reuse never exceed `bud
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -73,11 +74,8 @@ class MemoryBudget:
         """Return the longest sequence up to `tokens` that fits alone; 0 where none does."""
         if self.fits([tokens]):
             return tokens
-        low, high = 0, tokens // _GROWTH_TOKENS
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.fits([middle * _GROWTH_TOKENS]) else (low, middle - 1)
-        return low * _GROWTH_TOKENS
+        steps = range(_GROWTH_TOKENS, tokens + 1, _GROWTH_TOKENS)
+        return _GROWTH_TOKENS * bisect.bisect_left(steps, True, key=lambda length: not self.fits([length]))
 
 
 @dataclass(slots=True)

@@ -82,15 +82,16 @@ class MlxTier:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer `request`; see `deployments.request.interfaces.Tier.stream`."""
-        not_ready = None if self._engine.phase.state is TierState.READY else self._build_not_ready()
-        refused = find_unsupported(request) or not_ready or self._refuse_if_full()
+        loaded = self._engine.phase.loaded
+        refused = find_unsupported(request) or (self._refuse_if_full() if loaded else self._build_not_ready())
         if refused is not None:
             yield [refused]
             return
+        assert loaded is not None
         self._open += 1
         began_s = time.monotonic()
         try:
-            async with contextlib.aclosing(self._answer(request)) as chunks:
+            async with contextlib.aclosing(self._answer(loaded, request)) as chunks:
                 async for events in chunks:
                     yield events
         except RequestRefused as refusal:
@@ -166,8 +167,7 @@ class MlxTier:
         """Return False once this replica must be replaced: its engine hangs, or fails each step."""
         return self._engine.healthy()
 
-    async def _answer(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        loaded = self._require_loaded()
+    async def _answer(self, loaded: Loaded, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         loop, arrivals = asyncio.get_running_loop(), asyncio.Queue[list[Event]]()
 
         def put(events: list[Event]) -> None:
@@ -241,12 +241,6 @@ class MlxTier:
             say=say,
             room=self._room or find_room_alone(),
         )
-
-    def _require_loaded(self) -> Loaded:
-        loaded = self._engine.phase.loaded
-        if loaded is None:
-            raise RequestRefused(self._build_not_ready())
-        return loaded
 
     def _build_not_ready(self) -> Failed:
         phase = self._engine.phase

@@ -52,19 +52,14 @@ class Sampling:
 def read_sampling(request: ChatRequest, defaults: Sampling, vocabulary: int) -> Sampling:
     """Read the settings of `request` over `defaults`. `vocabulary`: the number of tokens. Raises `RequestRefused`."""
     given = {**request.extra, "temperature": request.temperature, "top_p": request.top_p}
-    values: dict[str, float] = {}
+    values: dict[str, Any] = {}
     for name, least, most in _BOUNDS:
         value = given.get(name)
         values[name] = getattr(defaults, name) if value is None else _check_number(name, value, least, most)
+    values["top_p"], values["top_k"] = max(values["top_p"], _TOP_P_MIN), int(values["top_k"])
     return Sampling(
-        temperature=values["temperature"],
-        top_p=max(values["top_p"], _TOP_P_MIN),
-        top_k=int(values["top_k"]),
-        min_p=values["min_p"],
+        **values,
         seed=defaults.seed if request.seed is None else request.seed,
-        presence_penalty=values["presence_penalty"],
-        frequency_penalty=values["frequency_penalty"],
-        repetition_penalty=values["repetition_penalty"],
         logit_bias=_read_logit_bias(given.get("logit_bias"), vocabulary),
     )
 

@@ -124,7 +124,7 @@ class Scheduler:
 
     def estimate_prefill_s(self, job: EngineJob) -> float:
         """Estimate how long its prompt will take, less what of it is kept."""
-        kept = 0 if self._prompts is None else self._prompts.count_usable(job.prompt, job.reuse.owner)
+        kept = 0 if self._prompts is None else self._prompts.memory.count_usable(job.prompt, job.reuse.owner)
         return self._pace.estimate_s(len(job.prompt) - kept)
 
     def find_overdue(self, now_s: float) -> list[int]:
@@ -267,7 +267,7 @@ class Scheduler:
         elif response.end_of_segment and self._prompts is not None:
             done, of = response.progress
             job, here = sequence.job, len(sequence.job.prompt) + len(sequence.tokens) - of + done
-            if here in job.reuse.checkpoints and not self._prompts.holds(job.prompt[:here], job.reuse.owner):
+            if here in job.reuse.checkpoints and not self._prompts.memory.holds(job.prompt[:here], job.reuse.owner):
                 cache, tokens = self._generator.extract_cache([response.uid])[response.uid]
                 self._keep(sequence, tokens, cache)
 

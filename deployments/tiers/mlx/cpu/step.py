@@ -13,7 +13,7 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -244,18 +244,14 @@ class CpuStep:
 
 def _view_caches(caches: Sequence[RaggedCache]) -> list[Array]:
     """View keys and values, one layer after the other, where the caches have them."""
-    views = list(_view(caches))
-    if not all(one.flags.c_contiguous for one in views):  # some rows were let go
-        for cache in caches:
-            cache.keys, cache.values = mx.contiguous(cache.keys), mx.contiguous(cache.values)
-        views = list(_view(caches))
-    return views
-
-
-def _view(caches: Sequence[RaggedCache]) -> Iterator[Array]:
-    arrays = [one for cache in caches for one in (cache.keys, cache.values)]
+    arrays = [one for cache in caches for one in cache.state]
     mx.eval(arrays)
-    return map(np.asarray, arrays)
+    views = list(map(np.asarray, arrays))
+    if all(one.flags.c_contiguous for one in views):
+        return views
+    for cache in caches:  # some rows were let go
+        cache.keys, cache.values = map(mx.contiguous, cache.state)
+    return _view_caches(caches)
 
 
 def _check_layers(model: Any) -> None:

@@ -4,7 +4,7 @@ An entry is some tokens and the cache that holds exactly them; `take` gives a co
 entry serves every prompt that begins like it; where it can't (a window, a recurrent state), an entry serves prompts
 that continue behind its end, and the scheduler makes checkpoints for them. Invariants:
 - An entry serves its owner (an API key) alone: timing would tell one key what another has sent. Where the operator lets
-  keys share, reuse counts in blocks of `block_tokens`.
+  keys share, all are one owner, and reuse counts in blocks of `BLOCK_TOKENS`.
 - `take` never covers the whole prompt: the model computes the first token from at least one.
 - All entries hold at most `bytes_max`; the least recently used goes first. Engine thread only.
 """
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from deployments.tiers.packed_tokens import WIDTH, count_common, count_tokens, pack
 
 ENTRIES_MAX = 128
+BLOCK_TOKENS = 256  # between API keys that share
 
 
 class PromptKey(NamedTuple):
@@ -65,10 +66,10 @@ class PromptCache:
         *,
         bytes_max: int,
         entries_max: int = ENTRIES_MAX,
-        block_tokens: int = 1,
+        shared: bool = False,
         on_drop: _OnDrop = lambda *_: None,
     ) -> None:
-        self._ops, self._block_tokens = ops, block_tokens
+        self._ops, self._shared, self.block_tokens = ops, shared, BLOCK_TOKENS if shared else 1
         self._bytes_max, self._entries_max, self._on_drop = bytes_max, entries_max, on_drop
         self._entries: OrderedDict[PromptKey, Any] = OrderedDict()
         self.nbytes = 0
@@ -76,9 +77,13 @@ class PromptCache:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def name_owner(self, owner: str) -> str:
+        """Return whose a prompt of this API key counts as."""
+        return "" if self._shared else owner
+
     def take(self, tokens: Sequence[int], owner: str = "") -> tuple[Any, int]:
         """Return a cache for the beginning of `tokens` and how many of them it holds. (None, 0) where nothing fits."""
-        wanted = PromptKey(owner, pack(tokens))
+        wanted = PromptKey(self.name_owner(owner), pack(tokens))
         best, best_tokens = None, 0
         for key, cache in self._entries.items():
             fits = self._count_usable(key, cache, wanted, best_tokens)
@@ -91,19 +96,19 @@ class PromptCache:
 
     def holds(self, tokens: Sequence[int], owner: str = "") -> bool:
         """Return whether prompts that begin with `tokens` are served with all of them already."""
-        key = PromptKey(owner, pack(tokens))
+        key = PromptKey(self.name_owner(owner), pack(tokens))
         return any(self._covers(old, cache, key) for old, cache in self._entries.items())
 
     def count_usable(self, tokens: Sequence[int], owner: str = "") -> int:
         """Count the tokens that `take` would give."""
-        wanted, most = PromptKey(owner, pack(tokens)), 0
+        wanted, most = PromptKey(self.name_owner(owner), pack(tokens)), 0
         for key, cache in self._entries.items():
             most = max(most, self._count_usable(key, cache, wanted, most))
         return most
 
     def put(self, tokens: Sequence[int], cache: Any, owner: str = "") -> PromptKey | None:
         """Keep `cache`, which holds exactly `tokens`, or what fits of it; return the key that serves them now."""
-        key = PromptKey(owner, pack(tokens))
+        key = PromptKey(self.name_owner(owner), pack(tokens))
         size_bytes = self._ops.nbytes(cache)
         if size_bytes > self._bytes_max:
             count = len(tokens) * self._bytes_max // size_bytes
@@ -141,7 +146,7 @@ class PromptCache:
         if key.owner != wanted.owner or not key.tokens.startswith(wanted.tokens[: (more_than + 1) * WIDTH]):
             return 0
         fits = min(count_common(key.tokens, wanted.tokens), wanted.length - 1)
-        fits -= fits % self._block_tokens
+        fits -= fits % self.block_tokens
         all_of_it = fits == key.length
         return fits if all_of_it or self._ops.is_trimmable(cache) else 0
 

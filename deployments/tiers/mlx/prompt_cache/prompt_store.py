@@ -38,7 +38,6 @@ _GAIN_TOKENS_MIN, _GAIN_SHARE = 64, 1 / 16
 _LOOK_S = 0.02
 _PATIENCE_S = 10.0
 _PIECE_BYTES = 64 << 20  # restored between two steps
-BLOCK_TOKENS = 256  # between API keys that share
 
 
 @dataclass(slots=True)
@@ -79,7 +78,7 @@ class _Fetch:
 
 class PromptStore:
     """The prompts kept for reuse, each by the API key `owner` that sent it, or by all if they are `shared`. Without a
-    `folder` they live as long as the process. Engine thread only."""
+    `folder` they live as long as the process; `memory` has those in memory. Engine thread only."""
 
     def __init__(
         self,
@@ -91,8 +90,7 @@ class PromptStore:
         see: Callable[[Any, int], HostCache] = to_host,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._shared, self._block_tokens = shared, BLOCK_TOKENS if shared else 1
-        self._memory = PromptCache(ops, bytes_max=bytes_max, block_tokens=self._block_tokens, on_drop=self._note_drop)
+        self.memory = PromptCache(ops, bytes_max=bytes_max, shared=shared, on_drop=self._note_drop)
         self._ops, self._bytes_max, self._spare_bytes = ops, bytes_max, bytes_max
         self._folder_of = None if folder is None else functools.lru_cache(maxsize=64)(folder.of)
         self._see, self._clock = see, clock
@@ -104,28 +102,15 @@ class PromptStore:
         self._failing = False
         self._writer, self._reader = _Worker("prompts-writer"), _Worker("prompts-reader")
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes that are held in memory for reuse."""
-        return self._memory.nbytes
-
     def take(self, tokens: Sequence[int], owner: str = "") -> tuple[Any, int]:
         """Return a cache for the beginning of `tokens`, from memory, and how many of them it holds."""
         self._used_s, self._fetched = self._clock(), None
-        return self._memory.take(tokens, self._own(owner))
-
-    def holds(self, tokens: Sequence[int], owner: str = "") -> bool:
-        """Return whether prompts that begin with `tokens` are served from memory with all of them already."""
-        return self._memory.holds(tokens, self._own(owner))
-
-    def count_usable(self, tokens: Sequence[int], owner: str = "") -> int:
-        """Count the tokens that `take` would give, from memory."""
-        return self._memory.count_usable(tokens, self._own(owner))
+        return self.memory.take(tokens, owner)
 
     def put(self, tokens: Sequence[int], cache: Any, owner: str = "", *, keep: bool = True) -> None:
         """Keep `cache`, which holds exactly `tokens`. `keep`: they may go to disk."""
         self._used_s = self._clock()
-        key = self._memory.put(tokens, cache, self._own(owner))
+        key = self.memory.put(tokens, cache, owner)
         if key is None:
             return
         mark, count = self._marks.setdefault(key, _Mark()), min(len(tokens), key.length)
@@ -137,7 +122,7 @@ class PromptStore:
         self._spare_bytes = bytes_max
         for _ in range(2):  # an entry that the first evicts may be with the writer, and takes as much as before
             aside_bytes = self._count_written() + self._count_restored()
-            self._memory.shrink(max(0, min(self._bytes_max, bytes_max - aside_bytes)))
+            self.memory.shrink(max(0, min(self._bytes_max, bytes_max - aside_bytes)))
         if self._write is not None and self._count_written() > bytes_max:
             self._write.cancelled.set()
         if self._count_restored() > bytes_max:
@@ -147,7 +132,7 @@ class PromptStore:
     def fetch(self, tokens: Sequence[int], owner: str = "", *, alone: bool) -> bool:
         """Bring what the disk holds of `tokens`, where that is more than memory does, a bit on its way; return whether
         it is still on it. `alone`: the engine has nothing else to do meanwhile."""
-        key = PromptKey(self._own(owner), pack(tokens)[:-WIDTH])  # `take` leaves the last one
+        key = PromptKey(self.memory.name_owner(owner), pack(tokens)[:-WIDTH])  # `take` leaves the last one
         fetch = self._fetch
         if fetch is None or fetch.key != key:
             fetch = self._begin_fetch(key, tokens)
@@ -180,12 +165,12 @@ class PromptStore:
         if not idle:
             since_s, key = min(dirty)
             if now_s - since_s >= _LATE_S:
-                self._begin_write(key, self._memory.get(key), self._marks[key])
+                self._begin_write(key, self.memory.get(key), self._marks[key])
             return None
         if quiet_s > 0:
             return quiet_s
         key = max(dirty)[1]
-        self._begin_write(key, self._memory.get(key), self._marks[key])
+        self._begin_write(key, self.memory.get(key), self._marks[key])
         return _POLL_S
 
     def close(self, seconds: float) -> None:
@@ -205,7 +190,7 @@ class PromptStore:
     def _count_written(self) -> int:
         """Count the bytes that only the writer still holds."""
         write = self._write
-        if write is None or self._memory.get(write.key) is write.cache:
+        if write is None or self.memory.get(write.key) is write.cache:
             return 0
         return self._ops.nbytes(write.cache)
 
@@ -269,10 +254,6 @@ class PromptStore:
             _LOG.warning("prompts can't be kept on disk, or read from it: %s", error, exc_info=bug)
         self._failing = True
 
-    def _own(self, owner: str) -> str:
-        """Return whose a prompt of this API key counts as."""
-        return "" if self._shared else owner
-
     def _collect(self) -> None:
         if self._write is not None and self._write.done.is_set():
             self._write.host = self._write.cache = None
@@ -282,7 +263,7 @@ class PromptStore:
         """Have the prompt looked up, unless that was done last, or memory holds nearly all of it."""
         if self._folder_of is None or key == self._fetched:
             return None
-        held = self._memory.count_usable(tokens, key.owner)
+        held = self.memory.count_usable(tokens, key.owner)
         if key.length - held < _GAIN_TOKENS_MIN:
             return None
         self._end_fetch()
@@ -298,7 +279,7 @@ class PromptStore:
         try:
             while fetch.segments is None and not fetch.cancelled.is_set():
                 found = folder.find(fetch.key.tokens)
-                found = found.shorten(found.tokens - found.tokens % self._block_tokens)
+                found = found.shorten(found.tokens - found.tokens % self.memory.block_tokens)
                 if found.nbytes > fetch.bytes_max:
                     found = found.shorten(found.tokens * fetch.bytes_max // found.nbytes)
                 if found.tokens - fetch.held < max(_GAIN_TOKENS_MIN, _GAIN_SHARE * found.tokens):
@@ -317,7 +298,7 @@ class PromptStore:
             self._end_fetch()
             return False
         left_bytes = self._spare_bytes - self._count_written() - fetch.found.nbytes
-        self._memory.shrink(max(0, min(self._bytes_max, left_bytes)))
+        self.memory.shrink(max(0, min(self._bytes_max, left_bytes)))
         try:
             if fetch.restoring is None:
                 fetch.restoring = Restoring(fetch.segments, fetch.found.parts)
@@ -334,7 +315,7 @@ class PromptStore:
             return False
         count = fetch.found.tokens
         tokens = memoryview(fetch.key.tokens).cast("I")[:count]
-        key = self._memory.put(tokens, fetch.restoring.cache, fetch.key.owner)
+        key = self.memory.put(tokens, fetch.restoring.cache, fetch.key.owner)
         if key is not None:
             mark = self._marks.setdefault(key, _Mark())
             mark.tokens = max(mark.tokens, count)

@@ -5,11 +5,13 @@ The caches here are plain values that say which tokens they hold; `Rows` is what
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from deployments.tiers.mlx.prompt_cache import prompt_cache
 from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptCache
 
 TOKEN_BYTES = 10
@@ -164,9 +166,10 @@ class TestOwners:
     @given(st.lists(st.integers(0, 1), max_size=12), st.lists(st.integers(0, 1), max_size=12))
     def test_shared_prompts_count_in_blocks(self, held: list[int], wanted: list[int]) -> None:
         """Law: where keys share, reuse is a whole number of blocks: a guess within a block shows nothing."""
-        cache = PromptCache(Rows(), bytes_max=10**6, block_tokens=4)
-        cache.put(held, Held(tuple(held)))
+        with mock.patch.object(prompt_cache, "BLOCK_TOKENS", 4):
+            cache = PromptCache(Rows(), bytes_max=10**6, shared=True)
+        cache.put(held, Held(tuple(held)), "a")
         common = next((i for i, (a, b) in enumerate(zip(held, wanted, strict=False)) if a != b), None)
         most = min(len(held), len(wanted)) if common is None else common
 
-        assert cache.take(wanted)[1] == max(0, min(most, len(wanted) - 1)) // 4 * 4
+        assert cache.take(wanted, "b")[1] == max(0, min(most, len(wanted) - 1)) // 4 * 4

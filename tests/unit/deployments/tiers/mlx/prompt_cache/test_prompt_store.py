@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from mlx_lm.models.cache import KVCache
 
 from deployments.tiers.mlx.cache_size import MlxCaches
-from deployments.tiers.mlx.prompt_cache import prompt_store, segment_folder
+from deployments.tiers.mlx.prompt_cache import prompt_cache, prompt_store, segment_folder
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import read_head
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder
@@ -185,7 +185,7 @@ def test_what_memory_evicts_is_found_on_disk(root: Path) -> None:
     finish(store)
     assert list_stored(root) == [pack([1, 1, 1])]
     assert take(store, [1, 1, 1, 5]) == 3
-    assert store.nbytes <= bytes_max
+    assert store.memory.nbytes <= bytes_max
 
 
 class Slow(SegmentFolder):
@@ -228,7 +228,7 @@ def test_memory_that_is_needed_is_not_held_by_a_write(slow: Slow, root: Path) ->
         assert slow.reached.wait(PATIENCE_S)
         store.put([7], compute([7]))
         store.shrink(spare_bytes)
-        assert store.nbytes == 0
+        assert store.memory.nbytes == 0
         slow.go.set()
         finish(store)
         assert slow.outcome == outcome
@@ -268,7 +268,7 @@ def test_what_is_read_fits_into_memory(root: Path) -> None:
         put(store, [9, 9])
         count = take(store, [*LONG, 9])
         assert 3 <= count <= 5
-        assert store.nbytes <= limit_bytes
+        assert store.memory.nbytes <= limit_bytes
 
 
 def test_memory_is_asked_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ def test_a_file_serves_the_key_that_sent_it(puts: list[tuple[list[int], str]], w
 
 def test_shared_prompts_come_from_disk_in_blocks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: where keys share, one finds another's prompt behind a restart, by whole blocks."""
-    monkeypatch.setattr(prompt_store, "BLOCK_TOKENS", 3)
+    monkeypatch.setattr(prompt_cache, "BLOCK_TOKENS", 3)
     store = make(root, shared=True)
     put(store, LONG, "a")
     store.close(PATIENCE_S)
