@@ -18,11 +18,6 @@ def pack(tokens: Sequence[int]) -> bytes:
     return array("I", tokens).tobytes()
 
 
-def count_tokens(packed: bytes) -> int:
-    """Count the tokens that the bytes stand for."""
-    return len(packed) // WIDTH
-
-
 def count_common(one: bytes, other: bytes) -> int:
     """Count the complete tokens that both begin with: a binary search over memcmp."""
     low, high = 0, min(len(one), len(other)) // WIDTH
@@ -41,7 +36,7 @@ def hash_beginnings(packed: bytes, lengths: Iterable[int]) -> dict[int, str]:
     """Return the name of each beginning that has so many tokens, of those that there are. One pass over the bytes."""
     digest, done, names = hashlib.blake2b(digest_size=_DIGEST_BYTES), 0, {}
     for length in sorted(set(lengths)):
-        if length > count_tokens(packed):
+        if length > len(packed) // WIDTH:
             break
         digest.update(packed[done * WIDTH : length * WIDTH])
         done = length

@@ -32,6 +32,11 @@ class ReasoningMarks:
         """What the model writes between its reasoning and its answer."""
         return f"{self.end}\n\n" if self.end.startswith("</") else self.end + self.says
 
+    def encode_closing(self, tokenizer: Any) -> list[int]:
+        """Encode the end of the reasoning, as a model writes it itself."""
+        line = "\n" if self.end.startswith("</") else ""
+        return list(tokenizer.encode(line + self.closing, add_special_tokens=False))
+
 
 def find_thinking(tokenizer: Any) -> ReasoningMarks | None:
     """Find the marks of a model's reasoning; None where it has none."""
@@ -65,10 +70,3 @@ def _find_mark(marks: Sequence[str], template: str) -> str:
         if found is not None and (found.start() not in closes or REASONING_CLOSE.fullmatch(found[0])):
             return found[0]
     return ""
-
-
-def encode_think_close(tokenizer: Any, thinking: ReasoningMarks) -> list[int]:
-    """Encode the end of the reasoning, as a model writes it itself."""
-    line = "\n" if thinking.end.startswith("</") else ""
-    tokens: list[int] = tokenizer.encode(line + thinking.closing, add_special_tokens=False)
-    return tokens

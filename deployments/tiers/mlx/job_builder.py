@@ -29,7 +29,7 @@ from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, PromptReuse
 from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
-from deployments.tiers.thinking import ReasoningMarks, encode_think_close, find_opened
+from deployments.tiers.thinking import ReasoningMarks, find_opened
 from deployments.tiers.thought_watch import ThoughtLimit
 from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
@@ -108,7 +108,7 @@ class JobBuilder:
         banned = (*answers.turn_start[:1], *(opener if len(opener) == 1 else ()))
         return ThoughtLimit(
             least(self._reasoning_tokens_max, request.thinking_tokens_max),
-            encode_think_close(tokenizer, think),
+            think.encode_closing(tokenizer),
             partial(_forbid_silence, tokenizer, banned) if free else None,
         )
 

@@ -23,7 +23,7 @@ from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.models.weights import versions, weights_sha256
 from deployments.tiers.mlx.cache_size import find_context
-from deployments.tiers.mlx.cpu.step import CpuStep, KernelUnavailable, build_step, upcast
+from deployments.tiers.mlx.cpu.step import CpuStep, KernelUnavailable, build_step
 from deployments.tiers.mlx.metal import install_fused
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.prompt import learn_template, read_opening
@@ -175,8 +175,27 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
         why = " ".join(str(error).split())[:200]
         raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {why}") from error
     if mx.default_device() == mx.Device(mx.cpu):
-        upcast(model)
+        _upcast(model)
     return model, tokenizer
+
+
+def _upcast(model: Any) -> None:
+    """Hold a model's weights in float32, with its adapter in them, but for quantized ones: they stay, and a warning
+    says that they are slow. It goes a layer at a time, so that memory is freed on the way."""
+    import mlx.core as mx
+    from mlx.utils import tree_unflatten
+
+    if any(hasattr(module, "bits") for module in model.modules()):
+        _LOG.warning("quantized weights are slow on a processor: the same model in bfloat16 or float32 answers sooner")
+        return
+    for module in model.modules():
+        if not module.children():
+            module.set_dtype(mx.float32)
+            mx.eval(module.parameters())
+    model.set_dtype(mx.float32)  # what a module with layers in it has beside them
+    mx.eval(model.parameters())
+    fused = [(name, module.fuse()) for name, module in model.named_modules() if hasattr(module, "fuse")]
+    model.update_modules(tree_unflatten(fused))
 
 
 def _guard_parser(

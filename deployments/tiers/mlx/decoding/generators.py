@@ -30,10 +30,8 @@ from deployments.tiers.mlx.decoding.ragged_batch import (
     Intake,
     RaggedBatch,
     SampledToken,
-    begin_drawing,
     draw_lines,
     note_drawn,
-    pad_lines,
 )
 
 
@@ -217,7 +215,7 @@ class _LookupGenerator(Intake):
         ends = [row.read + len(chunk) for row, chunk in zip(rows.rows, chunks, strict=True)]
         whole = [place for place, row in enumerate(rows.rows) if ends[place] == len(row.prompt)]
         width = max(map(len, chunks))
-        logits = rows.read(pad_lines(chunks), [place * width + len(chunks[place]) - 1 for place in whole])
+        logits = rows.read_lines(chunks, [place * width + len(chunks[place]) - 1 for place in whole])
         rows.advance([len(chunk) for chunk in chunks])
         mx.eval(rows.state)
         mx.clear_cache()
@@ -326,16 +324,13 @@ class _LookupGenerator(Intake):
 
     def _begin(self, tokens: Any) -> _Ahead:
         rows = self._decoding
-        logits = rows.read(tokens[:, None])[:, -1, :]
-        rows.advance([1] * len(rows))
-        drawn = begin_drawing(rows.rows, tokens, logits)
-        return _Ahead(*drawn, frozenset(row.uid for row in rows.rows if row.failed))
+        return _Ahead(*rows.begin_drawing(tokens), frozenset(row.uid for row in rows.rows if row.failed))
 
     def _step_with(self, guesses: Sequence[Sequence[int]]) -> tuple[list[SampledToken], list[int]]:
         """Read the last token of each row and its guesses; return what was drawn, and how many guesses were right."""
         rows = self._decoding
         lines = [[row.pending, *guess] for row, guess in zip(rows.rows, guesses, strict=True)]
-        logits = rows.read(pad_lines(lines))
+        logits = rows.read_lines(lines)
         held = [len(row.tokens) for row in rows.rows]
         drawn = draw_lines(rows.rows, lines, logits, self._stops)
         counts = [len(row.tokens) - before for row, before in zip(rows.rows, held, strict=True)]

@@ -182,6 +182,27 @@ class RaggedBatch:
         assert not wanted
         return self._model(tokens, cache=self.caches)
 
+    def read_lines(self, lines: Sequence[Sequence[int]], wanted: Sequence[int] | None = None) -> Any:
+        """Read lines of different lengths; what is behind a line is read and never kept."""
+        longest = max(map(len, lines))
+        return self.read(mx.array([[*line, *[0] * (longest - len(line))] for line in lines]), wanted)
+
+    def begin_drawing(self, tokens: Any) -> tuple[Any, Any, Any]:
+        """Read a token in each row, and begin to sample behind it; return tokens, log-probabilities and leads, which
+        are computed meanwhile."""
+        logits = self.read(tokens[:, None])[:, -1, :]
+        self.advance([1] * len(self))
+        if any(row.processors for row in self.rows):
+            lines = [logits[place : place + 1] for place in range(len(self))]
+            for place, row in enumerate(self.rows):
+                lines[place] = _process(row, tokens[place : place + 1], lines[place])
+            logits = mx.concatenate(lines)
+        logprobs = _normalise(logits)
+        sampled = _sample([row.sampler for row in self.rows], logits, logprobs)
+        leads = _measure_leads(logits, sampled)
+        mx.async_eval(sampled, leads, logits)
+        return sampled, logprobs, leads
+
     @property
     def picks(self) -> bool:
         """Whether a few logits can be computed without all others."""
@@ -261,27 +282,6 @@ def _measure_leads(logits: Any, tokens: Any) -> Any:
     at = tokens[..., None]
     others = mx.put_along_axis(logits, at, mx.array(-mx.inf, dtype=logits.dtype), axis=-1)
     return (mx.take_along_axis(logits, at, axis=-1)[..., 0] - mx.max(others, axis=-1)).astype(mx.float32)
-
-
-def begin_drawing(rows: Sequence[ActiveSequence], tokens: Any, logits: Any) -> tuple[Any, Any, Any]:
-    """Begin to sample a token behind the one that each row reads; return tokens, log-probabilities and leads, which are
-    computed meanwhile. `logits`: (rows, vocabulary)."""
-    if any(row.processors for row in rows):
-        lines = [logits[place : place + 1] for place in range(len(rows))]
-        for place, row in enumerate(rows):
-            lines[place] = _process(row, tokens[place : place + 1], lines[place])
-        logits = mx.concatenate(lines)
-    logprobs = _normalise(logits)
-    sampled = _sample([row.sampler for row in rows], logits, logprobs)
-    leads = _measure_leads(logits, sampled)
-    mx.async_eval(sampled, leads, logits)
-    return sampled, logprobs, leads
-
-
-def pad_lines(lines: Sequence[Sequence[int]]) -> Any:
-    """Build one array of lines of different lengths; what is behind a line is read and never kept."""
-    longest = max(map(len, lines))
-    return mx.array([[*line, *[0] * (longest - len(line))] for line in lines])
 
 
 def draw_lines(

@@ -38,7 +38,7 @@ from deployments.tiers.mlx.prompt_cache.segment_file import (
     remove_if_orphan,
     write_segment,
 )
-from deployments.tiers.packed_tokens import WIDTH, count_common, count_tokens, hash_beginnings
+from deployments.tiers.packed_tokens import WIDTH, count_common, hash_beginnings
 
 _LOG = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class SegmentFolder:
         cancelled: Callable[[], bool],
     ) -> int:
         """Write what isn't here yet, with files from `cuts` on; return the bytes. Raises OSError and `Cancelled`."""
-        count, found = count_tokens(tokens), self.find(tokens)
+        count, found = len(tokens) // WIDTH, self.find(tokens)
         here = found.tokens if cuts is not None or found.tokens == count else 0
         self._touch(found)
         if count - here < TOKENS_MIN or token_bytes * count > self._bytes_max:

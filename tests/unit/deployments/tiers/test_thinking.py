@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.thinking import encode_think_close, find_opened, find_thinking
+from deployments.tiers.thinking import find_opened, find_thinking
 from tests.support.thought_marks import OPENED as FAMILIES
 from tests.support.thought_marks import row_of
 
@@ -93,7 +93,7 @@ def test_reasoning_is_closed_as_the_model_does(marks: tuple[str, str], close: st
     thinking = find_thinking(tokenizer)
 
     assert thinking is not None
-    assert "".join(map(str, encode_think_close(tokenizer, thinking))) == close
+    assert "".join(map(str, thinking.encode_closing(tokenizer))) == close
 
 
 @pytest.mark.parametrize("marks", FAMILIES, ids=lambda marks: marks[0].strip())

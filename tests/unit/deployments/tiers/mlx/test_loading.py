@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from deployments.models.gguf import convert
+from deployments.tiers.mlx.loading import _upcast
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import load_folder
+from tests.support.random_models import build_model
 from tests.support.tiny_adapter import write_adapter
 
 
@@ -65,3 +67,17 @@ def test_a_context_that_the_configuration_leaves_out_is_mlx_lms(tmp_path: Path) 
         (folder / "config.json").write_text(json.dumps(config))
 
         assert load_folder(folder).context_tokens == given
+
+
+def test_quantized_weights_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    """Law: nothing is unpacked that its maker has packed, and the log says that it is slow here."""
+    import mlx.core as mx
+    import mlx.nn as nn
+
+    model = build_model("biases")
+    nn.quantize(model.model.layers[1].self_attn, group_size=32)
+    model.set_dtype(mx.bfloat16)
+    _upcast(model)
+
+    assert model.model.norm.weight.dtype == mx.bfloat16
+    assert "quantized weights are slow" in caplog.text

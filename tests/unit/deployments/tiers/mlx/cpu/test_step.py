@@ -21,9 +21,9 @@ from deployments.tiers.mlx.cpu.step import (
     _list_libraries,
     build_step,
     explain_missing,
-    upcast,
 )
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
+from deployments.tiers.mlx.loading import _upcast
 from tests.support.kernels import only_here
 from tests.support.random_models import MODELS, VOCABULARY, build_model
 from tests.support.repository import ROOT
@@ -357,20 +357,6 @@ def test_a_model_of_short_floats_gets_its_step() -> None:
 
     model = build_model("normed")
     model.set_dtype(mx.bfloat16)
-    upcast(model)
+    _upcast(model)
 
     assert build_step(model) is not None
-
-
-def test_quantized_weights_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
-    """Law: nothing is unpacked that its maker has packed, and the log says that it is slow here."""
-    import mlx.core as mx
-    import mlx.nn as nn
-
-    model = build_model("biases")
-    nn.quantize(model.model.layers[1].self_attn, group_size=32)
-    model.set_dtype(mx.bfloat16)
-    upcast(model)
-
-    assert model.model.norm.weight.dtype == mx.bfloat16
-    assert "quantized weights are slow" in caplog.text
