@@ -13,12 +13,11 @@ from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.sequence import PromptReuse
 from reliability.types import CallDelta, ChatRequest, Failed, Fault, Text
-from tests.support.family_rig import Asked
 from tests.support.model_configs import TOKENS
 from tests.support.model_configs import compare as compare_layout
 from tests.support.tier_asking import ask
 from tests.zoo.families import Family
-from tests.zoo.rig import CHUNK_TOKENS, TOLERANCE, Difference, Stage, compare, make_prompt
+from tests.zoo.rig import CHUNK_TOKENS, TOLERANCE, Asked, Difference, Stage, compare, make_prompt
 
 SLACK_TOKENS = 32  # fewer aren't written to disk
 SCHEMA = {"type": "object", "properties": {"n": {"enum": [7, 8, 42]}}, "required": ["n"], "additionalProperties": False}

@@ -8,7 +8,7 @@ import dataclasses
 import random
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,13 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from deployments.models.cache_folder import quiet
 from deployments.models.sources import parse_source
+from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.memory_budget import PrefillBudget
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
-from reliability.types import Failed
-from tests.support.family_rig import Asked
+from reliability.types import Event, Failed, Finish, TokenLogprob
 from tests.support.random_models import build_family
 
 # Rounding leaves 1e-5; a changed token of the prompt moves most models by 0.1 or more.
@@ -83,6 +83,28 @@ class Endless:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+@dataclass
+class Asked(LogprobReader):
+    """A request, and what was drawn for it."""
+
+    prompt: list[int]
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[Any] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def read(self, token: int, logprobs: Any) -> TokenLogprob:
+        self.tokens.append(token)
+        self.logprobs.append(logprobs)
+        return TokenLogprob(b"", 0.0)
+
+    @property
+    def cached_tokens(self) -> int:
+        last = self.events[-1]
+        assert isinstance(last, Finish), last
+        assert last.usage is not None
+        return last.usage.cached_tokens
 
 
 class Stage:

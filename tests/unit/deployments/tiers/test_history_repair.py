@@ -80,6 +80,7 @@ def test_a_form_is_its_own_form(history, form):
         ("null", {}),
         ("{", {UNREADABLE: "{"}),
         ("[1]", {UNREADABLE: "[1]"}),
+        ("12", {UNREADABLE: "12"}),
         ("{'a': True}", {"a": True}),
         ('"{\\"a\\": 1}"', {"a": 1}),
         ([1], {UNREADABLE: "[1]"}),

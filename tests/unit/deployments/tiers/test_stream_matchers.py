@@ -34,7 +34,7 @@ class TestCalls:
         assert strict_json_call(json.dumps({"name": "f", "arguments": arguments})) == [("f", written)]
 
 
-FORM = CallFormat("<tool_call>", "</tool_call>", strict_json_call)
+HERMES = CallFormat("<tool_call>", "</tool_call>", strict_json_call)
 CITIES = st.lists(st.sampled_from(["Paris", "Rome", "Köln"]), min_size=1, max_size=6)
 
 
@@ -47,7 +47,7 @@ class TestDistinct:
         text = "\n".join(f"<tool_call>{call}</tool_call>" for call in calls)
         first = next((i for i, city in enumerate(cities) if city in cities[:i]), len(cities))
         for distinct, wanted in ((True, first), (False, len(cities))):
-            split = CallSplit(FORM, distinct=distinct)
+            split = CallSplit(HERMES, distinct=distinct)
             events = [e for at in range(0, len(text), step) for e in split.feed(text[at : at + step])]
             events += split.finish(truncated=False)
             assert [event.arguments is not None for event in events if isinstance(event, CallDelta)] == [True] * wanted
@@ -71,7 +71,6 @@ class TestStop:
         assert StopCut(["END"]).feed("a tale of") == "a tale of"
 
 
-HERMES = CallFormat("<tool_call>", "</tool_call>", strict_json_call)
 TO_THE_END = CallFormat("[CALL]", "", strict_json_call)
 THINK = Thought("tests", ("<think>",), ("</think>",))
 
@@ -126,32 +125,10 @@ class TestCuts:
         assert read(pieces, AnswerReader()) == ([Text(text)] if text else [])
 
 
-class TestStopsOfAnswers:
-    def test_stop_strings_dont_reach_into_thinking_or_calls(self) -> None:
-        """Law: a stop string inside the thinking or inside a call stops nothing."""
-        reader = AnswerReader(stops=["add", "hm"], think=THINK, calls=HERMES)
-        events = read([f"<think>hm</think>{CALL}"], reader)
-        assert [type(event) for event in events] == [Reasoning, CallDelta]
-
-
-class TestThinking:
-    def test_the_tags_and_the_space_around_them_go(self) -> None:
-        """Law: thinking becomes reasoning, without tags and the white space next to them."""
-        reader = AnswerReader(think=THINK)
-        assert read(["\n<think>\nso\n</think>\n\nyes "], reader) == [Reasoning("so"), Text("yes ")]
-
-    def test_a_template_may_open_it(self) -> None:
-        """Law: where the prompt opened the thinking, it goes on to the closing tag."""
-        assert read(["so</think>yes"], AnswerReader(think=THINK, inside=THINK)) == [Reasoning("so"), Text("yes")]
-
-    def test_tags_inside_an_answer_are_text(self) -> None:
-        """Law: an answer that talks about the tags is left alone."""
-        text = "Write <think>...</think> there."
-        assert read([text], AnswerReader(think=THINK)) == [Text(text)]
-
-    def test_thinking_that_never_ends_is_all_reasoning(self) -> None:
-        """Law: what was thought before the cut leaves as reasoning."""
-        assert read(["<think>so and"], AnswerReader(think=THINK), truncated=True) == [Reasoning("so and")]
+def test_stop_strings_dont_reach_into_thinking_or_calls() -> None:
+    """Law: a stop string inside the thinking or inside a call stops nothing."""
+    reader = AnswerReader(stops=["add", "hm"], think=THINK, calls=HERMES)
+    assert [type(event) for event in read([f"<think>hm</think>{CALL}"], reader)] == [Reasoning, CallDelta]
 
 
 class TestCallsOfAnswers:

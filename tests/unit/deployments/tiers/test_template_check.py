@@ -5,7 +5,7 @@ import pytest
 from deployments.tiers.mlx.loading import call_format
 from deployments.tiers.prompt import learn_template
 from deployments.tiers.template_check import check_call_template
-from tests.support.repository import ROOT
+from deployments.tiers.template_form import AS_WRITTEN
 from tests.unit.deployments.tiers.test_prompt import DeafTokenizer, Tokenizer
 
 TURNS = (
@@ -50,8 +50,7 @@ def test_a_known_form_is_read_back(family, opened):
 
 def test_an_unknown_form_is_said_with_what_it_looks_like():
     """Law: a model whose calls can't be read is told from one that can, with its own words."""
-    warning = check_call_template(template(UNKNOWN))
-    assert warning is not None
+    warning = str(check_call_template(template(UNKNOWN)))
     assert "@@find_train@@city~Bern;seats~2;@@" in warning
 
 
@@ -72,19 +71,19 @@ def test_a_form_that_only_mlx_lm_reads_is_read():
 
 def test_a_template_without_tools_is_said_as_such():
     """Law: no place for tools is another thing than calls that can't be read."""
-    warning = check_call_template(DeafTokenizer("{% for m in messages %}{{ m.content }}{% endfor %}"))
-    assert warning is not None
-    assert "no place for tools" in warning
+    deaf = DeafTokenizer("{% for m in messages %}{{ m.content }}{% endfor %}")
+    assert "no place for tools" in str(check_call_template(deaf))
 
 
 @pytest.mark.parametrize("call", ["", "{{ raise_exception('no calls here') }}"])
 def test_a_template_that_shows_no_call_is_judged_by_its_words(call):
-    """Law: where none is rendered, what the prompt says of calls counts; a template that raises stops nothing."""
+    """Law: where none is rendered, what the prompt says of calls counts, also where this server writes them into the
+    words of their turn; a template that raises stops nothing."""
     known = check_call_template(template(call, words="Answer as <tool_call>\n{...}\n</tool_call>.\n"))
-    unknown = check_call_template(Tokenizer((TURNS % ("", call, "")).replace("tools | tojson", "tools | length")))
+    unknown = Tokenizer((TURNS % ("", call, "")).replace("tools | tojson", "tools | length"))
     assert known is None
-    assert unknown is not None
-    assert "can't be told" in unknown
+    for form in (AS_WRITTEN, learn_template(unknown)):
+        assert "can't be told" in str(check_call_template(unknown, form=form))
 
 
 @pytest.mark.parametrize("call", [WRITTEN["Mistral"], UNKNOWN])
@@ -95,19 +94,6 @@ def test_a_call_is_shown_in_the_form_that_the_template_takes(call):
     assert (check_call_template(tokenizer, form=learn_template(tokenizer)) is None) == (call is not UNKNOWN)
 
 
-@pytest.mark.parametrize("call", ["", "{{ raise_exception('no calls here') }}"])
-def test_a_call_that_this_server_writes_says_nothing_of_the_template(call):
-    """Law: where the calls are left out and written into the words of their turn, the words of the prompt count."""
-    tokenizer = Tokenizer((TURNS % ("", call, "")).replace("tools | tojson", "tools | length"))
-    assert "can't be told" in str(check_call_template(tokenizer, form=learn_template(tokenizer)))
-
-
 def test_a_broken_template_is_a_warning():
     """Law: nothing that a template does stops the tier."""
-    warning = check_call_template(Tokenizer("{% if tools %}{{ nothing.at.all.here }}{% endif %}"))
-    assert warning is not None
-
-
-def test_the_template_on_disk_is_the_one_that_is_checked():
-    """Law: the template that this package brings for its default model has tools."""
-    assert "tools" in (ROOT / "deployments" / "models" / "smollm2_tools.jinja").read_text()
+    assert check_call_template(Tokenizer("{% if tools %}{{ nothing.at.all.here }}{% endif %}")) is not None

@@ -1,12 +1,13 @@
 """What sequences of a model may share, for mlx-lm's architectures with random weights, several seeds each."""
 
+import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from deployments.tiers.mlx.batch_check import _cuts_places_into_blocks, choose_sharing
+from deployments.tiers.mlx.batch_check import _cuts_places_into_blocks, _Mute, choose_sharing
 from deployments.tiers.mlx.decoding.generators import Sharing
-from tests.support.family_rig import load
 from tests.support.random_models import build_family
 from tests.zoo.families import find_family
 from tests.zoo.faults import measure
@@ -36,6 +37,19 @@ DENSE = {
 }
 ALONE = ("minimax_m3_vl", "afm7", "gpt_bigcode", "llama4", "deepseek_v41", "gemma2")
 ALL = {**dict.fromkeys((*RIGHT, *ALONE), SEEDS), **PADDED_WRONG}
+
+
+class Numbers(_Mute):
+    """A tokenizer without text: any text is some tokens of the model's, none of which ends an answer."""
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        dice = random.Random(text)
+        return [dice.randrange(4, 120) for _ in text]
+
+
+def load(model: Any) -> Any:
+    """What the check takes of a loaded model."""
+    return SimpleNamespace(model=model, tokenizer=Numbers(), artifact=SimpleNamespace(source="here"), step=None)
 
 
 def pairs(names: dict[str, int]) -> list[Any]:

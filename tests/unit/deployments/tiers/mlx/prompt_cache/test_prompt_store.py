@@ -98,27 +98,33 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "prompts"
 
 
+KEYS = st.sampled_from(["", "a", "b"])
+
+
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(few, st.booleans()), max_size=6), few)
-def test_the_next_process_finds_what_may_be_kept(puts: list[tuple[list[int], bool]], wanted: list[int]) -> None:
-    """Law: after the end of a process another finds of any prompt the longest beginning that it shares with one that
-    may be kept, less its last token. What may not is in no file, also where it goes on behind one that may, or the
-    other way round."""
+@given(st.lists(st.tuples(few, KEYS, st.booleans()), max_size=6), few, KEYS)
+def test_the_next_process_finds_what_may_be_kept(
+    puts: list[tuple[list[int], str, bool]], wanted: list[int], asker: str
+) -> None:
+    """Law: after the end of a process another finds of any prompt the longest beginning that it shares with one of the
+    same key that may be kept, less its last token. What may not is in no file, also where it goes on behind one that
+    may, or the other way round; no two keys have a file in one folder."""
     with tempfile.TemporaryDirectory() as parent:
         root = Path(parent) / "prompts"
         store = make(root)
-        for tokens, keep in puts:
-            put(store, tokens, keep=keep)
+        for tokens, owner, keep in puts:
+            put(store, tokens, owner, keep=keep)
         store.close(PATIENCE_S)
-        kept = [tokens for tokens, keep in puts if keep]
-        most = max((common(tokens, wanted) for tokens in kept), default=0)
-        assert take(make(root), wanted) == max(0, min(most, len(wanted) - 1))
+        kept = [(tokens, owner) for tokens, owner, keep in puts if keep and tokens]
+        most = max((common(tokens, wanted) for tokens, owner in kept if owner == asker), default=0)
+        assert take(make(root), wanted, asker) == max(0, min(most, len(wanted) - 1))
+        assert len(list(root.glob("*/"))) <= len({owner for _, owner in kept})
         for path in root.glob("*/*.safetensors"):
             head = read_head(path)
             assert any(
                 pack(tokens)[head.start * WIDTH :].startswith(head.tokens)
                 and segment_folder.hash_beginnings(pack(tokens), [head.start]) == {head.start: head.before}
-                for tokens in kept
+                for tokens, _ in kept
             )
 
 
@@ -304,23 +310,6 @@ def test_the_end_waits_so_long_and_no_longer(slow: Slow, root: Path) -> None:
     put(store, LONG)
     store.close(0.0)
     assert list_stored(root) == []
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(few, st.sampled_from(["", "a", "b"])), max_size=6), few, st.sampled_from(["", "a", "b"]))
-def test_a_file_serves_the_key_that_sent_it(puts: list[tuple[list[int], str]], wanted: list[int], asker: str) -> None:
-    """Law: behind a restart a key finds of a prompt the longest beginning that it sent itself, whatever others sent;
-    no two keys have a file in one folder."""
-    with tempfile.TemporaryDirectory() as parent:
-        root = Path(parent) / "prompts"
-        store = make(root)
-        for tokens, owner in puts:
-            put(store, tokens, owner)
-        store.close(PATIENCE_S)
-        most = max((common(tokens, wanted) for tokens, owner in puts if owner == asker), default=0)
-
-        assert take(make(root), wanted, asker) == max(0, min(most, len(wanted) - 1))
-        assert len(list(root.glob("*/"))) <= len({owner for tokens, owner in puts if tokens})
 
 
 def test_shared_prompts_come_from_disk_in_blocks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
