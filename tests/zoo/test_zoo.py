@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deployments.tiers.mlx.cache_size import MlxCaches
 from deployments.tiers.mlx.decoding.generators import Sharing
+from deployments.tiers.mlx.prompt_cache.prompt_cache import MlxCaches
 from tests.support.model_configs import CONFIGS
 from tests.zoo.__main__ import check_config, write_model
 from tests.zoo.aspects import ASPECTS

@@ -19,11 +19,11 @@ from typing import Any
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.mlx.cache_size import flatten
 from deployments.tiers.mlx.decoding.generators import Sharing
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 from deployments.tiers.mlx.decoding.ragged_batch import Computer
 from deployments.tiers.mlx.loading import Loaded
+from deployments.tiers.mlx.prompt_cache.prompt_cache import flatten
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from reliability.types import TokenLogprob

@@ -1,15 +1,13 @@
-"""Copy, cut and measure mlx-lm's caches of keys and values. Engine thread only.
+"""Measure what a model's caches of keys and values take. Engine thread only.
 
-mlx-lm computes lazily: a cache taken out of a batch keeps all of the batch's arrays alive until `detach` computes it.
 Run as a program, this module measures a model's cache from its config.json, without weights (`models/needs.py`).
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from deployments.memory.room import estimate_scores_bytes
@@ -17,6 +15,7 @@ from deployments.memory.sensors.computing import find_computing
 from deployments.models.weights import find_held_dtype
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.memory_budget import Layer, Layout
+from deployments.tiers.mlx.prompt_cache.prompt_cache import flatten
 
 _FLOATS = ("float32", "bfloat16", "float16")
 # A cache of an unknown kind is measured at two lengths. Both are whole steps of growth and whole compressed groups.
@@ -78,50 +77,6 @@ def _make_zeros(one: Any) -> Any:
         return [fill(shape[1:]) for _ in range(shape[0])] if shape else 0
 
     return fill(one.shape)
-
-
-class MlxCaches:
-    """`prompt_cache.CacheOps` over mlx-lm's caches."""
-
-    def nbytes(self, cache: Any) -> int:
-        """Return the memory of all layers."""
-        return sum(int(layer.nbytes) for layer in cache)
-
-    def is_trimmable(self, cache: Any) -> bool:
-        """Return mlx-lm's own answer; a window that has moved on can't go back, nor can a chunk (Llama 4's)."""
-        return all(layer.is_trimmable() and not getattr(layer, "start_position", 0) for layer in cache)
-
-    def copy_shortened(self, cache: Any, tokens: int) -> Any:
-        """Copy and cut; the copy shares the original's arrays until one of them is written to."""
-        shorter = copy.deepcopy(cache)
-        for layer in shorter if tokens else ():
-            layer.trim(tokens)
-        return shorter
-
-    def cut(self, cache: Any, tokens: int) -> Any:
-        """Copy the first tokens of plain caches; others hold more than tokens."""
-        if any(type(one) is not mlx_caches.KVCache for one in flatten(cache)):
-            return None
-        return detach([_cut_layer(layer, tokens) for layer in cache])
-
-
-def detach(cache: Any) -> Any:
-    """Compute the cache, and return it."""
-    mx.eval([layer.state for layer in cache])
-    return cache
-
-
-def flatten(caches: Iterable[Any]) -> Iterator[Any]:
-    """Yield the caches, and in place of one that is made of several its parts."""
-    for one in caches:
-        yield from flatten(one.caches) if hasattr(one, "caches") else (one,)
-
-
-def _cut_layer(layer: Any, tokens: int) -> Any:
-    if hasattr(layer, "caches"):
-        return mlx_caches.CacheList(*(_cut_layer(one, tokens) for one in layer.caches))
-    keys, values = (mx.contiguous(one[..., :tokens, :]) for one in (layer.keys, layer.values))
-    return mlx_caches.KVCache.from_state((keys, values, tokens))
 
 
 def _measure_layer(one: Any, tokens: int) -> Layer:

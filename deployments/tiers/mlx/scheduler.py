@@ -24,11 +24,11 @@ from collections import deque
 from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
-from deployments.tiers.mlx.cache_size import detach
 from deployments.tiers.mlx.decoding.generators import Sharing, build_generator
 from deployments.tiers.mlx.decoding.lookup import DraftPolicy
 from deployments.tiers.mlx.decoding.ragged_batch import Computer
 from deployments.tiers.mlx.memory_budget import STEP_TOKENS_MAX, MemoryBudget, PrefillBudget
+from deployments.tiers.mlx.prompt_cache.prompt_cache import detach
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import build_penalties, make_sampler
 from deployments.tiers.mlx.sequence import EngineJob, SequenceState

@@ -24,11 +24,12 @@ from deployments.models.cache_folder import default_cache_dir, keep_text
 from deployments.models.sources import ModelUnavailable
 from deployments.models.weights import file_sha256
 from deployments.tiers.mlx.batch_check import choose_sharing
-from deployments.tiers.mlx.cache_size import MlxCaches, detach, measure_layout, read_zeros, scratch_bytes
+from deployments.tiers.mlx.cache_size import measure_layout, read_zeros, scratch_bytes
 from deployments.tiers.mlx.decoding.generators import Sharing
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.memory_budget import STEP_TOKENS_MAX, Layout, MemoryBudget
 from deployments.tiers.mlx.metal import is_forced, wire
+from deployments.tiers.mlx.prompt_cache.prompt_cache import detach
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import FORMAT
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder, count_bytes
@@ -87,7 +88,7 @@ def prepare_batch(
     context_tokens = budget.fit_tokens(loaded.context_tokens)
     kept_bytes_max = budget.kept_bytes_max if prompt_cache_bytes is None else prompt_cache_bytes
     folder = None if prompt_disk is None else _open_folder(prompt_disk, loaded, budget.layout)
-    batch.set_budget(budget, PromptStore(MlxCaches(), bytes_max=kept_bytes_max, folder=folder, shared=shared))
+    batch.set_budget(budget, PromptStore(bytes_max=kept_bytes_max, folder=folder, shared=shared))
     return dataclasses.replace(
         loaded,
         context_tokens=context_tokens,

@@ -11,10 +11,12 @@ that continue behind its end, and the scheduler makes checkpoints for them. Inva
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.packed_tokens import WIDTH, count_common, pack
 
 ENTRIES_MAX = 128
@@ -37,20 +39,49 @@ class PromptKey(NamedTuple):
         return self.owner == other.owner and other.tokens.startswith(self.tokens)
 
 
-class CacheOps(Protocol):
-    """What can be done with a cache whose inside only the model's library knows."""
+class MlxCaches:
+    """What can be done with mlx-lm's caches, which are lists of a layer each. They are computed lazily: one that is
+    taken out of a batch keeps all of the batch's arrays alive until `detach` computes it."""
 
     def nbytes(self, cache: Any) -> int:
-        """Return the memory that it holds."""
+        """Return the memory of all layers."""
+        return sum(int(layer.nbytes) for layer in cache)
 
     def is_trimmable(self, cache: Any) -> bool:
-        """Return whether `copy_shortened` can cut it back by any number of tokens."""
+        """Return mlx-lm's own answer; a window that has moved on can't go back, nor can a chunk (Llama 4's)."""
+        return all(layer.is_trimmable() and not getattr(layer, "start_position", 0) for layer in cache)
 
     def copy_shortened(self, cache: Any, tokens: int) -> Any:
-        """Copy it without its last `tokens` tokens (0: a plain copy)."""
+        """Copy and cut; the copy shares the original's arrays until one of them is written to."""
+        shorter = copy.deepcopy(cache)
+        for layer in shorter if tokens else ():
+            layer.trim(tokens)
+        return shorter
 
     def cut(self, cache: Any, tokens: int) -> Any:
-        """Copy its first `tokens` tokens into memory of their own; None for a kind of cache that can't be."""
+        """Copy the first tokens of plain caches; others hold more than tokens."""
+        if any(type(one) is not mlx_caches.KVCache for one in flatten(cache)):
+            return None
+        return detach([_cut_layer(layer, tokens) for layer in cache])
+
+
+def detach(cache: Any) -> Any:
+    """Compute the cache, and return it."""
+    mx.eval([layer.state for layer in cache])
+    return cache
+
+
+def flatten(caches: Iterable[Any]) -> Iterator[Any]:
+    """Yield the caches, and in place of one that is made of several its parts."""
+    for one in caches:
+        yield from flatten(one.caches) if hasattr(one, "caches") else (one,)
+
+
+def _cut_layer(layer: Any, tokens: int) -> Any:
+    if hasattr(layer, "caches"):
+        return mlx_caches.CacheList(*(_cut_layer(one, tokens) for one in layer.caches))
+    keys, values = (mx.contiguous(one[..., :tokens, :]) for one in (layer.keys, layer.values))
+    return mlx_caches.KVCache.from_state((keys, values, tokens))
 
 
 # Is told of each dropped entry: its key, its cache, and the key of the entry that serves all that it served, if any.
@@ -62,7 +93,7 @@ class PromptCache:
 
     def __init__(
         self,
-        ops: CacheOps,
+        ops: MlxCaches,
         *,
         bytes_max: int,
         entries_max: int = ENTRIES_MAX,

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from deployments.tiers.mlx.prompt_cache.host_cache import HostCache, Restoring, to_host
-from deployments.tiers.mlx.prompt_cache.prompt_cache import CacheOps, PromptCache, PromptKey
+from deployments.tiers.mlx.prompt_cache.prompt_cache import MlxCaches, PromptCache, PromptKey
 from deployments.tiers.mlx.prompt_cache.segment_file import Cancelled, Damaged, Segment
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN, FoundSegments, SegmentFolder
 from deployments.tiers.packed_tokens import WIDTH, pack
@@ -82,18 +82,17 @@ class PromptStore:
 
     def __init__(
         self,
-        ops: CacheOps,
         *,
         bytes_max: int,
         folder: SegmentFolder | None = None,
         shared: bool = False,
-        see: Callable[[Any, int], HostCache] = to_host,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.memory = PromptCache(ops, bytes_max=bytes_max, shared=shared, on_drop=self._note_drop)
-        self._ops, self._bytes_max, self._spare_bytes = ops, bytes_max, bytes_max
+        self._ops = MlxCaches()
+        self.memory = PromptCache(self._ops, bytes_max=bytes_max, shared=shared, on_drop=self._note_drop)
+        self._bytes_max = self._spare_bytes = bytes_max
         self._folder_of = None if folder is None else functools.lru_cache(maxsize=64)(folder.of)
-        self._see, self._clock = see, clock
+        self._clock = clock
         self._marks: dict[PromptKey, _Mark] = {}
         self._write: _Write | None = None
         self._fetch: _Fetch | None = None
@@ -218,7 +217,7 @@ class PromptStore:
             return
         mark.since_s = None
         try:
-            host = self._see(cache, key.length)
+            host = to_host(cache, key.length)
         except Exception as error:  # a cache of a kind that can't be written: the engine goes on without
             self._complain(error)
             return

@@ -11,8 +11,8 @@ import pytest
 from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, QuantizedKVCache, RotatingKVCache
 from mlx_lm.models.deepseek_v41 import LayerCache
 
-from deployments.tiers.mlx.cache_size import flatten
 from deployments.tiers.mlx.prompt_cache.host_cache import HostCache, Restoring, to_host
+from deployments.tiers.mlx.prompt_cache.prompt_cache import flatten
 from deployments.tiers.mlx.prompt_cache.segment_file import Damaged, Segment, SegmentHead
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentPart
 from deployments.tiers.packed_tokens import pack

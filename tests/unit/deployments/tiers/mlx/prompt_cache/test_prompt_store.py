@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import KVCache
 
-from deployments.tiers.mlx.cache_size import MlxCaches
 from deployments.tiers.mlx.prompt_cache import prompt_cache, prompt_store, segment_folder
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import read_head
@@ -56,7 +55,7 @@ def make(
     root: Path | None, *, bytes_max: int = ANY_BYTES, clock: Clock | None = None, shared: bool = False
 ) -> PromptStore:
     folder = None if root is None else SegmentFolder(root, "a" * 64, bytes_max=ANY_BYTES)
-    return PromptStore(MlxCaches(), bytes_max=bytes_max, folder=folder, shared=shared, clock=clock or Clock())
+    return PromptStore(bytes_max=bytes_max, folder=folder, shared=shared, clock=clock or Clock())
 
 
 def compute(tokens: Sequence[int]) -> list[KVCache]:
@@ -227,7 +226,7 @@ def test_memory_that_is_needed_is_not_held_by_a_write(slow: Slow, root: Path) ->
         slow.go.clear()
         slow.reached.clear()
         clock = Clock()
-        store = PromptStore(MlxCaches(), bytes_max=ANY_BYTES, folder=slow, clock=clock)
+        store = PromptStore(bytes_max=ANY_BYTES, folder=slow, clock=clock)
         put(store, [1, 1, 1])
         clock.now_s += 60.0
         store.save(idle=True)
@@ -244,7 +243,7 @@ def test_memory_that_is_needed_is_not_held_by_a_write(slow: Slow, root: Path) ->
 def test_decoding_does_not_wait_for_the_disk(slow: Slow, root: Path) -> None:
     """Law: while a prompt is looked for whoever else runs goes on; where it takes too long, it is computed."""
     clock = Clock()
-    store = PromptStore(MlxCaches(), bytes_max=ANY_BYTES, folder=slow, clock=clock)
+    store = PromptStore(bytes_max=ANY_BYTES, folder=slow, clock=clock)
     assert store.fetch(LONG, alone=False)
     assert slow.reached.wait(PATIENCE_S)
     assert store.fetch(LONG, alone=False)
@@ -306,7 +305,7 @@ def test_a_disk_that_refuses_harms_nobody(root: Path, caplog: pytest.LogCaptureF
 
 def test_the_end_waits_so_long_and_no_longer(slow: Slow, root: Path) -> None:
     """Law: a disk that stands still keeps nobody from ending."""
-    store = PromptStore(MlxCaches(), bytes_max=ANY_BYTES, folder=slow)
+    store = PromptStore(bytes_max=ANY_BYTES, folder=slow)
     put(store, LONG)
     store.close(0.0)
     assert list_stored(root) == []

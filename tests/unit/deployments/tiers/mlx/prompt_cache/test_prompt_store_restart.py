@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from deployments.tiers.mlx.cache_size import MlxCaches
 from deployments.tiers.mlx.memory_budget import PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import PART
@@ -181,7 +180,7 @@ def leave_in_the_middle(folder: Path, kept_tokens: int | None) -> tuple[list[Eve
     assert batch._budget is not None
     token_bytes = sum(layer.token_bytes for layer in batch._budget.layout.layers)
     bytes_max = ANY_BYTES if kept_tokens is None else kept_tokens * token_bytes
-    batch.set_budget(batch._budget, PromptStore(MlxCaches(), bytes_max=bytes_max))
+    batch.set_budget(batch._budget, PromptStore(bytes_max=bytes_max))
     left = add(batch, 2)
     for _ in range(3):
         batch.step()
