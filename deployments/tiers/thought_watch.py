@@ -28,14 +28,11 @@ class ThoughtLimit:
     speak: Callable[[int], Callable[[Any, Any], Any]] | None = None
 
 
-NO_LIMIT = ThoughtLimit()
-
-
 @dataclass(slots=True)
 class ThoughtWatch:
     """The thought of one answer. `closed`: why it was closed for the model; `closed_at`: behind how many tokens."""
 
-    limit: ThoughtLimit
+    limit: ThoughtLimit = field(default_factory=ThoughtLimit)
     tokens: int = 0
     closed: ThoughtEnd | None = None
     closed_at: int = 0

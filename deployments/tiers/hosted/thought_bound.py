@@ -23,7 +23,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, ask_without_thought
-from deployments.tiers.thought_watch import NO_LIMIT, ThoughtWatch
+from deployments.tiers.thought_watch import ThoughtWatch
 from reliability.answer.estimate import PIECE_CHARS_MAX
 from reliability.answer.thoughts import Thoughts
 from reliability.faults import TRAITS, Ran
@@ -70,7 +70,7 @@ class ThoughtBound:
 
     tokens_max: int | None
     ended: ThoughtEnd | None = None
-    _watch: ThoughtWatch = field(default_factory=lambda: ThoughtWatch(NO_LIMIT))
+    _watch: ThoughtWatch = field(default_factory=ThoughtWatch)
     _thoughts: Thoughts = field(default_factory=Thoughts)
     _text: list[str] = field(default_factory=list)
     _words: int = 0  # chunks that may be one token

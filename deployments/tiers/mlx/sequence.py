@@ -17,7 +17,7 @@ from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, REPEATED_NOTE, Masker
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from deployments.tiers.stream_matchers import AnswerReader, merge_events
-from deployments.tiers.thought_watch import NO_LIMIT, ThoughtLimit, ThoughtWatch
+from deployments.tiers.thought_watch import ThoughtLimit, ThoughtWatch
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
 
@@ -63,7 +63,7 @@ class EngineJob:
     constraint: Constraint | None = None
     logprob_reader: LogprobReader | None = None
     start: AnswerStart = AnswerStart()
-    thought: ThoughtLimit = NO_LIMIT
+    thought: ThoughtLimit = field(default_factory=ThoughtLimit)
     reuse: PromptReuse = PromptReuse()
 
     @property

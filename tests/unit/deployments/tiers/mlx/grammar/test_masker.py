@@ -1,8 +1,6 @@
 """The mask on the logits of one sequence, alone and in the batch."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -57,12 +55,6 @@ class TestMasker:
 
 
 class TestInTheBatch:
-    @pytest.fixture
-    def rig(self, folder: Path) -> Iterator[Rig]:
-        made = Rig(folder)
-        yield made
-        made.engine.close()
-
     def test_neighbours_dont_notice(self, rig: Rig, constraints: Constraints) -> None:
         """Law: a free sequence beside a constrained one says what it says alone, and the constrained one is valid."""
         alone = text_of(rig.answer(max_tokens=60))
