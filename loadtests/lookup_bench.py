@@ -44,7 +44,7 @@ class Pair:
 
     def _build(self, drafts: bool) -> Scheduler:
         made = Scheduler(self.loaded.model, self.loaded.tokenizer, running_max=_ROWS, label="bench", drafts=drafts)
-        prepare_batch(made, self.loaded, _ROWS, None, None)
+        prepare_batch(made, self.loaded)
         return made
 
     def encode(self, text: str) -> list[int]:

@@ -45,4 +45,4 @@ def start_batch(
     loaded = load_folder(folder, **options)
     batch = Scheduler(loaded.model, loaded.tokenizer, running_max=1, label="x")
     monkeypatch.setattr(warm_up, "measure_layout", lambda _: Layout((Layer(size.token_bytes),)))
-    return prepare_batch(batch, loaded, 1, memory_bytes, None), batch
+    return prepare_batch(batch, loaded, memory_bytes=memory_bytes), batch

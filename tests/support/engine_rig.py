@@ -3,6 +3,7 @@
 import dataclasses
 import queue
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from deployments.tiers.mlx.engine import Engine
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.memory_budget import Layout
 from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.warm_up import prepare_batch
 from reliability.types import Event, Failed, Fault, Finish, Text, TierState
 
 PATIENCE_S = 60.0
@@ -65,7 +67,9 @@ class Rig:
     def __init__(self, folder: Path, **options: Any) -> None:
         self.model: Any = None
         self._folder = folder
-        self.engine = Engine("t", self._load, **{"running_max": 2, **options})
+        budget = ("memory_bytes", "prompt_cache_bytes", "prompt_disk", "shared")
+        prepare = partial(prepare_batch, **{name: options.pop(name) for name in budget if name in options})
+        self.engine = Engine("t", self._load, prepare=prepare, **{"running_max": 2, **options})
         assert self.engine.load_attempted.wait(PATIENCE_S)
         assert self.engine.phase.state is TierState.READY, self.engine.phase
 

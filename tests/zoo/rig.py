@@ -114,7 +114,9 @@ class Stage:
         tokenizer = loaded.tokenizer if ends else Endless(loaded.tokenizer)
         self.batch = Scheduler(loaded.model, tokenizer, running_max=4, label="zoo")
         place = None if disk is None else PromptDisk(disk, ANY_BYTES)
-        self.loaded = prepare_batch(self.batch, loaded, 4, ANY_BYTES, ANY_BYTES, place)
+        self.loaded = prepare_batch(
+            self.batch, loaded, memory_bytes=ANY_BYTES, prompt_cache_bytes=ANY_BYTES, prompt_disk=place
+        )
         self.batch._pace = PrefillBudget(tokens_min=CHUNK_TOKENS, tokens_max=CHUNK_TOKENS, tokens=CHUNK_TOKENS)
         self._asked: list[Asked] = []
 

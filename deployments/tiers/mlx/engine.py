@@ -29,7 +29,7 @@ from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.metal import end_process, is_gpu_lost, wire
 from deployments.tiers.mlx.scheduler import AHEAD_TOKENS, Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
-from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
+from deployments.tiers.mlx.warm_up import prepare_batch
 from reliability.escalation.refusals import figure
 from reliability.types import Failed, Fault, TierState
 
@@ -67,7 +67,8 @@ class _Command:
 
 
 class Engine:
-    """The thread and its inbox. Constructing it starts the thread and returns at once."""
+    """The thread and its inbox. Constructing it starts the thread and returns at once. `prepare` makes a batch ready,
+    and returns what is known of its model then (`warm_up.py`)."""
 
     def __init__(
         self,
@@ -75,18 +76,14 @@ class Engine:
         load: Callable[[Say], Loaded],
         *,
         running_max: int,
+        prepare: Callable[[Scheduler, Loaded], Loaded] = prepare_batch,
         hang_s: float = 60.0,
-        memory_bytes: int | None = None,
-        prompt_cache_bytes: int | None = None,
-        prompt_disk: PromptDisk | None = None,
-        prompt_cache_shared: bool = False,
         ahead_tokens: int = AHEAD_TOKENS,
         end_process: Callable[[], None] = end_process,
     ) -> None:
         self._end_process = end_process
-        self._load, self._prompt_disk, self._prompt_cache_shared = load, prompt_disk, prompt_cache_shared
+        self._load, self._prepare = load, prepare
         self._running_max, self._ahead_tokens = running_max, ahead_tokens
-        self._memory_bytes, self._prompt_cache_bytes = memory_bytes, prompt_cache_bytes
         self._hang_s = hang_s
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._tickets = itertools.count()
@@ -199,15 +196,7 @@ class Engine:
                 step=loaded.step,
             )
             self._say("warming up")
-            loaded = prepare_batch(
-                self._batch,
-                loaded,
-                self._running_max,
-                self._memory_bytes,
-                self._prompt_cache_bytes,
-                self._prompt_disk,
-                shared=self._prompt_cache_shared,
-            )
+            loaded = self._prepare(self._batch, loaded)
         except Exception as error:
             self._batch = None
             self.phase = _build_unavailable(error)

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from deployments.memory.room import Room, find_room_alone
@@ -25,7 +26,7 @@ from deployments.tiers.mlx.engine import RESTART_S, Engine
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sequence import EngineJob
-from deployments.tiers.mlx.warm_up import PromptDisk
+from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
 from deployments.tiers.prompt import RequestRefused, find_unsupported, render
 from deployments.tiers.stream_matchers import merge_events
 from reliability.escalation.refusals import figure
@@ -74,10 +75,13 @@ class MlxTier:
             name,
             self._load,
             running_max=max_running,
-            memory_bytes=memory_bytes,
-            prompt_cache_bytes=prompt_cache_bytes,
-            prompt_disk=PromptDisk((cache_dir or default_cache_dir()) / "prompts", prompt_cache_disk_bytes),
-            prompt_cache_shared=prompt_cache_shared,
+            prepare=partial(
+                prepare_batch,
+                memory_bytes=memory_bytes,
+                prompt_cache_bytes=prompt_cache_bytes,
+                prompt_disk=PromptDisk((cache_dir or default_cache_dir()) / "prompts", prompt_cache_disk_bytes),
+                shared=prompt_cache_shared,
+            ),
         )
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:

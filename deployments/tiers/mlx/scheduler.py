@@ -56,7 +56,7 @@ class Scheduler:
         drafts: bool = True,
     ) -> None:
         self._model, self._tokenizer, self._label = model, tokenizer, label
-        self._running_max, self._ahead, self._step = running_max, ahead_tokens, step
+        self.running_max, self._ahead, self._step = running_max, ahead_tokens, step
         self.pace = self._pace = PrefillBudget()
         self._policy, self._drafts = DraftPolicy(), drafts
         self._samplers = functools.lru_cache(maxsize=64)(make_sampler)
@@ -76,7 +76,7 @@ class Scheduler:
 
     def share(self, sharing: Sharing) -> None:
         """Let sequences share so much from now on. Only while there is none."""
-        self._sharing, self._running_max = sharing, 1 if sharing is Sharing.NONE else self._running_max
+        self._sharing, self.running_max = sharing, 1 if sharing is Sharing.NONE else self.running_max
         self._generator = self._new_generator()
 
     def set_budget(self, budget: MemoryBudget, prompts: PromptStore) -> None:
@@ -100,7 +100,7 @@ class Scheduler:
 
     def can_admit(self, job: EngineJob) -> bool:
         """Return whether one more sequence may run: it fits alone at its longest, and next to the others now."""
-        if len(self) >= self._running_max or self._preempted:
+        if len(self) >= self.running_max or self._preempted:
             return False
         budget = self._budget
         return budget is None or (
@@ -341,7 +341,7 @@ class Scheduler:
             self._model,
             self._tokenizer.eos_token_ids,
             self._sharing,
-            running_max=self._running_max,
+            running_max=self.running_max,
             step_tokens_max=STEP_TOKENS_MAX,
             policy=self._policy if self._drafts else None,
             step=self._step,

@@ -63,14 +63,14 @@ class PromptDisk:
 def prepare_batch(
     batch: Scheduler,
     loaded: Loaded,
-    running_max: int,
-    memory_bytes: int | None,
-    prompt_cache_bytes: int | None,
-    prompt_disk: PromptDisk | None = None,
     *,
+    memory_bytes: int | None = None,
+    prompt_cache_bytes: int | None = None,
+    prompt_disk: PromptDisk | None = None,
     shared: bool = False,
 ) -> Loaded:
     """Make `batch` ready; return what is known of the model. Raises `ModelUnavailable`, and what the model raises."""
+    running_max = batch.running_max
     sharing = choose_sharing(loaded, running_max)
     batch.share(sharing)
     warnings = [loaded.warning] if loaded.warning else []

@@ -129,7 +129,7 @@ def test_a_prompt_that_breaks_its_step_ends_alone(batch: Scheduler, place: int) 
 def test_a_model_that_mixes_prompts_up_gets_them_one_by_one(batch: Scheduler, loaded: Loaded) -> None:
     """What the check at the start finds is cured where it can be, and the status tells the truth."""
     loaded.model.mixes = True
-    ready = prepare_batch(batch, loaded, PLACES, None, None)
+    ready = prepare_batch(batch, loaded)
     loaded.model.widths.clear()
     add(batch, some_prompts(random.Random(1), 6))
     run(batch)
@@ -148,11 +148,11 @@ def test_a_model_that_reads_one_sequence_only_answers_them_in_turn(batch: Schedu
     alone = add(batch, prompts)
     run(batch)
     loaded.model.refuses = True
-    ready = prepare_batch(batch, loaded, PLACES, None, None)
+    ready = prepare_batch(batch, loaded)
     outs = add(batch, prompts)
     admitted = batch.can_admit(next(iter(batch._sequences.values())).job)
     run(batch)
-    single = prepare_batch(batch, loaded, 1, None, None)
+    single = prepare_batch(batch, loaded)
     loaded.model.refuses = False
 
     assert [text_of(out) for out in outs] == [text_of(out) for out in alone]

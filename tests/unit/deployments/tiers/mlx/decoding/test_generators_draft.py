@@ -69,7 +69,7 @@ def loaded(folder: Path, request: pytest.FixtureRequest) -> Loaded:
 
 def plain_batch(loaded: Loaded) -> Scheduler:
     made = Scheduler(loaded.model, loaded.tokenizer, running_max=PLACES, label="t", drafts=False, step=loaded.step)
-    prepare_batch(made, loaded, PLACES, 1 << 30, None)
+    prepare_batch(made, loaded, memory_bytes=1 << 30)
     return made
 
 
@@ -297,7 +297,7 @@ def test_a_step_that_raises_is_taken_back(loaded):
 def test_guesses_are_taken_from_what_was_said(loaded):
     """Whoever comes while others decode, each answer's guesses come from its own prompt and its tokens so far."""
     batch = Scheduler(loaded.model, loaded.tokenizer, running_max=PLACES, label="t")
-    prepare_batch(batch, loaded, PLACES, 1 << 30, None)
+    prepare_batch(batch, loaded, memory_bytes=1 << 30)
     batch._policy = Eager()
     batch._generator = batch._new_generator()
     for number in range(PLACES):
@@ -324,7 +324,7 @@ def test_by_itself_it_guesses_from_prompt_and_answer(loaded):
     job = {"prompt": list(range(40, 90)), "max_tokens": 60, "processors": [repeat]}
     plain = run(plain_batch(loaded), [job])
     batch = Scheduler(loaded.model, loaded.tokenizer, running_max=PLACES, label="t")
-    prepare_batch(batch, loaded, PLACES, 1 << 30, None)
+    prepare_batch(batch, loaded, memory_bytes=1 << 30)
     batch._policy = Eager()
     batch._generator = batch._new_generator()
 

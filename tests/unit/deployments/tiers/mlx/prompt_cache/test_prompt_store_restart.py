@@ -156,7 +156,7 @@ def test_the_successor_of_a_killed_replica(when: str, folder: Path, root: Path) 
 def make_batch(folder: Path) -> Scheduler:
     loaded = load_folder(folder)
     made = Scheduler(loaded.model, loaded.tokenizer, running_max=2, label="t")
-    prepare_batch(made, loaded, 2, 1 << 30, None)
+    prepare_batch(made, loaded, memory_bytes=1 << 30)
     made._pace = PrefillBudget(tokens_max=32)
     return made
 
