@@ -7,6 +7,7 @@ the longest, since they are padded) and prompts kept for reuse never exceed `bud
 from __future__ import annotations
 
 import bisect
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -76,6 +77,9 @@ class MemoryBudget:
             return tokens
         steps = range(_GROWTH_TOKENS, tokens + 1, _GROWTH_TOKENS)
         return _GROWTH_TOKENS * bisect.bisect_left(steps, True, key=lambda length: not self.fits([length]))
+
+
+UNBOUNDED = MemoryBudget(budget_bytes=sys.maxsize, weight_bytes=0, scratch_bytes=0, layout=Layout(()))
 
 
 @dataclass(slots=True)

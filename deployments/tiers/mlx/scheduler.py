@@ -27,7 +27,7 @@ from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.decoding.generators import Sharing, build_generator
 from deployments.tiers.mlx.decoding.lookup import DraftPolicy
 from deployments.tiers.mlx.decoding.ragged_batch import Computer
-from deployments.tiers.mlx.memory_budget import STEP_TOKENS_MAX, MemoryBudget, PrefillBudget
+from deployments.tiers.mlx.memory_budget import STEP_TOKENS_MAX, UNBOUNDED, MemoryBudget, PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_cache import detach
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import build_penalties, make_sampler
@@ -67,8 +67,7 @@ class Scheduler:
         self._by_uid: dict[int, SequenceState] = {}
         self._given_back: dict[int, Any] = {}  # the last tokens of this step, with the caches of their sequences
         self._decoded = True  # whether the last step got through its decoding
-        self._budget: MemoryBudget | None = None
-        self._prompts: PromptStore | None = None
+        self._budget, self._prompts = UNBOUNDED, PromptStore(bytes_max=0)
         self.share(Sharing.ALL)
 
     def __len__(self) -> int:
@@ -85,27 +84,23 @@ class Scheduler:
 
     def save_prompts(self, *, idle: bool) -> float | None:
         """Write kept prompts to disk; return after how many seconds of idleness to do so again, if at all."""
-        return None if self._prompts is None else self._prompts.save(idle=idle)
+        return self._prompts.save(idle=idle)
 
     def close(self, seconds: float) -> None:
         """Write the prompts that aren't on disk yet, for so long at most."""
-        if self._prompts is not None:
-            self._prompts.close(seconds)
+        self._prompts.close(seconds)
 
     def trim(self) -> None:
         """Release the prompts that are kept for reuse, and the buffers that MLX keeps."""
-        if self._prompts is not None:
-            self._prompts.shrink(0)
+        self._prompts.shrink(0)
         mx.clear_cache()
 
     def can_admit(self, job: EngineJob) -> bool:
         """Return whether one more sequence may run: it fits alone at its longest, and next to the others now."""
         if len(self) >= self.running_max or self._preempted:
             return False
-        budget = self._budget
-        return budget is None or (
-            budget.fits([job.tokens_max]) and budget.fits([*self._list_lengths(), job.tokens_kept(self._ahead)])
-        )
+        lengths = [*self._list_lengths(), job.tokens_kept(self._ahead)]
+        return self._budget.fits([job.tokens_max]) and self._budget.fits(lengths)
 
     def add(self, ticket: int, job: EngineJob) -> None:
         """Let a request run. What was kept for reuse gives way to it."""
@@ -124,7 +119,7 @@ class Scheduler:
 
     def estimate_prefill_s(self, job: EngineJob) -> float:
         """Estimate how long its prompt will take, less what of it is kept."""
-        kept = 0 if self._prompts is None else self._prompts.memory.count_usable(job.prompt, job.reuse.owner)
+        kept = self._prompts.memory.count_usable(job.prompt, job.reuse.owner)
         return self._pace.estimate_s(len(job.prompt) - kept)
 
     def find_overdue(self, now_s: float) -> list[int]:
@@ -197,8 +192,6 @@ class Scheduler:
 
     def _preempt_or_resume(self) -> None:
         """Preempt the youngest while not all fit; resume the oldest preempted once it fits."""
-        if self._budget is None:
-            return
         while len(self._list_running()) > 1 and not self._budget.fits(self._list_lengths()):
             sequence = self._list_running()[-1]
             self._take_out(sequence, keep=False)  # a copy of its cache is what there is no memory for
@@ -211,8 +204,7 @@ class Scheduler:
         self._shrink_prompts()
 
     def _shrink_prompts(self) -> None:
-        if self._budget is not None and self._prompts is not None:
-            self._prompts.shrink(max(0, self._budget.spare_bytes(self._list_lengths())))
+        self._prompts.shrink(max(0, self._budget.spare_bytes(self._list_lengths())))
 
     def _feed(self) -> None:
         """Give the idle generator the first prompt that waits, and those behind it that fit into one chunk with it."""
@@ -220,13 +212,12 @@ class Scheduler:
             return
         crowded = len(self._queue) > len(self._by_uid)  # then a step may prefill twice as much
         tokens_max, longest = min((1 + crowded) * self._pace.tokens, self._pace.tokens_max), 0
-        prompts = self._prompts
         while self._queue:
             sequence = self._queue[0]
             record, owner, alone = sequence.record, sequence.job.reuse.owner, not self._by_uid
-            if prompts is not None and prompts.fetch(record, owner, alone=alone):
+            if self._prompts.fetch(record, owner, alone=alone):
                 break
-            cache, held = (None, 0) if prompts is None else prompts.take(record, owner)
+            cache, held = self._prompts.take(record, owner)
             longest = max(longest, len(record) - held)
             if self._prefilling and (sequence.suspected or longest * (len(self._prefilling) + 1) > tokens_max):
                 break
@@ -264,7 +255,7 @@ class Scheduler:
             return
         if response.end_of_prompt:
             self._prefilling.remove(sequence)
-        elif response.end_of_segment and self._prompts is not None:
+        elif response.end_of_segment:
             done, of = response.progress
             job, here = sequence.job, len(sequence.job.prompt) + len(sequence.tokens) - of + done
             if here in job.reuse.checkpoints and not self._prompts.memory.holds(job.prompt[:here], job.reuse.owner):
@@ -323,7 +314,7 @@ class Scheduler:
         del self._by_uid[uid]
         self._prefilling = [one for one in self._prefilling if one is not sequence]
         kept: dict[int, Any] = {}
-        if keep and self._prompts is not None and sequence.error is None:
+        if keep and sequence.error is None:
             # Of an answer that ends before the last token of its step, the generator may have let go already.
             last = self._given_back.get(uid)
             kept = {uid: (last.prompt_cache, last.all_tokens)} if last else self._generator.extract_cache([uid])
@@ -332,7 +323,7 @@ class Scheduler:
             self._keep(sequence, tokens, cache)
 
     def _keep(self, sequence: SequenceState, tokens: list[int], cache: Any) -> None:
-        if self._prompts is not None and tokens:
+        if tokens:
             self._prompts.put(tokens, detach(cache), sequence.job.reuse.owner, keep=sequence.job.reuse.keep)
             self._shrink_prompts()
 

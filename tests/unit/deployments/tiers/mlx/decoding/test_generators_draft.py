@@ -172,7 +172,6 @@ def test_what_was_computed_of_an_answer_is_kept_wherever_it_ends(loaded, stops):
     batch._generator.dice = type("Most", (), {"randint": lambda *_: 30, "random": lambda *_: 1.0})()
     run(batch, [job])
 
-    assert batch._prompts is not None
     assert batch._prompts.memory.holds([*prompt, *plain[2][:11]])
 
 

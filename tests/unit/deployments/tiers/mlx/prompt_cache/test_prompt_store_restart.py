@@ -177,7 +177,6 @@ def leave_in_the_middle(folder: Path, kept_tokens: int | None) -> tuple[list[Eve
     batch = make_batch(folder)
     complete = add(batch, 1)
     run(batch)
-    assert batch._budget is not None
     token_bytes = sum(layer.token_bytes for layer in batch._budget.layout.layers)
     bytes_max = ANY_BYTES if kept_tokens is None else kept_tokens * token_bytes
     batch.set_budget(batch._budget, PromptStore(bytes_max=bytes_max))
