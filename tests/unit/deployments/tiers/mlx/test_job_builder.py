@@ -77,14 +77,11 @@ def test_the_opening_is_the_templates(tokenizer: Any) -> None:
 @pytest.mark.parametrize("opening", [CHATML, "<|im_start|>assistant", "<|im_start|>", ""])
 @pytest.mark.parametrize("words", ["The file has 3 lines.", '{"name": "read_file"}'])
 def test_a_turn_that_is_opened_again_is_no_part_of_the_answer(tokenizer: Any, opening: str, words: str) -> None:
-    """Law: the answer begins behind it, whole or in part; the same token further on is text."""
+    """Law: the answer begins behind it, whole or in part; the same token further on is text. Who only opens his
+    turn has said nothing, so that the answer counts as the empty one that it is."""
     assert said(tokenizer, opening + words).strip() == words
     assert said(tokenizer, f"See {CHATML}").strip() == f"See {CHATML}".strip()
-
-
-def test_an_opening_and_nothing_else_is_nothing(tokenizer: Any) -> None:
-    """Law: who only opens his turn has said nothing, so that the answer counts as the empty one that it is."""
-    assert said(tokenizer, CHATML) == said(tokenizer, "<|im_start|>") == ""
+    assert said(tokenizer, opening) == ""
 
 
 def test_who_must_speak_says_a_word(tier: MlxTier, tokenizer: Any) -> None:

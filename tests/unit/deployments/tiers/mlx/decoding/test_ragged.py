@@ -4,49 +4,11 @@ import random
 from typing import Any
 
 import numpy as np
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.decoding.ragged import GROWTH_TOKENS_MIN, Lengths, RaggedCache
 from deployments.tiers.mlx.memory_budget import Layer, Layout
-from tests.support.engine_rig import load_folder
-
-
-@pytest.fixture(scope="module")
-def model(folder: Any) -> Any:
-    return load_folder(folder).model
-
-
-def read_alone(model: Any, tokens: list[int]) -> Any:
-    import mlx.core as mx
-
-    return model(mx.array([tokens]))[0]
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 10_000), rows=st.integers(1, 5), steps=st.integers(1, 6))
-def test_each_row_reads_what_it_reads_alone(model, seed, rows, steps):
-    """Rows that grow by another number of tokens in each step, with guesses behind them that don't stand."""
-    import mlx.core as mx
-
-    dice = random.Random(seed)
-    texts = [[dice.randrange(200) for _ in range(60)] for _ in range(rows)]
-    lengths = Lengths([0] * rows)
-    caches = [RaggedCache(lengths) for _ in model.layers]
-    for _ in range(steps):
-        width = dice.randint(1, 8)
-        kept = [dice.randint(0, width) for _ in range(rows)]
-        lines = [
-            [*text[held : held + keep], *(dice.randrange(200) for _ in range(width - keep))]
-            for text, held, keep in zip(texts, lengths.values, kept, strict=True)
-        ]
-        logits = model(mx.array(lines), cache=caches)
-        for row, (text, held, keep) in enumerate(zip(texts, lengths.values, kept, strict=True)):
-            if keep:
-                alone = read_alone(model, text[: held + keep])[held:]
-                assert mx.allclose(logits[row, :keep], alone, atol=1e-4).item()
-        lengths.set([held + keep for held, keep in zip(lengths.values, kept, strict=True)])
 
 
 @settings(max_examples=30, deadline=None)
@@ -113,22 +75,6 @@ def _fill(number: int, length: int) -> tuple[Any, Any]:
 
     keys = (mx.arange(length) + 1000 * number)[None, None, :, None] * mx.ones((1, 2, 1, 4))
     return keys, -keys[..., :3]
-
-
-def test_a_batch_of_one_begins_with_what_is_kept_and_leaves_it_alone(model):
-    """What the prompt cache holds is read and not written to."""
-    import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache
-
-    kept, text = make_prompt_cache(model), list(range(40, 80))
-    model(mx.array([text[:30]]), cache=kept)
-    before = [mx.array(one.keys[..., : one.offset, :]) for one in kept]
-    lengths = Lengths([30])
-    caches = [RaggedCache.of(one, lengths) for one in kept]
-    logits = model(mx.array([text[30:]]), cache=caches)
-
-    assert mx.allclose(logits[0], read_alone(model, text)[30:], atol=1e-4).item()
-    assert all(mx.array_equal(one.keys[..., :30, :], old).item() for one, old in zip(kept, before, strict=True))
 
 
 @given(tokens=st.integers(1, 20_000))

@@ -7,6 +7,8 @@ import signal
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,16 @@ def test_others_can_read_the_format(tmp_path: Path) -> None:
     assert list(read["tokens"]) == TOKENS
 
 
+READS: tuple[Callable[[Path], Any], ...] = (read_head, partial(open_segment, cancelled=never))
+
+
+def lay(folder: Path, raw: bytes) -> Path:
+    path = folder / "a.safetensors"
+    path.write_bytes(raw)
+    path.chmod(0o600)
+    return path
+
+
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return write(tmp_path_factory.mktemp("good")).read_bytes()
@@ -92,9 +104,7 @@ def test_no_damage_goes_unnoticed(good: bytes, tmp_path_factory: pytest.TempPath
     at = data.draw(st.integers(0, len(good) - 1))
     changed = bytes([good[at] ^ data.draw(st.integers(1, 255))])
     raw = {"change": good[:at] + changed + good[at + 1 :], "cut": good[:at], "append": good + good[at:]}[how]
-    path = tmp_path_factory.mktemp("bad") / "a.safetensors"
-    path.write_bytes(raw)
-    path.chmod(0o600)
+    path = lay(tmp_path_factory.mktemp("bad"), raw)
     with pytest.raises(Damaged):
         open_segment(path, cancelled=never)
     with contextlib.suppress(Damaged):
@@ -105,12 +115,9 @@ def test_no_damage_goes_unnoticed(good: bytes, tmp_path_factory: pytest.TempPath
 @given(st.binary(max_size=200))
 def test_any_file_is_read_or_damaged(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
     """Law: whatever lies there, the outcome is `Damaged`."""
-    path = tmp_path_factory.mktemp("any") / "a.safetensors"
-    path.write_bytes(raw)
-    path.chmod(0o600)
-    for read in (read_head, lambda path: open_segment(path, cancelled=never)):
+    for read in READS:
         with pytest.raises(Damaged):
-            read(path)
+            read(lay(tmp_path_factory.mktemp("any"), raw))
 
 
 @settings(max_examples=200, deadline=None)
@@ -130,10 +137,8 @@ def test_any_header_is_read_or_damaged(
     header = json.loads(good[8 : 8 + length])
     header["__metadata__" if field in header["__metadata__"] else "0.keys"][field] = value
     raw = json.dumps(header).encode()
-    path = tmp_path_factory.mktemp("header") / "a.safetensors"
-    path.write_bytes(struct.pack("<Q", len(raw)) + raw + good[8 + length :])
-    path.chmod(0o600)
-    for read in (read_head, lambda path: open_segment(path, cancelled=never)):
+    path = lay(tmp_path_factory.mktemp("header"), struct.pack("<Q", len(raw)) + raw + good[8 + length :])
+    for read in READS:
         with contextlib.suppress(Damaged):
             read(path)
 
