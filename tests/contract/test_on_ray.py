@@ -15,7 +15,7 @@ import openai
 import pytest
 import ray
 
-from tests.contract.test_metrics import of, ours
+from tests.contract.test_serve import of, ours
 from tests.support import plays, scripts
 from tests.support.client_load import PATIENT, Ledger, kill_state, processes
 from tests.support.dialects import DIALECTS, ask_in

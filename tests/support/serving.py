@@ -147,13 +147,9 @@ def deploy(request: pytest.FixtureRequest, state_folder: Path) -> Iterator[Deplo
     if request.config.getoption("on_ray"):
         yield request.getfixturevalue("deploy_on_ray")
         return
-    from tests.support.near_server import NearServer
+    from tests.support.near_server import run_near
 
     with contextlib.ExitStack() as stack:
-
-        def run(args: dict[str, Any], name: str) -> Server:
-            args = {"state": {"path": str(state_folder / name)}} | args
-            near = stack.enter_context(NearServer(args, name))
-            return Server(name, near.url, near.ask_state)
-
-        yield run
+        yield lambda args, name: stack.enter_context(
+            run_near({"state": {"path": str(state_folder / name)}} | args, name)
+        )
