@@ -1,6 +1,6 @@
 """Render a chat request into the text of a prompt, or refuse it with the name of the field.
 
-Fields that this tier can't honor are refused before anything runs, so that the chain asks a tier that can. A template
+What a template can't take is refused before anything runs, so that the chain asks a tier that can. A template
 may raise: `learn_template` finds what it can't take at load; else it is asked again with softer forms. A prompt is
 computed anew from the first token that differs, so nothing here depends on how many messages follow, earlier reasoning
 is kept, and the date is the caller's: calls of `strftime_now` become what they give for one moment (`_hold_date`).
@@ -19,14 +19,6 @@ from typing import Any
 from deployments.tiers.history_words import find_written, read_past_arguments
 from deployments.tiers.template_form import AS_WRITTEN, TemplateForm, learn_form
 from reliability.types import ChatRequest, Failed, Fault
-
-# Fields of OpenAI's API that change the answer and that this tier can't honor: the values that ask for nothing.
-_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    "n": (None, 1),
-    "best_of": (None, 1),
-    "audio": (None,),
-    "modalities": (None, ["text"], []),
-}
 
 # From a part of Unicode that no text uses: the rendered user message differs from any real one at once.
 _NEVER_SAID = "\ue000"
@@ -63,14 +55,6 @@ class RequestRefused(Exception):
 def refuse(param: str, message: str, fault: Fault = Fault.BAD_REQUEST) -> RequestRefused:
     """Build the refusal of a request by one of its fields."""
     return RequestRefused(Failed(fault=fault, message=message, param=param))
-
-
-def find_unsupported(request: ChatRequest) -> Failed | None:
-    """Find a field of the request that this tier can't honor, or None."""
-    for field, neutral in _NEUTRAL.items():
-        if request.extra.get(field) not in neutral:
-            return Failed(fault=Fault.UNSUPPORTED, message=f"this tier can't honour {field}", param=field)
-    return None
 
 
 def tidy_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

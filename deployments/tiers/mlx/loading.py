@@ -23,7 +23,8 @@ from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelSource, ModelUnavailable
 from deployments.models.weights import versions, weights_sha256
 from deployments.tiers.mlx.cache_size import find_context
-from deployments.tiers.mlx.cpu.step import CpuStep, KernelUnavailable, build_step
+from deployments.tiers.mlx.cpu.step import build_step
+from deployments.tiers.mlx.decoding.ragged_batch import Computer
 from deployments.tiers.mlx.metal import install_fused
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.prompt import learn_template, read_opening
@@ -65,7 +66,7 @@ class Loaded:
     batched_as_alone: bool | None = None
     warning: str | None = None
     cuttable: bool = True
-    step: CpuStep | None = None
+    step: Computer | None = None
     room: Room | None = None
 
 
@@ -113,7 +114,7 @@ def load(
         adapter=adapter,
         versions=versions(),
         warning=_check_template(tokenizer, artifact, form),
-        step=_build_step(model, blas_threads or 1),
+        step=build_step(model, blas_threads or 1),
         room=room,
     )
 
@@ -122,14 +123,6 @@ def _read_turn_start(tokenizer: Any) -> Sequence[int]:
     """Read the tokens with which the template opens the model's turn; none where it has no token of its own for it."""
     opening = read_opening(tokenizer)
     return opening if opening and opening[0] in tokenizer.all_special_ids else ()
-
-
-def _build_step(model: Any, threads: int) -> CpuStep | None:
-    try:
-        return build_step(model, threads)
-    except KernelUnavailable as reason:
-        _LOG.info("steps are MLX's own: %s", reason)
-        return None
 
 
 def _check_template(tokenizer: Any, artifact: Artifact, form: TemplateForm) -> str | None:

@@ -12,10 +12,11 @@ import contextlib
 import dataclasses
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from deployments.memory.room import Room, find_room_alone
 from deployments.models.cache_folder import Say, default_cache_dir
@@ -27,7 +28,7 @@ from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
-from deployments.tiers.prompt import RequestRefused, find_unsupported, render
+from deployments.tiers.prompt import RequestRefused, render
 from deployments.tiers.stream_matchers import merge_events
 from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
@@ -37,6 +38,13 @@ _LOADING_RETRY_S = 5.0
 _AGAIN_S = 30.0  # a model that could not be had is looked for again after so long, and longer each time
 _RETRY_MAX_S = 60.0
 _CHECK_S = 5.0
+# Fields of OpenAI's API that change the answer and that this tier can't honor: the values that ask for nothing.
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "n": (None, 1),
+    "best_of": (None, 1),
+    "audio": (None,),
+    "modalities": (None, ["text"], []),
+}
 
 
 class MlxTier:
@@ -87,7 +95,7 @@ class MlxTier:
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer `request`; see `deployments.request.interfaces.Tier.stream`."""
         loaded = self._engine.phase.loaded
-        refused = find_unsupported(request) or (self._refuse_if_full() if loaded else self._build_not_ready())
+        refused = _find_unsupported(request) or (self._refuse_if_full() if loaded else self._build_not_ready())
         if refused is not None:
             yield [refused]
             return
@@ -261,3 +269,11 @@ class MlxTier:
         retry_after_s = min(_RETRY_MAX_S, max(1.0, ahead * self._request_s))
         message = f"tier {self._name} is full: {figure(self._open)} requests run or wait (max_running, max_waiting)"
         return Failed(fault=Fault.OVERLOADED, message=message, retry_after_s=round(retry_after_s, 1))
+
+
+def _find_unsupported(request: ChatRequest) -> Failed | None:
+    """Find a field of the request that this tier can't honor, or None."""
+    for field, neutral in _NEUTRAL.items():
+        if request.extra.get(field) not in neutral:
+            return Failed(fault=Fault.UNSUPPORTED, message=f"this tier can't honour {field}", param=field)
+    return None

@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from deployments.tiers.mlx.metal import is_forced, wire
 from deployments.tiers.mlx.prompt_cache.prompt_cache import detach
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import FORMAT
-from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder, count_bytes
+from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from reliability.types import Event, Failed
@@ -45,7 +44,6 @@ _WARNINGS = {
     Sharing.DECODING: "prompts are prefilled one at a time: in a batch mlx-lm computes this model's wrongly",
     Sharing.NONE: "requests are answered one at a time: in a batch mlx-lm computes this model wrongly, or not at all",
 }
-_DISK_BYTES_MAX, _DISK_SHARE = 4 << 30, 10
 _BUDGET_SHARE, _CONTEXT_TOKENS_MIN = 3, 256
 _CHUNKS, _CHUNKS_S = (256, 512, 1024, 2048), 1.0  # of a prompt, and how long they are tried
 _CHUNK_GAIN = 0.03  # the smallest chunk within this share of the fastest is taken
@@ -54,7 +52,7 @@ _DECIDING_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 
 @dataclass(frozen=True, slots=True)
 class PromptDisk:
-    """Where prompts go on disk, and how many bytes of all models may be there; None: see `_choose_bytes`."""
+    """Where prompts go on disk, and how many bytes of all models may be there; None: `SegmentFolder.choose_bytes`."""
 
     root: Path
     bytes_max: int | None = None
@@ -205,7 +203,7 @@ def _measure_chunk(read: Callable[[int], None], clock: Callable[[], float] = tim
 
 def _open_folder(disk: PromptDisk, loaded: Loaded, layout: Layout) -> SegmentFolder | None:
     try:
-        bytes_max = _choose_bytes(disk.root) if disk.bytes_max is None else disk.bytes_max
+        bytes_max = SegmentFolder.choose_bytes(disk.root) if disk.bytes_max is None else disk.bytes_max
     except OSError as error:
         _LOG.warning("prompts are not kept on disk: %s", error)
         return None
@@ -214,12 +212,6 @@ def _open_folder(disk: PromptDisk, loaded: Loaded, layout: Layout) -> SegmentFol
     folder = SegmentFolder(disk.root, _build_key(loaded, layout), bytes_max=bytes_max)
     folder.sweep()
     return folder
-
-
-def _choose_bytes(root: Path) -> int:
-    """Choose how much of the disk prompts may have, where nobody says: a tenth of what is free, with what they have."""
-    there = next(folder for folder in (root, *root.parents) if folder.exists())
-    return min(_DISK_BYTES_MAX, (shutil.disk_usage(there).free + count_bytes(root)) // _DISK_SHARE)
 
 
 def _build_key(loaded: Loaded, layout: Layout) -> str:

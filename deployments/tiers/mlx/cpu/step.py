@@ -9,6 +9,7 @@ holds; before it is used, a step is held against MLX's, and may differ by roundi
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import platform
 import sys
@@ -20,6 +21,9 @@ import numpy as np
 
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
+from deployments.tiers.mlx.decoding.ragged_batch import Computer
+
+_LOG = logging.getLogger(__name__)
 
 _FAMILIES = ("mlx_lm.models.llama", "mlx_lm.models.qwen2", "mlx_lm.models.qwen3")
 # What the processor must have, the library for it, and how many floats a register has. `setup.py` builds them.
@@ -35,7 +39,7 @@ _DIFFERENCE_MAX = 1e-3  # of the largest logit
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
-class KernelUnavailable(Exception):
+class _KernelUnavailable(Exception):
     """Why MLX's own stays."""
 
 
@@ -65,22 +69,22 @@ class _Task(ctypes.Structure):
 
 def _list_libraries() -> dict[int, Path]:
     """List the libraries for this processor, by the floats of a register, the fastest first. Raises
-    `KernelUnavailable`."""
+    `_KernelUnavailable`."""
     if os.environ.get("MLX_STACK_BLAS") == "stock":
-        raise KernelUnavailable("MLX_STACK_BLAS=stock asks for it")
+        raise _KernelUnavailable("MLX_STACK_BLAS=stock asks for it")
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        raise KernelUnavailable(f"there is none for {sys.platform} on {platform.machine()}")
+        raise _KernelUnavailable(f"there is none for {sys.platform} on {platform.machine()}")
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
-        raise KernelUnavailable(f"the processor's features can't be read: {error}") from error
+        raise _KernelUnavailable(f"the processor's features can't be read: {error}") from error
     has = set(next((line for line in lines if line.startswith("flags")), "").split())
     paths = {floats: Path(__file__).with_name(name) for needs, name, floats in _KINDS if needs <= has}
     if not paths:
-        raise KernelUnavailable("the processor has neither AVX2 nor AVX-512")
+        raise _KernelUnavailable("the processor has neither AVX2 nor AVX-512")
     built = {floats: path for floats, path in paths.items() if path.exists()}
     if not built:
-        raise KernelUnavailable("the extension wasn't built: install a C compiler, then this package again")
+        raise _KernelUnavailable("the extension wasn't built: install a C compiler, then this package again")
     return built
 
 
@@ -88,15 +92,23 @@ def explain_missing() -> str:
     """Explain why MLX's own code computes on this CPU; empty where the extension does."""
     try:
         _list_libraries()
-    except KernelUnavailable as reason:
+    except _KernelUnavailable as reason:
         return str(reason)
     return ""
 
 
-def build_step(model: Any, threads: int = 1) -> CpuStep:
-    """Build the step of a model that is loaded. Raises `KernelUnavailable` with the reason where MLX's own stays."""
+def build_step(model: Any, threads: int = 1) -> Computer | None:
+    """Build the step of a model that is loaded; None, with the reason in the log, where MLX's own stays."""
+    try:
+        return _build(model, threads)
+    except _KernelUnavailable as reason:
+        _LOG.info("steps are MLX's own: %s", reason)
+        return None
+
+
+def _build(model: Any, threads: int) -> _CpuStep:
     if mx.default_device() != mx.Device(mx.cpu):
-        raise KernelUnavailable("MLX has a GPU here")
+        raise _KernelUnavailable("MLX has a GPU here")
     libraries = _list_libraries()
     _check_layers(model)
     layer = model.model.layers[0]
@@ -108,20 +120,20 @@ def build_step(model: Any, threads: int = 1) -> CpuStep:
         if size <= _SIZE_MAX and not (size % (_SIZE_REGISTERS * floats) or hidden % floats or inner % floats)
     ]
     if not fitting:
-        raise KernelUnavailable(f"heads of {size} and layers of {hidden} and {inner} numbers don't fit the registers")
-    step = CpuStep(model, fitting[0], threads)
+        raise _KernelUnavailable(f"heads of {size} and layers of {hidden} and {inner} numbers don't fit the registers")
+    step = _CpuStep(model, fitting[0], threads)
     _check(step, model)
     return step
 
 
-class CpuStep:
+class _CpuStep:
     """The step of one model, computed by a library with so many threads."""
 
     def __init__(self, model: Any, library: Path, threads: int) -> None:
         try:
             self._run = ctypes.CDLL(str(library)).make_step
         except (OSError, AttributeError) as error:
-            raise KernelUnavailable(str(error)) from error
+            raise _KernelUnavailable(str(error)) from error
         self._run.restype, self._run.argtypes = None, (ctypes.POINTER(_Task),)
         inner, first = model.model, model.model.layers[0]
         attention, self._rope = first.self_attn, first.self_attn.rope
@@ -203,7 +215,7 @@ class CpuStep:
     def _take(self, weights: Any) -> int:
         """Return where weights are, and hold them."""
         if weights.dtype != mx.float32:
-            raise KernelUnavailable(f"its weights are {weights.dtype}, not float32")
+            raise _KernelUnavailable(f"its weights are {weights.dtype}, not float32")
         view = np.ascontiguousarray(np.asarray(weights))
         self._weights.append(view)
         return int(view.ctypes.data)
@@ -233,11 +245,11 @@ def _view_caches(caches: Sequence[RaggedCache]) -> list[Array]:
 
 
 def _check_layers(model: Any) -> None:
-    """Raise `KernelUnavailable` where its layers aren't those that are computed here."""
+    """Raise `_KernelUnavailable` where its layers aren't those that are computed here."""
     import mlx.nn as nn
 
     if type(model).__module__ not in _FAMILIES:
-        raise KernelUnavailable(f"{type(model).__module__} isn't one of {', '.join(_FAMILIES)}")
+        raise _KernelUnavailable(f"{type(model).__module__} isn't one of {', '.join(_FAMILIES)}")
     for layer in model.model.layers:
         attention, mlp = layer.self_attn, layer.mlp
         biased = [attention.q_proj, attention.k_proj, attention.v_proj]
@@ -245,12 +257,12 @@ def _check_layers(model: Any) -> None:
         if any(type(one) is not nn.Linear for one in (*biased, *plain)) or type(model.model.embed_tokens) is not (
             nn.Embedding
         ):
-            raise KernelUnavailable("its weights are quantized, or have an adapter")
+            raise _KernelUnavailable("its weights are quantized, or have an adapter")
         if any("bias" in one for one in plain) or getattr(layer, "use_sliding", False):
-            raise KernelUnavailable("its layers have more than these")
+            raise _KernelUnavailable("its layers have more than these")
 
 
-def _check(step: CpuStep, model: Any) -> None:
+def _check(step: _CpuStep, model: Any) -> None:
     lengths, tokens = Lengths([0]), mx.array([_CHECK_TOKENS])
     caches = [RaggedCache(lengths) for _ in model.model.layers]
     step.read(tokens[:, :-1], lengths, caches, ())
@@ -258,4 +270,4 @@ def _check(step: CpuStep, model: Any) -> None:
     mine = np.asarray(step.read(tokens[:, -1:], lengths, caches))[0, -1]
     theirs = np.asarray(model(tokens))[0, -1]
     if not np.abs(mine - theirs).max() <= _DIFFERENCE_MAX * np.abs(theirs).max():
-        raise KernelUnavailable("it computes something else than the model does")
+        raise _KernelUnavailable("it computes something else than the model does")

@@ -31,7 +31,6 @@ from deployments.tiers.mlx.decoding.ragged_batch import (
     RaggedBatch,
     SampledToken,
     draw_lines,
-    note_drawn,
 )
 
 
@@ -316,7 +315,7 @@ class _LookupGenerator(Intake):
             row.last = None if follows else token
             row.tokens += [token] if follows else []
             if row.uid not in ahead.failed:
-                drawn.append(note_drawn(row, token, ahead.logprobs[place], leads[place], self._stops))
+                drawn.append(row.note_drawn(token, ahead.logprobs[place], leads[place], self._stops))
         return drawn
 
     def _list_offers(self) -> list[Offer]:

@@ -26,6 +26,20 @@ class _Processor(Protocol):
         """Return other logits, by the tokens so far."""
 
 
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    """One token of an answer. `lead`: how far it was before the likeliest other one, in nats. With the last one come
+    the cache and the tokens that it holds."""
+
+    uid: int
+    token: int
+    logprobs: Any
+    lead: float
+    finish_reason: str | None = None
+    prompt_cache: Any = None
+    all_tokens: list[int] | None = None
+
+
 @dataclass(slots=True, eq=False)
 class ActiveSequence:
     """One sequence. `prompt` is what is to be read, `read` how much of it has been, `ends` where its segments end;
@@ -69,6 +83,14 @@ class ActiveSequence:
         """Cut the next chunk of the prompt: up to the end of a segment, without the last token."""
         end = min(next(end for end in self.ends if end > self.read), len(self.prompt) - 1)
         return self.prompt[self.read : min(end, self.read + tokens_max)]
+
+    def note_drawn(self, token: int, logprobs: Any, lead: float, stops: Container[int]) -> SampledToken:
+        """Count a token as given; it is the last one where it is in `stops`, or there is no room for more."""
+        self.given += 1
+        if self.record.lookup is not None:
+            self.record.lookup.append(token)
+        reason = "stop" if token in stops else "length" if self.given >= self.max_tokens else None
+        return SampledToken(self.uid, token, logprobs, lead, reason)
 
 
 @dataclass(slots=True)
@@ -232,20 +254,6 @@ class RaggedBatch:
         self.lengths.set([*self.lengths.values, *lengths.values])
 
 
-@dataclass(frozen=True, slots=True)
-class SampledToken:
-    """One token of an answer. `lead`: how far it was before the likeliest other one, in nats. With the last one come
-    the cache and the tokens that it holds."""
-
-    uid: int
-    token: int
-    logprobs: Any
-    lead: float
-    finish_reason: str | None = None
-    prompt_cache: Any = None
-    all_tokens: list[int] | None = None
-
-
 def _process(row: ActiveSequence, tokens: Any, logits: Any) -> Any:
     """Let the row's processors see these tokens behind those it has."""
     if row.processors:
@@ -327,21 +335,8 @@ def _draw_line(
         else:
             (drawn, lead), logprobs = likely[place], logits[place]
         row.tokens.append(token)
-        out.append(note_drawn(row, drawn, logprobs, lead, stops))
+        out.append(row.note_drawn(drawn, logprobs, lead, stops))
         row.last = drawn
         if out[-1].finish_reason or drawn not in line[place + 1 : place + 2]:
             break
     return out
-
-
-def note_drawn(row: ActiveSequence, token: int, logprobs: Any, lead: float, stops: Container[int]) -> SampledToken:
-    """Count a token as given; it is the last one where it is in `stops`, or there is no room for more."""
-    row.given += 1
-    if row.record.lookup is not None:
-        row.record.lookup.append(token)
-    reason = None
-    if token in stops:
-        reason = "stop"
-    elif row.given >= row.max_tokens:
-        reason = "length"
-    return SampledToken(row.uid, token, logprobs, lead, reason)

@@ -46,6 +46,7 @@ _AGE_MAX_S = 14 * 86400.0
 TOKENS_MIN = 32  # fewer aren't worth a file
 _SPACING_TOKENS = 256  # of the segments that one prompt is cut into
 _LOOKED_INTO_MAX = 64  # segments that a prompt may leave in their middle: so many are read, the latest
+_DISK_BYTES_MAX, _DISK_SHARE = 4 << 30, 10
 _FREE_MIN_BYTES = 512 << 20  # left on the disk for others
 _NAME = re.compile(r"([sw])(\d{1,9})-(\d{1,9})-([0-9a-f]*)-([0-9a-f]+)" + re.escape(SUFFIX))
 
@@ -105,6 +106,13 @@ class SegmentFolder:
         self._root, self._key, self._folder = root, key, root / key[:32]
         self._bytes_max, self._age_s_max = bytes_max, age_s_max
         self._stuck: set[str] = set()
+
+    @staticmethod
+    def choose_bytes(root: Path) -> int:
+        """Choose how much of the disk prompts may have, where nobody says: a tenth of what is free, with what they
+        have."""
+        there = next(folder for folder in (root, *root.parents) if folder.exists())
+        return min(_DISK_BYTES_MAX, (shutil.disk_usage(there).free + _count_bytes(root)) // _DISK_SHARE)
 
     def of(self, owner: str) -> SegmentFolder:
         """Return the folder of an API key's segments, of the same model. Without a key (""), this one."""
@@ -294,7 +302,7 @@ class SegmentFolder:
         _LOG.warning("a stored prompt can't be used and %s: %s (%s)", outcome, file, error)
 
 
-def count_bytes(root: Path) -> int:
+def _count_bytes(root: Path) -> int:
     """Count the bytes of the segments of all models."""
     return sum(size for _, size, _ in _list_segments(root))
 

@@ -15,7 +15,6 @@ from deployments.tiers.prompt import (
     RequestRefused,
     _hold_date,
     find_checkpoints,
-    find_unsupported,
     read_date,
     read_opening,
     read_template_options,
@@ -56,27 +55,6 @@ class Letters(Tokenizer):
 
     def encode(self, text: str, **_: Any) -> list[int]:
         return [ord(letter) for letter in text]
-
-
-@pytest.mark.parametrize(
-    ("param", "fields"),
-    [
-        ("audio", {"extra": {"audio": {"voice": "alloy"}}}),
-        ("n", {"extra": {"n": 2}}),
-        (
-            None,
-            {
-                "extra": {"n": 1, "logit_bias": {}, "presence_penalty": 0.0, "user": "me"},
-                "response_format": {"type": "text"},
-                "tool_choice": "auto",
-            },
-        ),
-    ],
-)
-def test_what_cant_be_honored_is_refused_by_its_field(param: str | None, fields: dict[str, Any]) -> None:
-    """Law: it is refused with the name of the field; a value that asks for nothing is no reason to refuse."""
-    failed = find_unsupported(ask(**fields))
-    assert (failed and (failed.fault, failed.param)) == (param and (Fault.UNSUPPORTED, param))
 
 
 class TestTidied:

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
-from deployments.tiers.mlx.mlx_tier import MlxTier
+from deployments.tiers.mlx.mlx_tier import MlxTier, _find_unsupported
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import LEAD_MAX
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Logprobs, Started, Text, TierState
 from tests.support import tiny_model as tiny
 from tests.support.mlx_rig import NEVER_TWICE, PATIENCE_S, greedy, ready, running
 from tests.support.repository import ROOT
-from tests.support.tier_asking import WEATHER_TOOL, answer, batches, calls_of, eventually, text_of, usage_of
+from tests.support.tier_asking import WEATHER_TOOL, answer, ask, batches, calls_of, eventually, text_of, usage_of
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +115,27 @@ class TestPlaces:
         """Law: prompt and answer together never exceed the context."""
         events = asyncio.run(answer(tiny_tier, greedy("x" * 200, max_tokens=10_000)))
         assert usage_of(events).total_tokens <= tiny.CONTEXT
+
+
+@pytest.mark.parametrize(
+    ("param", "fields"),
+    [
+        ("audio", {"extra": {"audio": {"voice": "alloy"}}}),
+        ("n", {"extra": {"n": 2}}),
+        (
+            None,
+            {
+                "extra": {"n": 1, "logit_bias": {}, "presence_penalty": 0.0, "user": "me"},
+                "response_format": {"type": "text"},
+                "tool_choice": "auto",
+            },
+        ),
+    ],
+)
+def test_what_cant_be_honored_is_refused_by_its_field(param: str | None, fields: dict[str, Any]) -> None:
+    """Law: it is refused with the name of the field; a value that asks for nothing is no reason to refuse."""
+    failed = _find_unsupported(ask(**fields))
+    assert (failed and (failed.fault, failed.param)) == (param and (Fault.UNSUPPORTED, param))
 
 
 @pytest.mark.model

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from deployments.tiers.mlx.cpu import step as module
 from deployments.tiers.mlx.cpu.step import (
-    CpuStep,
-    KernelUnavailable,
+    _build,
+    _CpuStep,
+    _KernelUnavailable,
     _list_libraries,
     build_step,
     explain_missing,
@@ -103,7 +104,7 @@ class TestStep:
         is."""
         model = models[which]
         kinds = list_kinds(model)
-        step = CpuStep(model, kinds[kind % len(kinds)], threads)
+        step = _CpuStep(model, kinds[kind % len(kinds)], threads)
         mine, theirs = (fill_caches(model, held) for _ in range(2))
         for _ in range(2):
             count = data.draw(st.sampled_from(COUNTS))
@@ -127,7 +128,7 @@ class TestStep:
             for threads in (1, 2, 4):
                 lengths, caches = fill_caches(models[which], [300, 20])
                 made.append(
-                    (CpuStep(models[which], library, threads).read(draw_tokens(2, count), lengths, caches), caches)
+                    (_CpuStep(models[which], library, threads).read(draw_tokens(2, count), lengths, caches), caches)
                 )
             for logits, caches in made[1:]:
                 assert mx.array_equal(logits, made[0][0]).item()
@@ -213,7 +214,7 @@ print("asleep")
 
 def check_again(model: Any, use: Callable[[Callable[[], None]], None]) -> None:
     """Give `use` what computes the same step again and again, in memory of its own, and checks what comes out."""
-    step = CpuStep(model, list_kinds(model)[0], 3)
+    step = _CpuStep(model, list_kinds(model)[0], 3)
     run = step._run
 
     def take(task: Any) -> None:
@@ -303,8 +304,9 @@ def test_what_it_is_not_for_is_mlx_s(what: str, monkeypatch: pytest.MonkeyPatch)
     else:
         monkeypatch.setenv("MLX_STACK_BLAS", "stock")
 
-    with pytest.raises(KernelUnavailable, match=words[what]):
-        build_step(model)
+    with pytest.raises(_KernelUnavailable, match=words[what]):
+        _build(model, 1)
+    assert build_step(model) is None
 
 
 class TestLibraries:
@@ -345,8 +347,8 @@ class TestLibraries:
         (tmp_path / "broken.so").write_bytes(content)
         monkeypatch.setattr(module, "_list_libraries", lambda: {8: tmp_path / "broken.so"})
 
-        with pytest.raises(KernelUnavailable, match=r"broken\.so"):
-            build_step(models["biases"])
+        with pytest.raises(_KernelUnavailable, match=r"broken\.so"):
+            _build(models["biases"], 1)
 
 
 @pytest.mark.model

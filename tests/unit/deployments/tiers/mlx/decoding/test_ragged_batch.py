@@ -7,14 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.mlx.cpu.step import CpuStep, build_step
-from deployments.tiers.mlx.decoding.ragged_batch import ActiveSequence, RaggedBatch
+from deployments.tiers.mlx.cpu.step import build_step
+from deployments.tiers.mlx.decoding.ragged_batch import ActiveSequence, Computer, RaggedBatch
 from tests.support.kernels import only_here
 from tests.support.random_models import build_model
 
 
 @pytest.fixture(scope="module", params=[False, pytest.param(True, marks=only_here)])
-def computers(request: pytest.FixtureRequest) -> tuple[Any, CpuStep | None]:
+def computers(request: pytest.FixtureRequest) -> tuple[Any, Computer | None]:
     """A model, and what computes its steps at once; without it MLX does."""
     model = build_model("biases", 200)
     return model, build_step(model) if request.param else None

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from deployments.tiers.mlx.prompt_cache import segment_folder
 from deployments.tiers.mlx.prompt_cache.segment_file import PART, Tensor
-from deployments.tiers.mlx.prompt_cache.segment_folder import FoundSegments, SegmentFolder, count_bytes
+from deployments.tiers.mlx.prompt_cache.segment_folder import FoundSegments, SegmentFolder, _count_bytes
 from deployments.tiers.packed_tokens import pack
 
 FORM, ANY_BYTES = '{"layers": ["KVCache"]}', 1 << 40
@@ -218,7 +218,7 @@ def test_the_end_of_a_prompt_goes_before_its_beginning(tmp_path: Path) -> None:
     save(folder, [1, 2, 3, 4])
     save(folder, [1, 2, 3, 4, 5, 6])
     assert load(folder, [1, 2, 3, 4, 5, 6, 7])
-    make(tmp_path, bytes_max=count_bytes(tmp_path) - 1).sweep()
+    make(tmp_path, bytes_max=_count_bytes(tmp_path) - 1).sweep()
     assert folder.find(pack([1, 2, 3, 4, 5, 6])).tokens == 4
 
 
@@ -261,7 +261,7 @@ def test_what_is_not_the_servers_is_left_alone(tmp_path: Path) -> None:
     (root / ("c" * 32)).symlink_to(models)
     make(root, bytes_max=1).sweep()
     assert [path.parent.name for path in files(root)] == ["c" * 32, "linked", "other"]
-    assert count_bytes(root) == 0
+    assert _count_bytes(root) == 0
 
 
 def test_a_folder_behind_a_link_is_not_written_to(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def bounded(self) -> None:
-        assert count_bytes(self.root) <= self.BYTES_MAX
+        assert _count_bytes(self.root) <= self.BYTES_MAX
         assert list(self.root.glob(f"*/{PART}*")) == []
 
 
