@@ -67,7 +67,7 @@ class Rig:
     def __init__(self, folder: Path, **options: Any) -> None:
         self.model: Any = None
         self._folder = folder
-        budget = ("memory_bytes", "prompt_cache_bytes", "prompt_disk", "shared")
+        budget = ("memory_bytes", "prompt_cache_bytes", "prompt_disk", "prompt_disk_bytes", "shared")
         prepare = partial(prepare_batch, **{name: options.pop(name) for name in budget if name in options})
         self.engine = Engine("t", self._load, prepare=prepare, **{"running_max": 2, **options})
         assert self.engine.load_attempted.wait(PATIENCE_S)

@@ -23,7 +23,7 @@ from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.memory_budget import PrefillBudget
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
-from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
+from deployments.tiers.mlx.warm_up import prepare_batch
 from reliability.types import Event, Failed, Finish, TokenLogprob
 from tests.support.random_models import build_family
 
@@ -113,10 +113,8 @@ class Stage:
     def __init__(self, loaded: Loaded, *, disk: Path | None = None, ends: bool = False) -> None:
         tokenizer = loaded.tokenizer if ends else Endless(loaded.tokenizer)
         self.batch = Scheduler(loaded.model, tokenizer, running_max=4, label="zoo")
-        place = None if disk is None else PromptDisk(disk, ANY_BYTES)
-        self.loaded = prepare_batch(
-            self.batch, loaded, memory_bytes=ANY_BYTES, prompt_cache_bytes=ANY_BYTES, prompt_disk=place
-        )
+        room = {"memory_bytes": ANY_BYTES, "prompt_cache_bytes": ANY_BYTES, "prompt_disk_bytes": ANY_BYTES}
+        self.loaded = prepare_batch(self.batch, loaded, prompt_disk=disk, **room)
         self.batch._pace = PrefillBudget(tokens_min=CHUNK_TOKENS, tokens_max=CHUNK_TOKENS, tokens=CHUNK_TOKENS)
         self._asked: list[Asked] = []
 

@@ -27,7 +27,7 @@ from deployments.tiers.mlx.engine import RESTART_S, Engine
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.sequence import EngineJob
-from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
+from deployments.tiers.mlx.warm_up import prepare_batch
 from deployments.tiers.prompt import RequestRefused, render
 from deployments.tiers.stream_matchers import merge_events
 from reliability.escalation.refusals import figure
@@ -87,7 +87,8 @@ class MlxTier:
                 prepare_batch,
                 memory_bytes=memory_bytes,
                 prompt_cache_bytes=prompt_cache_bytes,
-                prompt_disk=PromptDisk((cache_dir or default_cache_dir()) / "prompts", prompt_cache_disk_bytes),
+                prompt_disk=(cache_dir or default_cache_dir()) / "prompts",
+                prompt_disk_bytes=prompt_cache_disk_bytes,
                 shared=prompt_cache_shared,
             ),
         )

@@ -12,7 +12,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,24 +49,18 @@ _CHUNK_GAIN = 0.03  # the smallest chunk within this share of the fastest is tak
 _DECIDING_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 
 
-@dataclass(frozen=True, slots=True)
-class PromptDisk:
-    """Where prompts go on disk, and how many bytes of all models may be there; None: `SegmentFolder.choose_bytes`."""
-
-    root: Path
-    bytes_max: int | None = None
-
-
 def prepare_batch(
     batch: Scheduler,
     loaded: Loaded,
     *,
     memory_bytes: int | None = None,
     prompt_cache_bytes: int | None = None,
-    prompt_disk: PromptDisk | None = None,
+    prompt_disk: Path | None = None,
+    prompt_disk_bytes: int | None = None,
     shared: bool = False,
 ) -> Loaded:
-    """Make `batch` ready; return what is known of the model. Raises `ModelUnavailable`, and what the model raises."""
+    """Make `batch` ready; return what is known of the model. Raises `ModelUnavailable`, and what the model raises.
+    `prompt_disk`: where prompts go on disk, at most so many bytes of all models; None: `SegmentFolder.choose_bytes`."""
     running_max = batch.running_max
     sharing = choose_sharing(loaded, running_max)
     batch.share(sharing)
@@ -85,7 +78,7 @@ def prepare_batch(
     budget = _settle_on_gpu(batch, loaded, budget, shared_out=memory_bytes is None)
     context_tokens = budget.fit_tokens(loaded.context_tokens)
     kept_bytes_max = budget.kept_bytes_max if prompt_cache_bytes is None else prompt_cache_bytes
-    folder = None if prompt_disk is None else _open_folder(prompt_disk, loaded, budget.layout)
+    folder = None if prompt_disk is None else _open_folder(prompt_disk, prompt_disk_bytes, loaded, budget.layout)
     batch.set_budget(budget, PromptStore(bytes_max=kept_bytes_max, folder=folder, shared=shared))
     return dataclasses.replace(
         loaded,
@@ -201,15 +194,15 @@ def _measure_chunk(read: Callable[[int], None], clock: Callable[[], float] = tim
     return next(tokens for tokens, took in per_token_s.items() if took <= best * (1 + _CHUNK_GAIN))
 
 
-def _open_folder(disk: PromptDisk, loaded: Loaded, layout: Layout) -> SegmentFolder | None:
+def _open_folder(root: Path, bytes_max: int | None, loaded: Loaded, layout: Layout) -> SegmentFolder | None:
     try:
-        bytes_max = SegmentFolder.choose_bytes(disk.root) if disk.bytes_max is None else disk.bytes_max
+        bytes_max = SegmentFolder.choose_bytes(root) if bytes_max is None else bytes_max
     except OSError as error:
         _LOG.warning("prompts are not kept on disk: %s", error)
         return None
     if not bytes_max:
         return None
-    folder = SegmentFolder(disk.root, _build_key(loaded, layout), bytes_max=bytes_max)
+    folder = SegmentFolder(root, _build_key(loaded, layout), bytes_max=bytes_max)
     folder.sweep()
     return folder
 

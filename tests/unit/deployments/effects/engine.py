@@ -99,9 +99,8 @@ def prompt_cache_disk_bytes() -> None:
     nobody says otherwise."""
     for given, expected in ((7, 7), (0, 0), (None, None)):
         tier = made(config_of("tiers.m.prompt_cache_disk_bytes", given))
-        disk = tier._engine._prompt_disk
-        assert disk is not None
-        assert (disk.root.name, disk.bytes_max) == ("prompts", expected)
+        told = tier._engine._prepare.keywords
+        assert (told["prompt_disk"].name, told["prompt_disk_bytes"]) == ("prompts", expected)
         asyncio.run(tier.close())
 
 

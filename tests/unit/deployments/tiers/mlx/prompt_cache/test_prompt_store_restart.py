@@ -17,7 +17,7 @@ from deployments.tiers.mlx.prompt_cache.segment_file import PART
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob, PromptReuse
-from deployments.tiers.mlx.warm_up import PromptDisk, prepare_batch
+from deployments.tiers.mlx.warm_up import prepare_batch
 from reliability.types import Event, Finish, Usage
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import Rig, load_folder, text_of
@@ -44,7 +44,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def begin(folder: Path, root: Path, kind: type[Rig] = Rig, bytes_max: int = ANY_BYTES, **options: int) -> Rig:
-    return kind(folder, prompt_disk=PromptDisk(root, bytes_max), **options)
+    return kind(folder, prompt_disk=root, prompt_disk_bytes=bytes_max, **options)
 
 
 def files(root: Path) -> list[Path]:
@@ -76,7 +76,7 @@ def test_a_restart_finds_the_prompt_and_says_the_same(folder: Path, root: Path) 
 
 def test_a_folder_that_cannot_be_asked_for_stops_nobody(folder: Path, tmp_path: Path) -> None:
     """Law: where the disk doesn't say what is free, the engine is ready, and memory serves it."""
-    rig = Rig(folder, prompt_disk=PromptDisk(tmp_path / ("x" * 300)))
+    rig = Rig(folder, prompt_disk=tmp_path / ("x" * 300))
     rig.answer(prompt=PROMPT)
     assert usage(rig.answer(prompt=PROMPT)).cached_tokens > 0
     rig.engine.close()
