@@ -60,7 +60,8 @@ def prepare_batch(
     shared: bool = False,
 ) -> Loaded:
     """Make `batch` ready; return what is known of the model. Raises `ModelUnavailable`, and what the model raises.
-    `prompt_disk`: where prompts go on disk, at most so many bytes of all models; None: `SegmentFolder.choose_bytes`."""
+    `prompt_disk`: where prompts go on disk; `prompt_disk_bytes`: what those of all models may take there, None for what
+    `SegmentFolder.choose_bytes` says."""
     running_max = batch.running_max
     sharing = choose_sharing(loaded, running_max)
     batch.share(sharing)

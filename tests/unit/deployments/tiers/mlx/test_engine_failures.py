@@ -170,31 +170,30 @@ class TestLoading:
         assert phase.state is TierState.UNAVAILABLE
         assert "pip install mlx-lm" in phase.reason
 
-    def test_too_little_memory_is_said_before_loading(self, folder: Path, tmp_path: Path) -> None:
-        """Law: a model larger than the memory is not loaded; the reason has both numbers."""
-        for file in folder.iterdir():
-            os.link(file, tmp_path / file.name)
-        with (tmp_path / "model-2.safetensors").open("wb") as huge:
-            huge.truncate(1 << 42)  # a sparse file: it takes no space
+    @pytest.mark.parametrize(
+        ("file", "content", "reason", "again"),
+        [
+            ("model-2.safetensors", 1 << 42, "too little memory: the model needs 4096.4 GiB", True),
+            ("chat_template.jinja", None, "no chat template", False),
+            ("model.safetensors", "not weights", "the model could not be loaded", False),
+        ],
+    )
+    def test_what_cant_be_loaded_is_said(
+        self, folder: Path, tmp_path: Path, file: str, content: int | str | None, reason: str, again: bool
+    ) -> None:
+        """Law: a model larger than the memory is not loaded, and the reason has the number; a base model is refused;
+        whatever else loading raises, the engine is unavailable. Clients read no path."""
+        for one in folder.iterdir():
+            os.link(one, tmp_path / one.name)
+        (tmp_path / file).unlink(missing_ok=True)
+        if isinstance(content, str):
+            (tmp_path / file).write_text(content)
+        elif content:
+            with (tmp_path / file).open("wb") as huge:
+                huge.truncate(content)  # a sparse file: it takes no space
         phase = unloadable(self.load_from(tmp_path))
-        assert "too little memory: the model needs 4096.4 GiB" in phase.reason
-        assert phase.again
-
-    def test_a_model_without_a_template_is_refused(self, folder: Path, tmp_path: Path) -> None:
-        """Law: a base model is unavailable with that reason."""
-        for file in folder.iterdir():
-            if file.suffix != ".jinja":
-                os.link(file, tmp_path / file.name)
-        assert "no chat template" in unloadable(self.load_from(tmp_path)).reason
-
-    def test_a_broken_model_is_unavailable(self, folder: Path, tmp_path: Path) -> None:
-        """Law: whatever loading raises, the engine is unavailable; clients read no path."""
-        for file in folder.iterdir():
-            os.link(file, tmp_path / file.name)
-        (tmp_path / "model.safetensors").unlink()
-        (tmp_path / "model.safetensors").write_text("not weights")
-        phase = unloadable(self.load_from(tmp_path))
-        assert phase.reason.startswith("the model could not be loaded")
+        assert reason in phase.reason
+        assert phase.again is again
         assert str(tmp_path) not in phase.reason
 
     def test_it_tries_again_where_time_can_help(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,16 +237,13 @@ def test_what_is_old_goes(tmp_path: Path) -> None:
     assert not (tmp_path / ("b" * 32)).exists()
 
 
-def test_what_is_larger_than_the_bound_is_not_written(tmp_path: Path) -> None:
-    """Law: a prompt that could not stay isn't begun; neither where the disk has no room."""
+def test_what_is_larger_than_the_bound_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: a prompt that could not stay isn't begun; neither where the disk would have less than its reserve
+    afterwards."""
     assert save(make(tmp_path, bytes_max=TOKEN_BYTES * 3), [1, 2, 3, 4]) == 0
-    assert files(tmp_path) == []
-
-
-def test_a_full_disk_is_left_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: nothing is written where the disk would have less than its reserve afterwards."""
     monkeypatch.setattr(segment_folder, "_FREE_MIN_BYTES", ANY_BYTES * 1000)
     assert save(make(tmp_path), [1, 2, 3]) == 0
+    assert files(tmp_path) == []
 
 
 def test_what_is_not_the_servers_is_left_alone(tmp_path: Path) -> None:
