@@ -164,7 +164,7 @@ def check_windows(one: Specimen) -> None:
 
 
 def _ask(stage: Stage, request: ChatRequest) -> tuple[Asked, str]:
-    job, _ = JobBuilder(temperature=None, reasoning_tokens_max=None).build(stage.loaded, request, print)
+    job, _ = JobBuilder(stage.loaded, temperature=None, reasoning_tokens_max=None).build(request, print)
     answer = stage.add(job)
     stage.run()
     return answer, "".join(event.text for event in answer.events if isinstance(event, Text))

@@ -45,26 +45,24 @@ _LAST_WORD = re.compile(r"\s+\S*\Z|\S+\Z")
 
 
 class JobBuilder:
-    """The jobs of one tier. `temperature`: the tier's own, None for the model's."""
+    """The jobs of one tier, for its model. `temperature`: the tier's own, None for the model's."""
 
-    def __init__(self, *, temperature: float | None, reasoning_tokens_max: int | None) -> None:
-        self._temperature, self._reasoning_tokens_max = temperature, reasoning_tokens_max
-        self._constraints: Constraints | None = None
-        self._sessions: SessionPrompts | None = None
+    def __init__(self, loaded: Loaded, *, temperature: float | None, reasoning_tokens_max: int | None) -> None:
+        self._loaded, self._tokenizer, self._answers = loaded, loaded.tokenizer, loaded.answers
+        self._defaults = loaded.answers.defaults
+        if temperature is not None:
+            self._defaults = dataclasses.replace(self._defaults, temperature=temperature)
+        self._reasoning_tokens_max = reasoning_tokens_max
+        self._constraints, self._sessions = Constraints(loaded.tokenizer), SessionPrompts(loaded.tokenizer)
 
-    def build(
-        self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
-    ) -> tuple[EngineJob, LostPrefix | None]:
+    def build(self, request: ChatRequest, sink: Callable[[list[Event]], None]) -> tuple[EngineJob, LostPrefix | None]:
         """Build the job, and find what of the session's last prompt it can't continue. Raises `RequestRefused`."""
-        tokenizer = loaded.tokenizer
-        if self._sessions is None:
-            self._sessions = SessionPrompts(tokenizer)
-        sessions = self._sessions
-        prepared = sessions.prepare(request, datetime.now())
+        loaded, tokenizer, answers = self._loaded, self._tokenizer, self._answers
+        prepared = self._sessions.prepare(request, datetime.now())
         request = prepared.request
-        text = render(tokenizer, request, prepared.at, loaded.answers.form)
+        text = render(tokenizer, request, prepared.at, answers.form)
         prompt = tokenizer.encode(text, add_special_tokens=False)
-        constraints, top = self._constraints_of(tokenizer), request.top_logprobs
+        constraints, top = self._constraints, request.top_logprobs
         think = constraints.thinking
         inside = find_opened(text, think)
         speller = constraints.load_speller() if request.begun else None
@@ -75,58 +73,47 @@ class JobBuilder:
             message = f"the prompt has {count} tokens; this tier's context holds {most}"
             raise refuse("messages", message, Fault.CONTEXT_LENGTH)
         constraint = constraints.of(request, opened=inside is not None)
-        defaults = loaded.answers.defaults
-        if self._temperature is not None:
-            defaults = dataclasses.replace(defaults, temperature=self._temperature)
         checkpoints = find_checkpoints(
-            tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at, form=loaded.answers.form
+            tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at, form=answers.form
         )
         job = EngineJob(
             prompt=prompt,
             # What is written once more isn't taken off what the client may have.
             max_tokens=len(resumed.tokens) + max(1, min(request.max_tokens + resumed.again, left_tokens)),
-            sampling=read_sampling(request, defaults, loaded.answers.vocabulary),
+            sampling=read_sampling(request, self._defaults, answers.vocabulary),
             reader=_open_reader(request, constraint, tokenizer, think, inside),
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
-            thought=self._limit_thought(loaded, request, think, free=constraint is None),
-            start=AnswerStart(turn=loaded.answers.turn_start, written=resumed.tokens, begun=request.begun),
-            processors=self._list_processors(loaded, request, len(prompt), resumed, free=constraint is None),
+            thought=self._limit_thought(request, think, free=constraint is None),
+            start=AnswerStart(turn=answers.turn_start, written=resumed.tokens, begun=request.begun),
+            processors=self._list_processors(request, len(prompt), resumed, free=constraint is None),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
             reuse=PromptReuse(owner=request.key, keep=request.keep, checkpoints=checkpoints),
         )
-        return job, sessions.note(prepared, prompt)
+        return job, self._sessions.note(prepared, prompt)
 
-    def _limit_thought(
-        self, loaded: Loaded, request: ChatRequest, think: ReasoningMarks | None, *, free: bool
-    ) -> ThoughtLimit:
+    def _limit_thought(self, request: ChatRequest, think: ReasoningMarks | None, *, free: bool) -> ThoughtLimit:
         if think is None:
             return ThoughtLimit()
-        tokenizer, answers = loaded.tokenizer, loaded.answers
-        opener = tokenizer.encode(think.start, add_special_tokens=False)
-        banned = (*answers.turn_start[:1], *(opener if len(opener) == 1 else ()))
+        opener = self._tokenizer.encode(think.start, add_special_tokens=False)
+        banned = (*self._answers.turn_start[:1], *(opener if len(opener) == 1 else ()))
         return ThoughtLimit(
             least(self._reasoning_tokens_max, request.thinking_tokens_max),
-            think.encode_closing(tokenizer),
-            partial(_forbid_silence, tokenizer, banned) if free else None,
+            think.encode_closing(self._tokenizer),
+            partial(_forbid_silence, self._tokenizer, banned) if free else None,
         )
 
     def _list_processors(
-        self, loaded: Loaded, request: ChatRequest, prompt_tokens: int, resumed: _Resumed, *, free: bool
+        self, request: ChatRequest, prompt_tokens: int, resumed: _Resumed, *, free: bool
     ) -> list[Processor]:
         found: list[Processor] = []
         if request.must_speak and free:  # a grammar decides itself with what an answer begins
-            found.append(_forbid_silence(loaded.tokenizer, loaded.answers.turn_start[:1], prompt_tokens))
-        speller = self._constraints_of(loaded.tokenizer).load_speller() if resumed.rest else None
+            found.append(_forbid_silence(self._tokenizer, self._answers.turn_start[:1], prompt_tokens))
+        speller = self._constraints.load_speller() if resumed.rest else None
         if speller is not None:
             found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
         return found
-
-    def _constraints_of(self, tokenizer: Any) -> Constraints:
-        if self._constraints is None:
-            self._constraints = Constraints(tokenizer)
-        return self._constraints
 
 
 def _open_reader(

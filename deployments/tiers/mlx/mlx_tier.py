@@ -77,7 +77,8 @@ class MlxTier:
         self._max_running, self._places = max_running, max_running + max_waiting
         self._open = 0
         self._request_s = 1.0  # a running mean, for the advice when to come back
-        self._jobs = JobBuilder(temperature=temperature, reasoning_tokens_max=max_reasoning_tokens)
+        self._begin_jobs = partial(JobBuilder, temperature=temperature, reasoning_tokens_max=max_reasoning_tokens)
+        self._jobs: JobBuilder | None = None  # of the model, once it is loaded
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix=f"render-{name}")
         self._engine = Engine(
             name,
@@ -207,9 +208,9 @@ class MlxTier:
         """Make the job on the helper thread. Raises `RequestRefused`, also where the tier is closed before that."""
         message = f"tier {self._name} is unavailable: it is closed"
         closed = RequestRefused(Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=RESTART_S))
-        loop = asyncio.get_running_loop()
+        loop, self._jobs = asyncio.get_running_loop(), self._jobs or self._begin_jobs(loaded)
         try:
-            rendering = loop.run_in_executor(self._renderer, self._jobs.build, loaded, request, sink)
+            rendering = loop.run_in_executor(self._renderer, self._jobs.build, request, sink)
         except RuntimeError:  # the helper thread takes no more
             raise closed from None
         try:

@@ -107,7 +107,7 @@ def prompt_cache_disk_bytes() -> None:
 def max_reasoning_tokens() -> None:
     """What it does is shown in tests/unit/deployments/tiers/mlx/test_engine.py; here, that the engine gets it."""
     tier = made(config_of("tiers.m.max_reasoning_tokens", 77))
-    assert tier._jobs._reasoning_tokens_max == 77
+    assert tier._begin_jobs.keywords["reasoning_tokens_max"] == 77
     asyncio.run(tier.close())
 
 

@@ -181,7 +181,7 @@ def mlx_temperature() -> None:
         "m", config_of("tiers.m.temperature", 0.25).tiers["m"], config_of().reliability.escalation.cloud_fallback
     )
     assert isinstance(tier, MlxTier)
-    assert tier._jobs._temperature == 0.25
+    assert tier._begin_jobs.keywords["temperature"] == 0.25
     asyncio.run(tier.close())
 
 
