@@ -281,11 +281,11 @@ def test_a_step_that_raises_is_taken_back(loaded):
     steps, rows = [0], batch._generator._decoding
     read = rows.read
 
-    def fail(tokens: Any) -> Any:
+    def fail(*inputs: Any) -> Any:
         steps[0] += 1
         if steps[0] == 5:
             raise RuntimeError("not this time")
-        return read(tokens)
+        return read(*inputs)
 
     rows.read = fail
 
