@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from deployments.memory.sensors.macos import LEVEL, Kernel, SystemKernel
+from deployments.memory.sensors.macos import LEVEL, SystemKernel
 
 _DEVICES = ("/dev/nvidiactl", "/dev/dxg")  # the driver's own, and that of Windows' subsystem for Linux
 _PACKAGES = ("mlx-cuda-13", "mlx-cuda-12")
@@ -82,7 +82,7 @@ def find_level() -> int | None:
     return SystemKernel().sysctl_u32(LEVEL) if find_computing() is Computing.METAL else None
 
 
-def read_working_set(kernel: Kernel) -> int | None:
+def read_working_set(kernel: SystemKernel) -> int | None:
     """Read a Mac's figure from the kernel; None where there is no Metal."""
     if find_computing() is not Computing.METAL:
         return None

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.memory.monitor import make_sensor
+from deployments.memory.monitor import _make_sensor
 from deployments.memory.sensors.scripted import ScriptedSensor, parse
 from deployments.memory.sensors.sensor import NS_PER_S
 from tests.support.sensor_values import values
@@ -15,7 +15,7 @@ def test_a_play_in_time(tmp_path: Path):
     """The last line whose time has come counts; time begins with the first reading."""
     path = tmp_path / "play"
     path.write_text("0 normal\n2.5 warn  # here it begins\n5 used_share=0.97 psi=3\n")
-    sensor = make_sensor(f"scripted:{path}")
+    sensor = _make_sensor(f"scripted:{path}")
     assert isinstance(sensor, ScriptedSensor)
     seen = [values(sensor.read(100 * NS_PER_S + int(at * NS_PER_S))) for at in (0, 2.4, 2.5, 7)]
 
