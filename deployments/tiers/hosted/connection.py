@@ -1,9 +1,9 @@
-"""A connection to an upstream: its URL and secrets, whom to trust, the form of history that it takes (`send_in_form`),
-and what has arrived and was not taken yet (`Inbox`).
+"""A connection to an upstream: its URL, whom to trust, its secrets, and what has arrived and was not taken yet.
 
-`send_in_form` is the only place where a hosted tier sends a request twice: a chat template's refusal has generated
-nothing. The inbox reads ahead in a task of its own, so that work is done per read, not per token; beyond
-`INBOX_BYTES_MAX` the connection's own flow control holds the upstream back.
+`Redactor` knows the secrets of one tier exactly and the common forms of keys roughly (an upstream may echo another key,
+or half of it behind asterisks). It works on whole texts, before they are cut to a length: a cut through a key would
+leave a piece that no longer looks like one. The inbox reads ahead in a task of its own, so that work is done per read,
+not per token; beyond `INBOX_BYTES_MAX` the connection's own flow control holds the upstream back.
 """
 
 from __future__ import annotations
@@ -11,18 +11,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-import aiohttp
 import certifi
 from yarl import URL
-
-from deployments.tiers.history_repair import HistoryForm, soften
-from deployments.tiers.hosted.redaction import secret_headers
-from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, wants_softer
-from deployments.work.large_work import large
-from reliability.types import ChatRequest, Failed
 
 CHAT = "/chat/completions"
 
@@ -67,6 +61,35 @@ def list_secrets(url: URL, login: Sequence[str]) -> list[str]:
     sent = {name: value for name, _, value in (field.partition("=") for field in url.raw_query_string.split("&"))}
     found = [*secret_headers(url.query), *secret_headers(sent)]
     return [*login, encode_login(login), *found] if login else found
+
+
+REDACTED = "[redacted]"
+_SECRET_CHARS_MIN = 4
+_SHAPES = re.compile(r"\bsk-[\w*.-]{6,}|\bBearer\s+[^\s\"',;]+", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
+
+
+def secret_headers(headers: Mapping[str, str]) -> list[str]:
+    """Return the values of headers whose names suggest credentials, each also without its scheme (`Bearer`)."""
+    values = [value for name, value in headers.items() if _SECRET_NAME.search(name)]
+    return values + [value.rpartition(" ")[2] for value in values]
+
+
+class Redactor:
+    """Takes secrets out of texts."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        found = {secret for secret in secrets if len(secret) >= _SECRET_CHARS_MIN}
+        self._secrets = sorted(found, key=len, reverse=True)  # a secret may begin with a shorter one
+
+    def __call__(self, text: str) -> str:
+        """Return `text` without secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, REDACTED)
+        return _SHAPES.sub(REDACTED, text)
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self._secrets)} secrets)"
 
 
 INBOX_BYTES_MAX = 1024 * 1024
@@ -127,35 +150,3 @@ class Inbox:
         finally:
             self._ended = True
             self._news.set()
-
-
-Refusal = tuple[int, UpstreamComplaint, Failed]  # the status, what the upstream complains of, and the fault that it is
-Send = Callable[[HistoryForm], Awaitable[aiohttp.ClientResponse | Failed]]
-
-
-async def send_in_form(
-    request: ChatRequest,
-    form: HistoryForm,
-    send: Send,
-    read_refusal: Callable[[aiohttp.ClientResponse], Awaitable[Refusal]],
-) -> tuple[aiohttp.ClientResponse | Failed, HistoryForm]:
-    """Return a response that is an answer, or why there is none; and the form that is known to be taken from now on."""
-    response = await send(form)
-    if isinstance(response, Failed) or _is_answer(response):
-        return response, form
-    status, complaint, failed = await read_refusal(response)
-    softer = None if request.route else wants_softer(status, complaint)
-    if softer is None or softer <= form or not await large(request.body_bytes, _differs, request, form, softer):
-        return failed, form
-    response = await send(softer)
-    if isinstance(response, Failed) or _is_answer(response):
-        return response, form if isinstance(response, Failed) else softer
-    return (await read_refusal(response))[2], form
-
-
-def _is_answer(response: aiohttp.ClientResponse) -> bool:
-    return 200 <= response.status < 300
-
-
-def _differs(request: ChatRequest, form: HistoryForm, softer: HistoryForm) -> bool:
-    return list(soften(request.messages, softer)) != list(soften(request.messages, form))

@@ -1,12 +1,12 @@
 """The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama, vLLM, ...).
 
-One attempt is one HTTP request; retries are the Router's, but for `send_in_form` and a thought that is ended
+One attempt is one HTTP request; retries are the Router's, but for `_send_in_form` and a thought that is ended
 (`hold_to_budget`). Connecting (`connect_s`), headers and reads (`idle_s`) and the tail (`TAIL_S`) have clocks of their
 own, and all end with the request's `timeout_s`. Closing `stream` closes the connection. The client is aiohttp:
 docs/decisions/054.
 
 Invariants: the key is read from the environment at each request, never stands in a message, a log or a status
-(`redaction`), and never follows a redirect to another host.
+(`Redactor`), and never follows a redirect to another host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -25,29 +25,29 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
 from deployments.config.loopback import is_loopback
-from deployments.tiers.history_repair import HistoryForm
+from deployments.tiers.history_repair import HistoryForm, soften
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.connection import (
     CHAT,
     Inbox,
-    Refusal,
+    Redactor,
     build_tls,
     encode_login,
     find_route,
     list_secrets,
     parse_endpoint,
-    send_in_form,
+    secret_headers,
 )
 from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, choose_continues, join
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
-from deployments.tiers.hosted.redaction import Redactor, secret_headers
 from deployments.tiers.hosted.thought_bound import ThoughtBound, hold_to_budget
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,
     read_complaint,
     read_retry_after_s,
     translate_complaint,
+    wants_softer,
 )
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
@@ -62,26 +62,9 @@ ERROR_BODY_BYTES_MAX = 64 * 1024
 ERROR_BODY_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Preset:
-    """What a known provider needs; a person's own settings go over it."""
-
-    base_url: str
-    model: str
-    api_key_env: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def preset(name: str) -> _Preset:
-    """Return the settings of a known provider. Raises ValueError for an unknown one."""
-    if name != "openrouter":
-        raise ValueError(f"unknown preset {name!r} (known: openrouter)")
-    return _Preset(
-        base_url="https://openrouter.ai/api/v1",
-        model="anthropic/claude-sonnet-4-6",
-        api_key_env="OPENROUTER_API_KEY",
-        headers={"X-Title": "MLX Stack Serve"},
-    )
+# The preset `openrouter`; a person's own settings go over it.
+OPENROUTER_URL = "https://openrouter.ai/api/v1"
+OPENROUTER_HEADERS: Mapping[str, str] = {"X-Title": "MLX Stack Serve"}
 
 
 class HostedTier:
@@ -185,13 +168,7 @@ class HostedTier:
         deadline = asyncio.get_running_loop().time() + request.timeout_s
         # Taken: from here on the wait is the upstream's, and `first_token_s` bounds it, headers included.
         yield [Started()]
-        response, form = await send_in_form(
-            request,
-            self._form,
-            partial(self._send, request, key, deadline),
-            partial(self._read_refusal, request=request, key=key),
-        )
-        self._form = max(self._form, form)
+        response = await self._send_in_form(request, key, deadline)
         if isinstance(response, Failed):
             yield [response]
             return
@@ -202,6 +179,25 @@ class HostedTier:
                     yield events
         finally:
             response.close()  # a body that was read to its end has given its connection back already
+
+    async def _send_in_form(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
+        """Return a response that is an answer, or why there is none. A chat template's refusal has generated nothing:
+        the request is sent once more, in the form that it asks for, which is kept once it is taken."""
+        form = self._form
+        response = await self._send(request, key, deadline, form)
+        if isinstance(response, Failed) or response.status // 100 == 2:
+            return response
+        complaint, failed = await self._read_refusal(response, request, key)
+        softer = None if request.route else wants_softer(response.status, complaint)
+        if softer is None or softer <= form or not await large(request.body_bytes, _differs, request, form, softer):
+            return failed
+        response = await self._send(request, key, deadline, softer)
+        if isinstance(response, Failed):
+            return response
+        if response.status // 100 != 2:
+            return (await self._read_refusal(response, request, key))[1]
+        self._form = max(self._form, softer)
+        return response
 
     async def _send(
         self, request: ChatRequest, key: str, deadline: float, form: HistoryForm
@@ -275,7 +271,10 @@ class HostedTier:
             return reader.end(cut=True)
         return await large(len(data), reader.feed, data) if data else await large(reader.held_bytes, reader.end)
 
-    async def _read_refusal(self, response: aiohttp.ClientResponse, request: ChatRequest, key: str) -> Refusal:
+    async def _read_refusal(
+        self, response: aiohttp.ClientResponse, request: ChatRequest, key: str
+    ) -> tuple[UpstreamComplaint, Failed]:
+        """Read what the upstream complains of, and the fault that it is."""
         try:
             body = await _read_error_body(response)
         finally:
@@ -292,7 +291,7 @@ class HostedTier:
             retry_after_s=read_retry_after_s(response.headers, datetime.now(UTC)),
             write_asked=partial(self._write_body, request),
         )
-        return response.status, complaint, _explain_route(failed, request)
+        return complaint, _explain_route(failed, request)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._client is None:
@@ -387,6 +386,10 @@ async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
                 if len(body) >= ERROR_BODY_BYTES_MAX:
                     break
     return bytes(body[:ERROR_BODY_BYTES_MAX])
+
+
+def _differs(request: ChatRequest, form: HistoryForm, softer: HistoryForm) -> bool:
+    return list(soften(request.messages, softer)) != list(soften(request.messages, form))
 
 
 def _has_passed(deadline: float) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.tiers.hosted.continuing import ask_to_go_on, choose_continues
-from deployments.tiers.hosted.hosted_tier import HostedTier, preset
+from deployments.tiers.hosted.hosted_tier import OPENROUTER_URL, HostedTier
 from reliability.answer.seam import find_anchor
 from reliability.types import CallDelta, Event, Failed, Fault, Finish, Reasoning, Text
 from tests.support.plays import Player, Seen, good, tools
@@ -170,7 +170,7 @@ def test_no_name_is_taken_for_one_of_the_table_by_its_middle(text):
 
 def test_what_is_configured_wins():
     """Law: a person knows more than the table, in both directions; the table speaks where nothing is set."""
-    known = {"name": "premium", "base_url": preset("openrouter").base_url, "model": "anthropic/claude-haiku-4.5"}
+    known = {"name": "premium", "base_url": OPENROUTER_URL, "model": "anthropic/claude-haiku-4.5"}
 
     assert HostedTier(**known).continues == "prefill"
     assert HostedTier(**known, continues="anchor").continues == "anchor"

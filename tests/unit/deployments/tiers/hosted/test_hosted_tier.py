@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.hosted.hosted_tier import HostedTier, preset
+from deployments.tiers.hosted.hosted_tier import OPENROUTER_HEADERS, OPENROUTER_URL, HostedTier
 from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX, UpstreamComplaint, fault_of, read_retry_after_s
 from reliability.types import CallDelta, Fault, Finish, FinishReason, Reasoning, Started, Text, TierState, Usage
 from tests.support import plays
@@ -216,18 +216,13 @@ def test_every_status_has_a_fault() -> None:
 
 
 def test_the_openrouter_preset(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: the preset alone makes a tier for OpenRouter; an unknown preset is refused by name."""
-    known = preset("openrouter")
-    assert known.base_url == "https://openrouter.ai/api/v1"
-    assert (known.model, known.api_key_env) == ("anthropic/claude-sonnet-4-6", "OPENROUTER_API_KEY")
-    with pytest.raises(ValueError, match="nowhere"):
-        preset("nowhere")
+    """Law: the preset makes a tier for OpenRouter, which is told which application asks."""
     monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
-    upstream.plays(known.model, plays.good("hi"))
+    upstream.plays("m", plays.good("hi"))
 
     async def run() -> None:
-        given = {"name": "premium", "model": known.model, "api_key_env": known.api_key_env, "headers": known.headers}
-        tier = HostedTier(base_url=known.base_url, **given)
+        given = {"name": "premium", "model": "m", "api_key_env": "OPENROUTER_API_KEY", "headers": OPENROUTER_HEADERS}
+        tier = HostedTier(base_url=OPENROUTER_URL, **given)
         assert (await tier.status()).source == "openrouter.ai"
         assert str(tier._url) == "https://openrouter.ai/api/v1/chat/completions"
         await tier.close()

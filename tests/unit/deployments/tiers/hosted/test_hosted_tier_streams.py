@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from deployments.tiers.hosted import hosted_tier as hosted
+from deployments.tiers.hosted.connection import REDACTED
 from deployments.tiers.hosted.hosted_tier import HostedTier
-from deployments.tiers.hosted.redaction import REDACTED
 from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX
 from reliability.types import Event, Fault, Finish, Started, Text, TierState
 from tests.support import plays

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.hosted.continuing import ask_without_thought
-from deployments.tiers.hosted.thought_bound import OVER_TOKENS, find_closer
+from deployments.tiers.hosted.thought_bound import OVER_TOKENS, _find_closer
 from deployments.tiers.stream_matchers import merge_events
 from reliability.answer.thoughts import Thoughts
 from reliability.thinking import ThoughtEnd
@@ -245,7 +245,7 @@ def test_thinking_is_switched_off_in_the_words_that_were_used(upstream):
 )
 def test_a_thought_is_closed_as_its_family_closes_it(upstream, opener, closer):
     """Law: by a mark that is read as its end; a thought whose end isn't known is never left."""
-    assert find_closer(f"{opener}I need it. ") == closer
+    assert _find_closer(f"{opener}I need it. ") == closer
     if closer:
         acts = [plays.Send(plays.chunk({"content": piece})) for piece in (opener, *thought_of(500))]
         first = (plays.Head(headers=plays.SSE), *acts, plays.Hang())
