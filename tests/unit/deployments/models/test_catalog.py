@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.models.catalog import MODELS, ROLES, ROWS, MacModel, choose, weight_bytes_of
+from deployments.models.catalog import MODELS, ROLES, ROWS, _Entry, choose, weight_bytes_of
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE, parse_source
 from deployments.tiers.mlx.cache_size import build_unloaded, measure_layout
 
@@ -83,7 +83,7 @@ def test_more_memory_never_means_a_smaller_model() -> None:
 
 
 @pytest.mark.parametrize(("floor_gib", "models"), ROWS)
-def test_a_row_is_of_different_models(floor_gib: int, models: tuple[MacModel | None, ...]) -> None:
+def test_a_row_is_of_different_models(floor_gib: int, models: tuple[_Entry | None, ...]) -> None:
     """Law: no model is held twice because two tiers name it; the first answers without long thought; the last one
     holds at least as much as every other."""
     there = [model for model in models if model]
@@ -93,7 +93,7 @@ def test_a_row_is_of_different_models(floor_gib: int, models: tuple[MacModel | N
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.repository)
-def test_an_entry_says_what_the_model_is(model: MacModel) -> None:
+def test_an_entry_says_what_the_model_is(model: _Entry) -> None:
     """Law: the source is valid and pinned to a commit or the main branch, the calls are in a form that mlx-lm reads,
     and the licence is an open one."""
     source = parse_source(model.source)
@@ -101,7 +101,6 @@ def test_an_entry_says_what_the_model_is(model: MacModel) -> None:
     assert source.revision == "main" or re.fullmatch(r"[0-9a-f]{40}", source.revision or "")
     pytest.importorskip("mlx_lm")
     assert importlib.util.find_spec(f"mlx_lm.tool_parsers.{model.tools}") is not None
-    assert model.cache in ("plain", "hybrid")
     assert model.license in ("Apache-2.0", "MIT")
 
 
@@ -119,7 +118,7 @@ SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
 }
 
 
-def config_of(model: MacModel) -> dict[str, Any]:
+def config_of(model: _Entry) -> dict[str, Any]:
     """A config.json of that shape, with few and small experts: no weight is ever computed."""
     kind, (hidden, layers, heads, groups, *values) = SHAPES[model.repository]
     text: dict[str, Any] = {
@@ -138,10 +137,9 @@ def config_of(model: MacModel) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.repository)
-def test_the_bytes_of_a_token_are_those_that_mlx_lm_keeps(model: MacModel) -> None:
+def test_the_bytes_of_a_token_are_those_that_mlx_lm_keeps(model: _Entry) -> None:
     """Law: what an entry says of its cache is what mlx-lm's class of that shape keeps."""
     layers = measure_layout(build_unloaded(config_of(model))).layers
     assert model.heads == SHAPES[model.repository][1][2]
     assert model.token_bytes == sum(layer.token_bytes for layer in layers)
     assert model.state_bytes == sum(layer.fixed_bytes for layer in layers)
-    assert (model.cache == "hybrid") is (model.state_bytes > 0)

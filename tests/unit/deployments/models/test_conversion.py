@@ -1,13 +1,15 @@
 """A GGUF source: one folder for one content, the hub's own file first, and room on disk before anything begins."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
 
-from deployments.models import conversion, hub, sources
+from deployments.models import hub, sources
 from deployments.models.artifact import find_on_disk, resolve
-from deployments.models.conversion import find_progress, locate_model
+from deployments.models.conversion import locate_model
+from deployments.models.downloads import read_progress
 from deployments.models.sources import CODER_SMALL, ModelSource, ModelUnavailable, parse_source
 from tests.support import tiny_model as tiny
 
@@ -37,13 +39,9 @@ def official(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def known(official: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def known(official: Path, packages: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A source whose file is known, with copies of it in parts."""
-    index = tmp_path / "index"
-    index.mkdir()
-    tiny.write_parts(index, MANY)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    tiny.write_parts(packages, MANY)
     raw = official.read_bytes()
     copies = f"parts:tiny-parts-{{1..{MANY}}}=={tiny.VERSION}#*/data/*.bin"
     what = sources._KnownFile(hashlib.sha256(raw).hexdigest(), len(raw), copies)
@@ -97,7 +95,7 @@ def test_an_unknown_file_has_no_copies(tmp_path: Path, monkeypatch: pytest.Monke
     source = parse_source("hf:org/name@main#unknown.gguf")
     with pytest.raises(ModelUnavailable, match="can't be fetched"):
         resolve(source, cache_dir=tmp_path / "c", progress=False)
-    left = find_progress(source, tmp_path / "c")
+    left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
     assert left is not None
     assert (left.running, "can't be fetched" in left.words) == (False, True)
     assert find_on_disk(source, cache_dir=tmp_path / "c") is None
@@ -106,7 +104,7 @@ def test_an_unknown_file_has_no_copies(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a model that would not fit on the disk is refused with the sizes and the way out, and nobody is asked."""
     asked = put_hub(monkeypatch, None)
-    monkeypatch.setattr(conversion.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**9})())
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**9})())
     with pytest.raises(ModelUnavailable, match=r"4\.4 GB of disk are needed .* 1\.0 GB are free; make room"):
         resolve(parse_source(CODER_SMALL), cache_dir=tmp_path / "c", progress=False)
     assert asked.asked == 0
@@ -121,6 +119,6 @@ def test_why_a_conversion_ended_is_left_for_who_asks(tmp_path: Path, monkeypatch
     with pytest.raises(ModelUnavailable, match="'mamba' is not supported") as caught:
         resolve(source, cache_dir=tmp_path / "c", progress=False)
     assert not caught.value.again
-    left = find_progress(source, tmp_path / "c")
+    left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
     assert left is not None
     assert "'mamba' is not supported" in left.words

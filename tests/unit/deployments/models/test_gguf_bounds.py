@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deployments.models import hub
 from deployments.models.artifact import find_on_disk, resolve
-from deployments.models.gguf import ENTRIES_MAX, UnknownModel, convert, open_gguf
+from deployments.models.gguf import ENTRIES_MAX, UnknownModel, _open_gguf, convert
 from deployments.models.sources import ModelUnavailable, parse_source
 from tests.support import tiny_model as tiny
 
@@ -59,7 +59,7 @@ def test_a_list_without_end_is_not_read(good: bytes, tmp_path: Path, count: int)
     """Law: a list longer than any is refused before its first entry, not read until the memory ends."""
     at = find_list_length(good, "tokenizer.ggml.token_type")
     with pytest.raises(ValueError, match="a list has more than"):
-        open_gguf(put(tmp_path, good[:at] + struct.pack("<Q", count) + good[at + 8 :]))
+        _open_gguf(put(tmp_path, good[:at] + struct.pack("<Q", count) + good[at + 8 :]))
 
 
 def test_a_list_ends_with_its_file(good: bytes, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_list_ends_with_its_file(good: bytes, tmp_path: Path) -> None:
     at = find_list_length(good, "tokenizer.ggml.token_type")
     short = good[:at] + struct.pack("<Q", ENTRIES_MAX) + good[at + 8 : at + 80]
     with pytest.raises(ValueError, match="it ends early"):
-        open_gguf(put(tmp_path, short))
+        _open_gguf(put(tmp_path, short))
 
 
 def test_a_tensor_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

