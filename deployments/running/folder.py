@@ -68,11 +68,6 @@ def refuse_long(base: Path, haproxy: bool) -> None:
         )
 
 
-def log_path(base: Path, port: int) -> Path:
-    """Return the path of the log of the server on this port."""
-    return base / "logs" / f"serve-{port}.log"
-
-
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one run."""

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from deployments.tiers.hosted.chat_reader import SKIPPED_MAX, ChatReader
 from reliability.types import CallDelta, Counted, Event, Failed, Fault, Finish, Usage
 from tests.support import plays
-from tests.support.plays import SSE, Abort, Head, Send
-from tests.support.tier_asking import ask, failed, play, text_of
+from tests.support.plays import SSE, Head, Send
+from tests.support.tier_asking import failed, play, text_of
 from tests.support.upstream import Upstream
 
 WORDS = [plays.chunk({"content": f"w{n} "}) for n in range(6)]
@@ -183,16 +183,6 @@ def test_what_was_written_is_counted_before_anybody_else_counts(pieces: list[str
     assert isinstance(reader.end(cut=True)[-1], Failed)
     assert told == sorted(told)
     assert told[-1] >= len(pieces)
-
-
-def test_an_upstream_that_says_what_it_has_used_so_far_is_heard(upstream: Upstream) -> None:
-    """Its own count stands beside the words that it came with, and is what a cut leaves."""
-    usage = {"prompt_tokens": 11, "completion_tokens": 5}
-    sends = [Send(plays.chunk({"content": "five words"}, usage=usage)), Abort()]
-    events = play(upstream, (Head(headers=SSE), *sends))
-
-    assert failed(events).usage == Usage(prompt_tokens=11, completion_tokens=5)
-    assert ask().max_tokens == 64
 
 
 DONE = b"data: [DONE]\n\n"

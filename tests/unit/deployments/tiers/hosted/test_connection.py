@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.hosted.connection import INBOX_BYTES_MAX, REDACTED, Inbox, Redactor, secret_headers
+from deployments.tiers.hosted.connection import INBOX_BYTES_MAX, REDACTED, Inbox, Redactor, _list_secrets
 from tests.sim.clock import run
 
 PAUSES_S = st.lists(st.sampled_from([0.0, 0.001, 0.01, 0.05]), min_size=1, max_size=30)
@@ -113,7 +113,7 @@ def test_what_is_too_short_to_be_a_secret_stays() -> None:
 def test_credentials_are_told_by_the_names_of_headers() -> None:
     """Law: each value of such a header is a secret, with its scheme and without it; others are none; and the secrets
     don't stand in the words for the redactor itself."""
-    found = secret_headers({"Authorization": "Bearer letmein", "X-API-Key": "k-1", "X-Title": "app", "Cookie": "a=b"})
+    found = _list_secrets({"Authorization": "Bearer letmein", "X-API-Key": "k-1", "X-Title": "app", "Cookie": "a=b"})
 
     assert {"Bearer letmein", "letmein", "k-1", "a=b"} == set(found)
     assert "letmein" not in repr(Redactor(found))

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from deployments.tiers.hosted.hosted_tier import OPENROUTER_HEADERS, OPENROUTER_URL, HostedTier
-from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX, UpstreamComplaint, fault_of, read_retry_after_s
+from deployments.tiers.hosted.upstream_errors import (
+    MESSAGE_CHARS_MAX,
+    UpstreamComplaint,
+    read_retry_after_s,
+    translate_complaint,
+)
 from reliability.types import CallDelta, Fault, Finish, FinishReason, Reasoning, Started, Text, TierState, Usage
 from tests.support import plays
 from tests.support.plays import Play, Send
@@ -51,31 +56,19 @@ async def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -
         "tool_choice": "required",
         "parallel_tool_calls": False,
         "response_format": {"type": "json_object"},
-        "stop": ("\n",),
         "seed": 0,
         "temperature": 0.0,
         "top_p": 0.5,
     }
-    await answer(tier, ask("hi", extra=extra, max_tokens=9, **full))
+    await answer(tier, ask("hi", extra=extra, max_tokens=9, stop=("\n",), **full))
     await tier.close()
-    bare, full = upstream.log[-2:]
+    bare, whole = upstream.log[-2:]
     ours = {"model": "m", "max_tokens": 9, "stream": True, "stream_options": {"include_usage": True}}
     assert bare.body == ours | {"messages": [{"role": "user", "content": "a"}]}
-    assert full.body == ours | {
-        "messages": [{"role": "user", "content": "hi"}],
-        "top_k": 5,
-        "metadata": {"a": "b"},
-        "tools": [WEATHER_TOOL],
-        "tool_choice": "required",
-        "parallel_tool_calls": False,
-        "response_format": {"type": "json_object"},
-        "stop": ["\n"],
-        "seed": 0,
-        "temperature": 0.0,
-        "top_p": 0.5,
-    }
-    assert (full.method, full.path, full.headers["x-title"]) == ("POST", "/api/v1/chat/completions", "Tried")
-    assert "authorization" not in full.headers
+    theirs = {"messages": [{"role": "user", "content": "hi"}], "top_k": 5, "metadata": {"a": "b"}, "stop": ["\n"]}
+    assert whole.body == ours | theirs | full | {"tools": [WEATHER_TOOL]}
+    assert (whole.method, whole.path, whole.headers["x-title"]) == ("POST", "/api/v1/chat/completions", "Tried")
+    assert "authorization" not in whole.headers
 
 
 @pytest.mark.parametrize(
@@ -209,10 +202,10 @@ def test_retry_after_is_read_in_all_its_forms(upstream: Upstream) -> None:
 def test_every_status_has_a_fault() -> None:
     """Law: the table is total, and only a 4xx blames the request."""
     for status in range(300, 1000):
-        fault = fault_of(status, UpstreamComplaint(), has_retry_after=False)
+        fault = translate_complaint("t", UpstreamComplaint(), status=status).fault
         assert fault is not Fault.REFUSED or 400 <= status < 500
     refused = UpstreamComplaint(message="flagged", moderated=True)
-    assert fault_of(403, refused, has_retry_after=False) is Fault.BAD_REQUEST
+    assert translate_complaint("t", refused, status=403).fault is Fault.BAD_REQUEST
 
 
 def test_the_openrouter_preset(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +217,7 @@ def test_the_openrouter_preset(upstream: Upstream, monkeypatch: pytest.MonkeyPat
         given = {"name": "premium", "model": "m", "api_key_env": "OPENROUTER_API_KEY", "headers": OPENROUTER_HEADERS}
         tier = HostedTier(base_url=OPENROUTER_URL, **given)
         assert (await tier.status()).source == "openrouter.ai"
-        assert str(tier._url) == "https://openrouter.ai/api/v1/chat/completions"
+        assert str(tier._endpoint.url) == "https://openrouter.ai/api/v1/chat/completions"
         await tier.close()
         tier = HostedTier(base_url=upstream.base_url, **given)
         assert text_of(await answer(tier, ask())) == "hi"

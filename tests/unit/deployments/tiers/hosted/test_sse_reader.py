@@ -107,20 +107,12 @@ def test_lines_and_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
-        ("stop", "stop"),
-        ("eos", "stop"),
-        ("end_turn", "stop"),
-        ("function_call", "tool_calls"),
-        ("tool_use", "tool_calls"),
-        ("max_tokens", "length"),
-        ("FINISH_REASON_MAX_TOKENS", "length"),
-        *((said, "length") for said in ("model_context_window_exceeded", "time_limit", "pause_turn", "incomplete")),
+        *((said, "stop") for said in ("stop", "eos", "end_turn", "something new")),
+        *((said, "tool_calls") for said in ("function_call", "tool_use")),
+        *((said, "length") for said in ("max_tokens", "FINISH_REASON_MAX_TOKENS", "time_limit", "pause_turn")),
+        *((said, "length") for said in ("model_context_window_exceeded", "incomplete")),
         *((said, "content_filter") for said in ("SAFETY", "sensitive", "RECITATION", "PROHIBITED_CONTENT", "SPII")),
-        *(
-            (said, "content_filter")
-            for said in ("content_filter: PROHIBITED_CONTENT", "guardrail_intervened", "ERROR_TOXIC")
-        ),
-        ("something new", "stop"),
+        *((said, "content_filter") for said in ("content_filter: PROHIBITED", "guardrail_intervened", "ERROR_TOXIC")),
     ],
 )
 def test_finish_reasons_are_those_of_openai(said: str, meant: str) -> None:

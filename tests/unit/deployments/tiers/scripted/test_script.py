@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.scripted.player import Facts, ScriptEvent, play_rule, tokens_of
+from deployments.tiers.scripted.player import Facts, Player, _ScriptEvent, _split_tokens
 from deployments.tiers.scripted.script import Rule, Script, ScriptError, ScriptStep, load_script
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import CallDelta, ChatRequest, Failed, Fault, Text, TierState
@@ -67,7 +67,8 @@ async def test_a_script_can_set_the_state_of_the_tier(tmp_path: Path, key: str, 
 
 
 def test_what_stands_in_a_file_may_stand_in_its_place(tmp_path: Path) -> None:
-    """Law: a script given as an object answers as the file that holds the same."""
+    """Law: a script given as an object answers as the file that holds the same; with `draw_by: order` equal requests
+    get different answers, the same ones in every run."""
     script = {"draw_by": "order", "rules": [{"weight": 1, "answer": "one"}, {"weight": 1, "answer": "two"}]}
     path = tmp_path / "s.json"
     path.write_text(json.dumps(script), encoding="utf-8")
@@ -135,22 +136,22 @@ def test_a_script_file_that_is_none_says_why(tmp_path: Path) -> None:
     assert reason_of(str(tmp_path))
 
 
-def plan(rule: dict[str, Any], request: ChatRequest | None = None) -> list[ScriptEvent]:
+def plan(rule: dict[str, Any], request: ChatRequest | None = None) -> list[_ScriptEvent]:
     script = load_script([rule])
-    return list(play_rule(script, script.rules[0], Facts(request or ask(), "fast")))
+    return list(Player(script, script.rules[0], Facts(request or ask(), "fast")).play())
 
 
 @given(st.text(), st.integers(1, 9))
 def test_chunks_are_the_text(text: str, size: int) -> None:
     """Law: however a text is cut into tokens or chunks, joined it is the same text; chunks have the size asked for."""
-    assert "".join(tokens_of(text)) == text
+    assert "".join(_split_tokens(text)) == text
     for unit in ("chunk_tokens", "chunk_chars"):
         found = plan({"answer": [{"raw": text}], unit: size}, ask(max_tokens=10**6))
         pieces = [event.text for script_event in found for event in script_event.events if isinstance(event, Text)]
         assert "".join(pieces) == text
-        sizes = [len(piece) if unit == "chunk_chars" else len(tokens_of(piece)) for piece in pieces[:-1]]
+        sizes = [len(piece) if unit == "chunk_chars" else len(_split_tokens(piece)) for piece in pieces[:-1]]
         assert unit == "chunk_tokens" or all(found == size for found in sizes)
-        assert unit == "chunk_chars" or len(pieces) == -(-len(tokens_of(text)) // size)
+        assert unit == "chunk_chars" or len(pieces) == -(-len(_split_tokens(text)) // size)
 
 
 def test_delays_stand_where_they_belong() -> None:
@@ -175,7 +176,7 @@ def test_the_nearest_pace_wins() -> None:
         token_delay_s=1,
         rules=[Rule(chunk_tokens=2, answer=[ScriptStep(raw="a b c"), ScriptStep(raw="de", chunk_chars=1)])],
     )
-    found = list(play_rule(script, script.rules[0], Facts(ask(), "fast")))
+    found = list(Player(script, script.rules[0], Facts(ask(), "fast")).play())
     assert [event for script_event in found[1:-1] for event in script_event.events] == [
         Text("a b"),
         Text(" c"),
