@@ -76,7 +76,6 @@ def test_sleeping_tiers_say_where_their_models_are(
     config = settle()
     assert [tier.min_replicas for tier in config.tiers.values()] == [1, 0, 0]
     look_up, left_out = (make_cold_status(name, config) for name in ("standard", "longctx"))
-    assert look_up is not None
     assert left_out is not None
     assert look_up().state is TierState.UNAVAILABLE
     assert "fetches it once it can answer" in look_up().reason

@@ -96,7 +96,6 @@ def test_an_unknown_file_has_no_copies(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(ModelUnavailable, match="can't be fetched"):
         resolve(source, cache_dir=tmp_path / "c", progress=False)
     left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
-    assert left is not None
     assert (left.running, "can't be fetched" in left.words) == (False, True)
     assert find_on_disk(source, cache_dir=tmp_path / "c") is None
 
@@ -120,5 +119,4 @@ def test_why_a_conversion_ended_is_left_for_who_asks(tmp_path: Path, monkeypatch
         resolve(source, cache_dir=tmp_path / "c", progress=False)
     assert not caught.value.again
     left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
-    assert left is not None
     assert "'mamba' is not supported" in left.words

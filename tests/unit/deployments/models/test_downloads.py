@@ -67,7 +67,6 @@ def test_only_a_running_fetch_counts_as_one(tmp_path: Path) -> None:
         say = tell(tmp_path, "m", seen.append)
         say("43 % of 491 MB")
         found = read_progress(tmp_path, "m")
-        assert found is not None
         assert (found.running, found.words) == (True, "43 % of 491 MB")
         assert is_being_made(tmp_path / "models", "m")
 
@@ -78,7 +77,6 @@ def test_only_a_running_fetch_counts_as_one(tmp_path: Path) -> None:
     assert read_progress(tmp_path, "m") is None
     note_failure(tmp_path, "m", "no network")
     found = read_progress(tmp_path, "m")
-    assert found is not None
     assert (found.running, found.words) == (False, "no network")
     assert not is_being_made(tmp_path / "models", "m")
 

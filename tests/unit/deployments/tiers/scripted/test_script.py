@@ -62,7 +62,6 @@ async def test_a_script_can_set_the_state_of_the_tier(tmp_path: Path, key: str, 
     status = await tier.status()
     assert (status.state, status.reason) == (state, "on its way")
     (event,) = await answer(tier, ask())
-    assert isinstance(event, Failed)
     assert event.fault is fault
 
 

@@ -66,7 +66,6 @@ async def test_the_example_of_the_manual_works(tmp_path: Path) -> None:
     assert text_of(await answer(tier, result)) == "It is 21 C."
     for _ in range(2):
         (limited,) = await answer(tier, ask())
-        assert isinstance(limited, Failed)
         assert (limited.fault, limited.retry_after_s) == (Fault.OVERLOADED, 3.0)
     assert isinstance((await answer(tier, ask()))[0], Started)
 
@@ -175,9 +174,7 @@ def test_a_fault_comes_alone_or_behind_what_was_said(step: dict[str, Any], fault
     assert len(alone) == 1
     assert behind[0] == Started()
     assert text_of(behind) == "so far"
-    assert isinstance(behind[-1], Failed)
     assert behind[-1].fault is fault
-    assert behind[-1].usage is not None
     assert behind[-1].usage.completion_tokens == 2
 
 
@@ -187,9 +184,7 @@ def test_a_cut_comes_after_so_many_tokens(after: int) -> None:
     steps = [{"text": "a b"}, {"tool_call": {"name": "f", "arguments": {}}}]
     (events,) = said([{"cut_after_tokens": after, "answer": steps}])
     last = events[-1]
-    assert isinstance(last, Failed)
     assert last.fault is Fault.CRASHED
-    assert last.usage is not None
     assert last.usage.completion_tokens == min(after, 5)
 
 
@@ -198,12 +193,10 @@ def test_max_tokens_and_stop_end_an_answer() -> None:
     steps = [{"text": "a b c"}, {"tool_call": {"name": "f", "arguments": {"x": 1}}}]
     for cap in range(1, 9):
         (events,) = said([{"answer": steps}], ask(max_tokens=cap))
-        assert isinstance(events[-1], Finish)
         assert events[-1].reason is FinishReason.LENGTH
         assert usage_of(events).completion_tokens == cap
     (events,) = said([{"answer": "one. two. three."}], ask(stop=("!", "three", "two")))
     assert text_of(events) == "one. "
-    assert isinstance(events[-1], Finish)
     assert (events[-1].reason, events[-1].stop) == (FinishReason.STOP, "two")
 
 
@@ -221,7 +214,6 @@ def test_finish_and_usage_can_be_told() -> None:
     assert lying[-1] == Finish(reason=FinishReason.TOOL_CALLS, usage=Usage(**counts), model="scripted/fast")
     assert silent == [Started(), Finish(reason=FinishReason.CONTENT_FILTER, model="scripted/fast")]
     assert usage_of(honest) == Usage(prompt_tokens=2, completion_tokens=5, reasoning_tokens=2)
-    assert isinstance(honest[-1], Finish)
     assert honest[-1].reason is FinishReason.TOOL_CALLS
 
 
@@ -279,19 +271,15 @@ def test_a_prompt_over_the_context_is_refused() -> None:
     assert [event.fault for event in too_long if isinstance(event, Failed)] == [Fault.CONTEXT_LENGTH]
 
 
-def test_a_long_answer_does_not_hold_the_loop() -> None:
+async def test_a_long_answer_does_not_hold_the_loop() -> None:
     """Law: without any delays, other tasks still run while a long answer is played, and it can be cancelled."""
-
-    async def run() -> None:
-        tier = tier_of([{"answer": "word " * 20000}])
-        task = asyncio.create_task(answer(tier, ask(max_tokens=10**6)))
-        await eventually(lambda: tier.active == 1)
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled()
-        assert tier.active == 0
-
-    asyncio.run(run())
+    tier = tier_of([{"answer": "word " * 20000}])
+    task = asyncio.create_task(answer(tier, ask(max_tokens=10**6)))
+    await eventually(lambda: tier.active == 1)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert tier.active == 0
 
 
 def test_real_delays_are_waited_for() -> None:
