@@ -84,16 +84,15 @@ def plan_memory_resources(needs: Sequence[TierNeed]) -> dict[str, int]:
     if not ray.is_initialized():
         return wanted
     nodes_bytes = [int(node["Resources"].get("memory", 0)) for node in ray.nodes() if node["Alive"]]
-    placed = _fit_minimums(needs, nodes_bytes)
-    if wanted and not placed:
-        log_info("memory_not_asked_of_ray", wanted_bytes=sum(wanted.values()), nodes_bytes=sum(nodes_bytes))
-    return placed
+    if _fit_minimums(needs, nodes_bytes):
+        return wanted
+    log_info("memory_not_asked_of_ray", wanted_bytes=sum(wanted.values()), nodes_bytes=sum(nodes_bytes))
+    return {}
 
 
-def _fit_minimums(needs: Sequence[TierNeed], nodes_bytes: Sequence[int]) -> dict[str, int]:
-    """Return what the tiers ask for where all their minimums fit into nodes of so many bytes; else nothing. Largest
-    first, each on the node with the most bytes left: where that finds no place, Ray's scheduler may not either."""
-    wanted = {need.name: need.replica_bytes for need in needs if need.local and need.replica_bytes}
+def _fit_minimums(needs: Sequence[TierNeed], nodes_bytes: Sequence[int]) -> bool:
+    """Return whether all minimums of the tiers fit into nodes of so many bytes. Largest first, each on the node with
+    the most bytes left: where that finds no place, Ray's scheduler may not either."""
     least: list[int] = []
     for need in needs:
         if need.local and need.replica_bytes:  # a tier that is scaled to zero must be able to start
@@ -101,7 +100,7 @@ def _fit_minimums(needs: Sequence[TierNeed], nodes_bytes: Sequence[int]) -> dict
     left = sorted(nodes_bytes)
     for one in sorted(least, reverse=True):
         if not left or left[-1] < one:
-            return {}
+            return False
         left[-1] -= one
         left.sort()
-    return wanted
+    return True
