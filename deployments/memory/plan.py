@@ -129,19 +129,9 @@ class Transition(_NodeState):
     def snapshot(self) -> dict[str, Any]:
         """Return the transition as JSON: for an incident."""
         held = [{"tier": h.tier, "replica": h.holder, "bytes": h.bytes, "used_bytes": h.used_bytes} for h in self.held]
-        return {
-            "id": self.id,
-            "node": self.node,
-            "host": self.host,
-            "before": self.before.value,
-            "after": self.after.value,
-            "source": self.source,
-            "values": dict(self.values),
-            "total_bytes": self.total_bytes,
-            "available_bytes": self.available_bytes,
-            "budget_bytes": self.budget_bytes,
-            "held": held,
-        }
+        told = asdict(self)
+        del told["age_s"]
+        return told | {"before": self.before.value, "after": self.after.value, "held": held}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

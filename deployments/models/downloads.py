@@ -75,14 +75,14 @@ def read_progress(cache_dir: Path, name: str) -> _FetchProgress | None:
 
 
 @contextlib.contextmanager
-def watch(count: Callable[[], int], total_bytes: int | None, say: Say, *, progress: bool) -> Iterator[None]:
+def watch(count: Callable[[], int], total_bytes: int | None, say: Say) -> Iterator[None]:
     """Say how far it is, at each whole percent, while the block runs; nothing where the total isn't known. `count`: the
-    bytes that have arrived. `progress`: with a bar, on a terminal."""
+    bytes that have arrived. On a terminal there is a bar."""
     if total_bytes is None:
         yield
         return
     ended = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(count, total_bytes, say, progress, ended), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(count, total_bytes, say, ended), daemon=True)
     watcher.start()
     try:
         yield
@@ -121,9 +121,9 @@ def format_size(size_bytes: int) -> str:
     return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.0f} MB"
 
 
-def _watch(count: Callable[[], int], total_bytes: int, say: Say, progress: bool, ended: threading.Event) -> None:
+def _watch(count: Callable[[], int], total_bytes: int, say: Say, ended: threading.Event) -> None:
     last, done = "", 0
-    with tqdm(total=total_bytes, unit="B", unit_scale=True, disable=None if progress else True) as bar:
+    with tqdm(total=total_bytes, unit="B", unit_scale=True, disable=None) as bar:
         while not ended.wait(0 if not last else _EVERY_S):
             done = max(done, min(count(), total_bytes))
             bar.update(done - bar.n)

@@ -160,7 +160,6 @@ def convert(
     *,
     dtype: str = "float32",
     chat_template: str | None = None,
-    progress: bool = True,
     say: Say = quiet,
 ) -> None:
     """Write the model in `gguf_file` into `folder`. `chat_template` replaces the file's own where given."""
@@ -171,7 +170,7 @@ def convert(
         config = _model_config(meta, tied=all(t.name != "output.weight" for t in reader.tensors), dtype=dtype)
     say(f"converting {gguf_file.name}")
     with _refuse_malformed():
-        _write_weights(reader.tensors, config, folder, dtype, progress=progress)
+        _write_weights(reader.tensors, config, folder, dtype)
         text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
         (folder / "config.json").write_text(text, encoding="utf-8")
         _write_tokenizer(meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"])
@@ -241,13 +240,13 @@ def _unpermute(weight: Any, heads: int) -> Any:
     return weight.reshape(heads, rows // heads // 2, 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
 
 
-def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype: str, *, progress: bool) -> None:
+def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype: str) -> None:
     named = [(_rename_tensor(tensor.name, config), tensor) for tensor in tensors]
     shapes = {name: tuple(int(n) for n in reversed(tensor.shape)) for (name, _), tensor in named}
     _check_shapes(shapes, config)
 
     def produce() -> Iterator[Iterator[Any]]:
-        for (_, heads), tensor in tqdm(named, desc="converting", unit="tensor", disable=None if progress else True):
+        for (_, heads), tensor in tqdm(named, desc="converting", unit="tensor", disable=None):
             yield _dequantize(tensor, heads)
 
     _write_tensors(folder / "model.safetensors", shapes, produce(), dtype=dtype)

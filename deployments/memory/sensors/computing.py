@@ -13,7 +13,6 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -44,9 +43,9 @@ def find_computing() -> Computing:
     return Computing.CUDA if has_nvidia_gpu() and any(map(_is_in_place, _PACKAGES)) else Computing.CPU
 
 
-def has_nvidia_gpu(environ: Mapping[str, str] | None = None) -> bool:
+def has_nvidia_gpu() -> bool:
     """Tell whether this is Linux with NVIDIA's driver and a GPU that isn't hidden from this process."""
-    hidden = (os.environ if environ is None else environ).get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
     return sys.platform == "linux" and not hidden and any(Path(device).exists() for device in _DEVICES)
 
 

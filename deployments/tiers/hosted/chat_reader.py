@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -264,13 +265,8 @@ def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
 
 def _load(data: str | bytes) -> Any:
     """Load a chunk; where `orjson` can't, it may hold half a character, or NaN."""
-    try:
+    with suppress(orjson.JSONDecodeError):
         return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return _load_slowly(data)
-
-
-def _load_slowly(data: str | bytes) -> Any:
     try:
         raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
         return read_json(raw, nan=True, halves=True)

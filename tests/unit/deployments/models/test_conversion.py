@@ -23,7 +23,7 @@ class Hub:
     def __init__(self, file: Path | None) -> None:
         self.file, self.asked = file, 0
 
-    def fetch_file(self, source: ModelSource, *, progress: bool, say: object) -> Path:
+    def fetch_file(self, source: ModelSource, *, say: object) -> Path:
         self.asked += 1
         if self.file is None:
             raise ModelUnavailable(f"{source.label} can't be fetched", again=True)
@@ -61,7 +61,7 @@ def test_the_hubs_own_file_comes_first(
     """Law: where the hub gives the file, no copy is asked for, and the hub's cache keeps it."""
     put_hub(monkeypatch, official)
     said: list[str] = []
-    made = resolve(parse_source(known), cache_dir=tmp_path / "c", progress=False, say=said.append)
+    made = resolve(parse_source(known), cache_dir=tmp_path / "c", say=said.append)
     assert made.sha256 == hashlib.sha256(official.read_bytes()).hexdigest()
     assert not [words for words in said if "parts" in words]
 
@@ -75,7 +75,7 @@ def test_copies_stand_in_for_a_hub_that_has_it_not(
     tiny.write_gguf(other, seed=5)
     put_hub(monkeypatch, other if changed else None)
     said: list[str] = []
-    made = resolve(parse_source(known), cache_dir=tmp_path / "c", progress=False, say=said.append)
+    made = resolve(parse_source(known), cache_dir=tmp_path / "c", say=said.append)
     assert made.sha256 == hashlib.sha256(official.read_bytes()).hexdigest()
     assert any(" % of " in words for words in said)
     assert made.source == known
@@ -94,7 +94,7 @@ def test_an_unknown_file_has_no_copies(tmp_path: Path, monkeypatch: pytest.Monke
     put_hub(monkeypatch, None)
     source = parse_source("hf:org/name@main#unknown.gguf")
     with pytest.raises(ModelUnavailable, match="can't be fetched"):
-        resolve(source, cache_dir=tmp_path / "c", progress=False)
+        resolve(source, cache_dir=tmp_path / "c")
     left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
     assert (left.running, "can't be fetched" in left.words) == (False, True)
     assert find_on_disk(source, cache_dir=tmp_path / "c") is None
@@ -105,7 +105,7 @@ def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path, monkeypa
     asked = put_hub(monkeypatch, None)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**9})())
     with pytest.raises(ModelUnavailable, match=r"4\.4 GB of disk are needed .* 1\.0 GB are free; make room"):
-        resolve(parse_source(CODER_SMALL), cache_dir=tmp_path / "c", progress=False)
+        resolve(parse_source(CODER_SMALL), cache_dir=tmp_path / "c")
     assert asked.asked == 0
 
 
@@ -116,7 +116,7 @@ def test_why_a_conversion_ended_is_left_for_who_asks(tmp_path: Path, monkeypatch
     put_hub(monkeypatch, strange)
     source = parse_source("hf:org/name@main#strange.gguf")
     with pytest.raises(ModelUnavailable, match="'mamba' is not supported") as caught:
-        resolve(source, cache_dir=tmp_path / "c", progress=False)
+        resolve(source, cache_dir=tmp_path / "c")
     assert not caught.value.again
     left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
     assert "'mamba' is not supported" in left.words

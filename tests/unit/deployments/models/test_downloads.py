@@ -51,7 +51,7 @@ def test_each_share_is_said_once_and_never_less_than_before() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deployments.models.downloads._EVERY_S", 0.001)
-        with watch(count, 100, said.append, progress=False):
+        with watch(count, 100, said.append):
             assert finished.wait(10)
 
     shares = [int(words.partition(" ")[0]) for words in said]

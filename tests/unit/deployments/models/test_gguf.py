@@ -81,7 +81,7 @@ class TestWeights:
         as a bias that mlx-lm's model has no place for, stops the conversion."""
         tiny.write_gguf(tmp_path / "m.gguf", **given)
         with pytest.raises(UnknownModel, match=words):
-            convert(tmp_path / "m.gguf", tmp_path, progress=False)
+            convert(tmp_path / "m.gguf", tmp_path)
 
     def test_a_rotary_scaling_is_an_error(self) -> None:
         """Law: a scaling that would be lost is refused."""
@@ -101,7 +101,7 @@ def qwen2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("qwen2")
     extra = tiny.biases() | {"output.weight": tiny.weights(seed=7)["token_embd.weight"]}
     tiny.write_gguf(folder / "tiny.gguf", arch="qwen2", pre="qwen2", extra=extra)
-    convert(folder / "tiny.gguf", folder, progress=False)
+    convert(folder / "tiny.gguf", folder)
     return folder
 
 
@@ -121,7 +121,7 @@ class TestQwen2:
         sent = tiny.weights(seed=7)["token_embd.weight"]
         np.testing.assert_array_equal(load_file(qwen2 / "model.safetensors")["lm_head.weight"], sent)
         tiny.write_gguf(tmp_path / "m.gguf", arch="qwen2", pre="qwen2", extra=tiny.biases())
-        convert(tmp_path / "m.gguf", tmp_path, progress=False)
+        convert(tmp_path / "m.gguf", tmp_path)
         assert json.loads((tmp_path / "config.json").read_text())["tie_word_embeddings"] is True
 
     def test_both_end_tokens_end_an_answer(self, qwen2: Path) -> None:

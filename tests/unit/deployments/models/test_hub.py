@@ -78,7 +78,7 @@ from deployments.models.catalog import ModelChoice as Choice
 source = parse_source(SOURCE)
 choice = Choice(source.text, '', 'background')
 print(look('standard', choice, cache_dir=Path(CACHE)).state)
-found = resolve(source, cache_dir=Path(CACHE), progress=False, say=lambda words: print(words, flush=True))
+found = resolve(source, cache_dir=Path(CACHE), say=lambda words: print(words, flush=True))
 print(found.revision, found.weight_bytes, look('standard', choice, cache_dir=Path(CACHE)).state)
 print(read_progress(Path(CACHE), hub.name_fetch(source)))
 hub._ask_hub = None

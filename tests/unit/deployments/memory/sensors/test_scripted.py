@@ -26,7 +26,8 @@ def test_a_word_is_the_level_now(tmp_path: Path):
     """Whoever writes the file turns the knob; a missing or unreadable one is unknown, with the reason."""
     path = tmp_path / "knob"
     sensor = ScriptedSensor(str(path))
-    assert "No such file" in sensor.read(1).problem
+    for missing in (sensor, ScriptedSensor("~nobody-of-that-name/pressure.txt")):
+        assert "No such file" in missing.read(1).problem
     path.write_text("critical")
     assert values(sensor.read(2)) == {"scripted": 4.0}
     path.write_text("unknown")
@@ -43,11 +44,3 @@ def test_a_line_is_read_or_refused(text: str):
     except ValueError:
         return
     assert steps == sorted(steps, key=lambda step: step.at_s)
-
-
-NOBODY = "~nobody-of-that-name"
-
-
-def test_a_scripted_sensor_says_that_it_cannot_read():
-    """The level is unknown, with the reason."""
-    assert "No such file" in ScriptedSensor(f"{NOBODY}/pressure.txt").read(0).problem

@@ -1,6 +1,5 @@
 """Another server is asked for the rest of an answer, over real HTTP."""
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from deployments.tiers.hosted.hosted_tier import OPENROUTER_URL, HostedTier
 from reliability.answer.seam import find_anchor
 from reliability.types import CallDelta, Event, Fault, Finish, Reasoning
 from tests.support.plays import Player, Seen, good, tools
-from tests.support.tier_asking import answer, ask, failed, hosted_tier, text_of
+from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of
 from tests.support.upstream import Upstream
 
 BEGUN = "First you open the valve on the left, and then you wait until the needle stands"
@@ -24,15 +23,8 @@ def go_on(player: Player, how: Any = "anchor", begun: str = BEGUN) -> tuple[list
     """What the tier makes of this answer to a request for the rest, and what was asked."""
     with Upstream() as upstream:
         upstream.plays("m", player)
-        tier = hosted_tier(upstream, continues=how)
-
-        async def scene() -> list[Event]:
-            try:
-                return await answer(tier, replace(ask(), begun=begun))
-            finally:
-                await tier.close()
-
-        return asyncio.run(scene()), upstream.log[-1]
+        (events,) = answers(hosted_tier(upstream, continues=how), replace(ask(), begun=begun))
+        return events, upstream.log[-1]
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,17 @@ async def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -
     assert "authorization" not in whole.headers
 
 
+BY_STATUS = {
+    **dict.fromkeys((401, 402, 403), Fault.AUTH),
+    **dict.fromkeys((408, 504), Fault.FIRST_TOKEN_TIMEOUT),
+    **dict.fromkeys((500, 502, 503), Fault.SERVER_ERROR),
+    404: Fault.UNAVAILABLE,
+    413: Fault.CONTEXT_LENGTH,
+    422: Fault.REFUSED,
+    429: Fault.OVERLOADED,
+}
+
+
 @pytest.mark.parametrize(
     ("played", "fault"),
     [
@@ -77,24 +88,13 @@ async def test_the_body_holds_what_is_set_and_nothing_else(upstream: Upstream) -
         (plays.status(400, "no", error_code="context_length_exceeded"), Fault.CONTEXT_LENGTH),
         (plays.status(400, "This model's maximum context length is 8192 tokens"), Fault.CONTEXT_LENGTH),
         (plays.status(413, "too many tokens"), Fault.CONTEXT_LENGTH),
-        (plays.status(413), Fault.CONTEXT_LENGTH),
-        (plays.status(422), Fault.REFUSED),
         (plays.status(400, "llama does not support tools"), Fault.UNSUPPORTED),
         (plays.status(404, "No endpoints found that support tool use"), Fault.UNSUPPORTED),
-        (plays.status(401), Fault.AUTH),
-        (plays.status(402), Fault.AUTH),
-        (plays.status(403), Fault.AUTH),
-        (plays.status(404), Fault.UNAVAILABLE),
         (plays.status(307, headers={"Location": "http://127.0.0.1:9/"}), Fault.UNAVAILABLE),
-        (plays.status(408), Fault.FIRST_TOKEN_TIMEOUT),
-        (plays.status(504), Fault.FIRST_TOKEN_TIMEOUT),
-        (plays.status(429), Fault.OVERLOADED),
+        *((plays.status(code), fault) for code, fault in BY_STATUS.items()),
         (plays.status(429, error_code="insufficient_quota"), Fault.AUTH),
         (plays.status(503, headers={"Retry-After": "3"}), Fault.OVERLOADED),
         (plays.status(529, headers={"Retry-After": "3"}), Fault.OVERLOADED),
-        (plays.status(503), Fault.SERVER_ERROR),
-        (plays.status(500), Fault.SERVER_ERROR),
-        (plays.status(502), Fault.SERVER_ERROR),
         (plays.whole(b"<html>Bad gateway</html>", status_code=502), Fault.SERVER_ERROR),
         (plays.cut(), Fault.CRASHED),
     ],

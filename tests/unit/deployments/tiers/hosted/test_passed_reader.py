@@ -1,6 +1,5 @@
 """Answers that are passed on as they are: every byte of what they say, and how they end."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -11,7 +10,7 @@ from deployments.tiers.hosted.passed_reader import PIECE_BYTES, PassedReader, bu
 from reliability.types import ChatRequest, Counted, Event, Fault, Finish, Passed, Usage
 from tests.support import plays
 from tests.support.plays import Play, Send
-from tests.support.tier_asking import answer, hosted_tier
+from tests.support.tier_asking import answers, hosted_tier
 from tests.support.upstream import Seen, Upstream
 
 SEEN = Usage(prompt_tokens=11, completion_tokens=7, cached_tokens=4, reasoning_tokens=2)
@@ -173,17 +172,10 @@ def test_the_body_is_the_clients_but_for_what_is_decided_here():
 
 def ask_route(route: str, play: plays.Play) -> tuple[list[Event], Seen]:
     """The events of a tier whose upstream plays this, and what that was asked."""
-
-    async def run(upstream: Upstream) -> list[Event]:
-        tier = hosted_tier(upstream)
-        try:
-            return await answer(tier, request(route, prompt="Once", input="x"))
-        finally:
-            await tier.close()
-
     with Upstream() as upstream:
         upstream.plays("m", play)
-        return asyncio.run(run(upstream)), upstream.log[-1]
+        (events,) = answers(hosted_tier(upstream), request(route, prompt="Once", input="x"))
+        return events, upstream.log[-1]
 
 
 @pytest.mark.parametrize(

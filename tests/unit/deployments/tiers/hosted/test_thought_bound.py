@@ -1,6 +1,5 @@
 """The thought of a hosted answer is held to its budget, over real HTTP."""
 
-import asyncio
 import time
 from typing import Any
 
@@ -29,7 +28,7 @@ from tests.support.thinkers import (
     thinker,
     thought_of,
 )
-from tests.support.tier_asking import answer, ask, failed, hosted_tier, text_of, usage_of
+from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of, usage_of
 from tests.support.upstream import Upstream
 
 GRACE_TOKENS = 64
@@ -48,15 +47,8 @@ def told(
     """What the tier makes of it, with the thoughts in its text apart as they are for a client, and what was asked."""
     upstream.plays("m", *players)
     before = len(upstream.log)
-
-    async def scene() -> list[Event]:
-        tier = hosted_tier(upstream, **options)
-        try:
-            return await answer(tier, request or ask(max_tokens=100_000, thinking_tokens_max=budget))
-        finally:
-            await tier.close()
-
-    events, thoughts, out = asyncio.run(scene()), Thoughts(), list[Event]()
+    request = request or ask(max_tokens=100_000, thinking_tokens_max=budget)
+    (events,), thoughts, out = answers(hosted_tier(upstream, **options), request), Thoughts(), list[Event]()
     for event in events[:-1]:
         out += thoughts.split(event)
     return [*merge_events([*out, *thoughts.end()]), events[-1]], upstream.log[before:]

@@ -14,7 +14,7 @@ from deployments.tiers.scripted.player import Facts, Player, _ScriptEvent, _spli
 from deployments.tiers.scripted.script import Rule, Script, ScriptError, ScriptStep, load_script
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import CallDelta, ChatRequest, Failed, Fault, Text, TierState
-from tests.support.tier_asking import answer, ask, text_of
+from tests.support.tier_asking import answer, answers, ask, text_of
 
 
 @pytest.mark.parametrize(
@@ -38,16 +38,12 @@ def test_a_number_without_bound_is_a_wrong_script(tmp_path: Path, key: str, rule
 
 
 def reason_of(script: Any) -> str:
-
-    async def run() -> str:
-        tier = ScriptedTier(name="fast", script=script)
-        status = await tier.status()
-        assert status.state is TierState.UNAVAILABLE
-        events = await answer(tier, ask())
-        assert [event.fault for event in events if isinstance(event, Failed)] == [Fault.UNAVAILABLE]
-        return status.reason
-
-    return asyncio.run(run())
+    tier = ScriptedTier(name="fast", script=script)
+    status = asyncio.run(tier.status())
+    assert status.state is TierState.UNAVAILABLE
+    (event,) = answers(tier, ask())[0]
+    assert event.fault is Fault.UNAVAILABLE
+    return status.reason
 
 
 @pytest.mark.parametrize(
@@ -71,13 +67,9 @@ def test_what_stands_in_a_file_may_stand_in_its_place(tmp_path: Path) -> None:
     script = {"draw_by": "order", "rules": [{"weight": 1, "answer": "one"}, {"weight": 1, "answer": "two"}]}
     path = tmp_path / "s.json"
     path.write_text(json.dumps(script), encoding="utf-8")
-
-    async def said(source: Any) -> list[str]:
-        tier = ScriptedTier(name="fast", script=source, seed=1)
-        return [text_of(await answer(tier, ask())) for _ in range(20)]
-
-    assert asyncio.run(said(script)) == asyncio.run(said(path))
-    assert set(asyncio.run(said(script))) == {"one", "two"}
+    first, second = (answers(ScriptedTier(name="fast", script=one, seed=1), *[ask()] * 20) for one in (script, path))
+    assert first == second
+    assert {text_of(events) for events in first} == {"one", "two"}
 
 
 async def test_jsonl_holds_a_rule_per_line(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from reliability.types import (
     Usage,
 )
 from tests.support.repository import ROOT
-from tests.support.tier_asking import WEATHER_TOOL, answer, ask, calls_of, eventually, text_of, usage_of
+from tests.support.tier_asking import WEATHER_TOOL, answer, answers, ask, calls_of, eventually, text_of, usage_of
 
 Rules = list[dict[str, Any]]
 
@@ -37,12 +37,7 @@ def tier_of(rules: Rules, **options: Any) -> ScriptedTier:
 
 
 def said(rules: Rules, *requests: ChatRequest, **options: Any) -> list[list[Event]]:
-
-    async def run() -> list[list[Event]]:
-        tier = tier_of(rules, **options)
-        return [await answer(tier, request) for request in requests or (ask(),)]
-
-    return asyncio.run(run())
+    return answers(tier_of(rules, **options), *(requests or (ask(),)))
 
 
 def talk(*messages: tuple[str, str], **fields: Any) -> ChatRequest:
