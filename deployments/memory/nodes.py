@@ -28,10 +28,10 @@ _SCHEMA = 2
 
 def here(app: str, settings: MonitorSettings) -> Any:
     """Return the handle of this node's monitor, which is started if need be."""
-    return on(ray.get_runtime_context().get_node_id(), app, settings)
+    return _on(ray.get_runtime_context().get_node_id(), app, settings)
 
 
-def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
+def _on(node_id: str, app: str, settings: MonitorSettings) -> Any:
     """Return the handle of a node's monitor, which is started if need be. Raises what Ray raises."""
     name = f"{_begin_names(app)}{settings.digest}-{node_id}"
     # Found before made: `get_if_exists` alone leaves some functions behind in this process at each call.

@@ -157,7 +157,7 @@ class _SessionLeader:
         self._folder.remove()
 
 
-def main(folder: str, control: str, news: str, log: str, config: str, app: str) -> None:
+def _run(folder: str, control: str, news: str, log: str, config: str, app: str) -> None:
     """Keep one run."""
     adopt_orphans()
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -175,4 +175,4 @@ def main(folder: str, control: str, news: str, log: str, config: str, app: str) 
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    _run(*sys.argv[1:])

@@ -40,7 +40,7 @@ async def until(condition: Callable[[], Any], what: str, wait_s: float = 40.0) -
 async def play(cluster: Cluster, folder: Path, second: Any) -> None:
     here, there = cluster.head_node.node_id, second.node_id
     for node, tier in ((here, "fast"), (there, "standard")):
-        monitor = nodes.on(node, "app", SETTINGS)
+        monitor = nodes._on(node, "app", SETTINGS)
         await monitor.renew.remote(tier, tier, 400, PLAN.needs)
     assert len(nodes.find("app")) == 2
     view = MemoryView(PLAN, "app")

@@ -39,7 +39,7 @@ class _ScriptedReading:
     readings: tuple[Reading, ...]
 
 
-def parse(text: str) -> list[_ScriptedReading]:
+def _parse(text: str) -> list[_ScriptedReading]:
     """Parse the steps, by time. Raises ValueError with the line that can't be read."""
     steps = []
     for line in text.splitlines():
@@ -67,7 +67,7 @@ class ScriptedSensor(Sensor):
         steps, problem = [], ""
         try:
             with self._path.open(encoding="utf-8") as file:
-                steps = parse(file.read(_SCRIPT_BYTES_MAX))
+                steps = _parse(file.read(_SCRIPT_BYTES_MAX))
         except (OSError, ValueError) as error:
             problem = f"{self._path.name}: {getattr(error, 'strerror', None) or error}"
         readings: tuple[Reading, ...] = ()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.memory.monitor import _make_sensor
-from deployments.memory.sensors.scripted import ScriptedSensor, parse
+from deployments.memory.sensors.scripted import ScriptedSensor, _parse
 from deployments.memory.sensors.sensor import NS_PER_S
 from tests.support.sensor_values import values
 
@@ -40,7 +40,7 @@ def test_a_word_is_the_level_now(tmp_path: Path):
 def test_a_line_is_read_or_refused(text: str):
     """Any text is a list of steps in order of time, or a ValueError."""
     try:
-        steps = parse(text)
+        steps = _parse(text)
     except ValueError:
         return
     assert steps == sorted(steps, key=lambda step: step.at_s)
