@@ -27,12 +27,8 @@ _SCHEMA = 2
 
 
 def here(app: str, settings: MonitorSettings) -> Any:
-    """Return the handle of this node's monitor, which is started if need be."""
-    return _on(ray.get_runtime_context().get_node_id(), app, settings)
-
-
-def _on(node_id: str, app: str, settings: MonitorSettings) -> Any:
-    """Return the handle of a node's monitor, which is started if need be. Raises what Ray raises."""
+    """Return the handle of this node's monitor, which is started if need be. Raises what Ray raises."""
+    node_id = ray.get_runtime_context().get_node_id()
     name = f"{_begin_names(app)}{settings.digest}-{node_id}"
     # Found before made: `get_if_exists` alone leaves some functions behind in this process at each call.
     with contextlib.suppress(ValueError):
