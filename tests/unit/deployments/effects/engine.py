@@ -11,7 +11,7 @@ from deployments.app import blas_threads as shared_out
 from deployments.config.app_config import AppConfig, load
 from deployments.graph.replica import make_tier
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from deployments.tiers.mlx.prompt_cache import prompt_store
+from deployments.tiers.mlx.prompt_cache import prompt_cache
 from reliability.types import TierState, TierStatus
 from tests.support import tiny_model as tiny
 from tests.support.small_config import BASE, config_of
@@ -65,7 +65,7 @@ def prompt_cache_shared() -> None:
 
 def reused_by_keys(*, shared: bool) -> tuple[int, int]:
     """How many tokens of a prompt another key reuses, and then its own."""
-    with tempfile.TemporaryDirectory() as parent, patch.object(prompt_store, "BLOCK_TOKENS", BLOCK):
+    with tempfile.TemporaryDirectory() as parent, patch.object(prompt_cache, "BLOCK_TOKENS", BLOCK):
         model = f"path:{tiny.write_folder(Path(parent) / 'tiny')}"
         raw = {"kind": "mlx", "model": model, "prompt_cache_disk_bytes": 0, "prompt_cache_shared": shared}
         return asyncio.run(ask_by_keys(made(load({**BASE, "tiers": {**BASE["tiers"], "m": raw}}))))
