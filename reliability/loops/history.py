@@ -8,7 +8,7 @@ with the same results. The answer about to leave (`candidate`) counts as the new
             (polls; steps that only say they were done)   poller_duplicate_...  poller_break_...
             (thoughts alone, which lead to nothing)       poller_duplicate_...  poller_break_...
     NEAR    same calls, results nearly the same           break_threshold - 1   break_threshold
-            (drifting figures, see `movement`; steps)     poller_duplicate_...  poller_break_...
+            (drifting figures, see `near`; steps)         poller_duplicate_...  poller_break_...
             (other places, where there is nothing)        break_threshold - 1   poller_break_...
     ERRORS  same error of one tool, any arguments         duplicate_threshold   break_threshold
     TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
@@ -50,10 +50,8 @@ from reliability.loops.comparison.findings import (
     has_failed,
     summary,
 )
-from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
-from reliability.loops.comparison.near import find_difference, mask_figures
-from reliability.loops.leading_steps import is_generic_tool
-from reliability.loops.polling import is_thought, takes_notes
+from reliability.loops.comparison.near import LAPS_MAX, Movement, find_difference, follow_figures, mask_figures
+from reliability.loops.repeatable_calls import is_generic_tool, is_thought, takes_notes
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_sequence import TurnSequence

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops.comparison.command_spelling import is_run_header, spell_command, spell_query, tells_run
+from reliability.loops.comparison.shell_commands import is_run_header, spell_command, spell_query, tells_run
 
 
 @pytest.mark.parametrize(
