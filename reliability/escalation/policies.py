@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from reliability.attempt import Attempt
-from reliability.confidence.calibration import UNWANTED_MIN
+from reliability.confidence import UNWANTED_MIN
 from reliability.escalation.decisions import (
     CONSTRAINED_FROM,
     RETRY_STRATEGY,
