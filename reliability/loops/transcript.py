@@ -29,8 +29,7 @@ from reliability.loops.content import (
     Who,
     classify_speaker,
     list_other_parts,
-    read_answer_text,
-    read_spoken_text,
+    read_own_text,
     text_of,
 )
 from reliability.loops.text_calls import read_text_calls
@@ -90,7 +89,7 @@ class _ConversationTail:
             if not isinstance(message, dict) or message.get("role") != "user":
                 continue
             if self.is_own(index) if index >= self.lowest else classify_speaker(message) is Who.SPEAKS:
-                return read_spoken_text(message)
+                return read_own_text(message)
         return ""
 
     def is_own(self, index: int) -> bool:
@@ -102,7 +101,7 @@ class _ConversationTail:
     def shows_screen(self, index: int) -> bool:
         """Return whether the message is but an image behind a tool's result."""
         message = self.messages[index]
-        if self.role_at(index - 1) != "tool" or read_spoken_text(message).strip():
+        if self.role_at(index - 1) != "tool" or read_own_text(message).strip():
             return False
         return bool(list_other_parts(message))
 
@@ -120,7 +119,7 @@ class _ConversationTail:
         if self._native:
             return ()
         if index not in self._text_calls:
-            self._text_calls[index] = read_text_calls(read_answer_text(self.messages[index]))
+            self._text_calls[index] = read_text_calls(read_own_text(self.messages[index]))
         return self._text_calls[index]
 
     def says_again(self, index: int) -> bool:
@@ -139,7 +138,7 @@ class _ConversationTail:
 
     def _words_at(self, index: int) -> str:
         if index not in self._words:
-            text = read_spoken_text(self.messages[index])[:WORDS_CHARS].strip()
+            text = read_own_text(self.messages[index])[:WORDS_CHARS].strip()
             self._words[index] = mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
         return self._words[index]
 
@@ -256,7 +255,7 @@ def _read_user(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> N
 
 
 def _read_answer(message: Message) -> _OpenTurn:
-    turn = _OpenTurn(read_answer_text(message))
+    turn = _OpenTurn(read_own_text(message))
     _read_calls(message, turn)
     if not turn.calls and not turn.text.strip():
         names = ("reasoning_content", "reasoning")

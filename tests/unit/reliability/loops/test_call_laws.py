@@ -54,6 +54,7 @@ def test_a_command_in_any_spelling_is_the_same(commands: list[str], result: str,
 
 #: What tells of the run alone, with the values that it takes.
 OF_THE_RUN = [
+    *[(form, figures) for form in ("sleep %; cat a", "sleep %s && cat a", "sleep 0.%; cat a", "echo try%; make")],
     *[(form, figures) for form in ("echo attempt %; make", "echo '=== % ==='; make", "make RETRY=%", "TRY=% make")],
     *[(form, figures) for form in ("./a.sh --retry %", "./a.sh --attempt=%", "timeout % make", "curl --max-time % x")],
     *[(form, words) for form in ("make > /tmp/%.log; tail -5 /tmp/%.log", "make &> /tmp/% || cat /tmp/%")],
@@ -135,6 +136,8 @@ OF_THE_WORLD = [
         "make -C % | tail -5",
     ],
     *["cp a.txt %.txt", "mkdir -p %", "cat a.txt > %.txt", "curl http://x/%", "curl 'http://x?id=%'", "make %.log"],
+    *["./attempt%.sh", "cat retry_%.log", "pytest tests/try%.py", "./play --round %", "cat attempt-%/out", "make out%"],
+    *["curl http://x/attempts/%", "curl 'http://x?page=%'", "curl -H 'Accept-Version: v%' http://x"],
     *["curl 'http://x?q=%'", "curl -H 'Authorization: Bearer %' http://x", 'curl -d \'{"name": "%"}\' http://x'],
     *["sed -i 's/%=1/%=2/' a", "git commit -m 'try %'", "docker rm %", "kill -9 %", "echo hi > /tmp/%; cat /tmp/%"],
     *[
