@@ -13,7 +13,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -39,7 +39,6 @@ from deployments.api.openai_responses.stored_responses import StoredRoutes
 from deployments.api.openapi.openapi_document import DocsRoutes
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.app.router_parts import COUNTED, DIALECTS, LiveConfig, build_services, collect_facts
-from deployments.app.stopping import Stoppable
 from deployments.config.app_config import AppConfig
 from deployments.graph.node_port import bind_to_node
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
@@ -53,6 +52,8 @@ from deployments.request.judge import advise
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of
 from deployments.request.run_record import Run
+from deployments.state.client import RequestState
+from deployments.telemetry import flush_logs
 from deployments.ui.control_room import ControlRoom, wants_page
 from deployments.work.large_work import collect_less, large
 from deployments.work.turns import Asker
@@ -69,7 +70,7 @@ LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where 
 KEY_STAYS = "this API key may not use the cloud: one without the flag local-only may"
 
 
-class Router(Stoppable):
+class Router:
     """The ingress deployment. `handles` maps tier names to the handles of their deployments."""
 
     def __init__(self, config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> None:
@@ -88,7 +89,27 @@ class Router(Stoppable):
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
         """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.graph.reconfigure`."""
         self._live.apply(user_config)
-        self._state.limit(self._live.state_limits())
+        self._state.limits = self._live.state_limits()
+
+    # -- what whoever runs the server may ask, by the handle ---------------------------------------------------
+
+    async def ask_tiers(self) -> list[dict[str, Any]]:
+        """Ask the tiers for their status now: `TierStatus`, each as a mapping."""
+        return [asdict(status) for status in await self._watch.ask()]
+
+    async def stop_taking(self) -> int:
+        """Refuse new requests from now on; return how many are running."""
+        return self._stopping.begin()
+
+    async def drain(self, within_s: float) -> int:
+        """Let the running requests end within this time and cut the rest; return how many those were. When it returns,
+        the state has heard everything, and the logs are written."""
+        cut = await self._stopping.drain(within_s)
+        await self._state.close()
+        flush_logs()
+        return cut
+
+    # -- the app -----------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncGenerator[None, None]:
@@ -158,7 +179,7 @@ class Router(Stoppable):
         chain = self._live.now.reliability.escalation.chain
         memory = None if self._services.memory is None else self._services.memory.summary()
         body = readiness(
-            statuses, chain, self._live.refused_patch, self._state.health, state_up=self._state.link.up, memory=memory
+            statuses, chain, self._live.refused_patch, self._state.health, state_up=self._state.up, memory=memory
         )
         return json_response(filter_for(body, caller), status=200 if body["ready"] else 503)
 
@@ -185,7 +206,8 @@ class Router(Stoppable):
         call = await self._read_call(spoken, request, raw, caller)
         run = await large(call.request.body_bytes, self._make_run, call, caller, is_local_only(request.headers))
         kept = await find_kept(self._state, spoken.name, request.headers, raw, run)
-        state = self._state.request(
+        state = RequestState(
+            self._state,
             key=run.key,
             session=run.request.session_id,
             parent=run.request.parent,

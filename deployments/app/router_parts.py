@@ -52,7 +52,7 @@ WORKER_IMPORTS = ("deployments.request.attempt", *(spoken.parse.__module__ for s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TierFacts:
+class _TierFacts:
     """The tiers as the configuration had them at the start, by name: how to call each, and what is known of it."""
 
     tiers: Mapping[str, HandleTier]
@@ -65,11 +65,11 @@ class TierFacts:
     cloud: frozenset[str]
 
 
-def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> TierFacts:
+def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> _TierFacts:
     """Collect the facts of the tiers. `handles`: those of their deployments, by tier."""
     fallback = config.reliability.escalation.cloud_fallback
     prices = {name: price_of(tier, fallback) for name, tier in config.tiers.items()}
-    return TierFacts(
+    return _TierFacts(
         tiers={name: HandleTier(name, handles[name], make_cold_status(name, config)) for name in config.tiers},
         scalable=select_scalable(config.tiers),
         timeouts={name: tier.timeouts for name, tier in config.tiers.items()},
@@ -84,7 +84,7 @@ def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) ->
 class LiveConfig:
     """The sections `reliability` and `server`, as `user_config` has patched them, and what follows from them."""
 
-    def __init__(self, config: AppConfig, facts: TierFacts) -> None:
+    def __init__(self, config: AppConfig, facts: _TierFacts) -> None:
         self._base = RouterConfig(reliability=config.reliability, server=config.server)
         self._state_config = config.state
         self._facts = facts
@@ -116,7 +116,7 @@ class LiveConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RouterServices:
+class _RouterServices:
     """What the Router's routes use. `memory`: None without leases."""
 
     stopping: Stopping
@@ -131,14 +131,14 @@ class RouterServices:
     bodies: Bodies
 
 
-def build_services(config: AppConfig, facts: TierFacts, live: LiveConfig) -> RouterServices:
+def build_services(config: AppConfig, facts: _TierFacts, live: LiveConfig) -> _RouterServices:
     """Build the services of this replica."""
     app, names, plan = serve.get_replica_context().app_name, tuple(facts.tiers), plan_of(config)
     stopping = Stopping(KeepAwake(config.server.keep_awake))
     watch = TierWatch(facts.tiers, facts.kinds, facts.contexts)
     memory = None if plan is None else MemoryView(plan, app)
     state = State(ray_finder(app, config.state), live.state_limits())
-    return RouterServices(
+    return _RouterServices(
         stopping=stopping,
         watch=watch,
         memory=memory,

@@ -265,7 +265,7 @@ Holder = Mapping[str, Any]  # as `MemoryView.list_holders` has it
 
 async def note_memory(view: MemoryView | None, note: Callable[[Mapping[str, Any]], None]) -> None:
     """Note every change of a machine's level, with who held what, and every replica that comes or goes."""
-    replicas = ReplicaNotes()
+    replicas = _ReplicaNotes()
     while view is not None:
         view.level()  # starts to poll
         for transition in view.transitions():
@@ -275,7 +275,7 @@ async def note_memory(view: MemoryView | None, note: Callable[[Mapping[str, Any]
         await asyncio.sleep(_NOTE_EVERY_S)
 
 
-class ReplicaNotes:
+class _ReplicaNotes:
     """Which replicas have held memory so far. There are as many as there are replicas."""
 
     def __init__(self) -> None:

@@ -18,9 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from deployments.config.app_config import StateConfig
 from deployments.config.config_errors import ConfigError
 from deployments.state.idempotent_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
-from deployments.state.journal import JournalBounds, Superseded
+from deployments.state.journal import Superseded
 from deployments.state.records import (
     AnswerItem,
     Health,
@@ -56,15 +57,14 @@ _IDLE_EXIT_S = 60.0
 
 
 class SessionState(Watchable):
-    """The actor. `folder` holds the journal; `windows_max` bounds the loop windows; `clock_ns` stands in for the
-    machine's monotonic clock. With `idle_exit_s` None it stays."""
+    """The actor. `folder` holds the journal; `clock_ns` stands in for the machine's monotonic clock. With `idle_exit_s`
+    None it stays."""
 
     def __init__(
         self,
         *,
         folder: str,
-        bounds: JournalBounds,
-        windows_max: int,
+        bounds: StateConfig,
         idle_exit_s: float | None = _IDLE_EXIT_S,
         clock_ns: Callable[[], int] | None = None,
     ) -> None:
@@ -73,9 +73,9 @@ class SessionState(Watchable):
         self._superseded = False
         self._incarnation = uuid.uuid4().hex[:12]
         self._clock_ns = clock_ns or time.monotonic_ns
-        self._windows = Windows(windows_max)
+        self._windows = Windows(bounds.sessions_max)
         self._kept = KeptAnswers()
-        self._conversations = Conversations(windows_max, int(bounds.session_ttl_s * NS_PER_S))
+        self._conversations = Conversations(bounds.sessions_max, int(bounds.session_ttl_s * NS_PER_S))
         self._journal, restored = open_journal(Path(folder) / JOURNAL, self._incarnation, bounds)
         self._digest, self._config, self._loops = "", restored.config, LoopConfig()
         # Wall time where this incarnation began, monotonic time from there on; never before the journal's last
@@ -196,12 +196,12 @@ class SessionState(Watchable):
     # -- questions ---------------------------------------------------------------------------------------------
 
     @one_at_a_time
-    def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
-        """Return the report of one request, or None. `key` None: of any key."""
+    def report(self, key: str, request_id: str) -> dict[str, Any] | None:
+        """Return the report of one request, or None."""
         return self._journal.report(key, request_id)
 
     @one_at_a_time
-    def session(self, key: str | None, session: str) -> dict[str, Any] | None:
+    def session(self, key: str, session: str) -> dict[str, Any] | None:
         """Return what one session has done, or None."""
         return self._journal.session(key, session)
 

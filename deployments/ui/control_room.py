@@ -64,7 +64,7 @@ class ControlRoom:
 
     def __init__(self, *, access: Callable[[], Access], overview: Overview, chat: Chat) -> None:
         self._visits = Visits(access, overview.state)
-        context = PageContext(visits=self._visits, state=overview.state, overview=overview)
+        context = PageContext(visits=self._visits, overview=overview)
         now = NowPage(context)
         with contextlib.suppress(RuntimeError):  # a user without a home has no reports either
             clear_unfinished(find_kept_folder())
@@ -101,9 +101,9 @@ class ControlRoom:
         self._visits.set_cookie(request, response, cookie)
         return response
 
-    async def _sign_out(self, request: Request, _: Visit, form: Mapping[str, str]) -> Response:
+    async def _sign_out(self, request: Request, visit: Visit, _: Mapping[str, str]) -> Response:
         """End the cookie, also for whoever has a copy of it, and take it away."""
-        await self._visits.sign_out(request)
+        await self._visits.sign_out(visit)
         response = go_to(request, "/ui/sign-in")
         self._visits.set_cookie(request, response, None)
         return response

@@ -20,7 +20,7 @@ from deployments.state.records import Query
 from deployments.telemetry import log_info, session_tag
 from deployments.ui.page_auth import Visit, find_root
 from deployments.ui.page_context import GUARDED, PageContext, go_to, show_page
-from deployments.ui.timeline import tell, write_curl
+from deployments.ui.timeline import tell, write_curl, write_headers
 from reliability.types import Fault, Flaw, Reason, RefuseCode
 
 PAGE = 50
@@ -40,7 +40,7 @@ class HistoryPages:
     """The pages, the chart's figures, and the order to forget what a session has spent."""
 
     def __init__(self, context: PageContext) -> None:
-        self._context, self._state = context, context.state
+        self._context, self._state = context, context.overview.state
 
     def routes(self) -> list[Route]:
         look = self._context.look
@@ -107,7 +107,7 @@ class HistoryPages:
             "request.html",
             report=report,
             timeline=timeline,
-            bars=timeline.steps,
+            headers=write_headers(report),
             keep_text=keep_text,
             curl=write_curl(report, incidents, url, keyed=bool(visit.caller.name)),
         )
@@ -116,7 +116,7 @@ class HistoryPages:
         before = _read_moment(request.query_params.get("before"))
         sessions = await self._state.browse(SessionQuery(before_s=before, limit=PAGE))
         older = urlencode({"before": sessions[-1]["used_s"]}) if len(sessions) >= PAGE else None
-        return show_page(request, visit, "sessions.html", sessions=arrange_helpers(sessions), older=older)
+        return show_page(request, visit, "sessions.html", sessions=_arrange_helpers(sessions), older=older)
 
     async def _show_session(self, request: Request, visit: Visit) -> Response:
         name = request.path_params["session"]
@@ -131,7 +131,7 @@ class HistoryPages:
             visit,
             "session.html",
             session=session,
-            tiers=spend_by_tier(reports),
+            tiers=_spend_by_tier(reports),
             reports=reports[:LISTED],
             summed=len(reports),
             loops=loops,
@@ -173,10 +173,10 @@ class HistoryPages:
         until_s = (time.time() // piece_s + 1) * piece_s
         filters = _read_filters(request.query_params, INCIDENT_FILTERS[:-1])
         span = TimeSpan(since_s=until_s - long_s, until_s=until_s, piece_s=piece_s, **filters)
-        return json_response(stack_counts(await self._state.count_incidents(span), span), headers=GUARDED)
+        return json_response(_stack_counts(await self._state.count_incidents(span), span), headers=GUARDED)
 
 
-def arrange_helpers(sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _arrange_helpers(sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Put each agent's helpers below their agent, in their order. `below`: its agent is on the page, too."""
     named = {(one["key"], one["session"]) for one in sessions if one["parent"] is None}
     helpers: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -190,7 +190,7 @@ def arrange_helpers(sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     return arranged
 
 
-def spend_by_tier(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _spend_by_tier(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Sum up by tier what the calls of these requests have cost, the most tokens first."""
     nothing: dict[str, Any] = {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost_usd": None}
     spent: dict[str, dict[str, Any]] = {}
@@ -206,7 +206,7 @@ def spend_by_tier(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(spent.values(), key=lambda row: -(row["prompt_tokens"] + row["completion_tokens"]))
 
 
-def stack_counts(counts: Sequence[tuple[int, str, int]], span: TimeSpan) -> dict[str, Any]:
+def _stack_counts(counts: Sequence[tuple[int, str, int]], span: TimeSpan) -> dict[str, Any]:
     """Make series of counts: the pieces' moments, and for each kind that occurs its number in each piece."""
     pieces = int((span.until_s - span.since_s) / span.piece_s)
     series: dict[str, list[int]] = {}

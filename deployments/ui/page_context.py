@@ -23,7 +23,6 @@ from starlette.responses import RedirectResponse, Response
 from deployments import __version__
 from deployments.api.overview import Overview
 from deployments.errors import ApiError
-from deployments.state.client import State
 from deployments.state.link import StateUnavailable
 from deployments.ui.formatting import FILTERS
 from deployments.ui.page_auth import NotSignedIn, Visit, Visits, find_root
@@ -99,7 +98,6 @@ class PageContext:
     """Shared by all pages of one Router replica."""
 
     visits: Visits
-    state: State
     overview: Overview
 
     def look(self, view: Look) -> Endpoint:

@@ -31,7 +31,7 @@ from deployments.config.app_config import StateConfig
 from deployments.config.free_port import free_port
 from deployments.graph import replica
 from deployments.state.actor import SessionState
-from deployments.state.client import bounds_of, folder_of
+from deployments.state.client import folder_of
 from deployments.state.link import Actor
 from deployments.state.unix_socket import SocketActor, StepListener
 
@@ -163,9 +163,7 @@ class _NearActor:
 
     def __init__(self, app: str, config: StateConfig, socket: Path) -> None:
         folder = str(folder_of(app, config))
-        self.state = SessionState(
-            folder=folder, bounds=bounds_of(config), windows_max=config.sessions_max, idle_exit_s=None
-        )
+        self.state = SessionState(folder=folder, bounds=config, idle_exit_s=None)
         self.listener = StepListener(socket, self.state.step)
 
     async def call(self, method: str, *args: Any) -> Any:

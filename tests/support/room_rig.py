@@ -25,11 +25,10 @@ from deployments.api.admin import Insight
 from deployments.api.overview import Overview
 from deployments.api.responses import build_error_handlers
 from deployments.app.stopping import Stopping
-from deployments.config.app_config import AppConfig, load
+from deployments.config.app_config import AppConfig, StateConfig, load
 from deployments.graph.status_poll import TierWatch
 from deployments.request.policy import state_limits
 from deployments.state.client import State
-from deployments.state.journal import JournalBounds
 from deployments.ui.control_room import ControlRoom
 from reliability.types import TierState, TierStatus
 from tests.support.incarnations import Driver, done, life
@@ -88,7 +87,7 @@ class Here:
     """The actor in this process, as the link calls it; while `away`, its calls fail."""
 
     def __init__(self, folder: Path) -> None:
-        self.actor = life(folder, bounds=JournalBounds())
+        self.actor = life(folder, bounds=StateConfig())
         self.away = False
 
     async def find(self) -> Here:

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from deployments.app import keep_awake
-from deployments.app.keep_awake import LINGER_S, KeepAwake, When, hold_off_sleep, is_on_mains
+from deployments.app.keep_awake import LINGER_S, KeepAwake, When, _hold_off_sleep, _is_on_mains
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -105,7 +105,7 @@ async def test_a_request_wakes_the_task_and_its_end_gives_the_assertion_up() -> 
 async def test_a_mac_without_the_program_answers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: where sleep can't be held off, the task ends with a line in the log, and no request is any worse."""
     monkeypatch.setattr(keep_awake, "CAFFEINATE", "/nowhere/caffeinate")
-    awake = KeepAwake("always", system="darwin", on_mains=lambda: True, hold=hold_off_sleep)
+    awake = KeepAwake("always", system="darwin", on_mains=lambda: True, hold=_hold_off_sleep)
     async with asyncio.timeout(10):
         await awake.run()
     assert not awake.held
@@ -119,4 +119,4 @@ async def test_a_mac_without_the_program_answers_all_the_same(monkeypatch: pytes
 def test_a_machine_without_a_battery_is_on_mains(monkeypatch: pytest.MonkeyPatch, battery: Any, mains: bool) -> None:
     """Law: a desktop is on mains power; where it isn't known, so it is taken."""
     monkeypatch.setattr(psutil, "sensors_battery", lambda: battery, raising=False)
-    assert is_on_mains() is mains
+    assert _is_on_mains() is mains

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deployments.config.app_config import StateConfig
 from deployments.state.records import Query, StateStep, TurnItem
 from reliability.admission.admit import AdmissionConfig, Grant, RejectedBy, Rejection
 from reliability.admission.breaker import BreakerConfig, Phase
@@ -296,7 +297,7 @@ def test_reset(tmp_path):
 def test_windows_are_bounded(tmp_path):
     """Only the last sessions that spoke are remembered, and of each only the last answers; a second answer to the
     same request replaces the first."""
-    driver = Driver(life(tmp_path, windows_max=3), limits=limits(loops=LoopConfig(window_size=4)))
+    driver = Driver(life(tmp_path, bounds=StateConfig(sessions_max=3)), limits=limits(loops=LoopConfig(window_size=4)))
 
     def say(session, text, request):
         driver.put(TurnItem(key="k", session=session, turn=Turn(text=text), request=request))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from deployments.config.app_config import StateConfig
 from deployments.state.actor import SessionState
-from deployments.state.journal import JournalBounds
 from deployments.state.records import AnswerItem, Query, Reply, StateStep, StepAnswer, StepRequest, TurnItem
 from reliability.admission.admit import Grant
 from reliability.admission.events import Charge
@@ -141,7 +141,7 @@ def test_a_night_of_sleep_is_time(tmp_path, monkeypatch):
     was spent yesterday is over, and an incident is dated when it was. A wall clock that is set back moves nothing."""
     at_ns = [1_800_000_000 * S]
     monkeypatch.setattr("deployments.state.actor.time.time_ns", lambda: at_ns[0])
-    actor = SessionState(folder=str(tmp_path), bounds=JournalBounds(), windows_max=10, idle_exit_s=None)
+    actor = SessionState(folder=str(tmp_path), bounds=StateConfig(), idle_exit_s=None)
     before_ns = actor._now_ns()
     at_ns[0] += 8 * 3600 * S
     after_ns = actor._now_ns()
@@ -163,13 +163,13 @@ def test_a_clock_that_was_set_back_moves_no_book_back(tmp_path, monkeypatch):
 
 
 def test_reports_and_sessions_are_found_by_their_key(tmp_path):
-    """A report and a session's totals are shown under their own key, or to whoever may see all keys."""
+    """A report and a session's totals are shown under their own key."""
     driver = Driver(life(tmp_path))
     driver.put(done("r", key="a", tokens=5), done("r", key="b", tokens=7), done("q", key="a", tokens=1))
 
     assert driver.actor.report("a", "r")["attempts"][0]["usage"]["prompt_tokens"] == 5
     assert driver.actor.report("c", "r") is None
-    assert driver.actor.report(None, "r")["attempts"][0]["usage"]["prompt_tokens"] == 7
+    assert driver.actor.report("b", "r")["attempts"][0]["usage"]["prompt_tokens"] == 7
     totals = driver.actor.session("a", "s")
     assert (totals["requests"], totals["prompt_tokens"], totals["completion_tokens"]) == (2, 6, 2)
     assert totals["last_request_id"] == "q"

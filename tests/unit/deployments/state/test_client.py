@@ -68,7 +68,7 @@ def ask(session: str = S0, tier: str = "fast", **more: Any) -> AdmissionRequest:
 
 
 def request(state: State, session: str = S0, name: str = "r", **more: Any) -> RequestState:
-    return state.request(key="k", session=session, request_id=name, **more)
+    return RequestState(state, key="k", session=session, request_id=name, **more)
 
 
 async def called(state: State, session: str, name: str, tokens: int = 100) -> bool:
@@ -133,8 +133,8 @@ def test_whatever_a_tier_asks_for_can_be_settled(tmp_path, wait_s):
         port = request(state)
         port.settle(await port.admit(ask()), Verdict.FAILURE, Usage(), wait_s)
         await asyncio.sleep(0.1)
-        assert state.link.waiting_items == 0
-        assert state.link.up
+        assert state.waiting_items == 0
+        assert state.up
 
     playing(tmp_path, play)
 
@@ -295,7 +295,7 @@ def test_what_is_said_while_the_actor_is_away_is_the_newest_word(tmp_path):
         for completion in range(1_000):
             for grant in grants:
                 port.progress(grant, Usage(prompt_tokens=40, completion_tokens=completion))
-        assert state.link.waiting_items <= 4
+        assert state.waiting_items <= 4
         port.settle(grants[0], Verdict.SUCCESS, Usage(prompt_tokens=7), None)
         near.away = False
         await asyncio.sleep(2)

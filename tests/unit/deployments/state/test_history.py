@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.state.history import History, RequestQuery, SessionQuery, TimeSpan, build_facts, list_marks
-from deployments.state.journal import Journal, JournalBounds
+from deployments.config.app_config import StateConfig
+from deployments.state.history import History, RequestQuery, SessionQuery, TimeSpan, _list_marks, build_facts
+from deployments.state.journal import Journal
 from deployments.state.records import Query
 from deployments.state.recovery import open_journal
 from tests.support.room_rig import attempt, report
@@ -22,7 +23,7 @@ FAULTY = [attempt("fast", fault="timeout"), attempt("standard")]
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
     """Six requests of two sessions and two keys, a second apart; every other one escalated, the last refused."""
-    made, _ = open_journal(tmp_path / "ledger.sqlite", "me", JournalBounds())
+    made, _ = open_journal(tmp_path / "ledger.sqlite", "me", StateConfig())
     with made.step():
         for n in range(6):
             away = {"escalated_from": "fast", "escalation_reason": "timeout", "tier": "standard", "attempts": FAULTY}
@@ -165,7 +166,7 @@ def test_every_fault_and_flaw_is_a_mark(met, mended, retries):
     """Whatever a request met can be looked for by its own name, and nothing that it didn't."""
     attempts = [attempt(fault=fault, flaw=flaw) for fault, flaw in met]
     made = report(attempts=attempts, repairs=["name"] if mended else [], retries=retries)
-    marks = set(list_marks(made))
+    marks = set(_list_marks(made))
 
     assert marks >= {word for pair in met for word in pair if word}
     assert ("mended" in marks) is mended
@@ -190,7 +191,7 @@ def test_what_is_no_report_has_none(broken):
 
 def test_facts_go_with_their_reports(tmp_path):
     """After a trim there is a row for each report, and none besides; one that was replaced leaves none to be found."""
-    journal, _ = open_journal(tmp_path / "ledger.sqlite", "me", JournalBounds(reports_max=5))
+    journal, _ = open_journal(tmp_path / "ledger.sqlite", "me", StateConfig(reports_max=5))
     with journal.step():
         for n in range(12):
             journal.write_report("k", report(f"r{n}"), 1.8e9 + n)

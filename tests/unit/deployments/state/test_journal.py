@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from deployments.state.journal import Superseded, read_journal
+from deployments.state.journal import Superseded, _read_journal
 from deployments.state.records import Query
 from reliability.admission import events as replay
 from reliability.admission.events import Charge
@@ -127,7 +127,7 @@ class JournalMachine(RuleBasedStateMachine):
         actor = self.driver.actor
         db = sqlite3.connect(f"file:{actor._journal.path}?mode=ro", uri=True)
         try:
-            assert read_journal(db).state == actor._state
+            assert _read_journal(db).state == actor._state
         finally:
             db.close()
 
@@ -155,7 +155,7 @@ def test_a_step_that_raises_leaves_nothing(tmp_path):
         actor._transit(boom)
 
     assert state_of(actor) == before
-    assert actor.report(None, "gone") is None
+    assert actor.report("k", "gone") is None
     assert actor.browse(Query()) == []
     driver.put(settled(grant))
     assert actor.budget("k", "s")["spent_tokens"] == 10
@@ -174,12 +174,12 @@ def test_a_full_disk_leaves_nothing(tmp_path):
         driver.step((Charge(key="k", session="s", tokens=7), *many))
 
     assert state_of(actor) == before
-    assert actor.report(None, "r1") is None
+    assert actor.report("k", "r1") is None
 
     db.execute("PRAGMA max_page_count=1000000")
     driver.step((Charge(key="k", session="s", tokens=7), *many), attempt=1)
     assert actor.budget("k", "s")["spent_tokens"] == 7
-    assert actor.report(None, "r99") is not None
+    assert actor.report("k", "r99") is not None
 
 
 def test_the_former_owner_changes_nothing(tmp_path):
@@ -289,7 +289,7 @@ def test_records_that_can_not_be_written_are_left_out(tmp_path, caplog):
     bad += [replace(done(), incidents=(one,)) for one in ({}, {"at": 1, "kind": 2**70}, {"at": 1, "kind": {}})]
     driver.put(settled(grant, 10**40), *bad, Charge(key="k", session="s", tokens=10**30), done("good", incidents=1))
 
-    assert driver.actor.report(None, "good") is not None
+    assert driver.actor.report("k", "good") is not None
     assert len(driver.actor.browse(Query())) == 1
     assert "left out" in caplog.text
     driver.actor = life(tmp_path)

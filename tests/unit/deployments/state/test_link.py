@@ -214,9 +214,9 @@ def test_the_queue_is_bounded(tmp_path, monkeypatch, caplog):
         await asyncio.sleep(1)
         assert near.link.waiting_items == 0
         assert near.actor.budget("k", "s")["spent_tokens"] == 7 + 5
-        assert near.actor.report(None, "old") is not None
-        assert near.actor.report(None, "r19") is not None
-        assert near.actor.report(None, "r0") is None
+        assert near.actor.report("k", "old") is not None
+        assert near.actor.report("k", "r19") is not None
+        assert near.actor.report("k", "r0") is None
 
     playing(tmp_path, play)
     assert "state_item_lost" in caplog.text
@@ -260,7 +260,7 @@ def test_closing_hands_over_what_is_left(tmp_path):
         await near.link.close()
         assert near.link.waiting_items == 0
         for name in ("one", "two"):
-            assert near.actor.report(None, name) is not None
+            assert near.actor.report("k", name) is not None
         assert near.actor.session("k", "s")["requests"] == 2
         for local in (True, False):
             with pytest.raises(StateUnavailable):
@@ -282,7 +282,7 @@ def test_closing_right_after_a_flush_ends(tmp_path):
                 await asyncio.sleep(0)
             async with asyncio.timeout(60):
                 await near.link.close()
-            assert near.actor.report(None, "r") is not None
+            assert near.actor.report("k", "r") is not None
             near.actor._journal.close()
 
     run(main())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.state.idempotent_answers import KeptItem
-from deployments.state.link import Link, WaitingItems
+from deployments.state.link import Link, _WaitingItems
 from deployments.state.records import AnswerItem, IncidentItem, Item, ReportItem, SettlementItem, TurnItem
 from reliability.admission.admit import Grant
 from reliability.admission.events import Charge, Settlement
@@ -49,7 +49,7 @@ def drop_by_search(items: list[Item]) -> Item:
 @given(st.integers(0, 6), st.lists(st.one_of(st.sampled_from(KINDS), st.integers(0, 8))))
 def test_it_is_a_list_that_drops_what_is_missed_least(most, moves):
     """Whatever is put and taken: what comes out, and what gives way, is what a search through a list would find."""
-    waiting, plain = WaitingItems(most), []
+    waiting, plain = _WaitingItems(most), []
     for number, move in enumerate(moves):
         if isinstance(move, int):
             taken, plain = plain[:move], plain[move:]

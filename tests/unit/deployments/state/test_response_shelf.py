@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.config.app_config import StateConfig
 from deployments.state import response_shelf
 from deployments.state.actor import SessionState
-from deployments.state.journal import Journal, JournalBounds
+from deployments.state.journal import Journal
 from deployments.state.records import KeptResponse
 from deployments.state.response_shelf import ResponseShelf
 from tests.support.incarnations import HandClock, killed, life
@@ -20,7 +21,7 @@ def make(name: str, *, key: str = "k", previous: str | None = None, at_s: float 
 
 
 def open_journal(folder: Path, **bounds: float) -> Journal:
-    journal = Journal(folder / "ledger.sqlite", "me", JournalBounds(**bounds))  # type: ignore[arg-type]
+    journal = Journal(folder / "ledger.sqlite", "me", StateConfig.model_construct(**bounds))
     journal.begin()
     return journal
 
@@ -103,7 +104,7 @@ def test_what_shall_not_be_kept_never_reaches_the_disk(tmp_path):
 
 def test_a_full_journal_lets_responses_go(tmp_path):
     """The bound of the whole file counts them: the oldest leave, the newest stay."""
-    journal = open_journal(tmp_path, bytes_max=400_000)
+    journal = open_journal(tmp_path, journal_bytes_max=400_000)
     with journal.step():
         for at_s in range(20):
             journal.shelf.write(make(f"r{at_s}", at_s=float(at_s), size=50_000))

@@ -25,13 +25,13 @@ from deployments.state.unix_socket import (
     ANSWER,
     FRAME_BYTES_MAX,
     QUESTION,
-    Foreigner,
-    Question,
     SocketActor,
     StepListener,
+    _find_user,
+    _Foreigner,
+    _Question,
+    _refuse_foreigner,
     find_socket_folder,
-    find_user,
-    refuse_foreigner,
 )
 from reliability.admission.admit import Grant
 from tests.support.incarnations import ask, life, settled, tight
@@ -141,18 +141,18 @@ def test_a_step_that_the_types_do_not_promise_goes_through_ray():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.binary(max_size=300) | st.binary(max_size=60).map(lambda end: QUESTION.encode(Question(numbered(1)))[:-5] + end)
+    st.binary(max_size=300) | st.binary(max_size=60).map(lambda end: QUESTION.encode(_Question(numbered(1)))[:-5] + end)
 )
 def test_bad_bytes_are_refused_and_the_door_stays_open(frame):
     """Whatever a frame holds, the answer is a refusal in words, or it was a step; the next frame is answered."""
     with door(echo) as path, socket.socket(socket.AF_UNIX) as router:
         router.settimeout(10)
         router.connect(path)
-        for sent in (frame, QUESTION.encode(Question(numbered(2)))):
+        for sent in (frame, QUESTION.encode(_Question(numbered(2)))):
             router.sendall(struct.pack(">I", len(sent)) + sent)
             (size,) = struct.unpack(">I", router.recv(4, socket.MSG_WAITALL))
             answer = ANSWER.decode(router.recv(size, socket.MSG_WAITALL))
-            assert answer.refused.startswith("this is no Question") or not answer.refused
+            assert answer.refused.startswith("this is no _Question") or not answer.refused
     assert not answer.refused
 
 
@@ -271,8 +271,8 @@ def test_ones_own_process_is_let_in():
     """Both ends of a pair are this process's."""
     here, there = socket.socketpair(socket.AF_UNIX)
     with here, there:
-        refuse_foreigner(here)
-        assert find_user(there) == os.geteuid()
+        _refuse_foreigner(here)
+        assert _find_user(there) == os.geteuid()
 
 
 def test_another_users_process_is_not(monkeypatch):
@@ -280,8 +280,8 @@ def test_another_users_process_is_not(monkeypatch):
     mine = os.geteuid()
     monkeypatch.setattr(unix_socket.os, "geteuid", lambda: mine + 1)
     here, there = socket.socketpair(socket.AF_UNIX)
-    with here, there, pytest.raises(Foreigner, match=f"belongs to user {mine}, not to user {mine + 1}"):
-        refuse_foreigner(here)
+    with here, there, pytest.raises(_Foreigner, match=f"belongs to user {mine}, not to user {mine + 1}"):
+        _refuse_foreigner(here)
 
 
 class Mac:
@@ -299,8 +299,8 @@ class Mac:
 def test_macos_says_it_in_its_own_way(monkeypatch):
     """The same answers; another version of the struct is no answer."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    refuse_foreigner(Mac(0, os.geteuid()))
-    with pytest.raises(Foreigner, match="belongs to user"):
-        refuse_foreigner(Mac(0, os.geteuid() + 1))
-    with pytest.raises(Foreigner, match="version 1"):
-        refuse_foreigner(Mac(1, os.geteuid()))
+    _refuse_foreigner(Mac(0, os.geteuid()))
+    with pytest.raises(_Foreigner, match="belongs to user"):
+        _refuse_foreigner(Mac(0, os.geteuid() + 1))
+    with pytest.raises(_Foreigner, match="version 1"):
+        _refuse_foreigner(Mac(1, os.geteuid()))
