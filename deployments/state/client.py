@@ -27,7 +27,6 @@ from deployments.state.idempotent_answers import KeptItem, KeptQuestion, KeptRep
 from deployments.state.journal import SCHEMA_VERSION
 from deployments.state.link import Actor, Link
 from deployments.state.records import (
-    RETRY_AFTER_S_MAX,
     AnswerItem,
     IncidentItem,
     KeptResponse,
@@ -47,6 +46,7 @@ from reliability.types import Usage, Verdict
 
 NAMESPACE = "mlx-stack-serve"
 NS_PER_S = 1_000_000_000
+RETRY_AFTER_S_MAX = 86_400  # how long a tier's `Retry-After` counts at most
 _MADE_S = 15.0  # a new actor replays its journal first; who waits longer asks again
 # Ray's name for the head node: the journal is a file, so an actor that restarts elsewhere would find it gone.
 HEAD = {"node:__internal_head__": 0.001}

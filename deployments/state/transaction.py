@@ -1,7 +1,7 @@
 """One step of the state actor: items and requests through the reducer, and into the journal, as one transaction.
 
 The actor takes the state over only after the commit. A step that can't be written would be sent again for ever, so a
-count of tokens and a wait that can't be are bounded here, and a report or incident that is no JSON is left out.
+count of tokens that can't be is bounded here, and a report or incident that is no JSON is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from deployments.state.idempotent_answers import KeptItem
 from deployments.state.incident_record import IncidentKind, record
 from deployments.state.journal import UNWRITABLE, Journal
 from deployments.state.records import (
-    RETRY_AFTER_S_MAX,
     AnswerItem,
     IncidentItem,
     Item,
@@ -124,8 +123,7 @@ class Transaction:
             names = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
             over: dict[str, Any] = {name: TOKENS_MAX for name in names if getattr(usage, name) > TOKENS_MAX}
             usage = replace(usage, **over) if over else usage
-        wait_ns = min(max(settlement.retry_after_ns, 0), RETRY_AFTER_S_MAX * NS_PER_S)
-        closed = self.apply(replace(settlement, usage=usage, retry_after_ns=wait_ns))
+        closed = self.apply(replace(settlement, usage=usage))
         if isinstance(closed, ClosedGrant) and (change := closed.change) is not None:
             reason = f"{change.before.value} -> {change.after.value}: {change.cause.value}"
             who = {"session": item.session, "key": item.key, "request_id": item.request_id}

@@ -96,14 +96,14 @@ class StepListener:
                 threading.Thread(target=self._serve, args=(router,), name="state-router", daemon=True).start()
 
     def _serve(self, router: socket.socket) -> None:
-        with router, suppress(OSError, EOFError):  # the Router is gone
+        with router, router.makefile("rb") as frames, suppress(OSError, struct.error):  # the Router is gone
             try:
                 _refuse_foreigner(router)
             except _Foreigner as error:
                 log_error("state_socket_foreigner", error)
                 return
             while True:
-                frame = _read_exactly(router, _length(_read_exactly(router, LENGTH.size)))
+                frame = frames.read(_length(frames.read(LENGTH.size)))
                 router.sendall(_frame(ANSWER.encode(self._answer(frame))))
 
     def _answer(self, frame: bytes) -> _SocketReply:
@@ -209,13 +209,3 @@ def _length(head: bytes) -> int:
     if length > FRAME_BYTES_MAX:
         raise OSError(f"a frame of {length} bytes is over {FRAME_BYTES_MAX}")
     return int(length)
-
-
-def _read_exactly(router: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        piece = router.recv(min(count - len(data), 1 << 20))
-        if not piece:
-            raise EOFError("the other side is gone")
-        data += piece
-    return bytes(data)

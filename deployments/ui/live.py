@@ -47,10 +47,6 @@ class Live:
         self._task: asyncio.Task[None] | None = None
         self._news: asyncio.Future[Mapping[str, Pieces]] | None = None
 
-    @property
-    def pages(self) -> int:
-        return self._pages
-
     async def watch(self, root: str, may_look: Callable[[], Awaitable[bool]]) -> AsyncGenerator[bytes, None]:
         """Yield the frames for one page, until it is closed, this Router stops, or `may_look` says no."""
         if self._pages >= PAGES_MAX:

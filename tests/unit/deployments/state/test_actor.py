@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.config.app_config import StateConfig
 from deployments.state.records import Query, StateStep, TurnItem
-from reliability.admission.admit import AdmissionConfig, Grant, RejectedBy, Rejection
+from reliability.admission.admit import AdmissionConfig, Grant, RejectedBy
 from reliability.admission.breaker import BreakerConfig, Phase
 from reliability.admission.events import Charge, Progress
-from reliability.loops import LoopConfig, Turn
+from reliability.loops import Turn
 from reliability.types import Verdict
 from tests.support.incarnations import (
     LIMITS,
@@ -100,32 +99,6 @@ def test_a_step_is_done_once(tmp_path):
     assert len(driver.actor.browse(Query())) == 2
     assert driver.actor.session("k", "s")["requests"] == 1
     assert driver.actor.stats()["windows"] == 0  # died with the life that had it
-
-
-def test_a_step_that_never_arrived_is_done_when_it_comes_again(tmp_path):
-    """The first attempt was lost on the way: the second one is the first that does anything."""
-    driver = Driver(life(tmp_path))
-    driver.number = 1
-    driver.step((Charge(key="k", session="s", tokens=5),), attempt=1)
-
-    assert driver.actor.budget("k", "s")["spent_tokens"] == 5
-
-
-def test_the_grants_of_an_unanswered_step_come_back(tmp_path):
-    """A Router that sends a step again has used none of its grants: they are released, and cost nothing."""
-    driver = Driver(life(tmp_path), limits=tight(300))
-    assert len(driver.granted(*[ask()] * 3)) == 3
-    again = driver.step(requests=(ask(),) * 3, attempt=1)
-
-    assert [type(answer.decision) for answer in again] == [Grant] * 3
-    assert driver.actor.stats()["grants"] == 3
-    driver.put(*(settled(answer.decision, 0) for answer in again))
-    assert driver.actor.budget("k", "s") | {"windows": 0} == {
-        "spent_tokens": 0,
-        "reserved_tokens": 0,
-        "open_calls": 0,
-        "windows": 0,
-    }
 
 
 def test_an_attempt_that_comes_late_does_nothing(tmp_path):
@@ -292,48 +265,6 @@ def test_reset(tmp_path):
     driver.put(settled(held, 1))
     assert driver.step(requests=(ask(window=True),))[0].window.answers == ()
     assert driver.actor.browse(Query(kind="operator"))[0]["session"] == "s"
-
-
-def test_windows_are_bounded(tmp_path):
-    """Only the last sessions that spoke are remembered, and of each only the last answers; a second answer to the
-    same request replaces the first."""
-    driver = Driver(life(tmp_path, bounds=StateConfig(sessions_max=3)), limits=limits(loops=LoopConfig(window_size=4)))
-
-    def say(session, text, request):
-        driver.put(TurnItem(key="k", session=session, turn=Turn(text=text), request=request))
-
-    for n in range(20):
-        say("s", f"text {n}", f"q{n}")
-    say("s", "other", "q19")
-    for session in "tu":
-        say(session, "x", "q")
-    (answer,) = driver.step(requests=(ask(window=True),))
-    assert [said.text for said in answer.window.answers] == ["text 16", "text 17", "text 18", "other"]
-    assert driver.step(requests=(ask(),))[0].window is None
-    say("v", "x", "q")
-    assert driver.actor.stats()["windows"] == 3
-    assert driver.step(requests=(ask(window=True),))[0].window.answers == ()
-
-
-def test_new_limits_keep_the_books(tmp_path):
-    """Limits that change take effect at once and move nothing: not in memory, and not over a death."""
-    driver = Driver(life(tmp_path), limits=tight(1000))
-    (grant, _) = driver.granted(ask(), ask())
-    driver.put(settled(grant, 450))
-    before = state_of(driver.actor)
-    driver.actor.configure(tight(500))
-    assert state_of(driver.actor) == before
-    assert driver.actor.step(StateStep(client="c", number=3, config=driver.limits.digest, requests=(ask(),))) is None
-    assert state_of(driver.actor) == before
-
-    driver.limits = tight(500)
-    driver.number = 2
-    (rejection,) = driver.ask(ask())
-    assert rejection.windows[0].tokens == 650
-    driver.actor = life(tmp_path)
-    assert isinstance(driver.ask(ask())[0], Rejection)
-    driver.limits = tight(650)
-    assert isinstance(driver.ask(ask())[0], Grant)
 
 
 def test_limits_that_are_not_those_of_the_step_are_not_taken(tmp_path):

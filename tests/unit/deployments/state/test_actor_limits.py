@@ -16,7 +16,6 @@ from reliability.admission.events import Charge
 from reliability.loops import LoopConfig, Turn
 from reliability.loops.transcript import answer_turn, read_turns
 from reliability.sessions import describe_answer, read_trail
-from tests.sim.clock import VirtualClock, run
 from tests.support.incarnations import (
     CONFIG,
     LIMITS,
@@ -32,7 +31,6 @@ from tests.support.incarnations import (
     tight,
 )
 from tests.support.made_agents import MadeRun, make_answer, make_run
-from tests.support.near_actor import NearActor
 from tests.support.shrunk_histories import HEAD, SHAPES, ShrunkSession, make_lap
 
 SHORT = limits(loops=LoopConfig(window_size=4))
@@ -59,25 +57,6 @@ def test_every_life_keeps_windows_by_the_configured_limits(tmp_path, deaths):
 
     (answer,) = driver.step(requests=(ask(window=True),))
     assert [each.text for each in answer.window.answers] == [f"text {n}" for n in range(16, 20)]
-
-
-def test_a_link_tells_a_new_life_its_limits(tmp_path):
-    """A Router that works on after a kill has its loop windows kept as it has configured, without any word of its
-    own."""
-
-    async def main() -> int:
-        near = NearActor(tmp_path, SHORT, call_s=0.001)
-        link = near.link
-        await link.start(1.0)
-        near.actor = life(tmp_path, clock=VirtualClock())
-        for each in said(20):
-            link.put(each, flush=True)
-        answer = await link.admit(ask(window=True))
-        assert link.up
-        await link.close()
-        return len(answer.window.answers)
-
-    assert run(main()) == 4
 
 
 def test_what_tells_a_new_life_its_limits_moves_no_book(tmp_path):
@@ -208,19 +187,6 @@ def nameless(messages: list[dict[str, Any]], ticket: str, **more: Any) -> StepRe
 def left(answer: StepAnswer, ticket: str, text: str | None = SAID) -> AnswerItem:
     answered = None if text is None else describe_answer(answer_turn(text))
     return AnswerItem(key="k", session=answer.session or "", ticket=ticket, answered=answered)
-
-
-def test_a_conversation_is_one_session_over_all_routers(tmp_path):
-    """What one Router was answered, another one's request goes on from; what begins alike is another session."""
-    actor = life(tmp_path)
-    one, two = Driver(actor, "one"), Driver(actor, "two")
-    (a,) = one.step(requests=(nameless(BEGIN, "a"),))
-    (b,) = two.step(requests=(nameless(BEGIN, "b"),))
-    assert None not in (a.session, b.session)
-    assert a.session != b.session
-    one.put(left(a, "a"))
-    (more,) = two.step(requests=(nameless(MORE, "c"),))
-    assert more.session == a.session
 
 
 def test_what_was_answered_is_heard_before_what_goes_on(tmp_path):

@@ -204,25 +204,6 @@ def test_the_former_owner_changes_nothing(tmp_path):
     assert new.actor.budget("k", "s")["spent_tokens"] == 10
 
 
-def test_grants_keep_their_names_over_many_lives(tmp_path):
-    """A grant of any former life is settled at what it used, however often the actor has died since."""
-    driver, grants = Driver(life(tmp_path)), []
-    for _ in range(4):
-        grants += driver.granted(ask(session="s"), ask(session="t"))
-        driver.actor = life(tmp_path)
-    assert len({grant.id for grant in grants}) == 8
-
-    driver.put(*(settled(grant, 5) for grant in grants))
-    driver.actor = life(tmp_path)
-    assert driver.actor.stats()["grants"] == 0
-    assert driver.actor.budget("k", "s") | {"windows": None} == {
-        "spent_tokens": 20,
-        "reserved_tokens": 0,
-        "open_calls": 0,
-        "windows": None,
-    }
-
-
 # -- files -----------------------------------------------------------------------------------------------------
 
 
@@ -294,20 +275,6 @@ def test_records_that_can_not_be_written_are_left_out(tmp_path, caplog):
     assert "left out" in caplog.text
     driver.actor = life(tmp_path)
     assert driver.actor.budget("k", "s")["spent_tokens"] == driver.actor.budget("k", "big")["spent_tokens"] == 10**12
-
-
-@pytest.mark.parametrize("wait_ns", [10**20, -(10**20)])
-def test_a_wait_beyond_all_bounds_stops_no_step(tmp_path, wait_ns):
-    """However long a tier wants to be left alone: the settle that says so is done and written, and so is what comes
-    with it."""
-    driver = Driver(life(tmp_path))
-    (grant,) = driver.granted(ask())
-    driver.put(settled(grant, 7, Verdict.FAILURE, retry_after_ns=wait_ns), Charge(key="k", session="s", tokens=5))
-
-    for _ in range(2):
-        assert driver.actor.stats()["grants"] == 0
-        assert driver.actor.budget("k", "s")["spent_tokens"] == 12
-        driver.actor = life(tmp_path)
 
 
 WRITER = """

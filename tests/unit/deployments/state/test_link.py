@@ -16,7 +16,7 @@ from reliability.loops import Turn
 from reliability.types import Verdict
 from tests.sim.clock import run
 from tests.sim.links.world import FATES, World
-from tests.support.incarnations import LIMITS, ask, done, settled, tight
+from tests.support.incarnations import LIMITS, ask, done, settled
 from tests.support.near_actor import NearActor
 
 SEEDS = 200
@@ -49,21 +49,6 @@ def playing(tmp_path: Path, play: Any, **more: Any) -> Any:
         near.actor._journal.close()
 
     run(main())
-
-
-def test_a_lone_request_makes_two_steps(tmp_path):
-    """Its ask; and its settle with its report. A beat does no work."""
-
-    async def play(near):
-        answer = await near.link.admit(ask())
-        near.link.put(settled(answer.decision), flush=False)
-        near.link.put(done(), flush=True)
-        await asyncio.sleep(5)
-        assert near.actor.stats()["steps"] == 2
-        assert near.link.waiting_items == 0
-        assert len(near.steps) > 4  # the beats
-
-    playing(tmp_path, play)
 
 
 def test_what_comes_up_meanwhile_goes_together(tmp_path):
@@ -149,23 +134,6 @@ def test_a_paid_ask_waits(tmp_path):
         assert isinstance(third.decision, Grant)
         assert near.actor.stats()["grants"] == 2
         assert int(first.decision.id.rpartition(":")[2]) < int(third.decision.id.rpartition(":")[2])
-
-    playing(tmp_path, play)
-
-
-def test_a_grant_for_somebody_who_has_left_goes_back(tmp_path):
-    """Where the caller leaves while its ask is on the way, the grant is given back unused."""
-
-    async def play(near):
-        near.open.clear()
-        asking = asyncio.create_task(near.link.admit(ask()))
-        await asyncio.sleep(0.01)
-        asking.cancel()
-        near.open.set()
-        await asyncio.sleep(0.1)
-        assert near.actor.stats()["steps"] == 2
-        assert near.actor.stats()["grants"] == 0
-        assert near.actor.budget("k", "s")["spent_tokens"] == 0
 
     playing(tmp_path, play)
 
@@ -305,20 +273,6 @@ def test_closing_a_link_that_is_down_ends(tmp_path, caplog):
 
     run(main())
     assert "state_items_left" in caplog.text
-
-
-def test_new_limits_count_from_the_next_step(tmp_path):
-    """Limits that are set on a link decide the next ask; no step fails for that."""
-
-    async def play(near):
-        assert isinstance((await near.link.admit(ask())).decision, Grant)
-        near.link.limits = tight(100)
-        assert not isinstance((await near.link.admit(ask())).decision, Grant)
-        near.link.limits = tight(200)
-        assert isinstance((await near.link.admit(ask())).decision, Grant)
-        assert near.link.up
-
-    playing(tmp_path, play, limits=tight(1000))
 
 
 def test_health_is_as_of_the_last_answer(tmp_path):

@@ -62,18 +62,6 @@ def test_each_key_has_its_own(tmp_path):
     assert names_of(actor, ["a"]) == ["a"]
 
 
-def test_time_forgets(tmp_path):
-    """What is older than `responses_ttl_s` goes when the actor tidies."""
-    journal = open_journal(tmp_path, responses_ttl_s=100.0)
-    with journal.step():
-        journal.shelf.write(make("old", at_s=1.0))
-        journal.shelf.write(make("new", at_s=50.0))
-    journal.trim(120.0)
-
-    assert journal.shelf.find("k", "old") is None
-    assert journal.shelf.find("k", "new") is not None
-
-
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(1, 60)), max_size=12), st.integers(0, 100))
 def test_the_bytes_are_bounded(tmp_path_factory, written, bytes_max):
     """After each write no more than `bytes_max` is there, and what is there are the newest."""

@@ -75,7 +75,7 @@ def test_three_pages_are_drawn_for_once():
         for each in frames:
             await each.aclose()
         await asyncio.sleep(10 * live.TICK_S)
-        assert (overview.taken, pages.pages) == (1, 0)
+        assert (overview.taken, pages._pages) == (1, 0)
 
     play(work)
 
@@ -104,7 +104,7 @@ def test_a_page_ends_where_its_router_stops():
         await read(frames)
         overview.stopped = True
         assert await read(frames) == {}
-        assert pages.pages == 0
+        assert pages._pages == 0
 
     play(work)
 
@@ -122,7 +122,7 @@ def test_a_page_ends_for_whoever_may_not_look_any_more():
         await read(frames)
         allowed[0] = False
         assert await read(frames) == {}
-        assert pages.pages == 0
+        assert pages._pages == 0
 
     play(work)
 
