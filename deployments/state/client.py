@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 import ray
 
@@ -22,15 +22,13 @@ from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import state_folder
 from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
-from deployments.state.history import RequestQuery, SessionQuery, TimeSpan
-from deployments.state.idempotent_answers import KeptItem, KeptQuestion, KeptReply
+from deployments.state.idempotent_answers import KeptItem
 from deployments.state.journal import SCHEMA_VERSION
 from deployments.state.link import Actor, Link
 from deployments.state.records import (
     AnswerItem,
     IncidentItem,
     KeptResponse,
-    Query,
     ReportItem,
     SettlementItem,
     StepRequest,
@@ -48,8 +46,20 @@ NAMESPACE = "mlx-stack-serve"
 NS_PER_S = 1_000_000_000
 RETRY_AFTER_S_MAX = 86_400  # how long a tier's `Retry-After` counts at most
 _MADE_S = 15.0  # a new actor replays its journal first; who waits longer asks again
+Ts = TypeVarTuple("Ts")
+T = TypeVar("T")
 # Ray's name for the head node: the journal is a file, so an actor that restarts elsewhere would find it gone.
 HEAD = {"node:__internal_head__": 0.001}
+
+
+def _question(method: Callable[[SessionState, *Ts], T]) -> Callable[[State, *Ts], Coroutine[Any, Any, T]]:
+    """Make of a method of the actor the one that asks it from here. Raises StateUnavailable."""
+
+    @functools.wraps(method)
+    async def ask(state: State, *args: *Ts) -> T:
+        return cast(T, await state.call(method.__name__, *args))
+
+    return ask
 
 
 class State(Link):
@@ -59,15 +69,29 @@ class State(Link):
         """Hand over an incident that belongs to no request."""
         self.put(IncidentItem(incident=incident), flush=True)
 
+    def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
+        """Hand over a piece of an answer. False: the state is away, and nothing was handed over."""
+        if self.up:
+            self.put(item, flush=flush)
+        return self.up
+
     # -- questions and orders: each raises StateUnavailable ---------------------------------------------------------
 
-    async def find_keys(self, kind: Literal["request", "session"], name: str) -> list[str]:
-        """Return the API keys that have a request or a session of this name."""
-        return cast(list[str], await self.call("find_keys", kind, name))
-
-    async def report(self, key: str, request_id: str) -> dict[str, Any] | None:
-        """Return the report of one request."""
-        return cast(dict[str, Any] | None, await self.call("report", key, request_id))
+    find_keys = _question(SessionState.find_keys)
+    report = _question(SessionState.report)
+    browse = _question(SessionState.browse)
+    summarize = _question(SessionState.summarize)
+    count_incidents = _question(SessionState.count_incidents)
+    get_page_secret = _question(SessionState.get_page_secret)
+    sign_out = _question(SessionState.sign_out)
+    is_signed_out = _question(SessionState.is_signed_out)
+    recall_responses = _question(SessionState.recall_responses)
+    forget_response = _question(SessionState.forget_response)
+    ask_kept = _question(SessionState.ask_kept)
+    isolate = _question(SessionState.isolate)
+    restore = _question(SessionState.restore)
+    close_breaker = _question(SessionState.close_breaker)
+    reset = _question(SessionState.reset)
 
     async def session(self, key: str, session: str) -> dict[str, Any] | None:
         """Return what one session has done, spent and reserved."""
@@ -75,18 +99,6 @@ class State(Link):
         if known is None and not ledger["spent_tokens"] and not ledger["open_calls"]:
             return None
         return {"session": session, "key": key, **(known or {}), **ledger}
-
-    async def browse(self, question: RequestQuery | SessionQuery | Query) -> list[dict[str, Any]]:
-        """Return the finished requests, the sessions or the incidents that match, the newest first."""
-        return cast(list[dict[str, Any]], await self.call("browse", question))
-
-    async def summarize(self, span: TimeSpan) -> dict[str, Any]:
-        """Sum up a span of time: its requests by tier, its incidents by kind."""
-        return cast(dict[str, Any], await self.call("summarize", span))
-
-    async def count_incidents(self, span: TimeSpan) -> list[tuple[int, str, int]]:
-        """Count the incidents of a span, by piece of time and kind."""
-        return cast(list[tuple[int, str, int]], await self.call("count_incidents", span))
 
     async def find_windows(self, key: str, session: str) -> Mapping[str, Mapping[str, int]]:
         """Return how full each window of a session is, the shared ones too."""
@@ -101,56 +113,10 @@ class State(Link):
         """Show what this Router runs to a page that is open on another one."""
         await self.call("share_running", self.client, rows)
 
-    async def get_page_secret(self) -> str:
-        """Return what the control room's cookies are sealed with."""
-        return str(await self.call("get_page_secret"))
-
-    async def sign_out(self, nonce: str, expires_s: int) -> None:
-        """End a cookie of the control room."""
-        await self.call("sign_out", nonce, expires_s)
-
-    async def is_signed_out(self, nonce: str, expires_s: int) -> bool:
-        """Return whether a cookie of the control room was ended."""
-        return bool(await self.call("is_signed_out", nonce, expires_s))
-
     async def keep_response(self, response: KeptResponse) -> None:
         """Keep a response. It may be large, and is handed to Ray on a thread."""
         shared = await asyncio.to_thread(ray.put, response) if ray.is_initialized() else response
         await self.call("keep_response", shared)
-
-    async def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
-        """Return a response and those before it, the newest first, as far as one call may."""
-        return cast(list[KeptResponse], await self.call("recall_responses", key, response_id))
-
-    async def forget_response(self, key: str, response_id: str) -> bool:
-        """Forget a response; False where there is none."""
-        return bool(await self.call("forget_response", key, response_id))
-
-    async def ask_kept(self, question: KeptQuestion) -> KeptReply:
-        """Ask what has become of a request that is repeated."""
-        return cast(KeptReply, await self.call("ask_kept", question))
-
-    def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
-        """Hand over a piece of an answer. False: the state is away, and nothing was handed over."""
-        if self.up:
-            self.put(item, flush=flush)
-        return self.up
-
-    async def isolate(self, tier: str) -> None:
-        """Keep all calls off a tier."""
-        await self.call("isolate", tier)
-
-    async def restore(self, tier: str) -> None:
-        """Lift the hold."""
-        await self.call("restore", tier)
-
-    async def close_breaker(self, tier: str) -> None:
-        """Let calls to a tier through again at once."""
-        await self.call("close_breaker", tier)
-
-    async def reset(self, key: str, session: str) -> None:
-        """Forget what a session has spent."""
-        await self.call("reset", key, session)
 
 
 class RequestState:
