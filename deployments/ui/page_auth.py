@@ -53,9 +53,6 @@ class _Seal:
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
 
-    def __repr__(self) -> str:
-        return "_Seal()"
-
     def make(self, name: str, digest: bytes, now_s: float) -> tuple[_Cookie, str]:
         """Make a cookie for the key `name` with this digest; return it and its text."""
         cookie = _Cookie(name, int(now_s) + COOKIE_S, secrets.token_hex(16))

@@ -28,9 +28,9 @@ HOW = {True: "the same tier again, after a fault", False: "the same tier again, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TimelineStep:
-    """One call to a tier: an attempt of the report, with its place. `kind`: `good`, `bad`, or `idle` where nothing ran.
-    `wait_ms`: since the last one ended. `said`: what was wrong, in sentences; `texts`: what was kept of the
-    conversation, by its name."""
+    """One call to a tier: an attempt of the report without its `detail`, which may quote the conversation. `kind`:
+    `good`, `bad`, or `idle` where nothing ran. `wait_ms`: since the last one ended. `said`: what was wrong, in
+    sentences; `texts`: what was kept of the conversation, by its name."""
 
     attempt: Record
     number: int
@@ -80,7 +80,7 @@ def _tell_step(
     if keep_text and attempt.get("detail"):
         texts.setdefault("detail", attempt["detail"])
     return _TimelineStep(
-        attempt=attempt,
+        attempt={**attempt, "detail": None},
         number=number + 1,
         kind="bad" if failure and attempt["ran"] else "idle" if failure or attempt["cancelled"] else "good",
         how=_tell_how(attempt, before),

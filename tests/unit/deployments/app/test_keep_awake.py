@@ -60,18 +60,6 @@ async def test_sleep_is_held_off_while_requests_run_and_a_while_longer() -> None
     assert (mac.asserted, mac.awake.held) == (0, False)
 
 
-@in_a_loop
-async def test_on_battery_the_machine_may_sleep() -> None:
-    """Law: no assertion on battery, none is kept when the plug is pulled, and it is there again with the plug."""
-    mac = Mac()
-    mac.plugged = False
-    mac.awake.note(True)
-    for plugged, asserted in ((False, 0), (True, 1), (False, 0), (True, 1)):
-        mac.plugged = plugged
-        assert await mac.awake.look()
-        assert mac.asserted == asserted
-
-
 @pytest.mark.parametrize(
     ("when", "system", "asserted"),
     [("always", "darwin", 1), ("never", "darwin", 0), ("always", "linux", 0), ("requests", "linux", 0)],

@@ -40,22 +40,11 @@ def test_one_address_does_not_fill_the_door(folder, monkeypatch):
 
 
 @HAPROXY_ONLY
-def test_before_the_app_is_up_it_says_so(folder):
-    """No Router yet: a 503 in OpenAI's shape that says when to come back, and not a 404."""
+@pytest.mark.parametrize("back", [lambda: None, free_port], ids=["no Router yet", "one that doesn't listen"])
+def test_while_no_router_answers_it_says_so(folder, back):
+    """A 503 in OpenAI's shape that says when to come back, and neither a 404 nor Ray's plain 500."""
     port = free_port()
-    path, flags = rays_config(folder, port, None)
-    with haproxy(path, flags, port):
-        answer = ask(port, "/v1/models")
-
-    assert (answer.status, answer.error["code"]) == (503, "server_starting")
-    assert int(answer.headers["retry-after"]) > 0
-
-
-@HAPROXY_ONLY
-def test_while_no_router_answers_it_says_so(folder):
-    """A Router that doesn't listen: a 503 in OpenAI's shape, not Ray's plain 500."""
-    port = free_port()
-    path, flags = rays_config(folder, port, free_port())
+    path, flags = rays_config(folder, port, back())
     with haproxy(path, flags, port):
         answer = ask(port, "/v1/models")
 

@@ -258,10 +258,14 @@ def look(notes: _ReplicaNotes, now_s: float, *holders: dict[str, Any]) -> list[t
 
 def test_a_replica_begins_once_and_ends_once():
     """Law: whoever holds memory has one record of its beginning, at the moment of its lease, and one of its end, at the
-    moment when it was last seen."""
+    moment when it was last seen, with what the page of the memory shows; who waits for memory has none."""
     notes = _ReplicaNotes()
 
-    assert look(notes, 100.0, hold("a")) == [("replica-a-started", 97.0)]
+    assert look(notes, 99.0, hold("a", held=False)) == []
+    (record,) = notes.look([hold("a")], 100.0)
+    assert (record["request_id"], record["at"]) == ("replica-a-started", 97.0)
+    assert (record["kind"], record["tier"], record["reason"]) == ("scaling", "standard", "started")
+    assert record["evidence"] == {"node": "host 12345678", "replica": "a", "bytes": 1000}
     assert look(notes, 101.0, hold("a", 4.0)) == []
     assert look(notes, 101.0 + GONE_S) == []
     assert look(notes, 101.5 + GONE_S) == [("replica-a-ended", 101.0)]
@@ -282,16 +286,3 @@ def test_two_routers_write_the_same_records():
     one, other = _ReplicaNotes(), _ReplicaNotes()
 
     assert look(one, 100.0, hold("a")) == look(other, 140.0, hold("a", 43.0))
-
-
-def test_who_waits_has_not_begun():
-    """Law: a replica that waits for its memory isn't there yet."""
-    assert look(_ReplicaNotes(), 100.0, hold("a", held=False)) == []
-
-
-def test_a_record_says_where_how_much_and_of_which_tier():
-    """Law: the record has what the page of the memory shows."""
-    (record,) = _ReplicaNotes().look([hold("a")], 100.0)
-
-    assert (record["kind"], record["tier"], record["reason"]) == ("scaling", "standard", "started")
-    assert record["evidence"] == {"node": "host 12345678", "replica": "a", "bytes": 1000}

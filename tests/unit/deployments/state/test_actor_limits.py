@@ -1,6 +1,5 @@
 """The limits of the state actor: each life is told them anew, and Routers that differ don't quarrel while they idle."""
 
-import random
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
@@ -30,7 +29,6 @@ from tests.support.incarnations import (
     state_of,
     tight,
 )
-from tests.support.made_agents import MadeRun, make_answer, make_run
 from tests.support.shrunk_histories import HEAD, SHAPES, ShrunkSession, make_lap
 
 SHORT = limits(loops=LoopConfig(window_size=4))
@@ -199,13 +197,15 @@ def test_what_was_answered_is_heard_before_what_goes_on(tmp_path):
 
 
 def test_a_budget_is_the_session_s(tmp_path):
-    """The grant is booked on the session that was found, not on the name that the Router had for it."""
+    """The grant is booked on the session that was found, through whatever Router, not on the name that the Router had
+    for it; what begins alike is another session."""
     driver = Driver(life(tmp_path), limits=tight(150))
     (a,) = driver.step(requests=(nameless(BEGIN, "a"),))
     assert isinstance(a.decision, Grant)
     driver.put(settled(a.decision, 90), left(a, "a"))
-    (more, other) = driver.step(requests=(nameless(MORE, "b"), nameless(BEGIN, "c")))
+    (more, other) = Driver(driver.actor, "two", tight(150)).step(requests=(nameless(MORE, "b"), nameless(BEGIN, "c")))
 
+    assert more.session == a.session != other.session
     assert not isinstance(more.decision, Grant)
     assert isinstance(other.decision, Grant)
     assert driver.actor.budget("k", a.session)["spent_tokens"] == 90
@@ -247,37 +247,6 @@ def test_a_new_incarnation_knows_no_conversation(tmp_path):
 
     assert b.session != a.session
     assert c.session == b.session
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_runs_at_once_are_apart_over_routers(tmp_path, seed):
-    """Equal beginnings, through any Router: as many sessions as runs."""
-    dice = random.Random(seed)
-    actor = life(tmp_path)
-    routers = [Driver(actor, f"r{n}") for n in range(3)]
-    first = make_run(0, dice)
-    first.habit = "all"
-    runs: list[MadeRun] = [first, *(make_run(n, dice, first) for n in range(1, 5))]
-    names: dict[int, set[str]] = {run.number: set() for run in runs}
-    for number in range(40):
-        run = runs[number] if number < len(runs) else dice.choice(runs)
-        answer = make_answer(run, f"{seed}.{number}")
-        if run.answers == 0:  # an opening of its own: what is equal to the letter nobody can tell apart
-            answer = {"role": "assistant", "content": f"I am run number {run.number} of these."}
-        ids = [call["id"] for call in answer.get("tool_calls") or ()]
-        (found,) = dice.choice(routers).step(requests=(nameless(run.request(), f"t{number}"),))
-        names[run.number].add(found.session or "")
-        item = AnswerItem(
-            key="k",
-            session=found.session or "",
-            ticket=f"t{number}",
-            answered=describe_answer(answer_turn(answer), ids),
-        )
-        dice.choice(routers).put(item)
-        run.take(answer)
-
-    assert [len(of_run) for of_run in names.values()] == [1] * 5
-    assert len(set().union(*names.values())) == 5
 
 
 def test_the_window_carries_what_no_request_shows(tmp_path):

@@ -67,26 +67,12 @@ def test_a_token_is_its_cookie_s_alone():
     assert len({SEAL.make_token(one), SEAL.make_token(two), OTHER.make_token(one)}) == 3
 
 
-def test_the_secret_is_not_shown():
-    """Not in a repr, which may stand in a log."""
-    assert "a" * 8 not in repr(SEAL)
-
-
 BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
 KEYED = Access(
     (ApiKey(name="boss", sha256=digest(BOSS), admin=True), ApiKey(name="agent", sha256=digest(AGENT))),
 )
-PAGES = [
-    "/",
-    "/ui/requests",
-    "/ui/sessions",
-    "/ui/incidents",
-    "/ui/tiers",
-    "/ui/memory",
-    "/ui/evaluations",
-    "/ui/try",
-    "/ui/events",
-]
+NAMED = ("requests", "sessions", "incidents", "tiers", "memory", "evaluations", "try", "events")
+PAGES = ["/", *(f"/ui/{name}" for name in NAMED)]
 ORDERS = ["/ui/tiers/fast/isolate", "/ui/sessions/s/reset", "/ui/sign-out"]
 OWN = {"origin": "http://127.0.0.1:8000"}
 
