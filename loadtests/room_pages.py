@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 
 from deployments.config.app_config import StateConfig
-from deployments.state.recovery import open_journal
+from deployments.state.journal import open_journal
 from loadtests.running import run_server, short_folder
 
 __all__ = ["ROWS", "fill_journal", "measure_loads"]

@@ -27,7 +27,7 @@ from deployments.reports.traces import check_packages
 from deployments.running.folder import RunFolder, base_folder, clear_dead
 from deployments.state.client import folder_of
 from deployments.state.file_permissions import ForeignStateError, make_private_folder, refuse_strangers_file
-from deployments.state.recovery import JOURNAL
+from deployments.state.journal import JOURNAL
 from deployments.tiers.scripted.script import ScriptError, load_script
 
 TOKEN = (

@@ -21,7 +21,7 @@ from typing import Any
 from deployments.config.app_config import StateConfig
 from deployments.config.config_errors import ConfigError
 from deployments.state.idempotent_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
-from deployments.state.journal import Superseded
+from deployments.state.journal import JOURNAL, Superseded, open_journal
 from deployments.state.records import (
     AnswerItem,
     Health,
@@ -33,7 +33,6 @@ from deployments.state.records import (
     StepAnswer,
     StepRequest,
 )
-from deployments.state.recovery import JOURNAL, open_journal
 from deployments.state.transaction import Transaction
 from deployments.state.unix_socket import StepListener, find_socket_folder
 from deployments.state.watching import Watchable, one_at_a_time

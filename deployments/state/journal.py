@@ -10,10 +10,11 @@ Invariant: half of a step is never written.
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,9 @@ class _SignOuts:
         return row is not None
 
 
+LOG = logging.getLogger("ray.serve")
+JOURNAL = "ledger.sqlite"
+_SUFFIXES = ("", "-wal", "-shm")
 SCHEMA_VERSION = 1
 BUSY_S = 5.0
 DAY_S = 86_400.0
@@ -116,11 +120,10 @@ class Superseded(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class _Restored:
     """What a journal holds: the state, and what it was decided by. `events`: how many were replayed on the snapshot.
     `at_ns`: the latest moment that is written. `put_aside`: the name of an unreadable journal that was in its place."""
 
-    digest: str = ""
     config: AdmissionConfig = field(default_factory=AdmissionConfig)
     state: AdmissionState = field(default_factory=AdmissionState)
     events: int = 0
@@ -128,16 +131,15 @@ class Restored:
     put_aside: str | None = None
 
 
-def _read_journal(db: sqlite3.Connection) -> Restored:
+def _read_journal(db: sqlite3.Connection) -> _Restored:
     """Read what an open journal holds. Raises ValueError where this version didn't write it."""
-    row = db.execute("SELECT seq, at_ns, digest, config, state FROM snapshot WHERE id = 1").fetchone()
+    row = db.execute("SELECT seq, at_ns, config, state FROM snapshot WHERE id = 1").fetchone()
     rows = db.execute("SELECT at_ns, event FROM events WHERE seq > ? ORDER BY seq", (row[0] if row else 0,))
     events = [(at_ns, replay.event_from_plain(orjson.loads(event))) for at_ns, event in rows]
-    _, snapshot_ns, digest, config, state = row or (0, 0, "", b"{}", None)
+    _, snapshot_ns, config, state = row or (0, 0, b"{}", None)
     limits = _CONFIG.validate_python(orjson.loads(config))
     snapshot = AdmissionState() if state is None else replay.from_plain(orjson.loads(state))
-    return Restored(
-        digest=digest,
+    return _Restored(
         config=limits,
         state=replay.replay(snapshot, limits, events),
         events=len(events),
@@ -159,7 +161,7 @@ class Journal:
         self.sign_outs = _SignOuts(self._db)
         self.shelf = ResponseShelf(self._db, bytes_max=bounds.responses_bytes_max, ttl_s=bounds.responses_ttl_s)
 
-    def begin(self) -> Restored:
+    def begin(self) -> _Restored:
         """Become the owner; return what the file holds. Raises sqlite3.OperationalError: the file can't be used now;
         it may be undamaged. sqlite3.DatabaseError, ValueError: this version didn't write the file."""
         self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -351,3 +353,33 @@ class Journal:
 
     def _row(self, sql: str, values: Sequence[Any] = ()) -> Any:
         return self._db.execute(sql, values).fetchone()
+
+
+def open_journal(path: Path, incarnation: str, bounds: StateConfig) -> tuple[Journal, _Restored]:
+    """Open the journal at `path` for `incarnation`, its owner; return it and what it holds. One that is damaged, or
+    that another version wrote, is renamed and never written over; budgets then start empty. Raises OSError,
+    sqlite3.OperationalError: the file can't be used now; a full disk or a locked file is no damage."""
+    journal = Journal(path, incarnation, bounds)
+    try:
+        return journal, journal.begin()
+    except (sqlite3.DatabaseError, ValueError) as error:
+        if isinstance(error, sqlite3.OperationalError):
+            journal.close()
+            raise
+        aside = _put_aside(path, error)
+    # Closed after the renaming: SQLite tidies up after its last connection, but leaves files alone that have moved.
+    journal.close()
+    journal = Journal(path, incarnation, bounds)
+    return journal, replace(journal.begin(), put_aside=aside)
+
+
+def _put_aside(path: Path, error: Exception) -> str:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.unreadable-{number}")).exists():
+        number += 1
+    LOG.error("the journal %s can't be read (%s): put aside as %s; budgets start empty", path, error, aside.name)
+    for suffix in _SUFFIXES:
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    return aside.name

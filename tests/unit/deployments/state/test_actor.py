@@ -1,7 +1,6 @@
 """SessionState by hand: budgets hold under any interleaving, a step is done once, and what is lost is charged."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,7 +24,6 @@ from tests.support.incarnations import (
     life,
     limits,
     settled,
-    state_of,
     tight,
 )
 
@@ -78,46 +76,6 @@ def test_a_hard_stop_holds_under_every_interleaving(words: list[tuple[str, int, 
             assert books["reserved_tokens"] == sum(grant.tokens for grants in held.values() for grant in grants)
             assert books["spent_tokens"] + books["reserved_tokens"] <= TOKENS
         drivers[0].actor._journal.close()
-
-
-def test_a_step_is_done_once(tmp_path):
-    """Items that are sent again under the same number change nothing, also after a death of the actor."""
-    driver = Driver(life(tmp_path))
-    (grant,) = driver.granted(ask())
-    items = (
-        settled(grant, 30),
-        Charge(key="k", session="s", tokens=5),
-        done(incidents=2),
-        TurnItem(key="k", session="s", turn=Turn(text="a"), request="q"),
-    )
-    driver.step(items)
-    driver.step(items, attempt=1)
-    driver.actor = life(tmp_path)
-    driver.step(items, attempt=2)
-
-    assert driver.actor.budget("k", "s")["spent_tokens"] == 35
-    assert len(driver.actor.browse(Query())) == 2
-    assert driver.actor.session("k", "s")["requests"] == 1
-    assert driver.actor.stats()["windows"] == 0  # died with the life that had it
-
-
-def test_an_attempt_that_comes_late_does_nothing(tmp_path):
-    """A step that hung on its way and arrives after a newer attempt, or a newer step, takes no grant from anybody."""
-    driver = Driver(life(tmp_path))
-    item = Charge(key="k", session="s", tokens=5)
-    late = StateStep(client="c", number=1, config=LIMITS.digest, items=(item,), requests=(ask(),))
-    driver.number = 1
-    answers = driver.step((item,), (ask(),), attempt=1)
-    before = state_of(driver.actor)
-    driver.actor.step(late)
-    assert state_of(driver.actor) == before
-
-    driver.put(settled(answers[0].decision, 1))
-    before = state_of(driver.actor)
-    driver.actor.step(late)
-    driver.actor.step(replace(late, attempt=1))
-    assert state_of(driver.actor) == before
-    assert driver.actor.budget("k", "s")["spent_tokens"] == 6
 
 
 @pytest.mark.parametrize("meanwhile", ["ask", "charge", "nothing", "operator", "death"])
@@ -215,22 +173,9 @@ def test_health_is_told_with_every_answer(tmp_path):
     assert (health.phase, health.until_s) == (Phase.HALF_OPEN, 0.0)
 
 
-def test_isolate_and_restore(tmp_path):
-    """A tier that was isolated by hand takes no call until it is restored, over a death; both are written down."""
-    driver = Driver(life(tmp_path))
-    driver.actor.isolate("fast")
-    driver.actor = life(tmp_path)
-    (rejection,) = driver.ask(ask())
-    assert rejection.rejected_by is RejectedBy.ISOLATED
-    driver.actor.restore("fast")
-    assert len(driver.granted(ask())) == 1
-    words = [(one["reason"], one["tier"]) for one in driver.actor.browse(Query(kind="operator"))]
-    assert words == [("restore", "fast"), ("isolate", "fast")]
-
-
-def test_a_breaker_is_closed_by_hand(tmp_path):
-    """An open breaker that a person closes lets calls through at once, over a death, and has forgotten its failures; it
-    is written down. A hold by hand stays."""
+def test_a_tier_is_opened_and_closed_by_hand(tmp_path):
+    """An open breaker that a person closes lets calls through at once, over a death, and has forgotten its failures. A
+    tier that was isolated takes no call until it is restored, over a death. Each order is written down."""
     config = AdmissionConfig(breaker=BreakerConfig(failures_max=2, rate_percent=None))
     driver = Driver(life(tmp_path), limits=limits(config))
     for grant in driver.granted(ask(), ask()):
@@ -241,11 +186,15 @@ def test_a_breaker_is_closed_by_hand(tmp_path):
     (grant,) = driver.granted(ask())
     driver.put(settled(grant, 0, Verdict.FAILURE))
     assert len(driver.granted(ask())) == 1
-    assert [one["reason"] for one in driver.actor.browse(Query(kind="operator"))] == ["close"]
 
     driver.actor.isolate("fast")
     driver.actor.close_breaker("fast")
+    driver.actor = life(tmp_path)
     assert driver.ask(ask())[0].rejected_by is RejectedBy.ISOLATED
+    driver.actor.restore("fast")
+    assert len(driver.granted(ask())) == 1
+    orders = [(one["reason"], one["tier"]) for one in driver.actor.browse(Query(kind="operator"))]
+    assert orders == [("restore", "fast"), ("close", "fast"), ("isolate", "fast"), ("close", "fast")]
 
 
 def test_reset(tmp_path):

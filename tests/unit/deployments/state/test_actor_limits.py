@@ -9,7 +9,7 @@ import pytest
 
 from deployments.config.app_config import StateConfig
 from deployments.state.actor import SessionState
-from deployments.state.records import AnswerItem, Query, Reply, StateStep, StepAnswer, StepRequest, TurnItem
+from deployments.state.records import AnswerItem, Reply, StateStep, StepAnswer, StepRequest, TurnItem
 from reliability.admission.admit import Grant
 from reliability.admission.events import Charge
 from reliability.loops import LoopConfig, Turn
@@ -151,26 +151,6 @@ def test_reports_and_sessions_are_found_by_their_key(tmp_path):
     assert (totals["requests"], totals["prompt_tokens"], totals["completion_tokens"]) == (2, 6, 2)
     assert totals["last_request_id"] == "q"
     assert driver.actor.session("c", "s") is None
-
-
-def test_incidents_are_filtered_and_paged(tmp_path):
-    """Every field of a query must match; pages go on from an id, the newest first."""
-    driver = Driver(life(tmp_path))
-    for n in range(10):
-        one = done(f"r{n}", session=f"s{n % 2}", incidents=1)
-        at = ({**one.incidents[0], "at": 100.0 + n, "tier": f"t{n % 5}"},)
-        driver.put(replace(one, incidents=at))
-
-    def found(**more):
-        return [one["request_id"] for one in driver.actor.browse(Query(**more))]
-
-    assert found(session="s1") == ["r9", "r7", "r5", "r3", "r1"]
-    assert found(session="s1", tier="t2") == ["r7"]
-    assert found(since_s=103.0, until_s=105.0) == ["r4", "r3"]
-    assert found(kind="other") == found(key="x") == []
-    page = driver.actor.browse(Query(limit=3))
-    assert [one["request_id"] for one in page] == ["r9", "r8", "r7"]
-    assert found(limit=3, before=page[-1]["id"]) == ["r6", "r5", "r4"]
 
 
 BEGIN: list[dict[str, Any]] = [{"role": "user", "content": "Change get_factorial() to use math.factorial"}]

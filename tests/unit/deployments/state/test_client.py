@@ -11,7 +11,7 @@ from deployments.config.app_config import AppConfig, StateConfig
 from deployments.config.config_errors import ConfigError
 from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State, folder_of
-from deployments.state.link import CALL_S, StateUnavailable
+from deployments.state.link import CALL_S
 from deployments.state.records import StateLimits, TurnItem
 from reliability.admission.admit import RejectedBy, Rejection
 from reliability.admission.request import AdmissionRequest
@@ -127,26 +127,6 @@ def test_whatever_a_tier_asks_for_can_be_settled(tmp_path, wait_s):
         assert state.up
 
     playing(tmp_path, play)
-
-
-def test_charges_reach_hour_and_session(tmp_path):
-    """What ran without a grant is spent in both, once."""
-
-    async def play(state, near):
-        near.away = True
-        await asyncio.sleep(5)
-        port = request(state)
-        with pytest.raises(StateUnavailable):
-            await port.admit(ask())
-        port.charge(Usage(prompt_tokens=40, completion_tokens=2))
-        port.finish(done().report, (), None)
-        near.away = False
-        await asyncio.sleep(5)
-        assert (await state.session("k", S0))["spent_tokens"] == 42
-        rejection = await request(state, S1).admit(ask(S1))
-        assert isinstance(rejection, Rejection)
-
-    playing(tmp_path, play, hour=141)
 
 
 def test_helpers_spend_the_budget_of_their_agent(tmp_path):

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from deployments.config.app_config import StateConfig
 from deployments.state.history import History, RequestQuery, SessionQuery, TimeSpan, _list_marks, build_facts
-from deployments.state.journal import Journal
+from deployments.state.journal import Journal, open_journal
 from deployments.state.records import Query
-from deployments.state.recovery import open_journal
 from tests.support.room_rig import attempt, report
 
 T = 1.8e9

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from deployments.config.app_config import StateConfig
 from deployments.state import journal
 from deployments.state.history import History
-from deployments.state.journal import SIGN_OUT_SCHEMA, Journal, _SignOuts
+from deployments.state.journal import SIGN_OUT_SCHEMA, Journal, _SignOuts, open_journal
 from deployments.state.records import Query
-from deployments.state.recovery import open_journal
 from tests.support.incarnations import ROOM, Driver, ask, done, life, settled, state_of
 
 

@@ -51,46 +51,28 @@ def playing(tmp_path: Path, play: Any, **more: Any) -> Any:
     run(main())
 
 
-def test_what_comes_up_meanwhile_goes_together(tmp_path):
-    """While a step is on its way, asks and items gather, and all go with the next one, in their order."""
-
-    async def play(near):
-        near.open.clear()
-        asks = [asyncio.create_task(near.link.admit(ask(session=s))) for s in "abcde"]
-        await asyncio.sleep(0.01)
-        asks += [asyncio.create_task(near.link.admit(ask(session=s))) for s in "abcde"]
-        near.link.put(Charge(key="k", session="a", tokens=1), flush=True)
-        await asyncio.sleep(0.01)
-        near.open.set()
-        answers = await asyncio.gather(*asks)
-        assert all(isinstance(answer.decision, Grant) for answer in answers)
-        assert near.actor.stats()["steps"] == 2
-        assert [step.number for step in near.steps if step.works][-1] == 2
-
-    playing(tmp_path, play)
-
-
 def test_no_step_is_empty_but_a_beat(tmp_path):
-    """Whatever comes up while a step is on its way, nothing is sent when it has all been told; what waits for company
-    (a settle, which goes with its report) is no reason for a step of its own."""
+    """What comes up while a step is on its way goes together with the next one; nothing is sent when it has all been
+    told; what waits for company (a settle, which goes with its report) is no reason for a step of its own."""
 
     async def play(near):
         begun = len(near.steps)
         near.open.clear()
         first = asyncio.create_task(near.link.admit(ask(session="a")))
         await asyncio.sleep(0.01)
-        second = asyncio.create_task(near.link.admit(ask(session="b")))
+        others = [asyncio.create_task(near.link.admit(ask(session=session))) for session in "bcde"]
         await asyncio.sleep(0.01)
         near.open.set()
         granted = (await first).decision
         near.link.put(settled(granted), flush=False)
-        await second
+        answers = await asyncio.gather(*others)
+        assert all(isinstance(answer.decision, Grant) for answer in answers)
         await asyncio.sleep(0.01)
         assert near.link.waiting_items == 1
         near.link.put(done(), flush=True)
         await asyncio.sleep(0.01)
         assert near.link.waiting_items == 0
-        assert [(len(step.requests), len(step.items)) for step in near.steps[begun:]] == [(1, 0), (1, 0), (0, 2)]
+        assert [(len(step.requests), len(step.items)) for step in near.steps[begun:]] == [(1, 0), (4, 0), (0, 2)]
 
     playing(tmp_path, play)
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import orjson
+import pytest
 
 from deployments.ui import live
 from deployments.ui.live import PIECES, Live
@@ -96,23 +97,11 @@ def test_pages_are_bounded():
     play(work)
 
 
-def test_a_page_ends_where_its_router_stops():
-    """So that it looks elsewhere; no page holds a server back."""
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_page_ends_where_its_router_stops_and_for_whoever_may_not_look_any_more(stops):
+    """So that it looks elsewhere, and no page holds a server back; though nobody closes it."""
 
     async def work(pages: Live, overview: Overview) -> None:
-        frames = pages.watch("", may)
-        await read(frames)
-        overview.stopped = True
-        assert await read(frames) == {}
-        assert pages._pages == 0
-
-    play(work)
-
-
-def test_a_page_ends_for_whoever_may_not_look_any_more():
-    """Though nobody closes it, and the server goes on."""
-
-    async def work(pages: Live, _: Overview) -> None:
         allowed = [True]
 
         async def may_look() -> bool:
@@ -120,7 +109,7 @@ def test_a_page_ends_for_whoever_may_not_look_any_more():
 
         frames = pages.watch("", may_look)
         await read(frames)
-        allowed[0] = False
+        overview.stopped, allowed[0] = stops, stops
         assert await read(frames) == {}
         assert pages._pages == 0
 
