@@ -54,7 +54,7 @@ from deployments.request.policy import build_expected, chain_for, chain_of, hold
 from deployments.request.run_record import Run
 from deployments.state.client import RequestState
 from deployments.telemetry import flush_logs
-from deployments.ui.control_room import ControlRoom, wants_page
+from deployments.ui.control_room import ControlRoom
 from deployments.work.large_work import collect_less, large
 from deployments.work.turns import Asker
 from reliability.answer.estimate import prompt_bytes
@@ -162,7 +162,7 @@ class Router:
     async def root(self, request: Request) -> Response:
         """Answer that something is here, and where the rest is, as agents ask at their start; to a browser with the
         control room."""
-        if wants_page(request):
+        if "text/html" in request.headers.get("accept", ""):  # a person, and no agent
             return await self._room.show_now(request)
         return json_response({"name": "mlx-stack-serve", "models": "/v1/models", "ready": "/ready", "docs": "/docs"})
 
