@@ -26,7 +26,7 @@ from unittest import mock
 import uvicorn
 from starlette.datastructures import MutableHeaders
 
-from deployments.app import build, router, router_parts
+from deployments.app import build, router
 from deployments.config.app_config import StateConfig
 from deployments.config.free_port import free_port
 from deployments.graph import replica
@@ -99,9 +99,9 @@ class NearServer:
         with contextlib.ExitStack() as stack:
             for module in (router, replica):
                 stack.enter_context(mock.patch.object(module, "bind_to_node"))
-            stack.enter_context(mock.patch.object(router_parts.serve, "get_replica_context", return_value=context))
-            stack.enter_context(mock.patch.object(router_parts, "ray_finder", self._find_actor))
-            stack.enter_context(mock.patch.object(router_parts, "plan_of", return_value=None))
+            stack.enter_context(mock.patch.object(router.serve, "get_replica_context", return_value=context))
+            stack.enter_context(mock.patch.object(router, "ray_finder", self._find_actor))
+            stack.enter_context(mock.patch.object(router, "plan_of", return_value=None))
             config, bound = self._root.init_args
             handles = {}
             for name, tier in bound.items():

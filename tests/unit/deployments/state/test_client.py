@@ -101,20 +101,6 @@ def test_the_hour_and_each_session_are_exact(tmp_path, window, tokens, admitted)
     playing(tmp_path, play, **{window: tokens})
 
 
-@pytest.mark.parametrize("third", [0, 1, 2])
-def test_leaving_clients_leave_nothing_open(tmp_path, third):
-    """A third of the clients leave while their ask is on the way: whatever was granted for them is given back."""
-
-    async def play(state, near):
-        tasks = [asyncio.create_task(called(state, f"s{n % 4}", f"r{n}")) for n in range(60)]
-        await asyncio.sleep(0.0005 + 0.001 * third)
-        for task in tasks[third::3]:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    playing(tmp_path, play)
-
-
 @pytest.mark.parametrize("wait_s", [None, -1.0, 0.5, 1e11, inf, -inf, nan])
 def test_whatever_a_tier_asks_for_can_be_settled(tmp_path, wait_s):
     """No word on when to come back, however long or senseless, keeps a grant open or takes the link down."""
