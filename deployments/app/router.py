@@ -105,7 +105,7 @@ class Router:
         chat = partial(self._answer, CHAT)
         self._room = ControlRoom(access=lambda: self._live.access, overview=self._overview, chat=chat)
         self._workers = Workers(imports=WORKER_IMPORTS)
-        self._metrics, self._traces = RequestMetrics(names), Traces(config.telemetry)
+        self._metrics, self._traces = RequestMetrics(), Traces(config.telemetry)
         self._bodies = Bodies(config.server.max_ongoing_requests // 2)
         self._clock = MonotonicClock()
         self._jitter = random.Random()
