@@ -118,15 +118,12 @@ def test_a_summary_adds_up(history):
     assert history.summarize(TimeSpan(since_s=T + 10, until_s=T + 20)) == {"tiers": [], "incidents": {}}
 
 
-def test_incidents_are_counted_by_piece(history):
-    """Each in the piece of time that it fell into."""
-    counts = history.count_incidents(TimeSpan(since_s=T, until_s=T + 6, piece_s=2.0))
-
-    assert counts == [(piece, kind, 1) for piece in range(3) for kind in ("fault", "loop")]
-
-
 def test_incidents_that_match_are_counted(journal, history):
-    """By kind, tier, session and key, alone and together; no word of a filter is read as SQL."""
+    """Each in the piece of time that it fell into; by kind, tier, session and key, alone and together; no word of a
+    filter is read as SQL."""
+    pieces = history.count_incidents(TimeSpan(since_s=T, until_s=T + 6, piece_s=2.0))
+    assert pieces == [(piece, kind, 1) for piece in range(3) for kind in ("fault", "loop")]
+
     with journal.step():
         for tier in ("fast", "premium"):
             journal.write_incident({"at": T, "kind": "loop", "tier": tier, "session": "its", "key": "k"})
