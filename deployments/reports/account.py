@@ -140,9 +140,7 @@ class Account:
         self._closed = True
         try:
             report = self.report(now_ns, prices)
-            incidents = incidents_of(
-                self.run, at_s=time.time(), key=self.run.key, statuses=statuses, keep_text=keep_text
-            )
+            incidents = incidents_of(self.run, at_s=time.time(), statuses=statuses, keep_text=keep_text)
             found = [*incidents, *self._record_advice()]
             self.state.finish(report, found, self._find_turn(), self._describe_answer())
             metrics.count(report, self.run.attempts)

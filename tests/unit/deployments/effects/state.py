@@ -249,7 +249,7 @@ def keep_text() -> None:
     broken = config_of("tiers.fast.script", [{"answer": [{"tool_call": {"name": "f", "arguments": '{"a": '}}]}])
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     one = run(broken, request=replace(REQUEST, tools=(tool,)))
-    without, with_text = (incidents_of(one, at_s=0.0, key="", statuses={}, keep_text=keep) for keep in (False, True))
+    without, with_text = (incidents_of(one, at_s=0.0, statuses={}, keep_text=keep) for keep in (False, True))
     assert len(str(with_text)) > len(str(without))
 
 
