@@ -56,20 +56,38 @@ class HistoryPages:
         ]
 
     async def _list_requests(self, request: Request, visit: Visit) -> Response:
-        filters = _read_filters(request.query_params, REQUEST_FILTERS)
-        query = RequestQuery(**filters, before=_read_number(request.query_params.get("before")), limit=PAGE)
-        reports = await self._state.browse(query)
+        more = {"outcomes": OUTCOMES, "marks": MARKS}
+        return await self._show_list(request, visit, "requests.html", RequestQuery, REQUEST_FILTERS, **more)
+
+    async def _list_incidents(self, request: Request, visit: Visit) -> Response:
+        span = request.query_params.get("span")
+        spans = {"span": span if span in SPANS else "day", "spans": list(SPANS)}
+        kinds = [kind.value for kind in IncidentKind]
+        return await self._show_list(request, visit, "incidents.html", Query, INCIDENT_FILTERS, kinds=kinds, **spans)
+
+    async def _show_list(
+        self,
+        request: Request,
+        visit: Visit,
+        template: str,
+        kind: type[RequestQuery | Query],
+        names: tuple[str, ...],
+        **more: Any,
+    ) -> Response:
+        """Show a page of what matches the address's filters, and the way to the next one."""
+        filters = _read_filters(request.query_params, names)
+        before = _read_number(request.query_params.get("before"))
+        found = await self._state.browse(kind(**filters, before=before, limit=PAGE))
         return show_page(
             request,
             visit,
-            "requests.html",
-            reports=reports,
-            filters=dict.fromkeys(REQUEST_FILTERS, "") | filters,
-            filtered=bool(filters),
-            older=_link_older(filters, reports),
+            template,
+            found=found,
+            filters=dict.fromkeys(names, "") | filters,
+            asked=urlencode(filters),
+            older=urlencode({**filters, "before": found[-1]["id"]}) if len(found) == PAGE else None,
             tiers=self._context.overview.tiers,
-            outcomes=OUTCOMES,
-            marks=MARKS,
+            **more,
         )
 
     async def _show_numbered(self, request: Request, visit: Visit) -> Response:
@@ -146,27 +164,6 @@ class HistoryPages:
         log_info("session_reset", by=visit.caller.name or None, session=session_tag(name))
         return go_to(request, f"/ui/requests?{urlencode({'session': name}, quote_via=quote)}")
 
-    async def _list_incidents(self, request: Request, visit: Visit) -> Response:
-        params = request.query_params
-        filters = _read_filters(params, INCIDENT_FILTERS)
-        query = Query(**filters, before=_read_number(params.get("before")), limit=PAGE)
-        incidents = await self._state.browse(query)
-        span = params.get("span")
-        return show_page(
-            request,
-            visit,
-            "incidents.html",
-            incidents=incidents,
-            filters=dict.fromkeys(INCIDENT_FILTERS, "") | filters,
-            filtered=bool(filters),
-            asked=urlencode(filters),
-            older=_link_older(filters, incidents),
-            span=span if span in SPANS else "day",
-            spans=list(SPANS),
-            kinds=[kind.value for kind in IncidentKind],
-            tiers=self._context.overview.tiers,
-        )
-
     async def _count_incidents(self, request: Request, _: Visit) -> Response:
         """Answer with the chart's figures: how many of each kind in each piece of time."""
         long_s, piece_s = SPANS.get(request.query_params.get("span", "day"), SPANS["day"])
@@ -222,10 +219,6 @@ def _stack_counts(counts: Sequence[tuple[int, str, int]], span: TimeSpan) -> dic
 
 def _read_filters(params: Mapping[str, str], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name in names if (value := params.get(name, "").strip())}
-
-
-def _link_older(filters: Mapping[str, Any], listed: Sequence[Mapping[str, Any]]) -> str | None:
-    return urlencode({**filters, "before": listed[-1]["id"]}) if len(listed) == PAGE else None
 
 
 def _read_number(text: str | None) -> int | None:
