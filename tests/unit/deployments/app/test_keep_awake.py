@@ -1,8 +1,6 @@
 """A Mac is kept from idle sleep while requests run and it has mains power, by a scripted machine."""
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,16 +9,6 @@ import pytest
 
 from deployments.app import keep_awake
 from deployments.app.keep_awake import LINGER_S, KeepAwake, When, _hold_off_sleep, _is_on_mains
-
-
-def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test in an event loop of its own."""
-
-    @functools.wraps(test)
-    def run(**given: Any) -> None:
-        asyncio.run(test(**given))
-
-    return run
 
 
 class Mac:
@@ -41,7 +29,6 @@ class Mac:
         return SimpleNamespace(terminate=terminate, wait=lambda timeout: 0)
 
 
-@in_a_loop
 async def test_sleep_is_held_off_while_requests_run_and_a_while_longer() -> None:
     """Law: from the first request until `LINGER_S` after the last, with one assertion; then the machine may sleep."""
     mac = Mac()
@@ -64,7 +51,6 @@ async def test_sleep_is_held_off_while_requests_run_and_a_while_longer() -> None
     ("when", "system", "asserted"),
     [("always", "darwin", 1), ("never", "darwin", 0), ("always", "linux", 0), ("requests", "linux", 0)],
 )
-@in_a_loop
 async def test_an_operator_decides_and_other_systems_are_left_alone(when: When, system: str, asserted: int) -> None:
     """Law: `always` holds off sleep without a request, `never` doesn't with one; only macOS has it at all."""
     mac = Mac(when, system)
@@ -74,7 +60,6 @@ async def test_an_operator_decides_and_other_systems_are_left_alone(when: When, 
     assert mac.asserted == asserted
 
 
-@in_a_loop
 async def test_a_request_wakes_the_task_and_its_end_gives_the_assertion_up() -> None:
     """Law: the task sleeps until a request comes; cancelled, as when the Router ends, it leaves no assertion behind."""
     mac = Mac()
@@ -89,7 +74,6 @@ async def test_a_request_wakes_the_task_and_its_end_gives_the_assertion_up() -> 
     assert mac.asserted == 0
 
 
-@in_a_loop
 async def test_a_mac_without_the_program_answers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: where sleep can't be held off, the task ends with a line in the log, and no request is any worse."""
     monkeypatch.setattr(keep_awake, "CAFFEINATE", "/nowhere/caffeinate")

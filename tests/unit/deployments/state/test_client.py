@@ -1,6 +1,8 @@
 """The state as a Router replica sees it: exact, and nothing left open."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,6 @@ from reliability.admission.admit import RejectedBy, Rejection
 from reliability.admission.request import AdmissionRequest
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
-from tests.sim.clock import run
 from tests.support.incarnations import done
 from tests.support.near_actor import NearActor
 from tests.support.room_rig import report
@@ -46,21 +47,18 @@ def config(session: int = 10**6, hour: int = 10**9) -> StateLimits:
     return state_limits(app, app.state, {})
 
 
-def playing(folder: Path, play: Any, **limits: int) -> None:
-    """Run `play(state, near)` in virtual time; then everything has been handed over and nothing is open."""
-
-    async def main() -> None:
-        near = NearActor(folder, lost=False, call_s=0.001)
-        state = State(near.find, config(**limits))
-        await state.start()
-        await play(state, near)
-        await asyncio.sleep(30)
-        stats = near.actor.stats()
-        assert (stats["grants"], stats["reserved_tokens"]) == (0, 0)
-        await state.close()
-        near.actor._journal.close()
-
-    run(main())
+@contextlib.asynccontextmanager
+async def playing(folder: Path, **limits: int) -> AsyncGenerator[tuple[State, NearActor], None]:
+    """A Router's state and its actor; at the end everything has been handed over and nothing is open."""
+    near = NearActor(folder, lost=False, call_s=0.001)
+    state = State(near.find, config(**limits))
+    await state.start()
+    yield state, near
+    await asyncio.sleep(30)
+    stats = near.actor.stats()
+    assert (stats["grants"], stats["reserved_tokens"]) == (0, 0)
+    await state.close()
+    near.actor._journal.close()
 
 
 def ask(session: str = S0, tier: str = "fast", **more: Any) -> AdmissionRequest:
@@ -88,38 +86,31 @@ async def called(state: State, session: str, name: str, tokens: int = 100) -> bo
 
 
 @pytest.mark.parametrize(("window", "tokens", "admitted"), [("hour", 5000, 50), ("session", 799, 4 * 7)])
-def test_the_hour_and_each_session_are_exact(tmp_path, window, tokens, admitted):
+async def test_the_hour_and_each_session_are_exact(tmp_path, window, tokens, admitted):
     """Of 200 requests at once, of four sessions, exactly those for which the hour or the session has tokens run."""
-
-    async def play(state, near):
+    async with playing(tmp_path, **{window: tokens}) as (state, _):
         ran = await asyncio.gather(*(called(state, f"s{n % 4}", f"r{n}") for n in range(200)))
         assert sum(ran) == admitted
         spent = [(await state.session("k", f"s{n}") or {"spent_tokens": 0})["spent_tokens"] for n in range(4)]
         assert sum(spent) == 100 * admitted
         assert window == "hour" or spent == [700] * 4
 
-    playing(tmp_path, play, **{window: tokens})
-
 
 @pytest.mark.parametrize("wait_s", [None, -1.0, 0.5, 1e11, inf, -inf, nan])
-def test_whatever_a_tier_asks_for_can_be_settled(tmp_path, wait_s):
+async def test_whatever_a_tier_asks_for_can_be_settled(tmp_path, wait_s):
     """No word on when to come back, however long or senseless, keeps a grant open or takes the link down."""
-
-    async def play(state, near):
+    async with playing(tmp_path) as (state, _):
         port = request(state)
         port.settle(await port.admit(ask()), Verdict.FAILURE, Usage(), wait_s)
         await asyncio.sleep(0.1)
         assert state.waiting_items == 0
         assert state.up
 
-    playing(tmp_path, play)
 
-
-def test_helpers_spend_the_budget_of_their_agent(tmp_path):
+async def test_helpers_spend_the_budget_of_their_agent(tmp_path):
     """A call of a helper with a grant, and one without, count where its agent's do: what they have spent together keeps
     out all of them, and nobody else. A helper's books show that budget."""
-
-    async def play(state: State, near: NearActor) -> None:
+    async with playing(tmp_path, session=200) as (state, near):
         helper = request(state, "main.a1", parent="main")
         grant = await helper.admit(ask("main.a1", parent="main"))
         helper.settle(grant, Verdict.SUCCESS, Usage(prompt_tokens=60), None)
@@ -134,13 +125,10 @@ def test_helpers_spend_the_budget_of_their_agent(tmp_path):
             assert isinstance(refused, Rejection)
         assert await called(state, S1, "other")
 
-    playing(tmp_path, play, session=200)
 
-
-def test_the_window_is_the_sessions(tmp_path):
+async def test_the_window_is_the_sessions(tmp_path):
     """What a session has said comes with its next request's first grant, and only where it is asked for."""
-
-    async def play(state, near):
+    async with playing(tmp_path) as (state, _):
         port = request(state)
         grant = await port.admit(ask())
         port.settle(grant, Verdict.SUCCESS, Usage(), None)
@@ -154,13 +142,10 @@ def test_the_window_is_the_sessions(tmp_path):
         other.settle(await other.admit(ask(S1)), Verdict.SUCCESS, Usage(), None)
         assert other.window.answers == ()
 
-    playing(tmp_path, play)
 
-
-def test_what_is_known_of_a_session(tmp_path):
+async def test_what_is_known_of_a_session(tmp_path):
     """A session's totals and books are found from any side, under its key; a reset clears them."""
-
-    async def play(state, near):
+    async with playing(tmp_path) as (state, _):
         await called(state, S0, "r1", tokens=60)
         await asyncio.sleep(1)
         assert await state.find_keys("session", S0) == await state.find_keys("request", "r1") == ["k"]
@@ -173,17 +158,15 @@ def test_what_is_known_of_a_session(tmp_path):
         await state.reset("k", S0)
         assert await state.session("k", S0) is None
 
-    playing(tmp_path, play)
 
-
-def test_what_a_session_has_done_and_its_budget_are_of_one_moment(tmp_path):
+async def test_what_a_session_has_done_and_its_budget_are_of_one_moment(tmp_path):
     """While calls end, what their reports say was used is what the books have spent, at every look."""
 
     async def one(state, number):
         await asyncio.sleep(number * 0.0007)
         await called(state, S0, f"r{number}")
 
-    async def play(state, near):
+    async with playing(tmp_path) as (state, _):
         calls = asyncio.gather(*(one(state, number) for number in range(100)))
         looks = set()
         while not calls.done():
@@ -193,13 +176,10 @@ def test_what_a_session_has_done_and_its_budget_are_of_one_moment(tmp_path):
         assert len(looks) > 5
         assert all(reported == spent for reported, spent in looks)
 
-    playing(tmp_path, play)
 
-
-def test_what_is_said_while_the_actor_is_away_is_the_newest_word(tmp_path):
+async def test_what_is_said_while_the_actor_is_away_is_the_newest_word(tmp_path):
     """However long it is away: one word for each call is kept, none for a call that was settled meanwhile."""
-
-    async def play(state, near):
+    async with playing(tmp_path) as (state, near):
         port = request(state)
         grants = [await port.admit(ask()) for _ in range(2)]
         near.away = True
@@ -216,15 +196,12 @@ def test_what_is_said_while_the_actor_is_away_is_the_newest_word(tmp_path):
         assert (books["spent_tokens"], books["open_calls"]) == (7 + 1_039, 1)
         port.settle(grants[1], Verdict.SUCCESS, Usage(prompt_tokens=7), None)
 
-    playing(tmp_path, play)
-
 
 @pytest.mark.parametrize("turns", range(6))
-def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, turns):
+async def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, turns):
     """Whoever leaves while the actor is silent, and is told again to leave at any turn after that: whatever is granted
     later goes back."""
-
-    async def play(state, near):
+    async with playing(tmp_path) as (state, near):
         near.open.clear()
         asking = asyncio.create_task(request(state).admit(ask()))
         await asyncio.sleep(0.1)
@@ -236,14 +213,11 @@ def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, turns):
         await asyncio.sleep(CALL_S + 1)  # the call that hangs ends by its own time
         near.open.set()
 
-    playing(tmp_path, play)
-
 
 @pytest.mark.parametrize("window", ["session", "hour"])
-def test_a_barred_call_costs_nothing(tmp_path, window):
+async def test_a_barred_call_costs_nothing(tmp_path, window):
     """What a budget or an operator bars leaves the books as they were, and the session unknown."""
-
-    async def play(state, near):
+    async with playing(tmp_path, **{window: 99}) as (state, _):
         rejection = await request(state).admit(ask())
         assert isinstance(rejection, Rejection)
         assert [load.window for load in rejection.windows] == [window]
@@ -251,8 +225,6 @@ def test_a_barred_call_costs_nothing(tmp_path, window):
         assert (await request(state).admit(ask(tier="cloud"))).rejected_by is RejectedBy.ISOLATED
         await asyncio.sleep(1)
         assert await state.session("k", S0) is None
-
-    playing(tmp_path, play, **{window: 99})
 
 
 def test_a_folder_is_named_or_the_users_own(tmp_path, monkeypatch):
