@@ -21,6 +21,7 @@ from typing import Any
 from deployments.config.app_config import StateConfig
 from deployments.config.config_errors import ConfigError
 from deployments.state.idempotent_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
+from deployments.state.incident_record import IncidentKind
 from deployments.state.journal import JOURNAL, Superseded, open_journal
 from deployments.state.records import (
     AnswerItem,
@@ -270,32 +271,30 @@ class SessionState(Watchable):
     @one_at_a_time
     def isolate(self, tier: str) -> None:
         """Keep all calls off a tier."""
-        self._by_hand(Isolate(tier), "isolate", tier=tier)
+        self._by_hand(Isolate(tier), "isolate", tier)
 
     @one_at_a_time
     def restore(self, tier: str) -> None:
         """Lift the hold."""
-        self._by_hand(Restore(tier), "restore", tier=tier)
+        self._by_hand(Restore(tier), "restore", tier)
 
     @one_at_a_time
     def close_breaker(self, tier: str) -> None:
         """Let calls to a tier through again at once."""
-        self._by_hand(Close(tier), "close", tier=tier)
+        self._by_hand(Close(tier), "close", tier)
 
     @one_at_a_time
     def reset(self, key: str, session: str) -> None:
         """Forget what a session has spent, and what it was answered."""
-        self._by_hand(Reset(key, session), "reset", session=session, key=key)
+        self._by_hand(Reset(key, session), "reset", None, session=session, key=key)
         self._windows.forget(key, session)
 
-    def _by_hand(
-        self, event: replay.Event, order: str, *, tier: str | None = None, session: str = "", key: str = ""
-    ) -> None:
+    def _by_hand(self, event: replay.Event, order: str, tier: str | None, **whose: str) -> None:
         def apply_order(transaction: Transaction) -> None:
             transaction.apply(event)
-            transaction.note_operator(order, tier=tier, session=session, key=key)
-            if session:
-                self._journal.forget_session(key, session)
+            transaction.note(IncidentKind.OPERATOR, tier, reason=order, **{"key": "", **whose})
+            if whose:
+                self._journal.forget_session(**whose)
 
         self._transit(apply_order)
 

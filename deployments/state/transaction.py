@@ -52,7 +52,7 @@ class Transaction:
         """Begin a new incarnation. `aside`: the name of an unreadable journal, whose budgets are forgotten."""
         self.apply(Begin(incarnation))
         if aside is not None:
-            self._note(IncidentKind.JOURNAL, None, reason="unreadable", evidence={"put_aside": aside})
+            self.note(IncidentKind.JOURNAL, None, reason="unreadable", evidence={"put_aside": aside})
 
     def apply_items(self, items: Sequence[Item]) -> None:
         """Apply what has happened."""
@@ -106,11 +106,7 @@ class Transaction:
             whose = {} if lost is None else {"session": lost.session, "key": lost.key}
             reason = "the grant was never settled"
             tokens = {"tokens": closed.tokens}
-            self._note(IncidentKind.GRANT_EXPIRED, closed.tier, reason=reason, evidence=tokens, **whose)
-
-    def note_operator(self, order: str, *, tier: str | None = None, session: str = "", key: str = "") -> None:
-        """Record what a person did by hand."""
-        self._note(IncidentKind.OPERATOR, tier, reason=order, session=session or None, key=key)
+            self.note(IncidentKind.GRANT_EXPIRED, closed.tier, reason=reason, evidence=tokens, **whose)
 
     def _write(self, event: Event) -> None:
         self._journal.write_event(self._now_ns, event)
@@ -127,7 +123,7 @@ class Transaction:
         if isinstance(closed, ClosedGrant) and (change := closed.change) is not None:
             reason = f"{change.before.value} -> {change.after.value}: {change.cause.value}"
             who = {"session": item.session, "key": item.key, "request_id": item.request_id}
-            self._note(IncidentKind.BREAKER, closed.tier, reason=reason, **who)
+            self.note(IncidentKind.BREAKER, closed.tier, reason=reason, **who)
 
     def _record(self, write: Callable[..., None], *what: Any) -> None:
         try:
@@ -135,5 +131,6 @@ class Transaction:
         except UNWRITABLE as error:
             LOG.error("a record is left out of the journal: %s: %s", type(error).__name__, error)
 
-    def _note(self, kind: IncidentKind, tier: str | None, *, reason: str, **more: Any) -> None:
+    def note(self, kind: IncidentKind, tier: str | None, *, reason: str, **more: Any) -> None:
+        """Record what belongs to no request's report. `more`: as of `record`."""
         self._journal.write_incident(record(kind, at_s=self.now_s, tier=tier, reason=reason, **more))
