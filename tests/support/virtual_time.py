@@ -9,8 +9,8 @@ from tests.sim.clock import run
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an async test; leave others alone."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+    """Run an async test, but for those of a module that says `REAL_TIME = True`."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj) or getattr(pyfuncitem.module, "REAL_TIME", False):
         return None
     run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
     return True
