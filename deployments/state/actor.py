@@ -201,11 +201,6 @@ class SessionState(Watchable):
         return self._journal.report(key, request_id)
 
     @one_at_a_time
-    def session(self, key: str, session: str) -> dict[str, Any] | None:
-        """Return what one session has done, or None."""
-        return self._journal.session(key, session)
-
-    @one_at_a_time
     def budget(self, key: str, session: str) -> dict[str, Any]:
         """Return what one session has spent and reserved, and how full its windows are. What its open calls have
         reported as used counts as spent, also where their Router has died."""
@@ -223,7 +218,7 @@ class SessionState(Watchable):
     @one_at_a_time
     def books(self, key: str, session: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
         """Return what one session has done, and the budget that it spends, both of the same moment."""
-        known = self.session(key, session)
+        known = self._journal.session(key, session)
         return known, self.budget(key, (known or {}).get("parent") or session)
 
     @one_at_a_time

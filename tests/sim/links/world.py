@@ -239,7 +239,7 @@ class World:
                 held(books == tokens, f"{session} has spent {tokens} tokens, the books say {books}")
             found = len(actor.browse(Query(kind="flaw", limit=10**6)))
             held(found == self.ended, f"{self.ended} requests have ended, {found} incidents are written")
-            totals = [actor.session("k", session) for session in self.spent]
+            totals = [actor.books("k", session)[0] for session in self.spent]
             count = sum(each["requests"] for each in totals if each)
             held(count == self.ended, f"{self.ended} requests have ended, {count} are counted")
             wire.kill()

@@ -209,7 +209,7 @@ def test_reset(tmp_path):
         books = driver.actor.budget("k", "s")
         assert (books["spent_tokens"], books["reserved_tokens"]) == (0, 100)
         assert driver.actor.budget("k", "t")["spent_tokens"] == 7
-        assert driver.actor.session("k", "s") is None
+        assert driver.actor.books("k", "s")[0] is None
         driver.actor = life(tmp_path)
     driver.put(settled(held, 1))
     assert driver.step(requests=(ask(window=True),))[0].window.answers == ()

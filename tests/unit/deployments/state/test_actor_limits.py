@@ -147,10 +147,10 @@ def test_reports_and_sessions_are_found_by_their_key(tmp_path):
     assert driver.actor.report("a", "r")["attempts"][0]["usage"]["prompt_tokens"] == 5
     assert driver.actor.report("c", "r") is None
     assert driver.actor.report("b", "r")["attempts"][0]["usage"]["prompt_tokens"] == 7
-    totals = driver.actor.session("a", "s")
+    totals = driver.actor.books("a", "s")[0]
     assert (totals["requests"], totals["prompt_tokens"], totals["completion_tokens"]) == (2, 6, 2)
     assert totals["last_request_id"] == "q"
-    assert driver.actor.session("c", "s") is None
+    assert driver.actor.books("c", "s")[0] is None
 
 
 BEGIN: list[dict[str, Any]] = [{"role": "user", "content": "Change get_factorial() to use math.factorial"}]

@@ -188,7 +188,7 @@ async def test_closing_hands_over_what_is_left(tmp_path):
     assert near.link.waiting_items == 0
     for name in ("one", "two"):
         assert near.actor.report("k", name) is not None
-    assert near.actor.session("k", "s")["requests"] == 2
+    assert near.actor.books("k", "s")[0]["requests"] == 2
     for local in (True, False):
         with pytest.raises(StateUnavailable):
             await near.link.admit(ask(local=local))
