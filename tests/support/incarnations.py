@@ -69,7 +69,7 @@ def life(folder: Path, clock: HandClock | None = None, **more: Any) -> SessionSt
 
 
 def unpack(name: str, to: Path) -> Path:
-    """A folder as version 0.1.0 has left it; see `test_old_folders`."""
+    """A folder as version 0.1.0 has left it; see `tests/unit/deployments/state/test_journal.py`."""
     shutil.unpack_archive(OLD_FOLDERS, to, filter="data")
     return to / name
 
