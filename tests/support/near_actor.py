@@ -11,12 +11,12 @@ from tests.support.incarnations import LIMITS, life
 
 class NearActor:
     """`open` lets calls through; while it isn't set they hang. `away` fails them, and the search for the actor too,
-    where `lost`. Each call takes `call_s`; time is `virtual`, or the machine's."""
+    where `lost`. Each call takes `call_s`. `timed`: the actor goes by the time of a simulated world."""
 
     def __init__(
-        self, folder: Path, limits: Any = LIMITS, *, lost: bool = True, call_s: float = 0.0, virtual: bool = True
+        self, folder: Path, limits: Any = LIMITS, *, lost: bool = True, call_s: float = 0.0, timed: bool = True
     ) -> None:
-        self.actor = life(folder, clock=VirtualClock() if virtual else None)
+        self.actor = life(folder, clock=VirtualClock() if timed else None)
         self.open = asyncio.Event()
         self.open.set()
         self.away = False

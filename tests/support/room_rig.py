@@ -99,7 +99,7 @@ class Rig:
     def __init__(self, folder: Path, access: Access | None = None, **changes: Any) -> None:
         self.config = make_config(**changes)
         self.access = access or Access(())
-        self.here = NearActor(folder, lost=False, virtual=False)
+        self.here = NearActor(folder, lost=False, timed=False)
         self.stopping = Stopping()
         self.tiers = {name: Told(name) for name in TIERS}
         self.asked: list[tuple[str, bytes]] = []
