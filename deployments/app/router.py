@@ -67,7 +67,7 @@ from deployments.work.large_work import collect_less, large
 from deployments.work.turns import Asker
 from deployments.work.worker_pool import Workers
 from reliability.answer.estimate import prompt_bytes
-from reliability.confidence.calibration import ModelCalibration
+from reliability.confidence import ModelCalibration
 from reliability.context_edits import apply_edits
 from reliability.memory.pressure import Level
 from reliability.types import Event, TierState

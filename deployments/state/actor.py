@@ -44,7 +44,7 @@ from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
-from reliability.admission.events import Close, Isolate, Reset, Restore, Sweep
+from reliability.admission.events import Order, Reset, Tick
 from reliability.admission.ledger import count_running_tokens, session_of
 from reliability.loops import LoopConfig
 from reliability.sessions import Conversations
@@ -266,17 +266,17 @@ class SessionState(Watchable):
     @one_at_a_time
     def isolate(self, tier: str) -> None:
         """Keep all calls off a tier."""
-        self._by_hand(Isolate(tier), "isolate", tier)
+        self._by_hand(Order(tier, "isolate"), "isolate", tier)
 
     @one_at_a_time
     def restore(self, tier: str) -> None:
         """Lift the hold."""
-        self._by_hand(Restore(tier), "restore", tier)
+        self._by_hand(Order(tier, "restore"), "restore", tier)
 
     @one_at_a_time
     def close_breaker(self, tier: str) -> None:
         """Let calls to a tier through again at once."""
-        self._by_hand(Close(tier), "close", tier)
+        self._by_hand(Order(tier, "close"), "close", tier)
 
     @one_at_a_time
     def reset(self, key: str, session: str) -> None:
@@ -301,7 +301,7 @@ class SessionState(Watchable):
         if now_ns - self._tidied_ns < _TIDY_EVERY_NS and self._events < SNAPSHOT_EVENTS:
             return
         self._tidied_ns = now_ns
-        self._transit(lambda transaction: transaction.apply(Sweep()))
+        self._transit(lambda transaction: transaction.apply(Tick("sweep")))
         if self._events >= SNAPSHOT_EVENTS:
             self._write_snapshot(self._digest, self._config)
         self._journal.trim(now_ns / NS_PER_S)
