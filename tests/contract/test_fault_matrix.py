@@ -82,19 +82,16 @@ class Room:
 @pytest.fixture(scope="module")
 def room(deploy: Deploy, upstream: Upstream) -> Room:
     """`premium` and then `backup`; `refused` before them, where nobody listens; `alone` outside of the chain."""
-    hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "timeouts": TIMEOUTS}
+    hosted = scripts.hosted(upstream, MODEL, api_key_env=CLOUD_KEY_ENV, timeouts=TIMEOUTS)
     tiers = {
-        "refused": hosted | {"model": MODEL, "base_url": f"http://127.0.0.1:{free_port()}/v1"},
-        "premium": hosted | {"model": MODEL},
+        "refused": hosted | {"base_url": f"http://127.0.0.1:{free_port()}/v1"},
+        "premium": hosted,
         "backup": scripts.tier("backup"),
         "alone": hosted | {"model": ALONE},
     }
-    # How a broken text is gone on with has a wall of its own: test_continuing.
-    retries = {"max_retries_before_escalate": 1, "continuations_max": 0}
-    escalation = {"chain": ["refused", "premium", "backup"], **retries}
-    reliability = {"escalation": escalation, **SCALED}
-    args = {"tiers": tiers, "reliability": reliability, "server": {"timeouts": scripts.QUICK}}
-    return Room(deploy(args, "matrix"), upstream)
+    # How a broken text is gone on with is test_continuing's.
+    limits = SCALED | {"escalation": {"continuations_max": 0}}
+    return Room(deploy(scripts.graph(tiers, ["refused", "premium", "backup"], **limits), "matrix"), upstream)
 
 
 def from_backup(reason: str, *, calls: int) -> dict[str, str]:

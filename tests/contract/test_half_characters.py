@@ -22,15 +22,8 @@ HALF = "x\ud83dy"
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream) -> Server:
-    args = {
-        "tiers": {"far": {"kind": "hosted", "base_url": upstream.base_url, "model": "far"}},
-        "reliability": {
-            "escalation": {"chain": ["far"], "max_retries_before_escalate": 0},
-            "tool_validation": {"placeholders": []},
-            **scripts.UNBOUNDED,
-        },
-    }
-    return deploy(args, "halves")
+    tiers = {"far": scripts.hosted(upstream, "far")}
+    return deploy(scripts.graph(tiers, retries=0, tool_validation={"placeholders": []}), "halves")
 
 
 @pytest.mark.parametrize("stream", [False, True])

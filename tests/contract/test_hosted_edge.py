@@ -19,18 +19,10 @@ HI = [{"role": "user", "content": "hi"}]
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream) -> Server:
     """Tier `premium` is OpenRouter's double; `backup` says so when it had to stand in."""
-    hosted = {"kind": "hosted", "preset": "openrouter", "base_url": upstream.base_url, "model": "some/model"}
-    hosted["api_key_env"] = CLOUD_KEY_ENV
+    hosted = scripts.hosted(upstream, preset="openrouter", api_key_env=CLOUD_KEY_ENV)
     keyless = hosted | {"api_key_env": "NOT_SET"}
-    args = scripts.args(
-        tiers={"premium": hosted, "backup": scripts.tier("backup"), "keyless": keyless},
-        reliability={
-            "escalation": {"chain": ["keyless", "premium", "backup"], "max_retries_before_escalate": 1},
-            **scripts.UNBOUNDED,
-        },
-        server={"timeouts": scripts.QUICK},
-    )
-    return deploy(args, "hosted")
+    tiers = {"keyless": keyless, "premium": hosted, "backup": scripts.tier("backup")}
+    return deploy(scripts.graph(tiers), "hosted")
 
 
 @pytest.mark.parametrize("stream", [False, True])
