@@ -31,7 +31,7 @@ evaluate: .venv/.serve ## is each model good enough on this machine? A report wi
 	@$(BIN)/python -P -m deployments evaluate $(CONFIG) $(EVALUATE)
 
 test: .venv/.dev test-fast ## the whole test suite; what `make nightly` alone runs says docs/decisions/090-tests-that-share-an-app.md
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "ray or model" --hypothesis-profile=quick # a Ray for each; half of them wait
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "ray or model" --hypothesis-profile=quick # each has a Ray of its own; they mostly wait
 
 test-fast: .venv/.dev ## what needs no Ray and no model: nearly all laws
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not ray and not model" --hypothesis-profile=quick # half of them wait

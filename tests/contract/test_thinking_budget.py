@@ -48,12 +48,12 @@ def ask_for(server: Server, dialect: str, model: str, stream: bool) -> tuple[str
     response = httpx.post(f"{server.url}/v1/{path}", json=body, headers=headers, timeout=60.0)
     assert response.status_code == 200, response.text
 
-    def find_report() -> Any:
-        got = server.get(f"/v1/reliability/requests/{request_id}")
-        return got.json() if got.status_code == 200 else None
-
     text = WIRES[f"/{path}"].read_answer(response.content).text
-    return response.text, text, until(find_report, "the report is there")
+    return (
+        response.text,
+        text,
+        until(lambda: server.find(f"/v1/reliability/requests/{request_id}"), "the report is there"),
+    )
 
 
 @pytest.mark.parametrize(("tags", "continues"), WAYS)
