@@ -188,12 +188,6 @@ def test_the_report_stands_in_the_last_chunk_and_under_its_id(server):
     assert totals["completion_tokens"] > 0
 
 
-@pytest.mark.parametrize("path", ["requests/none", "sessions/none"])
-def test_an_unknown_report_is_a_404(server, path):
-    """What isn't kept is said so."""
-    assert server.get(f"/v1/reliability/{path}").status_code == 404
-
-
 @pytest.mark.parametrize(
     ("model", "tier"),
     [("auto", "fast"), ("standard", "standard"), ("openai/gpt-4o", "standard"), ("gpt-4o-mini", "fast")],
