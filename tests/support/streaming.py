@@ -42,7 +42,8 @@ def take_apart(pieces: Sequence[str], box: ToolBox, hold: Hold = Hold.TOOL_CALLS
         for _, state, out in passed:
             left += out
             sent += _text(out)
-            told, sent = (told + sent, "") if isinstance(state, gate.Stopped) else (told, sent)
+            if isinstance(state, gate.Stopped):
+                told, sent, state = told + sent, "", gate.reopen_gate(state)
     out, held = close(thoughts, state)
     left += out
     sent += _text(out)
