@@ -204,8 +204,8 @@ def _fits(given: Mapping[str, Any], tool: Tool) -> bool:
 
 
 def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: list[str], setting: Setting) -> None:
-    """Refuse a declared name next to arguments that aren't kept together, or under a key that is misspelled: a call, but
-    not one to be guessed at."""
+    """Refuse a declared name next to arguments that aren't kept together, or a misspelled key: a call, but not one to
+    be guessed at."""
     if _has_misspelled_keys(value, setting.box) and (setting.explicit or not setting.box.wants_json):
         raise HalfCall("the key of a call's name or of its arguments is misspelled", 0)
     for key in names:
@@ -219,7 +219,7 @@ def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: li
 
 
 def _has_misspelled_keys(value: Mapping[str, Any], box: ToolBox) -> bool:
-    """Return whether a declared name and arguments of that tool are all that stands here, under nearly the right keys."""
+    """Return whether a declared name and its tool's arguments are all that stands here, under nearly the right keys."""
     loose = [key for key in value if key not in _SILENT]
     for key, other in (loose, loose[::-1]) if len(loose) == 2 else ():
         tool = box.find(value[key]) if isinstance(value[key], str) else None
