@@ -177,12 +177,9 @@ def _is_deed(word: str) -> bool:
 
 def find_entities(text: str) -> frozenset[str]:
     """Find the random ids of what a step has made; one that names the request or the message is none."""
-    found = (match for match in _ENTITY.finditer(text[:STEP_CHARS]))
-    return frozenset(match[0] for match in found if MARKED.isdisjoint(words_of(_read_label(text, match.start()))))
-
-
-def _read_label(text: str, at: int) -> str:
-    return text[max(0, at - ENTITY_LABEL_CHARS) : at].rpartition(",")[2]
+    found = _ENTITY.finditer(text[:STEP_CHARS])
+    labels = ((match[0], text[max(0, match.start() - ENTITY_LABEL_CHARS) : match.start()]) for match in found)
+    return frozenset(id for id, label in labels if MARKED.isdisjoint(words_of(label.rpartition(",")[2])))
 
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")

@@ -155,7 +155,8 @@ class TurnSequence:
 
     def _finds_nothing(self, index: int) -> bool:
         """Return whether the turn asks for places only, and its results don't say that something was done."""
-        if not _asks_for_places(self.key(index)):
+        key = self.key(index)
+        if not (_has_holes(key) and all(map(_holds_places_only, key))):
             return False
         return all(result is not None and not says_done(result.text) for result in self.results(index).values())
 
@@ -262,11 +263,6 @@ def _name_tools(calls: Iterable[SeenCall]) -> frozenset[str]:
 
 def _has_holes(key: Key) -> bool:
     return any(HOLE in call for call in key)
-
-
-def _asks_for_places(key: Key) -> bool:
-    """Return whether the calls have holes, all of them places or limits of a search."""
-    return _has_holes(key) and all(map(_holds_places_only, key))
 
 
 def _holds_places_only(call: str) -> bool:
