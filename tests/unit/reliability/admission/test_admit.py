@@ -70,13 +70,6 @@ def test_every_bar_has_its_name(more: dict[str, Any], rejected_by: RejectedBy) -
     assert (answer.policy is Policy.HARD_STOP) is bool(answer.windows) is (rejected_by is RejectedBy.BUDGET)
 
 
-def test_waits_are_in_seconds() -> None:
-    """An open breaker's time reaches the answer in seconds."""
-    _, answer = admit(failed(AdmissionState(), "fast", 2), CONFIG, ask(), S // 2)
-    assert isinstance(answer, Rejection)
-    assert answer.retry_after_s == 0.5
-
-
 def test_settling_reports_the_breaker() -> None:
     """The settle that opens a breaker says so, and only that one."""
     state, grant = granted(AdmissionState(), tier="frail")
