@@ -199,8 +199,7 @@ def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
     for place in range(row.size - period, row.size):
         laps = [row.results(index) for index in range(place, max(-1, place - period * known), -period)][::-1]
         for key, newest in laps[-1].items():
-            results = [lap[key] for lap in laps if lap.get(key) is not None]
-            texts = [result.text for result in results if result is not None]
+            texts = [text for lap in laps if (text := lap.get(key)) is not None]
             changes = max(changes, _count_changes(texts, row.is_equal))
             step = key in row.steps_in(place)
             told = max(told, follow_figures(texts, has_failed(newest), step))
@@ -217,7 +216,7 @@ def _count_changes(texts: Sequence[str], is_equal: Callable[[str, str], bool]) -
 def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage, kind: Kind) -> Loop:
     newest = row.turns[row.size - period :]
     names = list(dict.fromkeys(call.name for turn in newest for call in turn.calls))
-    results = [result.text for turn in newest for result in turn.results if result is not None]
+    results = [result for turn in newest for result in turn.results if result is not None]
     return Loop(
         kind=kind,
         stage=stage,
@@ -294,9 +293,7 @@ def _read_answers(turn: Turn) -> frozenset[str] | None:
     if not _only_thinks(turn) or None in turn.results:
         return None
     pairs = zip(turn.calls, turn.results, strict=False)
-    return frozenset(
-        mask_figures(mask_echoes(call, result.text.strip())) for call, result in pairs if result is not None
-    )
+    return frozenset(mask_figures(mask_echoes(call, result.strip())) for call, result in pairs if result is not None)
 
 
 def _find_same_text(turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None, period: int) -> Loop | None:

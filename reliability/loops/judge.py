@@ -100,7 +100,7 @@ def judge_request(case: StuckCase, turns: Sequence[Turn], goal: Any, config: Jud
 
 def _describe_step(number: int, turn: Turn) -> str:
     call, result = turn.calls[-1], turn.results[-1] if turn.results else None
-    answer = summary(result.text, RESULT_CHARS) if result is not None else "(not known)"
+    answer = summary(result, RESULT_CHARS) if result is not None else "(not known)"
     return f"{number}. {call.name}({summary(call.arguments, ARGUMENTS_CHARS)}) -> {answer}"
 
 

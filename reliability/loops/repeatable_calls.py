@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 from reliability.loops.comparison.call_normalization import names_place
-from reliability.loops.comparison.findings import Result, SeenCall, has_failed, parse
+from reliability.loops.comparison.findings import SeenCall, has_failed, parse
 from reliability.loops.comparison.same_result import is_ongoing
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.volatile_fields import (
@@ -132,11 +132,11 @@ def walks(call: SeenCall) -> bool:
     return any(texts[key].strip().lower() in _WALKS for key in (*ACTION_KEYS, *COMMAND_KEYS) if key in texts)
 
 
-def leads_on(result: Result | None) -> bool:
+def leads_on(result: str | None) -> bool:
     """Return whether the result may be one of a step: short, no failure, no refusal."""
-    if result is None or len(result.text) > STEP_CHARS:
+    if result is None or len(result) > STEP_CHARS:
         return False
-    return not has_failed(result) and not _REFUSES.search(result.text)
+    return not has_failed(result) and not _REFUSES.search(result)
 
 
 def acknowledges(call: SeenCall, result: str) -> bool:
@@ -255,7 +255,7 @@ def _matches(name: str, pattern: str) -> bool:
     return name == pattern
 
 
-def is_poll(call: SeenCall, result: Result | None, declared: Iterable[str] = ()) -> bool:
+def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) -> bool:
     """Return whether this call, with this result, waits for the world or pages through it."""
     if _polls_by_name(call.name, declared):
         return True
@@ -264,8 +264,8 @@ def is_poll(call: SeenCall, result: Result | None, declared: Iterable[str] = ())
         return True
     if result is None:
         return False
-    goes_on = is_ongoing(result.text) or names_state(result.text, _STANDS)
-    return (goes_on and not _changes(call, texts)) or _says_later(call, result.text)
+    goes_on = is_ongoing(result) or names_state(result, _STANDS)
+    return (goes_on and not _changes(call, texts)) or _says_later(call, result)
 
 
 def _changes(call: SeenCall, texts: dict[str, str]) -> bool:

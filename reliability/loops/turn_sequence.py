@@ -17,7 +17,7 @@ from functools import wraps
 from typing import TypeVar
 
 from reliability.loops.comparison.call_normalization import HOLE, PLACE, blur_call, mask_echoes, says_done, says_enough
-from reliability.loops.comparison.findings import Memo, Result, SeenCall, Turn
+from reliability.loops.comparison.findings import Memo, SeenCall, Turn
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.content import orders_endless, read_number, read_times
@@ -127,7 +127,7 @@ class TurnSequence:
         """Return whether these two may still be compared, past a verdict. Polls are compared as they are: cheaply."""
         if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in COMPARED):
             return True
-        a, b = ([result.text for result in self.turns[i].results if result is not None] for i in (older, newer))
+        a, b = ([result for result in self.turns[i].results if result is not None] for i in (older, newer))
         return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
 
     def starts_again(self, period: int) -> bool:
@@ -158,7 +158,7 @@ class TurnSequence:
         key = self.key(index)
         if not (_has_holes(key) and all(map(_holds_places_only, key))):
             return False
-        return all(result is not None and not says_done(result.text) for result in self.results(index).values())
+        return all(result is not None and not says_done(result) for result in self.results(index).values())
 
     def is_beyond(self, period: int) -> bool:
         """Return whether the newest repetition asks for other places than the one before, equally empty."""
@@ -182,8 +182,8 @@ class TurnSequence:
         for index in range(max(self.size - period, period), self.size):
             for key in self.steps_in(index) & self.steps_in(index - period):
                 older, newer = (self.results(i)[key] for i in (index - period, index))
-                made = find_entities(newer.text) if newer is not None else frozenset()
-                if made and older is not None and made.isdisjoint(find_entities(older.text)):
+                made = find_entities(newer) if newer is not None else frozenset()
+                if made and older is not None and made.isdisjoint(find_entities(older)):
                     return True
         return False
 
@@ -199,19 +199,19 @@ class TurnSequence:
         return self.polls_at(index) or all(
             is_poll(call, result, self.config.pollers)
             or (walks(call) and leads_on(result))
-            or (result is not None and not is_thought(call) and acknowledges(call, result.text))
+            or (result is not None and not is_thought(call) and acknowledges(call, result))
             for call, result in self._distinct_pairs(index)
         )
 
-    def _distinct_pairs(self, index: int) -> Iterable[tuple[SeenCall, Result | None]]:
+    def _distinct_pairs(self, index: int) -> Iterable[tuple[SeenCall, str | None]]:
         return dict.fromkeys(zip(self.turns[index].calls, self.turns[index].results, strict=False))
 
-    def results(self, index: int) -> dict[str, Result | None]:
+    def results(self, index: int) -> dict[str, str | None]:
         """Return the turn's results by what was asked."""
         return {key: result for key, (_, result) in self._pairs(index).items()}
 
     @_once
-    def _pairs(self, index: int) -> dict[str, tuple[SeenCall, Result | None]]:
+    def _pairs(self, index: int) -> dict[str, tuple[SeenCall, str | None]]:
         pairs = list(zip(self.turns[index].calls, self.turns[index].results, strict=False))
         acted = [pair for pair in pairs if not is_thought(pair[0])] or pairs
         return {self._blur(call)[1]: (call, result) for call, result in acted}
@@ -223,10 +223,10 @@ class TurnSequence:
             asked, other = b.get(key, (call, None))
             if result is None or other is None:
                 return False
-            if test(result.text, other.text):
+            if test(result, other):
                 continue
             echoes = call != asked and _holds_places_only(key)
-            if not (echoes and test(mask_echoes(call, result.text), mask_echoes(asked, other.text))):
+            if not (echoes and test(mask_echoes(call, result), mask_echoes(asked, other))):
                 return False
         return True
 
