@@ -249,11 +249,6 @@ def phase_of(state: AdmissionState, tier: str, now_ns: int) -> Phase:
     return breakers.phase_at(state.breakers.get(tier, Breaker()), max(now_ns, state.now_ns))
 
 
-def with_epoch(state: AdmissionState, epoch: str) -> AdmissionState:
-    """Return the state of a new incarnation of the owner: its grants get names never given before."""
-    return replace(state, epoch=epoch)
-
-
 def _release_permit(
     state: AdmissionState, config: AdmissionConfig, closed: ClosedReservation, verdict: Verdict, retry_after_ns: int
 ) -> tuple[AdmissionState, ClosedGrant]:

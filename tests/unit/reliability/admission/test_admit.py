@@ -22,7 +22,6 @@ from reliability.admission.admit import (
     reset_session,
     settle,
     sweep,
-    with_epoch,
 )
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import Limit, Policy
@@ -174,7 +173,7 @@ def test_a_full_house_is_named() -> None:
 def test_grants_of_an_older_life_can_be_settled() -> None:
     """After a restart the drivers that survived still settle what they were granted."""
     state, grant = granted(AdmissionState(epoch="1"))
-    state = with_epoch(state, "11")
+    state = replace(state, epoch="11")
     state, newer = granted(state)
     assert newer.id != grant.id
     state, answer = settle(state, CONFIG, grant.id, Verdict.SUCCESS, Usage(prompt_tokens=7), 1)

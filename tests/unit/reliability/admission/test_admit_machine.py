@@ -1,13 +1,14 @@
 """Admission under any sequence of asks, settles, operators' hands and waits."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from reliability.admission import events as replay
-from reliability.admission.admit import AdmissionState, ClosedGrant, Grant, Rejection, with_epoch
+from reliability.admission.admit import AdmissionState, ClosedGrant, Grant, Rejection
 from reliability.admission.ledger import PROGRESS_TOKENS, count_hour_tokens
 from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict
@@ -173,7 +174,7 @@ class AdmissionMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         """A snapshot and the events since give the very state that was lost; a new life gives new names."""
         assert replay.replay(self.snapshot, CONFIG, self.journal) == self.state
-        self.state = with_epoch(self.state, self.state.epoch + "b")
+        self.state = replace(self.state, epoch=self.state.epoch + "b")
         self.save()
 
     @invariant()
