@@ -54,7 +54,6 @@ def test_a_command_in_any_spelling_is_the_same(commands: list[str], result: str,
 
 #: What tells of the run alone, with the values that it takes.
 OF_THE_RUN = [
-    *[(form, figures) for form in ("sleep %; cat a", "sleep %s && cat a", "sleep 0.%; cat a", "echo try%; make")],
     *[(form, figures) for form in ("echo attempt %; make", "echo '=== % ==='; make", "make RETRY=%", "TRY=% make")],
     *[(form, figures) for form in ("./a.sh --retry %", "./a.sh --attempt=%", "timeout % make", "curl --max-time % x")],
     *[(form, words) for form in ("make > /tmp/%.log; tail -5 /tmp/%.log", "make &> /tmp/% || cat /tmp/%")],
