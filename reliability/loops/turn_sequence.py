@@ -251,7 +251,7 @@ class TurnSequence:
             return False
         threshold, memo = self.config.near_threshold, self.memo
         return self._results_pass(
-            older, newer, lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, memo, self.is_equal)
+            older, newer, lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, memo)
         )
 
 
