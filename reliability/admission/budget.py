@@ -151,12 +151,9 @@ def output_cap(config: BudgetConfig, named: int | None) -> int:
 def reserve(
     budget: Budget, config: BudgetConfig, name: str, request: AdmissionRequest, now_ns: int, hold_ns: int | None = None
 ) -> tuple[Budget, BudgetGrant | BudgetRejection]:
-    """Set tokens aside for one call. A rejection changes nothing but what time has closed."""
+    """Set tokens aside for one call, under a name that no other has. A rejection changes nothing but what time has
+    closed."""
     budget, _ = expire(budget, config, now_ns)
-    held = budget.open.get(name)
-    if held is not None:
-        full = loads(budget, config, held.key, held.session, now_ns)
-        return budget, _build_grant(config, name, held, full)
     cap = output_cap(config, request.output_tokens)
     tokens = max(0, request.prompt_tokens) + cap
     full = loads(budget, config, request.key, request.payer, now_ns, tokens)
@@ -170,7 +167,8 @@ def reserve(
     capped = request.output_tokens is not None and cap < request.output_tokens
     slack = 0 if request.local else PROGRESS_TOKENS  # what a paid call may have cost since its last report
     taken = Reservation(request.key, request.payer, tokens, cap, capped, now_ns + hold, slack=slack)
-    return open_reservation(roomy, config.bounds, name, taken, now_ns), _build_grant(config, name, taken, full)
+    grant = BudgetGrant(name, tokens, cap, capped, taken.expires_ns, _find_warnings(full, config))
+    return open_reservation(roomy, config.bounds, name, taken, now_ns), grant
 
 
 def settle(
@@ -185,7 +183,7 @@ def settle(
     charged = held.tokens if tokens is None else max(0, tokens)
     if expired:  # the same ledger, whoever notices the time first
         charged = max(estimate_charge(held), tokens or 0)
-    return _charge_and_close(budget, config, name, charged, now_ns, expired=expired)
+    return _charge_and_close(budget, config, name, held, charged, now_ns, expired=expired)
 
 
 def _settle_late(budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int) -> Budget:
@@ -196,11 +194,8 @@ def _settle_late(budget: Budget, config: BudgetConfig, name: str, tokens: int | 
 
 
 def _charge_and_close(
-    budget: Budget, config: BudgetConfig, name: str, charged: int, now_ns: int, *, expired: bool
-) -> tuple[Budget, ClosedReservation | None]:
-    held = budget.open.get(name)
-    if held is None:
-        return budget, None
+    budget: Budget, config: BudgetConfig, name: str, held: Reservation, charged: int, now_ns: int, *, expired: bool
+) -> tuple[Budget, ClosedReservation]:
     after = close_reservation(budget, name, held, charged, now_ns)
     warnings = _find_warnings(loads(after, config, held.key, held.session, now_ns), config)
     return after, ClosedReservation(name, charged, max(0, charged - held.tokens), expired, warnings)
@@ -221,10 +216,10 @@ def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, t
     closed: list[ClosedReservation] = []
     due = [(name, held) for name, held in budget.open.items() if now_ns >= held.expires_ns]
     for name, held in due:
-        budget, answer = _charge_and_close(budget, config, name, estimate_charge(held), now_ns, expired=True)
-        budget = remember_expired(budget, name, held, estimate_charge(held))
-        if answer is not None:
-            closed.append(answer)
+        charged = estimate_charge(held)
+        budget, answer = _charge_and_close(budget, config, name, held, charged, now_ns, expired=True)
+        budget = remember_expired(budget, name, held, charged)
+        closed.append(answer)
     wake_ns = min((held.expires_ns for _, held in budget.open.items()), default=None)
     return replace(budget, wake_ns=wake_ns), tuple(closed)
 
@@ -294,11 +289,6 @@ def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> i
     if wait_ns is None:  # not before reservations return something
         wait_ns = frees_in_ns(spent, HOUR, excess - hour.reserved, now_ns) or 0
     return max(-(-wait_ns // SECOND_NS), IN_FLIGHT_RETRY_S if hour.reserved else 1)
-
-
-def _build_grant(config: BudgetConfig, name: str, held: Reservation, full: tuple[Load, ...]) -> BudgetGrant:
-    warnings = _find_warnings(full, config)
-    return BudgetGrant(name, held.tokens, held.output_cap, held.capped, held.expires_ns, warnings)
 
 
 def _find_limit(config: BudgetConfig, window: BudgetWindow, key: str) -> Limit:
