@@ -20,7 +20,7 @@ from reliability.admission import budget as budgets
 from reliability.admission import retry_budget as retries
 from reliability.admission.breaker import Breaker, BreakerConfig, Change, Permit, Phase
 from reliability.admission.budget import BudgetConfig, ClosedReservation, Load, Policy
-from reliability.admission.ledger import Budget, note_progress, sweep_sessions
+from reliability.admission.ledger import Budget
 from reliability.admission.persistent_map import Shards
 from reliability.admission.request import AdmissionRequest, MemoryRules, memory_rule
 from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits
@@ -188,7 +188,7 @@ def settle(
 
 def progress(state: AdmissionState, grant_id: str, tokens: int) -> AdmissionState:
     """Note what an open grant's call has used so far, prompt included. The same state where that is nothing new."""
-    budget = note_progress(state.budget, grant_id, max(0, tokens))
+    budget = state.budget.note_progress(grant_id, max(0, tokens))
     return state if budget is state.budget else replace(state, budget=budget)
 
 
@@ -240,7 +240,7 @@ def reset_session(state: AdmissionState, key: str, session: str) -> AdmissionSta
 
 def sweep(state: AdmissionState, config: AdmissionConfig, now_ns: int) -> AdmissionState:
     """Let every idle session go: for the owner's timer. The same state where there is none."""
-    budget = sweep_sessions(state.budget, config.budget.bounds, max(now_ns, state.now_ns))
+    budget = state.budget.sweep_sessions(config.budget.bounds, max(now_ns, state.now_ns))
     return state if budget is state.budget else replace(state, budget=budget)
 
 

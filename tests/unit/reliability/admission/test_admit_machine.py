@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionState, ClosedGrant, Grant, Rejection
-from reliability.admission.ledger import PROGRESS_TOKENS, count_hour_tokens
+from reliability.admission.ledger import PROGRESS_TOKENS
 from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict
 from tests.support.admissions import CONFIG, S, ask
@@ -104,7 +104,7 @@ class AdmissionMachine(RuleBasedStateMachine):
         before, now_ns = self.state, max(self.now_ns, self.state.now_ns)
         event = replay.Settlement(grant_id, Verdict.FAILURE, None if tokens is None else Usage(prompt_tokens=tokens))
         assert self.happen(event) == ClosedGrant(grant_id, known=False)
-        assert count_hour_tokens(self.state.budget.hour, now_ns) == count_hour_tokens(before.budget.hour, now_ns) + more
+        assert self.state.budget.hour.count(now_ns) == before.budget.hour.count(now_ns) + more
         assert self.state.breakers == before.breakers
         after = self.state
         self.happen(event)
@@ -145,9 +145,7 @@ class AdmissionMachine(RuleBasedStateMachine):
             before.grants,
         )
         now_ns = self.state.now_ns
-        assert (
-            count_hour_tokens(self.state.budget.hour, now_ns) == count_hour_tokens(before.budget.hour, now_ns) + tokens
-        )
+        assert self.state.budget.hour.count(now_ns) == before.budget.hour.count(now_ns) + tokens
 
     @rule()
     def tidy(self) -> None:
