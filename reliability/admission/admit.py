@@ -17,13 +17,12 @@ from typing import Literal
 
 from reliability.admission import breaker as breakers
 from reliability.admission import budget as budgets
-from reliability.admission import retry_budget as retries
 from reliability.admission.breaker import Breaker, BreakerConfig, Change, Permit, Phase
 from reliability.admission.budget import BudgetConfig, ClosedReservation, Load, Policy
 from reliability.admission.ledger import Budget
 from reliability.admission.persistent_map import Shards
 from reliability.admission.request import AdmissionRequest, MemoryRules, memory_rule
-from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits
+from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits, take
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
 
@@ -142,7 +141,9 @@ def admit(
     budget, reserved = budgets.reserve(state.budget, config.budget, name, request, now_ns, hold_ns)
     if isinstance(reserved, budgets.BudgetRejection):
         return state, _reject_by_budget(request.tier, reserved)
-    calls, wait_ns = retries.take(state.retries, config.retries, request.extra, now_ns, counted=not request.fallback)
+    calls, wait_ns = state.retries, None
+    if not request.fallback:
+        calls, wait_ns = take(calls, config.retries, request.extra, now_ns)
     if wait_ns is not None:
         return state, Rejection(request.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_ns / SECOND_NS)
     after = AdmissionState(

@@ -28,7 +28,7 @@ from reliability.admission.ledger import (
     session_name,
 )
 from reliability.admission.request import AdmissionRequest
-from reliability.rolling import SECOND_NS, drop_expired, frees_in_ns
+from reliability.rolling import SECOND_NS
 
 IN_FLIGHT_RETRY_S = 5  # where open reservations stand in the way: they end sooner than the hour
 
@@ -269,11 +269,11 @@ def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> i
     if load.window is BudgetWindow.SESSION:
         return IN_FLIGHT_RETRY_S if load.tokens - load.reserved <= load.tokens_max else None
     hour = budget.hour if load.window is BudgetWindow.HOUR else budget.hour_of(key)
-    spent = drop_expired(hour.spent, HOUR, now_ns)
+    spent = hour.spent.drop_expired(HOUR, now_ns)
     excess = load.tokens - load.tokens_max
-    wait_ns = frees_in_ns(spent, HOUR, excess, now_ns)
+    wait_ns = spent.frees_in_ns(HOUR, excess, now_ns)
     if wait_ns is None:  # not before reservations return something
-        wait_ns = frees_in_ns(spent, HOUR, excess - hour.reserved, now_ns) or 0
+        wait_ns = spent.frees_in_ns(HOUR, excess - hour.reserved, now_ns) or 0
     return max(-(-wait_ns // SECOND_NS), IN_FLIGHT_RETRY_S if hour.reserved else 1)
 
 

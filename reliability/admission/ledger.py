@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reliability.admission.persistent_map import SHARDS, Shards
-from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount, drop_expired
+from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span
 
 HOUR = Span(3600 * SECOND_NS, 60 * SECOND_NS)
 PROGRESS_TOKENS = 32  # a running call reports what it has used each time that it has written so many more
@@ -58,11 +58,11 @@ class _Hour:
 
     def count(self, now_ns: int) -> int:
         """Count what the hour holds, spent and reserved."""
-        return drop_expired(self.spent, HOUR, now_ns).total + self.reserved
+        return self.spent.drop_expired(HOUR, now_ns).total + self.reserved
 
     def charge(self, reserved: int, charged: int, now_ns: int) -> _Hour:
         """Charge tokens, for which so many were reserved."""
-        return _Hour(add_amount(self.spent, HOUR, charged, now_ns), self.reserved - reserved)
+        return _Hour(self.spent.add(HOUR, charged, now_ns), self.reserved - reserved)
 
 
 @dataclass(frozen=True, slots=True)
