@@ -20,7 +20,7 @@ from reliability.loops.comparison.call_normalization import HOLE, PLACE, blur_ca
 from reliability.loops.comparison.findings import Memo, SeenCall, Turn
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
-from reliability.loops.content import orders_endless, read_number, read_times
+from reliability.loops.content import Order, read_order
 from reliability.loops.repeatable_calls import (
     acknowledges,
     acts,
@@ -66,19 +66,9 @@ class TurnSequence:
         return len(self.turns)
 
     @property
-    def asked(self) -> int:
-        """The largest number that the user's last message names."""
-        return self.memo.once("asked", lambda: read_number(self._request))
-
-    @property
-    def times(self) -> int:
-        """How often the user's last message says that a thing is to be done."""
-        return self.memo.once("times", lambda: read_times(self._request))
-
-    @property
-    def endless(self) -> bool:
-        """Whether the user's last message orders repetition without a number."""
-        return self.memo.once("endless", lambda: orders_endless(self._request))
+    def order(self) -> Order:
+        """What the user's last message orders."""
+        return self.memo.once("order", lambda: read_order(self._request))
 
     def cut_at(self, end: int) -> TurnSequence:
         """Return the row as it stood before the turn `end`, with no answer to judge."""
