@@ -51,7 +51,7 @@ from reliability.loops.comparison.findings import (
     summary,
 )
 from reliability.loops.comparison.near import LAPS_MAX, Movement, find_difference, follow_figures, mask_figures
-from reliability.loops.repeatable_calls import is_generic_tool, is_thought, takes_notes
+from reliability.loops.repeatable_calls import is_generic_tool, takes_notes
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_sequence import TurnSequence
@@ -106,7 +106,7 @@ def _select_acting(turns: Sequence[Turn], candidate: Turn | None) -> list[Turn]:
 
 
 def _only_thinks(turn: Turn) -> bool:
-    return all(map(is_thought, turn.calls))
+    return all(takes_notes(call.name) for call in turn.calls)
 
 
 def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:

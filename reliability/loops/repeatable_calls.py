@@ -10,7 +10,7 @@ repetition by its call, which names a step or anything but reading, checking and
 result, which is short, no failure and no refusal (`leads_on`) or only says that it was done (`acknowledges`). How far
 steps may go is said in `history`, and how many of them a person asks for in `content`.
 
-A tool that only takes a note (`is_thought`) is no step between two equal calls.
+A tool that only takes a note (`takes_notes`) is no step between two equal calls.
 """
 
 from __future__ import annotations
@@ -309,13 +309,8 @@ def _says_later(call: SeenCall, text: str) -> bool:
 _EMPTY_FIELDS = re.compile(r'\{(?:\s*"\w{1,40}"\s*:\s*(?:\[\s*\]|0|null|\{\s*\})\s*,?){1,8}\s*\}')
 
 
-def is_thought(call: SeenCall) -> bool:
-    """Return whether the call only takes a note of what the model thinks or plans."""
-    return takes_notes(call.name)
-
-
 @lru_cache(NAMES_MAX)
 def takes_notes(name: str) -> bool:
-    """Return whether a tool of this name only takes notes."""
+    """Return whether a tool of this name only takes notes of what the model thinks or plans."""
     words = words_of(name)
     return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(map(" ".join, pairwise(words)))

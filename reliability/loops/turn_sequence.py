@@ -26,7 +26,6 @@ from reliability.loops.repeatable_calls import (
     acts,
     find_entities,
     is_poll,
-    is_thought,
     leads_on,
     takes_notes,
     walks,
@@ -89,7 +88,7 @@ class TurnSequence:
     def _keys_of(self, calls: tuple[SeenCall, ...]) -> tuple[Key, Key]:
         """Return what the calls mean, as sets: as they are spelled, and masked. A thought counts only where there is
         nothing else."""
-        blurred = list(map(self._blur, [call for call in calls if not is_thought(call)] or calls))
+        blurred = list(map(self._blur, [call for call in calls if not takes_notes(call.name)] or calls))
         return frozenset(spelled for spelled, _ in blurred), frozenset(masked for _, masked in blurred)
 
     def _blur(self, call: SeenCall) -> tuple[str, str]:
@@ -189,7 +188,7 @@ class TurnSequence:
         return self.polls_at(index) or all(
             is_poll(call, result, self.config.pollers)
             or (walks(call) and leads_on(result))
-            or (result is not None and not is_thought(call) and acknowledges(call, result))
+            or (result is not None and not takes_notes(call.name) and acknowledges(call, result))
             for call, result in self._distinct_pairs(index)
         )
 
@@ -203,7 +202,7 @@ class TurnSequence:
     @_once
     def _pairs(self, index: int) -> dict[str, tuple[SeenCall, str | None]]:
         pairs = list(zip(self.turns[index].calls, self.turns[index].results, strict=False))
-        acted = [pair for pair in pairs if not is_thought(pair[0])] or pairs
+        acted = [pair for pair in pairs if not takes_notes(pair[0].name)] or pairs
         return {self._blur(call)[1]: (call, result) for call, result in acted}
 
     def _results_pass(self, older: int, newer: int, test: Callable[[str, str], bool]) -> bool:
