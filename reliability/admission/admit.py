@@ -120,8 +120,7 @@ def admit(
     """Give everything that the call needs, or nothing."""
     now_ns = max(now_ns, state.now_ns)
     state, _ = expire(state, config, now_ns)
-    rule = memory_rule(config.memory, request)
-    if rule:
+    if rule := memory_rule(config.memory, request):
         return state, Rejection(request.tier, RejectedBy.MEMORY_PRESSURE, rule, config.memory.retry_after_s)
     if not _has_room(state, request.tier):
         return state, Rejection(request.tier, RejectedBy.FULL, f"more than {TIERS_MAX} tiers", None)
