@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from deployments.request.accounting import Accounting
-from deployments.request.attempt import AttemptPlan, AttemptState, open_attempt, read, record_attempt
+from deployments.request.attempt import AttemptPlan, AttemptState, read, record_attempt
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.shortening import shorten
@@ -167,7 +167,7 @@ def _open_attempt(
         logprobs=request.top_logprobs is not None,
         gauge=_build_gauge(run, call.tier, ports),
     )
-    return open_attempt(plan, open_accounting(call.tier, request, size, grant, ports))
+    return AttemptState(plan, open_accounting(call.tier, request, size, grant, ports))
 
 
 def _build_gauge(run: Run, tier: str, ports: Ports) -> Gauge | None:

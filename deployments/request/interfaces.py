@@ -69,18 +69,11 @@ class Admission(Protocol):
         """The session's earlier answers, once a grant has brought them; None where nobody asked for them."""
 
 
-class Clock(Protocol):
-    """Monotonic time. A moment never crosses a process; a duration may."""
+class MonotonicClock:
+    """The clock of this machine. A moment never crosses a process; a duration may."""
 
     def now_ns(self) -> int:
         """Return the nanoseconds since some fixed moment of this process."""
-
-
-class MonotonicClock:
-    """The clock of this machine."""
-
-    def now_ns(self) -> int:
-        """Return the nanoseconds since some fixed moment."""
         return time.monotonic_ns()
 
 
@@ -96,7 +89,7 @@ class Ports:
 
     tiers: Mapping[str, Tier]
     timeouts: Mapping[str, Timeouts]
-    clock: Clock
+    clock: MonotonicClock
     jitter: Jitter
     admission: Admission | None = None
     cloud: frozenset[str] = frozenset()

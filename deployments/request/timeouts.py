@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from deployments.config.tier_config import Timeouts
-from deployments.request.interfaces import Clock
+from deployments.request.interfaces import MonotonicClock
 from reliability.faults import TRAITS, Again
 from reliability.types import Event, Failed, Fault
 
@@ -26,7 +26,7 @@ async def next_batch(
     tier: str,
     phase: str,
     timeouts: Timeouts,
-    clock: Clock,
+    clock: MonotonicClock,
     started_ns: int,
     deadline_ns: int,
 ) -> list[Event]:
