@@ -50,7 +50,7 @@ class MetricsRoute:
         access.require_admin(access.identify(request))
         hour, now, texts = await asyncio.gather(self._find_hour(), self._overview.take(), self._ask_nodes())
         silent = sum(text is None for text in texts)
-        lines = [*merge_families(text for text in texts if text), *write_gauges(now, hour, silent)]
+        lines = [*_merge_families(text for text in texts if text), *_write_gauges(now, hour, silent)]
         return Response("\n".join(lines) + "\n", media_type=MEDIA)
 
     async def _find_hour(self) -> Mapping[str, Mapping[str, int]]:
@@ -88,7 +88,7 @@ def find_endpoints() -> list[str]:
     ]
 
 
-def merge_families(texts: Iterable[str]) -> list[str]:
+def _merge_families(texts: Iterable[str]) -> list[str]:
     """Merge what nodes have counted: our families alone, each once with its head, the samples of all nodes below."""
     heads: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}
@@ -105,7 +105,7 @@ def merge_families(texts: Iterable[str]) -> list[str]:
     return [line for family, head in heads.items() for line in (*head, *dict.fromkeys(samples.get(family, ())))]
 
 
-def write_gauges(now: Mapping[str, Any], windows: Mapping[str, Mapping[str, int]], silent: int) -> list[str]:
+def _write_gauges(now: Mapping[str, Any], windows: Mapping[str, Mapping[str, int]], silent: int) -> list[str]:
     """Write how things stand at this moment."""
     lines: list[str] = []
     for name, words, values in _list_gauges(now, windows, silent):

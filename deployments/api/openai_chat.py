@@ -47,7 +47,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class ChatMessage(Strict):
+class _ChatMessage(Strict):
     """One message. What its parts mean is each tier's business; that they have the right form is checked here."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -68,7 +68,7 @@ class ChatBody(Strict):
     """The fields that this server reads."""
 
     model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES_MAX)
+    messages: list[_ChatMessage] = Field(min_length=1, max_length=MESSAGES_MAX)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: TokenCount | None = None
@@ -95,7 +95,7 @@ READ_HERE = frozenset(ChatBody.model_fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatWanted:
+class _ChatWanted:
     """What only the way out of a chat completion must know. `legacy_functions`: the client speaks `functions`, so its
     answer has `function_call`."""
 
@@ -116,7 +116,7 @@ class ChatCall:
     request: ChatRequest
     toolbox: ToolBox
     trail: Trail | None
-    wanted: Named = ChatWanted()
+    wanted: Named = _ChatWanted()
     notes: tuple[str, ...] = ()
     form: WantedForm | None = None
     edits: tuple[Edit, ...] | None = None
@@ -206,9 +206,9 @@ def _read_sampling(body: ChatBody, wish: ThinkingWish) -> dict[str, Any]:
     }
 
 
-def _read_wanted(body: ChatBody) -> ChatWanted:
+def _read_wanted(body: ChatBody) -> _ChatWanted:
     usage = bool(body.stream_options and body.stream_options.include_usage)
-    return ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
+    return _ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
 
 
 def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class _AnswerStore(Protocol):
         """Hand over what is to be kept; False where the state is away."""
 
 
-def read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
+def _read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
     """Read the name that a client gives its request, or else which try of its SDK's it is; None: neither. Raises
     `ApiError`: the header is no name."""
     name = headers.get(HEADER.lower())
@@ -87,7 +87,7 @@ async def find_kept(
 ) -> KeptRequest | None:
     """Find what an earlier request has left for this one, and keep this one; None where it isn't to be kept. Raises
     `ApiError`: the name is none, or another body's."""
-    named = read_name(headers) if route in ROUTES else None
+    named = _read_name(headers) if route in ROUTES else None
     if named is None:
         return None
     name, count = named

@@ -69,7 +69,7 @@ class Head:
     def take(self, text: str) -> str | None:
         """Take the next piece; return the whole head where it waits no longer."""
         self._last += text
-        if not may_be_turn_start(self._last):
+        if not _may_be_turn_start(self._last):
             return self.text()
         cut = _find_last_settled(self._last)
         self._parts.append(self._last[:cut])
@@ -83,7 +83,7 @@ def _find_last_settled(text: str) -> int:
     return place if place > _MARK_CHARS else 0
 
 
-def may_be_turn_start(text: str) -> bool:
+def _may_be_turn_start(text: str) -> bool:
     """Tell whether the head of an answer may still turn out to be no part of it."""
     return _WAITS.match(text) is not None
 

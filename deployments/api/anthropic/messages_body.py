@@ -108,7 +108,7 @@ TOP_K_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessagesWanted:
+class _MessagesWanted:
     """What only the way out of a message must know. `thinking`: the client asked for thoughts, so it can read them."""
 
     thinking: bool = False
@@ -165,7 +165,7 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
             body_bytes=len(raw),
             thinking=thinking,
             names=fields,
-            wanted=MessagesWanted(thinking=shown),
+            wanted=_MessagesWanted(thinking=shown),
             notes=notes,
             **terms,
         )

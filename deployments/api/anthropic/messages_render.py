@@ -62,7 +62,7 @@ PING = _frame({"type": "ping"})
 
 
 @dataclass(slots=True, kw_only=True)
-class MessageCollector:
+class _MessageCollector:
     """Collects the events of an answer that isn't streamed."""
 
     answer_id: str
@@ -121,7 +121,7 @@ def _write_input(arguments: str) -> orjson.Fragment | dict[str, str]:
 
 
 @dataclass(slots=True, kw_only=True)
-class MessageWriter:
+class _MessageWriter:
     """Writes one stream. `open` is the kind of the block that is open (`""`: none), of a call with its index; `count`
     is how many blocks there were; `refused`: one of them was a refusal."""
 
@@ -176,7 +176,7 @@ class MessageWriter:
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
         """Write what broke the answer off."""
-        body = message_error(error, self.run.request.request_id)
+        body = _message_error(error, self.run.request.request_id)
         return _frame(body if report is None else body | {"mlx_stack": report})
 
     def _start(self, model: str) -> bytes:
@@ -257,7 +257,7 @@ def _begin_answer(call: ChatCall, run: Run) -> dict[str, Any]:
     return {"answer_id": f"msg_{uuid.uuid4().hex}", "thinking": call.wanted.thinking, "edits": edits}
 
 
-def message_error(error: ApiError, request_id: str) -> dict[str, Any]:
+def _message_error(error: ApiError, request_id: str) -> dict[str, Any]:
     """Build the JSON object that the client gets."""
     described: dict[str, Any] = rename(error).body()["error"]
     if error.code == "context_length_exceeded":
@@ -270,9 +270,9 @@ def message_error(error: ApiError, request_id: str) -> dict[str, Any]:
 MESSAGES = Dialect(
     name="messages",
     parse=parse_messages,
-    collector=lambda call, run: MessageCollector(**_begin_answer(call, run), stops=run.request.stop),
-    writer=lambda call, run: MessageWriter(**_begin_answer(call, run), run=run),
-    error_body=message_error,
+    collector=lambda call, run: _MessageCollector(**_begin_answer(call, run), stops=run.request.stop),
+    writer=lambda call, run: _MessageWriter(**_begin_answer(call, run), run=run),
+    error_body=_message_error,
     id_header="request-id",
     sign="anthropic-version",
 )

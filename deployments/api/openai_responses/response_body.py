@@ -47,7 +47,7 @@ METADATA_MAX = 16
 Short = Annotated[str, Field(max_length=1024)]
 
 
-class ReasoningField(Strict):
+class _ReasoningField(Strict):
     """How hard the model should think, and whether it should tell."""
 
     effort: Short | None = None
@@ -55,7 +55,7 @@ class ReasoningField(Strict):
     generate_summary: Short | None = None
 
 
-class TextField(Strict):
+class _TextField(Strict):
     """The form of the answer's text."""
 
     format: dict[str, Any] | None = None
@@ -82,8 +82,8 @@ class ResponseBody(Strict):
     parallel_tool_calls: bool | None = None
     tools: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
     tool_choice: str | dict[str, Any] | None = None
-    text: TextField | None = None
-    reasoning: ReasoningField | None = None
+    text: _TextField | None = None
+    reasoning: _ReasoningField | None = None
     include: list[Short] | None = Field(default=None, max_length=64)
     metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(default=None, max_length=METADATA_MAX)
     truncation: Short | None = None
@@ -280,7 +280,7 @@ def _translate(
     return chat
 
 
-def _translate_text(text: TextField) -> dict[str, Any]:
+def _translate_text(text: _TextField) -> dict[str, Any]:
     chat: dict[str, Any] = {} if text.verbosity is None else {"verbosity": text.verbosity}
     form = text.format or {}
     kind = form.get("type", "text" if not form else None)
@@ -316,7 +316,7 @@ def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | Sequence[An
 
 def _write_echo(body: ResponseBody) -> dict[str, bytes]:
     """Write the fields of the response object that repeat the request; where it leaves one out, OpenAI's default."""
-    reasoning, text = body.reasoning or ReasoningField(), body.text or TextField()
+    reasoning, text = body.reasoning or _ReasoningField(), body.text or _TextField()
     echo = {
         "frequency_penalty": body.frequency_penalty or 0,
         "instructions": body.instructions,
@@ -357,16 +357,16 @@ def translate_error(error: ApiError, places: Sequence[int] | None = None) -> Api
     """Translate an error. `places`: where each tool that was passed on stands in the client's `tools`."""
     if error.param is None:
         return error
-    param = translate_path(error.param, places)
+    param = _translate_path(error.param, places)
     message = error.message
     if message.startswith(f"{error.param}:"):
         message = param + message[len(error.param) :]
     elif message.startswith(f"{(root := error.param.partition('.')[0])}:"):
-        message = translate_path(root) + message[len(root) :]
+        message = _translate_path(root) + message[len(root) :]
     return ApiError(error.code, message, param=param, retry_after_s=error.retry_after_s)
 
 
-def translate_path(path: str, places: Sequence[int] | None = None) -> str:
+def _translate_path(path: str, places: Sequence[int] | None = None) -> str:
     """Translate the path of one field."""
     parts = path.split(".")
     root = parts[0]

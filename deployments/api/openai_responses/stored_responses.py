@@ -14,7 +14,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from starlette.routing import Route
 from deployments.api.access import Caller
 from deployments.api.admin import refuse_silent
 from deployments.api.openai_chat import ChatCall
-from deployments.api.openai_responses.item_ids import find_response, has_just_begun, is_response_id, name_response
+from deployments.api.openai_responses.item_ids import has_just_begun, is_response_id, name_response, tag_of
 from deployments.api.openai_responses.recall_budget import RecallBudget
 from deployments.api.openai_responses.response_body import Wanted
 from deployments.api.openai_responses.stored_record import (
@@ -77,24 +77,16 @@ class _Shelf(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """A response that the state doesn't have yet."""
+    """A response that the state doesn't have yet. `kept`: what it will have, without the record."""
 
-    key: str
-    id: str
-    session: str
-    previous: str | None
-    at_s: float
+    kept: KeptResponse
     items: bytes
     response: bytes
 
-    @property
-    def size(self) -> int:
-        return len(self.items) + len(self.response)
-
     async def pack(self) -> KeptResponse:
         """Pack it, beside the event loop."""
-        size, record = await large(self.size + QUIET_BYTES, write_record, self.items, self.response)
-        return KeptResponse(self.key, self.id, self.session, self.previous, self.at_s, size, record)
+        size, record = await large(self.kept.size + QUIET_BYTES, write_record, self.items, self.response)
+        return replace(self.kept, size=size, record=record)
 
 
 class StoredResponses:
@@ -113,20 +105,13 @@ class StoredResponses:
         wanted, response = call.wanted, getattr(written, "written", b"")
         if not isinstance(wanted, Wanted) or wanted.items is None or not response:
             return
-        waiting = _Waiting(
-            key=run.key,
-            id=name_response(wanted.tag),
-            session=run.request.session_id,
-            previous=wanted.previous,
-            at_s=time.time(),
-            items=wanted.items,
-            response=response,
-        )
-        if waiting.size > RECORD_BYTES_MAX:
-            log_error("response_not_kept", ValueError(f"{waiting.size} bytes"), response=waiting.id)
+        size, name = len(wanted.items) + len(response), name_response(wanted.tag)
+        if size > RECORD_BYTES_MAX:
+            log_error("response_not_kept", ValueError(f"{size} bytes"), response=name)
             return
-        self._waiting[waiting.key, waiting.id] = waiting
-        self._bytes += waiting.size
+        kept = KeptResponse(run.key, name, run.request.session_id, wanted.previous, time.time(), size, b"")
+        self._waiting[run.key, name] = _Waiting(kept=kept, items=wanted.items, response=response)
+        self._bytes += size
         while self._bytes > WAITING_BYTES_MAX:
             self._let_go(self._find_excess(), StateUnavailable("too many responses wait to be kept"))
         if self._task is None or self._task.done():
@@ -170,7 +155,7 @@ class StoredResponses:
         chain = [] if need.previous is None else await self._recall_chain(key, need.previous)
         others: dict[str, KeptResponse] = {}
         for path, item_id in need.items.items():
-            response_id = find_response(item_id) or ""
+            response_id = name_response(tag_of(item_id) or "")
             found = others.get(response_id) or await self.find(key, response_id)
             if found is None:
                 raise ApiError("not_found", f"Item with id '{item_id[:128]}' not found.", param=path)
@@ -238,7 +223,7 @@ class StoredResponses:
                 self._let_go(waiting, error)
 
     async def _hand_over_one(self, waiting: _Waiting) -> None:
-        packed, name = await waiting.pack(), (waiting.key, waiting.id)
+        packed, name = await waiting.pack(), (waiting.kept.key, waiting.kept.id)
         async with asyncio.timeout(PATIENCE_S):
             while self._waiting.get(name) is waiting:
                 try:
@@ -252,18 +237,19 @@ class StoredResponses:
         """Return the oldest response of the API key whose responses wait with the most bytes."""
         held: Counter[str] = Counter()
         for waiting in self._waiting.values():
-            held[waiting.key] += waiting.size
+            held[waiting.kept.key] += waiting.kept.size
         most = max(held, key=held.__getitem__)
-        return next(waiting for waiting in self._waiting.values() if waiting.key == most)
+        return next(waiting for waiting in self._waiting.values() if waiting.kept.key == most)
 
     def _let_go(self, waiting: _Waiting, error: Exception) -> None:
         self._drop(waiting)
-        log_error("response_not_kept", error, response=waiting.id)
+        log_error("response_not_kept", error, response=waiting.kept.id)
 
     def _drop(self, waiting: _Waiting) -> None:
-        if self._waiting.get((waiting.key, waiting.id)) is waiting:
-            del self._waiting[waiting.key, waiting.id]
-            self._bytes -= waiting.size
+        name = (waiting.kept.key, waiting.kept.id)
+        if self._waiting.get(name) is waiting:
+            del self._waiting[name]
+            self._bytes -= waiting.kept.size
 
 
 def _check_size(found: Sequence[KeptResponse], path: str) -> None:

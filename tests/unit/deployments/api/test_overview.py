@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.api import overview
-from deployments.api.overview import Overview, sum_up
+from deployments.api.overview import Overview, _sum_up
 from tests.support.room_rig import Rig, attempt
 from tests.support.run_values import request_of, run_of
 
@@ -143,10 +143,10 @@ def test_what_runs_is_shared_only_with_others_who_look(tmp_path, monkeypatch, re
 def test_a_day_is_the_sum_of_its_tiers(rows):
     """Every figure; a cost that nobody knows is none, and not nothing."""
     tiers = [row | {"tier": str(n), "cost_usd": None} for n, row in enumerate(rows)]
-    day = sum_up({"tiers": tiers, "incidents": {"loop": 1}})
+    day = _sum_up({"tiers": tiers, "incidents": {"loop": 1}})
 
     assert all(day[name] == sum(row[name] for row in rows) for name in NUMBERS)
     assert day["cost_usd"] is None
-    assert sum_up({"tiers": [row | {"cost_usd": 0.5} for row in tiers], "incidents": {}})["cost_usd"] == (
+    assert _sum_up({"tiers": [row | {"cost_usd": 0.5} for row in tiers], "incidents": {}})["cost_usd"] == (
         0.5 * len(rows) if rows else None
     )

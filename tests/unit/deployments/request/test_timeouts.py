@@ -11,7 +11,7 @@ import pytest
 from deployments.config.tier_config import Timeouts
 from deployments.request.drive import drive
 from deployments.request.run_record import Run
-from deployments.request.timeouts import convert_stall
+from deployments.request.timeouts import _convert_stall
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.escalation.refusals import verdict_of
 from reliability.faults import TRAITS, Again
@@ -78,12 +78,12 @@ def test_only_what_would_be_asked_again_is_a_stall(fault, phase):
     """What a tier says late is still what it says: a full queue, a prompt that is too long. Before it has taken the
     request there is no silence of its own."""
     end = Failed(fault=fault, message="x")
-    stalled = convert_stall(end, phase, 30 * 10**9, TIMEOUTS)
+    stalled = _convert_stall(end, phase, 30 * 10**9, TIMEOUTS)
     again = TRAITS[fault].again is Again.RETRY or fault is Fault.DEADLINE
 
     assert (stalled is not end) == (again and phase != "connect_s")
     assert stalled is end or TRAITS[stalled.fault].reason is Reason.TIMEOUT
-    assert convert_stall(end, phase, 1, TIMEOUTS) is end
+    assert _convert_stall(end, phase, 1, TIMEOUTS) is end
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from deployments.work.worker_pool import (
     Busy,
     Elsewhere,
     JobTooLong,
-    Lost,
     Workers,
+    _Lost,
     make_judgement,
 )
 from reliability.steps import OutOfSteps, Steps
@@ -168,7 +168,7 @@ def test_a_worker_that_dies_is_replaced():
         process = psutil.Process(first)
         await asyncio.to_thread(until, lambda: over(process), "it is gone")
         assert await workers.run(jobs.find_pid) != first
-        with pytest.raises(Lost):
+        with pytest.raises(_Lost):
             await workers.run(jobs.end, 1)
 
     run(scenario, count=1)
@@ -269,7 +269,7 @@ def test_what_is_large_is_judged_elsewhere(size: int, answer: str, places: list[
     assert judged(size, work) == (answer, places)
 
 
-@pytest.mark.parametrize("error", [Lost("died"), JobTooLong("9 s")])
+@pytest.mark.parametrize("error", [_Lost("died"), JobTooLong("9 s")])
 def test_where_no_worker_can_it_is_refused(error: Exception) -> None:
     """Law: a call that nobody could judge is not taken for a good one."""
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.answer.answer_head import PARTIAL, Head, Starts, drop_turn_start, may_be_turn_start, strip_turn_start
+from reliability.answer.answer_head import PARTIAL, Head, Starts, _may_be_turn_start, drop_turn_start, strip_turn_start
 from reliability.types import CallDelta, Text
 
 OPENINGS = ["<|im_start|>", "<|im_start|>assistant\n", "\n<|im_start|>assistant", "<|im_start|><|im_start|>assistant\n"]
@@ -27,7 +27,7 @@ def test_an_opening_is_no_part_of_the_answer(opening, text):
 def test_marks_alone_are_no_answer(text):
     """Law: an answer of nothing but marks is the empty one that it is."""
     assert strip_turn_start(text) == ""
-    assert may_be_turn_start(text)
+    assert _may_be_turn_start(text)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_any_other_head_stays(text):
 def test_it_waits_until_it_is_known(opening, data):
     """Law: whatever may still become nothing, or an opening, hasn't left; behind the first word nothing waits."""
     cut = data.draw(st.integers(0, len(opening)))
-    assert may_be_turn_start(opening[:cut])
-    assert not may_be_turn_start(f"{opening} The file")
+    assert _may_be_turn_start(opening[:cut])
+    assert not _may_be_turn_start(f"{opening} The file")
 
 
 def test_white_space_alone_stays_what_it_is():
@@ -68,7 +68,7 @@ def test_the_head_is_the_same_in_any_pieces(pieces):
     for piece in pieces:
         taken = head.take(piece) if not out else piece
         out += taken or ""
-    assert bool(out) == any(not may_be_turn_start(text[:at]) for at in _ends(pieces))
+    assert bool(out) == any(not _may_be_turn_start(text[:at]) for at in _ends(pieces))
     assert (out or head.text()) == text
 
 
