@@ -27,6 +27,11 @@ from deployments.state.link import StateUnavailable
 from deployments.state.records import Query
 from deployments.telemetry import log_error, log_info
 
+ORDERS = {
+    "isolate": ("isolated", State.isolate),
+    "restore": ("restored", State.restore),
+    "close": ("closed", State.close_breaker),
+}
 NUMBERS = ("since", "until", "before", "after")
 LIMIT_MAX = 500
 KEYS_SHOWN = 20
@@ -56,11 +61,7 @@ class Insight:
             Route(f"{at}/tiers", self.tiers),
             *(
                 Route(f"{at}/tiers/{{tier}}/{name}", partial(self._order, order, word), methods=["POST"])
-                for name, word, order in (
-                    ("isolate", "isolated", self._state.isolate),
-                    ("restore", "restored", self._state.restore),
-                    ("close", "closed", self._state.close_breaker),
-                )
+                for name, (word, order) in ORDERS.items()
             ),
         ]
 
@@ -80,13 +81,13 @@ class Insight:
 
     async def incidents(self, request: Request) -> Response:
         """List the newest incidents first, filtered and in pages: `next` is the `before` of the page that follows."""
-        self._require_admin(request)
+        self._access().identify_admin(request)
         query = _read_query(Query, request.query_params)
         return await self._list(query, "id")
 
     async def tiers(self, request: Request) -> Response:
         """List each tier: its own status, and its breaker."""
-        self._require_admin(request)
+        self._access().identify_admin(request)
         health, watch = self._state.health, self._overview.watch
         described = [
             describe_tier(name, watch.known.get(name), health.get(name), watch.context_tokens.get(name))
@@ -96,7 +97,7 @@ class Insight:
 
     async def reset(self, request: Request) -> Response:
         """Forget what one session has spent."""
-        caller, name = self._require_admin(request), request.path_params["session"]
+        caller, name = self._access().identify_admin(request), request.path_params["session"]
         found = await self._find_session(request, caller)
         await await_state(self._state.reset(found["key"], name))
         log_info("session_reset", by=caller.name or None)
@@ -110,21 +111,15 @@ class Insight:
             raise ApiError("not_found", f"there is no session {name!r}")
         return found
 
-    async def _order(self, order: Callable[[str], Awaitable[None]], word: str, request: Request) -> Response:
+    async def _order(self, order: Callable[[State, str], Awaitable[None]], word: str, request: Request) -> Response:
         """Keep all calls off one tier, lift the hold, or close its breaker: calls go through again at once."""
-        caller = self._require_admin(request)
+        caller = self._access().identify_admin(request)
         tier = request.path_params["tier"]
         if tier not in self._overview.tiers:
             raise ApiError("not_found", f"there is no tier {tier!r}; tiers: {', '.join(self._overview.tiers)}")
-        await await_state(order(tier))
+        await await_state(order(self._state, tier))
         log_info(f"tier_{word}", tier=tier, by=caller.name or None)
         return json_response({"tier": tier, word: True})
-
-    def _require_admin(self, request: Request) -> Caller:
-        access = self._access()
-        caller = access.identify(request)
-        access.require_admin(caller)
-        return caller
 
     async def requests(self, request: Request) -> Response:
         """List the newest finished requests first, filtered and in pages: `next` is the `before` of the page that
@@ -144,7 +139,7 @@ class Insight:
 
     async def live(self, request: Request) -> Response:
         """Answer with the server at this moment: tiers, what runs, what has just finished, memory."""
-        self._require_admin(request)
+        self._access().identify_admin(request)
         day = await self._overview.take_day()
         return json_response({**await self._overview.take(), "day": day})
 

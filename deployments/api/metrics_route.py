@@ -46,8 +46,7 @@ class MetricsRoute:
 
     async def show(self, request: Request) -> Response:
         """Answer with all of it."""
-        access = self._access()
-        access.require_admin(access.identify(request))
+        self._access().identify_admin(request)
         hour, now, texts = await asyncio.gather(self._find_hour(), self._overview.take(), self._ask_nodes())
         silent = sum(text is None for text in texts)
         lines = [*_merge_families(text for text in texts if text), *_write_gauges(now, hour, silent)]

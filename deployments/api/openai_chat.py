@@ -177,6 +177,7 @@ def build_call(
         body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )
+    usage = bool(body.stream_options and body.stream_options.include_usage)
     # Where no keys are checked their bearers are kept apart.
     trail = None if session else read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
     return ChatCall(
@@ -185,7 +186,7 @@ def build_call(
         request=request,
         toolbox=toolbox,
         trail=trail,
-        wanted=wanted or _read_wanted(body),
+        wanted=wanted or _ChatWanted(include_usage=usage, legacy_functions=body.functions is not None),
         notes=tuple(dict.fromkeys((*notes, *changed))),
         form=_read_form(body.response_format, steps),
     )
@@ -204,11 +205,6 @@ def _read_sampling(body: ChatBody, wish: ThinkingWish) -> dict[str, Any]:
         "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
         "streamed": bool(body.stream),
     }
-
-
-def _read_wanted(body: ChatBody) -> _ChatWanted:
-    usage = bool(body.stream_options and body.stream_options.include_usage)
-    return _ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
 
 
 def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:

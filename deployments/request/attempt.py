@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from deployments.config.tier_config import Timeouts
 from deployments.request.accounting import Accounting, compute_bytes_max, count_chars, cut_event
 from deployments.request.delivery import AnswerScan, Delivery
-from deployments.request.interfaces import MonotonicClock, Tier
+from deployments.request.interfaces import Ports
 from deployments.request.timeouts import NS_PER_S, next_batch
-from deployments.work.large_work import Large, at_once
-from deployments.work.worker_pool import Busy, Elsewhere, make_judgement
+from deployments.work.worker_pool import Busy, make_judgement
 from reliability.answer import gate as gates
 from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
@@ -259,21 +257,13 @@ class AttemptState:
 
 
 async def read(
-    state: AttemptState,
-    tier: Tier,
-    request: ChatRequest,
-    timeouts: Timeouts,
-    clock: MonotonicClock,
-    deadline_ns: int,
-    large: Large = at_once,
-    elsewhere: Elsewhere | None = None,
+    state: AttemptState, request: ChatRequest, ports: Ports, deadline_ns: int
 ) -> AsyncGenerator[list[Event], None]:
-    """Move `state` on until the tier's last event, a timeout or a loop; yield what may leave at once. `large` does what
-    may take long, and what takes too many steps even so is judged `elsewhere`."""
-    name, started_ns = state.plan.tier, state.plan.started_ns
-    async with aclosing(tier.stream(request)) as stream:
+    """Move `state` on until the tier's last event, a timeout or a loop; yield what may leave at once."""
+    tier, started_ns, clock, large = state.plan.tier, state.plan.started_ns, ports.clock, ports.large
+    async with aclosing(ports.tiers[tier].stream(request)) as stream:
         while state.end is None and state.scan.loop is None:
-            batch = await next_batch(stream, name, state.phase, timeouts, clock, started_ns, deadline_ns)
+            batch = await next_batch(stream, tier, state.phase, ports, started_ns, deadline_ns)
             out = await large(state.size_with(batch), state.look, batch, clock.now_ns())
             state.report_progress()
             if out:
@@ -283,7 +273,7 @@ async def read(
         return
     try:
         left_s = (deadline_ns - clock.now_ns()) / NS_PER_S
-        judged = await make_judgement(question, partial(large, state.size), elsewhere, left_s)
+        judged = await make_judgement(question, partial(large, state.size), ports.elsewhere, left_s)
     except Busy as error:
         state.leave_unjudged(Fault.UNJUDGED, str(error))
         return

@@ -172,10 +172,8 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
     run.current = state = _open_attempt(run, call, request, granted, size, ports)
     if call.resume:
         run.delivered = [request.begun]
-    tier, timeouts, deadline_ns = ports.tiers[call.tier], ports.timeouts[call.tier], run.deadline_ns
-    stream = read(state, tier, request, timeouts, ports.clock, deadline_ns, ports.large, ports.elsewhere)
     try:
-        async with aclosing(stream) as events:
+        async with aclosing(read(state, request, ports, run.deadline_ns)) as events:
             async for out in events:
                 run.counted = state.spending.counted or run.counted
                 run.note_out(out)

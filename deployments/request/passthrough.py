@@ -144,11 +144,11 @@ async def _call(made: list[_Passing], run: Run, call: Call, ports: Ports) -> Asy
 async def _read(
     run: Run, passing: _Passing, spending: Accounting, request: ChatRequest, ports: Ports
 ) -> AsyncGenerator[list[Event], None]:
-    tier, timeouts, started_ns = passing.tier, ports.timeouts[passing.tier], passing.started_ns
+    tier, started_ns = passing.tier, passing.started_ns
     async with aclosing(ports.tiers[tier].stream(request)) as stream:
         while passing.end is None:
             phase = passing.phase(accepted=spending.accepted)
-            batch = await next_batch(stream, tier, phase, timeouts, ports.clock, started_ns, run.deadline_ns)
+            batch = await next_batch(stream, tier, phase, ports, started_ns, run.deadline_ns)
             out = passing.take(spending, batch, ports.clock.now_ns())
             spending.report_progress()
             run.counted = spending.counted or run.counted

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from deployments.config.tier_config import Timeouts
-from deployments.request.interfaces import MonotonicClock
+from deployments.request.interfaces import Ports
 from reliability.faults import TRAITS, Again
 from reliability.types import Event, Failed, Fault
 
@@ -25,13 +25,13 @@ async def next_batch(
     stream: AsyncGenerator[list[Event], None],
     tier: str,
     phase: str,
-    timeouts: Timeouts,
-    clock: MonotonicClock,
+    ports: Ports,
     started_ns: int,
     deadline_ns: int,
 ) -> list[Event]:
     """Return the next batch of a tier's stream, or the failure that it means when there is none in time. The attempt
     began at `started_ns`; its `phase` is the name of the timeout that runs."""
+    timeouts, clock = ports.timeouts[tier], ports.clock
     began_ns = clock.now_ns()
     total_s, left_s = timeouts.total_s - (began_ns - started_ns) / NS_PER_S, (deadline_ns - began_ns) / NS_PER_S
     timeout_s, limit = getattr(timeouts, phase), phase

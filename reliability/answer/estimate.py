@@ -118,14 +118,12 @@ def _measure_part(part: Any) -> int:
 def _measure_calls(calls: Any) -> int:
     if not isinstance(calls, list):
         return 0
-    return sum(MESSAGE_BYTES + _measure_call(call.get("function")) for call in calls if isinstance(call, Mapping))
-
-
-def _measure_call(function: Any) -> int:
-    if not isinstance(function, Mapping):
-        return 0
-    texts = (function.get("name"), function.get("arguments"))
-    return sum(text_bytes(text) for text in texts if isinstance(text, str))
+    size = 0
+    for call in calls:
+        function = call.get("function") if isinstance(call, Mapping) else None
+        texts = [function.get("name"), function.get("arguments")] if isinstance(function, Mapping) else []
+        size += MESSAGE_BYTES * isinstance(call, Mapping) + sum(text_bytes(t) for t in texts if isinstance(t, str))
+    return size
 
 
 def estimate_written_tokens(event: Event) -> int:

@@ -156,11 +156,6 @@ class Wanted:
     users: bytes = b"[]"
 
 
-def parse_compaction(raw: bytes, headers: Mapping[str, str], **terms: Any) -> ChatCall:
-    """Parse one body of `/v1/responses/compact`, as `parse_response` does."""
-    return parse_response(raw, headers, compacts=True, **terms)
-
-
 def parse_response(
     raw: bytes,
     headers: Mapping[str, str],

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -20,7 +21,7 @@ from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, render_tokens
 from deployments.api.openai_responses.item_ids import name_response
-from deployments.api.openai_responses.response_body import Wanted, parse_compaction, parse_response, translate_error
+from deployments.api.openai_responses.response_body import Wanted, parse_response, translate_error
 from deployments.api.openai_responses.response_object import TEXT, Output, Saying, build_response, render_usage
 from deployments.errors import ApiError
 from reliability.types import Event, Finish, FinishReason, Usage
@@ -222,6 +223,6 @@ RESPONSES = Dialect(
 COMPACT = replace(
     RESPONSES,
     name="responses/compact",
-    parse=parse_compaction,
+    parse=partial(parse_response, compacts=True),
     collector=lambda call, _: _CompactionCollector(call),
 )

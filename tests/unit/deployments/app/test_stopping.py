@@ -18,7 +18,7 @@ from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import RefuseCode, Text
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
-from tests.unit.deployments.request.test_drive import make_ports, make_run
+from tests.support.driving import make_ports, make_run
 
 SLOW = Timeouts(connect_s=5, first_token_s=600, idle_s=600, total_s=3000)
 WORDS = ["alpha ", "beta ", "gamma ", "delta ", "epsilon ", "zeta ", "eta "]

@@ -15,10 +15,9 @@ from reliability.loops import LoopConfig, Turn
 from reliability.tools import CheckConfig, build_toolbox, extract_calls
 from reliability.tools.formats import CALL_FORMATS
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Hold, Reasoning, Started, Text
-from tests.support.readings import Reading, open_state
+from tests.support.readings import MESSAGES, TOOLS, Reading, open_state
 from tests.support.repeating_texts import HONEST
 from tests.support.written_calls import write_query
-from tests.unit.deployments.request.test_attempt import MESSAGES, TOOLS
 
 CALL = '<tool_call>{"name": "look", "arguments": {"what": "up"}}</tool_call>\n'
 QUOTED = "It stands between `<tool_call>` and `</tool_call>`. "

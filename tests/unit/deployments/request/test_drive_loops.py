@@ -39,10 +39,20 @@ from reliability.types import (
     Usage,
     Verdict,
 )
-from tests.sim.clock import VirtualClock
-from tests.sim.clock import run as play
 from tests.sim.world import SimAdmission
-from tests.unit.deployments.request.test_drive import ANSWERS, CALL, CHAIN, TOOLS, make_ports, make_run, names, text_of
+from tests.support.driving import (
+    ANSWERS,
+    CALL,
+    CHAIN,
+    TOOLS,
+    calls_of,
+    drive_once,
+    make_ports,
+    make_run,
+    scripted,
+    text_of,
+)
+from tests.unit.deployments.request.test_drive import names
 
 SAID = {"text": "Let me look. "}
 ADVISED = {"when": {"transcript": "Reliability notice"}, "answer": "It is one."}
@@ -68,18 +78,14 @@ def laps(count: int) -> tuple[dict[str, Any], ...]:
 def answered(*scripts: Any, attempts_max: int = 8) -> tuple[Run, list[Event]]:
     """Stream an answer to the third lap, from tiers with these scripts."""
 
-    async def go() -> tuple[Run, list[Event]]:
-        clock, messages = MonotonicClock(), laps(2)
-        tiers = {f"t{i}": ScriptedTier(name=f"t{i}", script=script) for i, script in enumerate(scripts)}
-        run = make_run(tuple(tiers), clock, retries=3)
+    messages = laps(2)
+
+    def change(run: Run) -> None:
         run.request = replace(run.request, messages=messages)
         run.limits = replace(run.limits, attempts_max=attempts_max)
         run.expected = expect(messages, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
-        run.hold = Hold.TOOL_CALLS
-        events = [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
-        return run, events
 
-    return asyncio.run(go())
+    return drive_once(scripted({f"t{i}": script for i, script in enumerate(scripts)}), change, retries=3)
 
 
 def test_a_stubborn_model_before_a_tier_without_a_key_gives_its_call():
@@ -89,7 +95,7 @@ def test_a_stubborn_model_before_a_tier_without_a_key_gives_its_call():
 
     assert run.refusal is None
     assert run.finish is not None
-    assert [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)] == [("f", '{"a": 1}')]
+    assert calls_of(events) == [("f", '{"a": 1}')]
     assert [(a.tier, a.flaw, a.fault) for a in run.attempts] == [
         ("t0", Flaw.LOOP, None),
         ("t0", Flaw.LOOP, None),
@@ -111,7 +117,7 @@ def test_a_nudge_that_works_breaks_no_stream(tiers, attempts_max):
     assert run.finish is not None
     assert run.finish.reason is FinishReason.TOOL_CALLS
     assert text_of(events) == "Let me look. "
-    assert [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)] == [("f", '{"a": 1}')]
+    assert calls_of(events) == [("f", '{"a": 1}')]
     assert [a.flaw for a in run.attempts] == [Flaw.LOOP, Flaw.EMPTY][:attempts_max]
     assert run.attempts[0].calls_out
     assert report_of(run)["loop"] == ("nudged" if attempts_max > 1 else "detected")
@@ -155,14 +161,7 @@ def test_an_answer_in_one_piece_is_cut_where_it_turns_round(copies):
             text = words + "And it goes on like this. " * copies
             yield [Text(text), Finish(reason=FinishReason.STOP, usage=count)]
 
-    async def go() -> tuple[Run, list[Event]]:
-        clock = MonotonicClock()
-        run = make_run(("fast",), clock, hold_all=True)
-        tiers: dict[str, ScriptedTier] = {"fast": AtOnce(name="fast", script=[])}
-        events = [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
-        return run, events
-
-    run, events = asyncio.run(go())
+    run, events = drive_once({"fast": AtOnce(name="fast", script=[])}, hold_all=True)
 
     assert text_of(events).startswith(words)
     assert run.finish is not None
@@ -182,18 +181,15 @@ def test_an_agent_whose_answers_are_texts_is_nudged_before_it_is_told(count, out
     turns = ({"role": "assistant", "content": text}, {"role": "user", "content": "continue"})
     messages = ({"role": "user", "content": "Change it."}, *turns * count)
 
-    async def go() -> tuple[Run, list[Event]]:
-        clock = MonotonicClock()
-        script = [{"when": {"transcript": "Reliability notice"}, "answer": "Then otherwise."}, {"answer": text}]
-        run, tiers = make_run(("t0",), clock), {"t0": ScriptedTier(name="t0", script=script)}
+    script = [{"when": {"transcript": "Reliability notice"}, "answer": "Then otherwise."}, {"answer": text}]
+    config = RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig())
+
+    def change(run: Run) -> None:
         run.request = replace(run.request, messages=messages, tools=())
         run.expected = expect(messages, ToolBox(), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
-        run.hold = hold_of(
-            RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig()), run.expected, stream=True
-        )
-        return run, [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
+        run.hold = hold_of(config, run.expected, stream=True)
 
-    run, events = asyncio.run(go())
+    run, events = drive_once(scripted({"t0": script}), change)
 
     assert text_of(events) == {"streamed": text, "nudged": "Then otherwise.", "broken": ""}[outcome]
     assert (run.refusal is not None and run.refusal.code is RefuseCode.LOOP) is (outcome == "broken")
@@ -234,21 +230,13 @@ def test_a_runaway_call_is_another_tiers_to_make(hold, said, arguments):
         {"tool_call": {"name": "f", "arguments": {"a": 1}}},
     )
 
-    async def go() -> tuple[Run, list[Event]]:
-        clock = VirtualClock()
-        scripts = {"t0": [{"answer": [*said, runaway]}], "t1": [{"answer": [good]}]}
-        tiers = {name: ScriptedTier(name=name, script=script) for name, script in scripts.items()}
-        run = make_run(tuple(tiers), clock, retries=1)
-        run.expected = replace(run.expected, loops=LoopConfig())
-        run.hold = hold
-        return run, [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
-
-    run, events = play(go())
+    tiers = scripted({"t0": [{"answer": [*said, runaway]}], "t1": [{"answer": [good]}]})
+    run, events = drive_once(tiers, hold_all=hold is Hold.ALL)
 
     assert {a.flaw for a in run.attempts if a.tier == "t0"} == {Flaw.TRUNCATED}
     assert run.finish is not None
     assert run.tier == "t1"
-    assert [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)] == [("f", '{"a": 1}')]
+    assert calls_of(events) == [("f", '{"a": 1}')]
 
 
 LONG_CALL = {"tool_call": {"name": "g", "arguments": {"a": "word " * 700}}}

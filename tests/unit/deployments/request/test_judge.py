@@ -16,7 +16,7 @@ from reliability.answer.judgement import expect
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.tools import build_toolbox
 from reliability.types import ChatRequest, Event
-from tests.unit.deployments.request.test_drive import TOOLS, make_ports, make_run
+from tests.support.driving import TOOLS, make_ports, make_run
 
 
 class Heard(ScriptedTier):
