@@ -209,21 +209,16 @@ def test_a_tier_that_ignores_its_cap_is_stopped_there():
     assert 1000 < len(text_of(events)) < 2500
 
 
-def test_a_reader_that_leaves_is_written_down():
+async def test_a_reader_that_leaves_is_written_down():
     """Closing the generator closes the tier's stream; the attempt says cancelled, and neither good nor a fault."""
-
-    async def go() -> Run:
-        tier = ScriptedTier(name="fast", script=[{"answer": "one two three four", "token_delay_s": 0.01}])
-        clock = MonotonicClock()
-        run = make_run(("fast",), clock)
-        events = drive(run, make_ports({"fast": tier}, clock))
-        await anext(events)
-        assert tier.active == 1
-        await events.aclose()
-        assert tier.active == 0
-        return run
-
-    run = asyncio.run(go())
+    tier = ScriptedTier(name="fast", script=[{"answer": "one two three four", "token_delay_s": 0.01}])
+    clock = MonotonicClock()
+    run = make_run(("fast",), clock)
+    events = drive(run, make_ports({"fast": tier}, clock))
+    await anext(events)
+    assert tier.active == 1
+    await events.aclose()
+    assert tier.active == 0
 
     assert [(a.cancelled, a.good, a.fault) for a in run.attempts] == [(True, False, None)]
     assert report_of(run)["outcome"] == "client_left"

@@ -195,28 +195,18 @@ def test_an_agent_whose_answers_are_texts_is_nudged_before_it_is_told(count, out
     assert (run.refusal is not None and run.refusal.code is RefuseCode.LOOP) is (outcome == "broken")
 
 
-def test_a_session_without_its_history_is_held_by_its_window():
+async def test_a_session_without_its_history_is_held_by_its_window():
     """What it was answered before is known only with the grant; then the text waits as well."""
     text, window = "I have changed the file as you said.", Window()
     for number in "ab":
         window, _ = observe(window, Turn(text=text), LoopConfig(), number)
-
-    async def go() -> list[int]:
-        clock, sizes = MonotonicClock(), []
-        for known in (Window(), window):
-            run = make_run(("t0",), clock)
-            tiers = {"t0": ScriptedTier(name="t0", script=[{"answer": [{"text": "One. "}, {"text": "Two. "}]}])}
-            run.hold = Hold.TOOL_CALLS
-            run.expected = replace(run.expected, loops=LoopConfig(), asked="c")
-            ports = make_ports(tiers, clock)
-            ports.admission.window = known
-            batches = [batch async for batch in drive(run, ports)]
-            sizes.append(sum(any(isinstance(event, Text) for event in batch) for batch in batches))
-        return sizes
-
-    streamed, held = asyncio.run(go())
-    assert held == 1
-    assert streamed > 1
+    clock, tiers = MonotonicClock(), scripted({"t0": [{"answer": [{"text": "One. "}, {"text": "Two. "}]}]})
+    for known, held in ((Window(), False), (window, True)):
+        run, ports = make_run(("t0",), clock), make_ports(tiers, clock)
+        run.expected = replace(run.expected, asked="c")
+        ports.admission.window = known
+        batches = [batch async for batch in drive(run, ports)]
+        assert (sum(any(isinstance(event, Text) for event in batch) for batch in batches) == 1) is held
 
 
 @pytest.mark.parametrize("hold", list(Hold))
@@ -333,7 +323,7 @@ def test_a_correction_that_can_not_fit_is_not_sent():
 
 
 @pytest.mark.parametrize("cap", [7, 5000])
-def test_the_grant_still_bounds_the_answer(cap):
+async def test_the_grant_still_bounds_the_answer(cap):
     """What may be written is settled after the prompt is known: the smaller of what was asked for and granted."""
 
     class Small(SimAdmission):
@@ -341,17 +331,11 @@ def test_the_grant_still_bounds_the_answer(cap):
             granted = await super().admit(request)
             return replace(granted, output_cap=cap) if isinstance(granted, Grant) else granted
 
-    async def go() -> list[ChatRequest]:
-        clock = MonotonicClock()
-        tier = Overheard(name="fast", script=[{"answer": ANSWERS["invented"][0]}])
-        tier.sent = []
-        ports = make_ports({"fast": tier}, clock)
-        small = Small(ports.admission.rng, clock, ports.admission.config)
-        async for _ in drive(make_run(("fast",), clock), replace(ports, admission=small)):
-            pass
-        return tier.sent
+    clock, tier = MonotonicClock(), Overheard(name="fast", script=[{"answer": ANSWERS["invented"][0]}])
+    tier.sent, ports = [], make_ports({"fast": tier}, clock)
+    small = Small(ports.admission.rng, clock, ports.admission.config)
+    async for _ in drive(make_run(("fast",), clock), replace(ports, admission=small)):
+        pass
 
-    sent = asyncio.run(go())
-
-    assert [request.max_tokens for request in sent] == [min(cap, 2000)] * 2
-    assert all(0 < request.timeout_s <= 30 for request in sent)
+    assert [request.max_tokens for request in tier.sent] == [min(cap, 2000)] * 2
+    assert all(0 < request.timeout_s <= 30 for request in tier.sent)

@@ -240,7 +240,7 @@ def test_silence_ends_at_its_timeout(stream):
     assert tier.closed == 1
 
 
-def test_a_client_that_leaves_ends_the_call():
+async def test_a_client_that_leaves_ends_the_call():
     """The tier's stream is closed, and the grant is settled with what was counted so far, as nobody's fault."""
     ledger = Ledger()
     counted = Usage(prompt_tokens=11, completion_tokens=3)
@@ -250,12 +250,8 @@ def test_a_client_that_leaves_ends_the_call():
     ports = Ports(
         tiers={"fast": tier}, timeouts={"fast": Timeouts()}, clock=clock, jitter=lambda: 0.0, admission=ledger
     )
-
-    async def main() -> None:
-        async with aclosing(forward(run, ports)) as batches:
-            await anext(batches)
-
-    asyncio.run(main())
+    async with aclosing(forward(run, ports)) as batches:
+        await anext(batches)
 
     assert tier.closed == 1
     assert [(verdict, usage) for _, verdict, usage in ledger.settled] == [(Verdict.IGNORED, counted)]

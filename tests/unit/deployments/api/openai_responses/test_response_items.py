@@ -151,40 +151,31 @@ def encode(text: str, media: str = "text/plain") -> str:
     return f"data:{media};base64,{base64.b64encode(text.encode()).decode()}"
 
 
-def test_a_text_alone_is_a_string():
-    """As most chat clients would send it."""
-    assert _read_content([{"type": "input_text", "text": "hi"}], "p") == _read_content("hi", "p") == "hi"
+TEXT, SHOWN = {"type": "input_text", "text": "hi"}, {"type": "image_url", "image_url": {"url": IMAGE["image_url"]}}
 
 
-def test_an_image_keeps_its_detail():
-    """URL and detail stand together in a chat completion."""
-    part = {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "low"}
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        ("hi", "hi"),
+        ([TEXT], "hi"),
+        ([IMAGE | {"detail": "low"}], [SHOWN | {"image_url": SHOWN["image_url"] | {"detail": "low"}}]),
+        ([{"type": "input_file", "filename": "a.txt", "file_data": encode("Grüße")}], "a.txt:\nGrüße"),
+    ],
+)
+def test_each_part_is_that_of_a_chat(content, read):
+    """A text alone is a string, as most chat clients send it; URL and detail of an image stand together; a file of
+    text is its text behind its name."""
+    assert _read_content(content, "p") == read
 
-    assert _read_content([part], "p") == [
-        {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}}
-    ]
 
-
-def test_a_file_of_text_is_its_text():
-    """Its name stands before it."""
-    part = {"type": "input_file", "filename": "a.txt", "file_data": encode("Grüße")}
-
-    assert _read_content([part], "p") == "a.txt:\nGrüße"
-
-
-def test_a_refusal_stays_one():
-    """An answer is a text unless a part of it is a refusal."""
+def test_answers_and_outputs_are_texts_where_they_can_be():
+    """An answer is a text unless a part of it is a refusal; the texts of an output are lines of one text."""
     text, refusal = {"type": "output_text", "text": "a"}, {"type": "refusal", "refusal": "no"}
 
     assert _read_answer([text, text], "p") == "aa"
-    assert _read_answer([text, refusal], "p") == [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "no"}]
-
-
-def test_an_output_is_text_and_what_it_shows():
-    """Texts are lines of one text."""
-    text, image = {"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "u"}
-
-    assert _read_output([text, image, text], "p") == ("a\na", [{"type": "image_url", "image_url": {"url": "u"}}])
+    assert _read_answer([text, refusal], "p") == [{"type": "text", "text": "a"}, refusal]
+    assert _read_output([TEXT, IMAGE, TEXT], "p") == ("hi\nhi", [SHOWN])
 
 
 @pytest.mark.parametrize(
