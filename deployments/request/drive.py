@@ -37,6 +37,8 @@ from reliability.loops import keep_continued, truncate
 from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, RefuseCode, Text
 
 SETTLE_GRACE_NS = 10 * NS_PER_S
+# Without an answer of the admission within so many seconds a local tier is called, and one in the cloud is not.
+ADMIT_S, CLOUD_ADMIT_S = 2.0, 10.0
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
 WORDS_TOOLS_MAX = 8
 BYTES_A_TOKEN = (4, 2)
@@ -308,7 +310,7 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
     cloud = tier in ports.cloud
     admission_request = _build_admission_request(run, tier, size, ports)
     try:
-        async with asyncio.timeout(ports.cloud_admit_s if cloud else ports.admit_s):
+        async with asyncio.timeout(CLOUD_ADMIT_S if cloud else ADMIT_S):
             answer = await ports.admission.admit(admission_request)
     except Exception:
         run.silent = True
