@@ -21,13 +21,14 @@ from deployments.api.access import Access
 from deployments.api.overview import Overview
 from deployments.state.link import StateUnavailable
 from deployments.telemetry import log_error
+from reliability.admission.breaker import Phase
+from reliability.types import TierState
 
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 ASK_S = 5.0
 BYTES_MAX = 32 * 1024 * 1024
 OURS = re.compile(r"ray_mlx_stack_\w+")
-STATES = ("ready", "asleep", "loading", "unavailable", "unknown")
-PHASES = ("closed", "half_open", "open")
+STATES = (*TierState, "unknown")
 LEVELS = {"unknown": -1, "normal": 0, "warn": 1, "critical": 2}
 Gauge = tuple[str, str, Sequence[tuple[Mapping[str, str], float]]]
 
@@ -124,7 +125,7 @@ def _list_gauges(now: Mapping[str, Any], windows: Mapping[str, Mapping[str, int]
     yield (
         "tier_breaker",
         "1 for the phase that a tier's breaker is in.",
-        [({"tier": t["name"], "phase": p}, t["breaker"] == p) for t in tiers for p in PHASES],
+        [({"tier": t["name"], "phase": p}, t["breaker"] == p) for t in tiers for p in Phase],
     )
     yield "tier_isolated", "1 where somebody keeps calls off a tier.", [(_of(t), t["isolated"]) for t in tiers]
     yield "running", "Requests that a tier has now.", [(_of(t), t["asked"]) for t in tiers]

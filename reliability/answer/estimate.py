@@ -1,4 +1,4 @@
-"""How many tokens a text is where no tokenizer is at hand, and whether a tier's own count is possible at all.
+"""How many tokens a text is, where no tokenizer is at hand.
 
 A *reservation* must not be too small: `tokens_max` counts one token for two bytes of UTF-8. A *rejection* must not come
 too early: `tokens_min` counts one for five. `tokens_about` (four) is only shown, `tokens_near` is for one piece of an

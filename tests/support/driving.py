@@ -10,13 +10,14 @@ from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.admission.admit import AdmissionConfig
+from reliability.admission.admit import AdmissionConfig, Grant, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import CallDelta, ChatRequest, Event, Hold, Reason, Text
+from reliability.types import CallDelta, ChatRequest, Event, Hold, Reason, Text, Usage, Verdict
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
 from tests.sim.world import SimAdmission
@@ -146,3 +147,20 @@ def tell_in_turn(
                 yield events
 
     return {name: Tier(name=name, script=[]) for name in names}, asked
+
+
+class Listening(SimAdmission):
+    """An admission that writes down what it is asked, and what is settled."""
+
+    def __init__(self, clock: MonotonicClock, config: AdmissionConfig) -> None:
+        super().__init__(random.Random(0), clock, config)  # type: ignore[arg-type]
+        self.requests: list[AdmissionRequest] = []
+        self.verdicts: list[tuple[Verdict, Usage | None]] = []
+
+    async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
+        self.requests.append(request)
+        return await super().admit(request)
+
+    def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
+        self.verdicts.append((verdict, usage))
+        super().settle(grant, verdict, usage, retry_after_s)

@@ -37,7 +37,6 @@ from reliability.types import (
     Started,
     Text,
     Usage,
-    Verdict,
 )
 from tests.sim.world import SimAdmission
 from tests.support.driving import (
@@ -45,6 +44,7 @@ from tests.support.driving import (
     CALL,
     CHAIN,
     TOOLS,
+    Listening,
     calls_of,
     drive_once,
     make_ports,
@@ -232,21 +232,6 @@ def test_a_runaway_call_is_another_tiers_to_make(hold, said, arguments):
 LONG_CALL = {"tool_call": {"name": "g", "arguments": {"a": "word " * 700}}}
 
 
-class Listening(SimAdmission):
-    """Writes down what is asked and what is settled."""
-
-    requests: list[AdmissionRequest]
-    spent_by: list[Usage | None]
-
-    async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
-        self.requests.append(request)
-        return await super().admit(request)
-
-    def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
-        self.spent_by.append(usage)
-        super().settle(grant, verdict, usage, retry_after_s)
-
-
 class Overheard(ScriptedTier):
     """Remembers what it was sent, and never says what it has counted."""
 
@@ -269,8 +254,7 @@ def asked(
         run = make_run(tuple(tiers), clock, retries=2)
         run.prompt_bytes = prompt_bytes(run.request.messages, TOOLS) if size is None else size
         made: Ports = replace(make_ports(tiers, clock), **ports)
-        admission = Listening(made.admission.rng, clock, made.admission.config)
-        admission.requests, admission.spent_by = [], []
+        admission = Listening(clock, made.admission.config)
         for tier in tiers.values():
             tier.sent = sent
         async for _ in drive(run, replace(made, admission=admission)):
