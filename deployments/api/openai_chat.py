@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, Unpack
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -45,6 +45,9 @@ class Strict(BaseModel):
     """Strict types; unknown keys are kept, since clients send more than the documentation names."""
 
     model_config = ConfigDict(extra="allow", strict=True)
+
+
+Body = TypeVar("Body", bound=Strict)
 
 
 class _ChatMessage(Strict):
@@ -227,12 +230,17 @@ def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:
     return value
 
 
-def _validate(fields: dict[str, Any]) -> ChatBody:
+def read_body(model: type[Body], fields: Mapping[str, Any]) -> Body:
+    """Read the fields that a model of a body knows; the others aren't copied. Raises `ApiError`: `invalid_request`,
+    with the first wrong field."""
     try:
-        # Fields that nobody here reads aren't copied.
-        body = ChatBody.model_validate({name: fields[name] for name in READ_HERE if name in fields})
+        return model.model_validate({name: fields[name] for name in model.model_fields if name in fields})
     except ValidationError as error:
-        raise make_field_error(error) from None
+        raise _make_field_error(error) from None
+
+
+def _validate(fields: dict[str, Any]) -> ChatBody:
+    body = read_body(ChatBody, fields)
     if body.n not in (None, 1):
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
     if body.top_logprobs and not body.logprobs:
@@ -249,7 +257,7 @@ def _validate(fields: dict[str, Any]) -> ChatBody:
     return body
 
 
-def make_field_error(error: ValidationError) -> ApiError:
+def _make_field_error(error: ValidationError) -> ApiError:
     """Name the first wrong field the way a person writes it: `messages.0.role`."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     # A union adds the name of each choice to the path; the field ends where the body's own keys end.

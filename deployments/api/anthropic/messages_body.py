@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Unpack
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from deployments.api.anthropic.context_edits import read_edits
 from deployments.api.anthropic.messages_history import KIND_CHARS_MAX, translate_history
@@ -28,8 +28,8 @@ from deployments.api.openai_chat import (
     Text,
     TokenCount,
     build_call,
-    make_field_error,
     parse_object,
+    read_body,
 )
 from deployments.api.thinking_wish import TOKENS_MAX, ThinkingWish, build_thinking_wish
 from deployments.errors import ApiError, refuse
@@ -188,10 +188,7 @@ def rename(error: ApiError) -> ApiError:
 
 
 def _validate(fields: dict[str, Any]) -> MessagesBody:
-    try:
-        body = MessagesBody.model_validate({name: fields[name] for name in FIELDS if name in fields})
-    except ValidationError as error:
-        raise make_field_error(error) from None
+    body = read_body(MessagesBody, fields)
     for name in ("mcp_servers", "container"):
         if getattr(body, name):
             raise refuse(name, "this server runs no tools itself: it can't honour this", "unsupported")

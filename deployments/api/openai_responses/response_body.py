@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Unpack
 
 import orjson
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from deployments.api.headers import may_keep
 from deployments.api.openai_chat import (
@@ -25,8 +25,8 @@ from deployments.api.openai_chat import (
     Strict,
     TokenCount,
     build_call,
-    make_field_error,
     parse_object,
+    read_body,
 )
 from deployments.api.openai_responses.compaction import list_user_items, order_summary, split_trigger
 from deployments.api.openai_responses.item_ids import make_tag
@@ -206,10 +206,7 @@ def _validate(fields: dict[str, Any]) -> ResponseBody:
     for name, here in OF_CHAT.items():
         if fields.get(name) is not None:
             raise refuse(name, f"a field of chat completions; here it is {here}")
-    try:
-        body = ResponseBody.model_validate({name: fields[name] for name in READ_HERE if name in fields})
-    except ValidationError as error:
-        raise make_field_error(error) from None
+    body = read_body(ResponseBody, fields)
     for place, name in enumerate(body.include or ()):
         if name not in INCLUDABLE:
             raise refuse(f"include.{place}", f"one of {', '.join(sorted(INCLUDABLE))} is needed")
