@@ -18,11 +18,12 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 from deployments.errors import ApiError
 from deployments.request.interfaces import MonotonicClock
 from deployments.request.run_record import Run
+from deployments.state.client import State
 from deployments.state.idempotent_answers import (
     KeptEnd,
     KeptItem,
@@ -57,19 +58,6 @@ NOTE = "told again: the answer of request {}, which was repeated; no tier was as
 NOTHING_FOUND = KeptReply(found=RepeatKind.LOST)
 
 
-class _AnswerStore(Protocol):
-    """Where answers are kept: the state, as the Router has it. `client`: the name by which it knows this Router."""
-
-    @property
-    def client(self) -> str: ...
-
-    async def ask_kept(self, question: KeptQuestion) -> KeptReply:
-        """Ask what has become of a request. Raises `StateUnavailable`."""
-
-    def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
-        """Hand over what is to be kept; False where the state is away."""
-
-
 def _read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
     """Read the name that a client gives its request, or else which try of its SDK's it is; None: neither. Raises
     `ApiError`: the header is no name."""
@@ -82,9 +70,7 @@ def _read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
     return ("", int(count)) if COUNT.fullmatch(count) else None
 
 
-async def find_kept(
-    store: _AnswerStore, route: str, headers: Mapping[str, str], raw: bytes, run: Run
-) -> KeptRequest | None:
+async def find_kept(store: State, route: str, headers: Mapping[str, str], raw: bytes, run: Run) -> KeptRequest | None:
     """Find what an earlier request has left for this one, and keep this one; None where it isn't to be kept. Raises
     `ApiError`: the name is none, or another body's."""
     named = _read_name(headers) if route in ROUTES else None
@@ -113,12 +99,12 @@ async def find_kept(
     return KeptRequest(store, question, found, once=not name)
 
 
-async def _ask(store: _AnswerStore, question: KeptQuestion) -> KeptReply:
+async def _ask(store: State, question: KeptQuestion) -> KeptReply:
     async with asyncio.timeout(ASK_S):
         return await store.ask_kept(question)
 
 
-async def _wait(store: _AnswerStore, question: KeptQuestion) -> KeptReply:
+async def _wait(store: State, question: KeptQuestion) -> KeptReply:
     """Ask until it is known whether the Router of a running answer lives: then its client is still there, and is not
     this one."""
     first = found = await _ask(store, question)
@@ -135,7 +121,7 @@ class KeptRequest:
     is another's. `found`: what an earlier request has left, None where nobody was asked. `once`: it has no name of its
     own, so that its answer is let go when it has left."""
 
-    def __init__(self, store: _AnswerStore, question: KeptQuestion, found: KeptReply | None, *, once: bool) -> None:
+    def __init__(self, store: State, question: KeptQuestion, found: KeptReply | None, *, once: bool) -> None:
         self._store, self._question, self._found, self._once = store, question, found, once
         self._delivered: list[Piece] = []  # those that were told again
         self._pending: list[Piece] = []

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -39,6 +39,7 @@ from deployments.api.openai_responses.stored_record import (
 from deployments.api.responses import find_inner_path, json_response
 from deployments.errors import ApiError
 from deployments.request.run_record import Run
+from deployments.state.client import State
 from deployments.state.link import StateUnavailable
 from deployments.state.records import KeptResponse
 from deployments.telemetry import log_error
@@ -62,19 +63,6 @@ NOT_OFFERED = {
 }
 
 
-class _Shelf(Protocol):
-    """Where responses are kept: the state. Each method raises StateUnavailable."""
-
-    async def keep_response(self, response: KeptResponse) -> None:
-        """Keep one."""
-
-    async def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
-        """Return one and those before it, the newest first, as far as one call may."""
-
-    async def forget_response(self, key: str, response_id: str) -> bool:
-        """Forget one; False where there is none."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
     """A response that the state doesn't have yet. `kept`: what it will have, without the record."""
@@ -93,8 +81,8 @@ class StoredResponses:
     """The responses that one Router replica has written, on their way, and the way to all others. `context_tokens`
     returns the largest context of any tier; None where one is unknown."""
 
-    def __init__(self, shelf: _Shelf, context_tokens: Callable[[], int | None] = lambda: None) -> None:
-        self._shelf, self._context_tokens = shelf, context_tokens
+    def __init__(self, state: State, context_tokens: Callable[[], int | None] = lambda: None) -> None:
+        self._state, self._context_tokens = state, context_tokens
         self._budget = RecallBudget()
         self._waiting: OrderedDict[tuple[str, str], _Waiting] = OrderedDict()
         self._bytes = 0
@@ -137,7 +125,7 @@ class StoredResponses:
         if not is_response_id(response_id):
             return False
         try:
-            return await self._shelf.forget_response(key, response_id) or waiting is not None
+            return await self._state.forget_response(key, response_id) or waiting is not None
         except StateUnavailable as error:
             raise refuse_silent(error) from None
 
@@ -205,7 +193,7 @@ class StoredResponses:
             if waiting is not None:
                 return [await waiting.pack()]
             try:
-                found = await self._shelf.recall_responses(key, response_id)
+                found = await self._state.recall_responses(key, response_id)
             except StateUnavailable as error:
                 raise refuse_silent(error) from None
             if found:
@@ -227,7 +215,7 @@ class StoredResponses:
         async with asyncio.timeout(PATIENCE_S):
             while self._waiting.get(name) is waiting:
                 try:
-                    await self._shelf.keep_response(packed)
+                    await self._state.keep_response(packed)
                 except StateUnavailable:
                     await asyncio.sleep(RETRY_S)
                 else:
