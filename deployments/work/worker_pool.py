@@ -201,13 +201,6 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
-    """What the function returned, encoded."""
-
-    result: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class _Raised:
     """What it raised: the class, the arguments that make the same error again where they are plain, and its words."""
 
@@ -217,7 +210,7 @@ class _Raised:
 
 
 _JOB: Codec[_Job] = codec_of(_Job)
-_OUTCOME: Codec[_Done | _Raised] = codec_of(_Done | _Raised)
+_OUTCOME: Codec[bytes | _Raised] = codec_of(bytes | _Raised)  # what the function returned, encoded; what it raised
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +264,7 @@ def do_job(message: bytes) -> bytes:
         function: Callable[..., Any] = attrgetter(path)(importlib.import_module(module))
         types = _types_of(function)
         result = function(**{name: types.codec_for(name).decode(data) for name, data in job.arguments.items()})
-        return _OUTCOME.encode(_Done(types.result.encode(result)))
+        return _OUTCOME.encode(types.result.encode(result))
     except Exception as error:  # whatever it is, it is the caller's to see
         return _write_error(error)
 
@@ -289,8 +282,8 @@ def _read_outcome(function: Callable[..., Any], message: bytes) -> Any:
     """Return what the function returned, or raise what it raised. Raises ValueError: the message is no outcome of this
     function; RuntimeError: it raised an error of a class that isn't this program's."""
     outcome = _OUTCOME.decode(message)
-    if isinstance(outcome, _Done):
-        return _types_of(function).result.decode(outcome.result)
+    if isinstance(outcome, bytes):
+        return _types_of(function).result.decode(outcome)
     try:
         error = find_class(outcome.name, Exception)(*(outcome.arguments or ()))
     except (TypeError, ValueError, LookupError):

@@ -14,7 +14,7 @@ from deployments.api.openai_responses.stored_record import NeedsRecall, Recalled
 from deployments.app.router_parts import DIALECTS
 from deployments.errors import ApiError
 from deployments.work.wire import name_of
-from deployments.work.worker_pool import _OUTCOME, _Done, _Raised, _read_outcome, _write_job, do_job
+from deployments.work.worker_pool import _OUTCOME, _Raised, _read_outcome, _write_job, do_job
 from reliability.answer.judgement import expect, judge
 from reliability.loops import LoopConfig
 from reliability.steps import OutOfSteps, Steps
@@ -133,7 +133,7 @@ def test_a_worker_names_nothing_but_this_programs_errors(name):
         _read_outcome(jobs.join, _OUTCOME.encode(_Raised(name, ["true"], "words")))
 
 
-@pytest.mark.parametrize("message", [b"", b"m", b"j", b"mx", b"j{", _OUTCOME.encode(_Done(b"m\xc0"))])
+@pytest.mark.parametrize("message", [b"", b"m", b"j", b"mx", b"j{", _OUTCOME.encode(b"m\xc0")])
 def test_what_is_no_outcome_is_refused(message):
     """One error, whatever the bytes; a result of another type is none."""
     with pytest.raises(ValueError, match="this is no"):
