@@ -34,17 +34,14 @@ STOP_REASONS = {
     FinishReason.CONTENT_FILTER: "refusal",
 }
 UNSIGNED = "mlx-stack-serve"
+# Of other statuses it is `invalid_request_error`.
 TYPES = {
-    400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "invalid_request_error",
     408: "timeout_error",
     413: "request_too_large",
-    422: "invalid_request_error",
     429: "rate_limit_error",
-    431: "invalid_request_error",
     500: "api_error",
     502: "api_error",
     503: "overloaded_error",
@@ -263,7 +260,7 @@ def _message_error(error: ApiError, request_id: str) -> dict[str, Any]:
     if error.code == "context_length_exceeded":
         described["message"] = TOO_LONG + described["message"]
     stays = error.row.refusal is not None and not error.row.retry and error.code not in LEAVE_OUT
-    kind = "billing_error" if stays else TYPES[error.status]
+    kind = "billing_error" if stays else TYPES.get(error.status, "invalid_request_error")
     return {"type": "error", "error": described | {"type": kind}, "request_id": request_id}
 
 

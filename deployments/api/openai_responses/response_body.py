@@ -100,8 +100,10 @@ class ResponseBody(Strict):
 
 READ_HERE = frozenset(ResponseBody.model_fields)
 # They have the same name and meaning in chat completions, and go on to whoever heeds them.
-PASSED_ON = ("temperature", "top_p", "parallel_tool_calls", "stream", "user", "prompt_cache_key", "safety_identifier")
-PASSED_ON_TOO = ("service_tier", "prompt_cache_retention", "presence_penalty", "frequency_penalty")
+PASSED_ON = (
+    *("temperature", "top_p", "parallel_tool_calls", "stream", "user", "prompt_cache_key", "safety_identifier"),
+    *("service_tier", "prompt_cache_retention", "presence_penalty", "frequency_penalty"),
+)
 # What this server can't do at all, and why.
 REFUSED = {
     "background": "responses can't be made in the background here",
@@ -256,8 +258,7 @@ def _translate(
     """Write the request as a chat completion's. What the API doesn't know comes first: nothing of it stays where the
     translation has a word of its own."""
     chat = {name: value for name, value in fields.items() if name not in READ_HERE and name not in OF_CHAT}
-    passed_on = (*PASSED_ON, *PASSED_ON_TOO)
-    chat |= {name: value for name in passed_on if (value := getattr(body, name)) is not None}
+    chat |= {name: value for name in PASSED_ON if (value := getattr(body, name)) is not None}
     chat |= {"model": body.model, "messages": messages}
     if body.max_output_tokens is not None:
         chat["max_completion_tokens"] = body.max_output_tokens
@@ -335,14 +336,7 @@ def _write_echo(body: ResponseBody) -> dict[str, bytes]:
     return {name: write_json(value) for name, value in echo.items()}
 
 
-RENAMED = {
-    "max_tokens": "max_output_tokens",
-    "max_completion_tokens": "max_output_tokens",
-    "messages": "input",
-    "logprobs": "include",
-    "reasoning_effort": "reasoning.effort",
-    "verbosity": "text.verbosity",
-}
+RENAMED = OF_CHAT | {"logprobs": "include"}
 
 
 def translate_error(error: ApiError, places: Sequence[int] | None = None) -> ApiError:
