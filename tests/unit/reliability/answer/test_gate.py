@@ -326,16 +326,8 @@ def test_names_count_only_as_words_at_line_starts(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "search: x\n",
-        "search {",
-        "search\n{",
-        "search <arg",
-        "[search] {",
-        "[ search(",
-        "{ {",
-        "[ {",
-        '{"a" :',
-        '{\\"a\\":',
+        *["search: x\n", "search {", "search\n{", "search <arg", "[search] {"],
+        *["[ search(", "{ {", "[ {", '{"a" :', '{\\"a\\":'],
     ],
 )
 def test_spaced_openings_are_held(text: str) -> None:

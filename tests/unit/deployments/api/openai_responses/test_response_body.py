@@ -48,23 +48,8 @@ FULL: dict[str, Any] = {
     "client_metadata": {"x": "y"},
     "seed": 7,
 }
-STRANGE: list[Any] = [
-    None,
-    0,
-    -1,
-    1.5,
-    True,
-    "",
-    "x",
-    "\x00",
-    [],
-    {},
-    [[]],
-    [None],
-    {"type": None},
-    {"type": "x"},
-    10**30,
-]
+STRANGE: list[Any] = [None, 0, -1, 1.5, True, 10**30, "", "x", "\x00"]
+STRANGE += [[], {}, [[]], [None], {"type": None}, {"type": "x"}]
 
 
 def test_every_field_has_its_place():
