@@ -21,7 +21,7 @@ from deployments.config.tier_cost import cloud_tiers, cost_usd, price_of
 from deployments.errors import ApiError
 from deployments.graph.handle import HandleTier
 from deployments.graph.replica import make_tier
-from deployments.graph.scale_to_zero import extend_timeouts, find_cold, select_scalable
+from deployments.graph.scale_to_zero import extend_timeouts, find_cold
 from deployments.models.calibrations import find_calibration
 from deployments.request.policy import chain_for, chain_of, limits_of
 from deployments.tiers.hosted.hosted_tier import HostedTier
@@ -143,7 +143,7 @@ def asleep() -> None:
     for way, others in (("next", False), ("wait", True)):
         raw = copy.deepcopy(BASE)
         raw["tiers"]["fast"] |= {"min_replicas": 0, "asleep": way}
-        sleepers = select_scalable(load(raw).tiers)
+        sleepers = {name: tier for name, tier in load(raw).tiers.items() if not tier.min_replicas}
         assert find_cold(
             ["fast", "standard"], sleepers, {"fast": Sleeping()}, dict.fromkeys(BASE["tiers"], others).__getitem__
         ) == {"fast": way}
@@ -153,13 +153,13 @@ class Sleeping(HandleTier):
     """A tier without a replica."""
 
     def __init__(self) -> None:
-        self._known, self._at = TierStatus(name="fast", kind="scripted", state=TierState.ASLEEP), ("", "nowhere")
+        self.known, self._at = TierStatus(name="fast", kind="scripted", state=TierState.ASLEEP), ("", "nowhere")
 
 
 def wake_s() -> None:
     raw = copy.deepcopy(BASE)
     raw["tiers"]["fast"] |= {"min_replicas": 0, "wake_s": 77}
-    times = extend_timeouts({"fast": "wait"}, select_scalable(load(raw).tiers), {"fast": Timeouts()})
+    times = extend_timeouts({"fast": "wait"}, load(raw).tiers, {"fast": Timeouts()})
     assert times["fast"].connect_s == 77
 
 
