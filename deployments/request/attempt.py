@@ -22,8 +22,7 @@ from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
 from reliability.answer.thoughts import pass_on
 from reliability.attempt import UNMEASURED, Attempt
-from reliability.confidence.calibration import Gauge
-from reliability.confidence.signs import TEXT_CHARS_MAX
+from reliability.confidence import TEXT_CHARS_MAX, Gauge
 from reliability.faults import TRAITS, Ran
 from reliability.loops import Kind, Loop
 from reliability.prefix import LostPrefix
