@@ -10,7 +10,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from deployments.state.history import History, RequestQuery, SessionQuery, TimeSpan
 from deployments.state.journal import Journal
@@ -87,7 +87,7 @@ class Watchable:
         return self._open_history().count_incidents(span)
 
     @one_at_a_time
-    def find_keys(self, kind: str, name: str) -> list[str]:
+    def find_keys(self, kind: Literal["request", "session"], name: str) -> list[str]:
         """Return the API keys that have a "request" or a "session" of this name. A session whose requests are all
         running is in the ledger alone."""
         found = self._journal.find_keys(kind, name)

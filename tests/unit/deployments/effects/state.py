@@ -15,7 +15,7 @@ from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.judge import advise
 from deployments.request.policy import build_expected, hold_of, state_limits
 from deployments.state.actor import SessionState
-from deployments.state.client import bounds_of, folder_of
+from deployments.state.client import folder_of
 from deployments.state.journal import Journal
 from deployments.state.records import KeptResponse, Query, ReportItem, StateStep, TurnItem
 from reliability.admission import admit as reducer
@@ -249,7 +249,7 @@ def keep_text() -> None:
     broken = config_of("tiers.fast.script", [{"answer": [{"tool_call": {"name": "f", "arguments": '{"a": '}}]}])
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     one = run(broken, request=replace(REQUEST, tools=(tool,)))
-    without, with_text = (incidents_of(one, at_s=0.0, key="", statuses={}, keep_text=keep) for keep in (False, True))
+    without, with_text = (incidents_of(one, at_s=0.0, statuses={}, keep_text=keep) for keep in (False, True))
     assert len(str(with_text)) > len(str(without))
 
 
@@ -257,7 +257,7 @@ def keep_text() -> None:
 
 
 def actor_in(folder: str, config: AppConfig) -> SessionState:
-    return SessionState(folder=folder, bounds=bounds_of(config.state), windows_max=10, idle_exit_s=None)
+    return SessionState(folder=folder, bounds=config.state, idle_exit_s=None)
 
 
 def journal_bounds() -> None:
@@ -275,7 +275,7 @@ def journal_bounds() -> None:
 def kept_after(later_s: float = 0.0, text: str = "", **keys: Any) -> dict[str, int]:
     config = config_of("state", keys)
     with tempfile.TemporaryDirectory() as folder:
-        journal = Journal(Path(folder) / "j.sqlite", "me", bounds_of(config.state))
+        journal = Journal(Path(folder) / "j.sqlite", "me", config.state)
         journal.begin()
         now_s = time.time()
         with journal.step():
@@ -303,7 +303,7 @@ def response_bounds() -> None:
 def responses_after(later_s: float = 0.0, **keys: Any) -> int:
     """Keep eight responses of 1,000 bytes, wait, and count what is there."""
     with tempfile.TemporaryDirectory() as folder:
-        journal = Journal(Path(folder) / "j.sqlite", "me", bounds_of(config_of("state", keys).state))
+        journal = Journal(Path(folder) / "j.sqlite", "me", config_of("state", keys).state)
         journal.begin()
         with journal.step():
             for number in range(8):
@@ -323,5 +323,5 @@ def state_path() -> None:
         done = ReportItem(key="", session="s", report={"request_id": "r", "session": "s", "attempts": []})
         actor.step(StateStep(client="c", number=1, config=limits.digest, items=(done,)))
         assert (Path(folder) / "here" / "ledger.sqlite").exists()
-        assert actor.report(None, "r") is not None
+        assert actor.report("", "r") is not None
         assert actor.browse(Query()) == []
