@@ -45,7 +45,6 @@ from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
 from reliability.admission.events import Order, Reset, Tick
-from reliability.admission.ledger import count_running_tokens, session_of
 from reliability.loops import LoopConfig
 from reliability.sessions import Conversations
 
@@ -205,9 +204,9 @@ class SessionState(Watchable):
         """Return what one session has spent and reserved, and how full its windows are. What its open calls have
         reported as used counts as spent, also where their Router has died."""
         now_ns, ledger = self._now_ns(), self._state.budget
-        known = session_of(ledger, self._config.budget.bounds, key, session, now_ns)
+        known = ledger.session_of(self._config.budget.bounds, key, session, now_ns)
         full = loads(ledger, self._config.budget, key, session, now_ns)
-        used = count_running_tokens(ledger, key, session) if known.open else 0
+        used = ledger.count_running_tokens(key, session) if known.open else 0
         return {
             "spent_tokens": known.spent + used,
             "reserved_tokens": max(0, known.reserved - used),

@@ -16,7 +16,6 @@ from deployments.state.history import History, RequestQuery, SessionQuery, TimeS
 from deployments.state.journal import Journal
 from deployments.state.records import Query
 from reliability.admission.admit import AdmissionState
-from reliability.admission.ledger import owners_of
 
 LOOK_S = 3.0
 SHARE_S = 3.0
@@ -91,7 +90,7 @@ class Watchable:
         """Return the API keys that have a "request" or a "session" of this name. A session whose requests are all
         running is in the ledger alone."""
         found = self._journal.find_keys(kind, name)
-        return sorted(found | owners_of(self._state.budget, name) if kind == "session" else found)
+        return sorted(found | self._state.budget.owners_of(name) if kind == "session" else found)
 
     @one_at_a_time
     def sign_out(self, nonce: str, expires_s: int) -> None:
