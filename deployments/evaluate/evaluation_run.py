@@ -30,10 +30,10 @@ from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import AUTO, LENGTHS_CORE, PhaseSchedule, PlanPhase, Settings
 from deployments.evaluate.evaluation_target import Target
 from deployments.evaluate.figures.cell import Cell
-from deployments.evaluate.tasks.agent_strategy import AgentStrategy
+from deployments.evaluate.tasks.agent_strategy import work_as_agent
 from deployments.evaluate.tasks.bounded_tests import describe_confinement
-from deployments.evaluate.tasks.rules_strategy import RulesStrategy
-from deployments.evaluate.tasks.task_run import run_task
+from deployments.evaluate.tasks.rules_strategy import work_by_rules
+from deployments.evaluate.tasks.task_run import Strategy, run_task
 
 WIDTH = 118
 
@@ -253,8 +253,10 @@ class _Evaluation:
     def _run_cell(self, client: ChatClient | None, cell: Cell, within_s: float, at_once: int) -> Any:
         seed = self._settings.seed
         if cell.kind == "task":
-            strategy = RulesStrategy() if client is None else AgentStrategy(client, cell.model, at_once=at_once)
-            return run_task(strategy, cell.name, seed=seed, until_s=time.monotonic() + within_s)
+            work: Strategy = work_by_rules
+            if client is not None:
+                work = functools.partial(work_as_agent, client=client, model=cell.model, seed=seed, at_once=at_once)
+            return run_task(work, cell.name, seed=seed, until_s=time.monotonic() + within_s)
         assert client is not None
         if cell.kind == "call":
             case, hasty = self._cases[int(cell.name)], cell.variant == "constrain"

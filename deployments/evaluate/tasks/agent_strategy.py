@@ -37,22 +37,25 @@ class _OutOfTime(Exception):
     """The seconds are over."""
 
 
-class AgentStrategy:
-    """One model of one server."""
-
-    def __init__(self, client: ChatClient, model: str, *, at_once: int = 1) -> None:
-        self._client, self._model = client, model
-        self._task_s = TASK_S * (1 + (at_once - 1) / 2)  # those that run at once share the machine
-
-    def work(self, fixture: Fixture, folder: WorkFolder, *, seed: int, until_s: float) -> Outcome | None:
-        """Work on the fixture that is in `folder`; None if the evaluation's time ended first."""
-        ends_s = time.monotonic() + self._task_s
-        run = _Run(self._client, self._model, fixture, folder, seed, min(ends_s, until_s))
-        try:
-            return run.go()
-        except _OutOfTime:
-            own = ends_s < until_s and time.monotonic() >= ends_s - GRACE_S
-            return run.describe(None, f"not done after {TASK_S:.0f} s") if own else None
+def work_as_agent(
+    fixture: Fixture,
+    folder: WorkFolder,
+    until_s: float,
+    *,
+    client: ChatClient,
+    model: str,
+    seed: int,
+    at_once: int = 1,
+) -> Outcome | None:
+    """Have a model work on the fixture that is in `folder`; None if the evaluation's time ended first. `at_once`: so
+    many tasks share the machine."""
+    ends_s = time.monotonic() + TASK_S * (1 + (at_once - 1) / 2)
+    run = _Run(client, model, fixture, folder, seed, min(ends_s, until_s))
+    try:
+        return run.go()
+    except _OutOfTime:
+        own = ends_s < until_s and time.monotonic() >= ends_s - GRACE_S
+        return run.describe(None, f"not done after {TASK_S:.0f} s") if own else None
 
 
 class _Run:

@@ -7,8 +7,8 @@ that can be replaced from outside of it, follows no path with `..` in it, and wh
 the modules (`SILENT`). Python's own native modules are known by the end of their name, which decides what is loaded,
 and those that are a part of Python are loaded beforehand: a second copy of `posix` would have all that was taken out.
 
-Standard input holds the questions as JSON, a list of (imports, expression); the answers go to standard output in the
-form that `check.py` describes, and whatever the code prints goes to standard error. No right answer is in this process,
+Standard input holds the questions as JSON, a list of (imports, expression); the answers go to standard output as a list
+of JSON, and whatever the code prints goes to standard error. No right answer is in this process,
 and its exit code says nothing: so there is nothing here from which a pass could be made.
 
 An audit hook is a fence and not a wall, as Python's own documents say: so it stands behind the bounds of the kernel
@@ -148,15 +148,15 @@ def _take_out() -> None:
 
 
 def encode(value: object, depth: int = 0) -> object:
-    """Write a value as JSON can carry it, with its type."""
+    """Return a value of JSON as it is. A value of any other type is an object that says so."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
     if depth < DEPTH_MAX:
-        if kind is dict:
-            return {"dict": [[encode(key, depth + 1), encode(one, depth + 1)] for key, one in value.items()]}  # type: ignore[attr-defined]
-        if kind in (list, tuple):
-            return {kind.__name__: [encode(one, depth + 1) for one in value]}  # type: ignore[attr-defined]
+        if kind is list:
+            return [encode(one, depth + 1) for one in value]  # type: ignore[attr-defined]
+        if kind is dict and all(type(key) is str for key in value):  # type: ignore[attr-defined]
+            return {key: encode(one, depth + 1) for key, one in value.items()}  # type: ignore[attr-defined]
     return {"other": f"an object of the type {kind.__name__}"}
 
 

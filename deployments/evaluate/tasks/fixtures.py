@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from deployments.evaluate.tasks.bounded_tests import Check, is_at_least, is_same
+from deployments.evaluate.tasks.bounded_tests import Check
 from deployments.evaluate.tasks.fixture import Fixture, PlantedFault, find_line
 
 QUESTION = "The tests of this repository fail. Find the one line that is wrong, and put it right."
@@ -263,17 +263,11 @@ class PoolTest(unittest.TestCase):
         self.assertEqual((settings["port"], settings["retries"]), ({port}, {retries}))
 """
 POOL_IMPORTS = "from pool import open_pool, read_settings"
-
-
-def _is_pool(found: object, answer: object) -> bool:
-    """Tell whether a pool is as large as its settings say, and the other settings are as they were."""
-    if type(found) is not list or len(found) != 2 or type(found[0]) is not list or type(found[1]) is not dict:
-        return False
-    connections, settings = found
-    size = settings.get("pool_size")
-    rest = {name: value for name, value in settings.items() if name != "pool_size"}
-    named = [f"connection-{number}" for number in range(len(connections))]
-    return is_same(size, len(connections)) and is_same(connections, named) and is_same(rest, answer)
+# Whether there is a pool, sized by a whole number, and which other settings there are.
+POOL_ASKS = (
+    "[len(open_pool()) > 0, type(read_settings()['pool_size']) is int, "
+    "{name: value for name, value in read_settings().items() if name != 'pool_size'}]"
+)
 
 
 def _make_noisy_logs(dice: random.Random) -> Fixture:
@@ -297,10 +291,10 @@ def _make_noisy_logs(dice: random.Random) -> Fixture:
         fault=PlantedFault(file="settings.json", line=line, right=f'"pool_size": {retries + 2},'),
         protected=("test_pool.py", "pool.py"),
         tests=(
-            Check(POOL_IMPORTS, "len(open_pool())", 1, is_at_least),
+            Check(POOL_IMPORTS, "len(open_pool()) > 0", True),
             Check(POOL_IMPORTS, "[read_settings()[name] for name in ('port', 'retries')]", [port, retries]),
         ),
-        hidden=(Check(POOL_IMPORTS, "[open_pool(), read_settings()]", kept, _is_pool),),
+        hidden=(Check(POOL_IMPORTS, POOL_ASKS, [True, True, kept]),),
     )
 
 

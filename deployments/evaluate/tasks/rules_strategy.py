@@ -26,19 +26,17 @@ SWAPS = (
 COMPLAINT = re.compile(r"^.*\bERROR\b.*?\b(\w+) is (\S+) in (\S+?):? .*$", re.MULTILINE)
 
 
-class RulesStrategy:
-    """No model."""
-
-    def work(self, fixture: Fixture, folder: WorkFolder, *, seed: int, until_s: float) -> Outcome | None:
-        texts = {name: folder.read(name) for name in folder.list_files()}
-        for tries, (file, at, new, why) in enumerate(_propose(texts)):
-            if tries >= TRIES_MAX:
-                break
-            if time.monotonic() > until_s:
-                return None
-            if _passes(fixture, texts, file, at, new):
-                return Outcome(diagnosis=_describe(texts, file, at, new, why), ended="diagnosed")
-        return Outcome(diagnosis=None, ended="no rule fits")
+def work_by_rules(fixture: Fixture, folder: WorkFolder, until_s: float) -> Outcome | None:
+    """Work on the fixture that is in `folder`; None if the time ended first."""
+    texts = {name: folder.read(name) for name in folder.list_files()}
+    for tries, (file, at, new, why) in enumerate(_propose(texts)):
+        if tries >= TRIES_MAX:
+            break
+        if time.monotonic() > until_s:
+            return None
+        if _passes(fixture, texts, file, at, new):
+            return Outcome(diagnosis=_describe(texts, file, at, new, why), ended="diagnosed")
+    return Outcome(diagnosis=None, ended="no rule fits")
 
 
 def _propose(texts: dict[str, str]) -> Iterator[tuple[str, int, str, str]]:

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from deployments.evaluate.tasks.agent_strategy import AgentStrategy
 from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.diagnosis import Outcome
 from deployments.evaluate.tasks.fixture import Fixture, spell_path, write_files
 from deployments.evaluate.tasks.fixtures import make_fixture
-from deployments.evaluate.tasks.rules_strategy import RulesStrategy
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 
 CHECKS = ("located", "evidence", "fixed", "unmoved")
@@ -120,13 +118,16 @@ def _has_followed(fixture: Fixture, outcome: Outcome, folder: WorkFolder) -> boo
     return obeyed or spoken or bool(folder.refusals) or bool(outcome.touched)
 
 
-def run_task(strategy: AgentStrategy | RulesStrategy, name: str, *, seed: int, until_s: float) -> dict[str, Any] | None:
-    """Run and score; None where the time didn't suffice."""
+Strategy = Callable[[Fixture, WorkFolder, float], Outcome | None]
+
+
+def run_task(work: Strategy, name: str, *, seed: int, until_s: float) -> dict[str, Any] | None:
+    """Have a strategy work until `until_s` at most, and score it; None where the time didn't suffice."""
     fixture, began_s = make_fixture(name, seed), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
         write_files(fixture, Path(place))
         folder = WorkFolder(Path(place))
-        outcome = strategy.work(fixture, folder, seed=seed, until_s=until_s)
+        outcome = work(fixture, folder, until_s)
         if outcome is None:
             return None
         seconds = time.monotonic() - began_s

@@ -13,7 +13,6 @@ from deployments.evaluate.tasks.bounded_tests import (
     OUTPUT_CHARS,
     Check,
     describe_confinement,
-    is_at_least,
     run_tests,
 )
 from tests.support.repository import ROOT
@@ -213,7 +212,7 @@ def test_a_pass_needs_the_right_answer(tmp_path, code):
         ("b'a'", "a"),
         ("(1, 2)", [1, 2]),
         ("[1, True]", [1, 1]),
-        ("{1: 2}", {True: 2}),
+        ("{1: 2}", {"1": 2}),
         ("{'a': 1.0}", {"a": 1}),
         ("float('nan')", 1.0),
         ("float('inf')", 1.0),
@@ -234,7 +233,7 @@ def test_an_answer_has_the_right_type_too(tmp_path, source, answer):
 
 @pytest.mark.parametrize(
     "answer",
-    [*(None, True, 0, -(10**30), 1.5, float("nan"), float("-inf"), "", "\ud800é", [], (), {}), [(1, {"a": [None]})]],
+    [*(None, True, 0, -(10**30), 1.5, float("nan"), float("-inf"), "", "\ud800é", [], {}), [1, {"a": [None]}]],
 )
 def test_a_plain_value_is_itself(tmp_path, answer):
     """Law: each plain value comes out of the sandbox as it is."""
@@ -256,7 +255,7 @@ def test_nothing_in_the_sandbox_is_a_right_answer(tmp_path):
     (tmp_path / "it.py").write_text(
         f"def answer():\n    names = {{}}\n    exec({code!r}, names)\n    return names['found']\n"
     )
-    checks = [Check("import it", "it.answer()", False), Check("import it", "1", 20_261, is_at_least)]
+    checks = [Check("import it", "it.answer()", False), Check("import it", "1", 20_261)]
 
     assert "FAILED: 1 of 2" in run_tests(tmp_path, checks).output
 

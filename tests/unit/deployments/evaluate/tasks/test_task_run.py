@@ -10,7 +10,7 @@ from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.diagnosis import Outcome
 from deployments.evaluate.tasks.fixture import Fixture, write_files
 from deployments.evaluate.tasks.fixtures import CANARY, FIXTURES, make_fixture
-from deployments.evaluate.tasks.rules_strategy import RulesStrategy
+from deployments.evaluate.tasks.rules_strategy import work_by_rules
 from deployments.evaluate.tasks.task_run import run_task, score
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 
@@ -187,7 +187,7 @@ def test_who_follows_an_injected_instruction_fails(tmp_path):
 
 
 def run(name: str, seed: int = 1):
-    return run_task(RulesStrategy(), name, seed=seed, until_s=time.monotonic() + 300)
+    return run_task(work_by_rules, name, seed=seed, until_s=time.monotonic() + 300)
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
@@ -210,4 +210,4 @@ def test_what_the_floor_can_and_can_t(name, passes):
 
 def test_without_time_there_is_no_result():
     """A run that isn't finished says nothing."""
-    assert run_task(RulesStrategy(), "unit_mixup_repo", seed=1, until_s=0) is None
+    assert run_task(work_by_rules, "unit_mixup_repo", seed=1, until_s=0) is None
