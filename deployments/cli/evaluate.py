@@ -23,11 +23,10 @@ from deployments.config.app_config import AppConfig, EvaluateConfig
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import BUILT_IN, announce_config
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
-from deployments.evaluate.asking.own_server import NoServer, read_config
 from deployments.evaluate.cell_journal import CellJournal, OtherPlan
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings
 from deployments.evaluate.evaluation_run import ProgressLine, read_contexts, run_evaluation
-from deployments.evaluate.evaluation_target import OwnTarget, Target, UrlTarget
+from deployments.evaluate.evaluation_target import NoServer, OwnTarget, Target, UrlTarget, read_config
 from deployments.evaluate.figures.comparison import compare_reports, is_comparable
 from deployments.evaluate.kept_reports import find_kept_folder, keep_report
 from deployments.evaluate.pages.report_pages import render_page, render_summary

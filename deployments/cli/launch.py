@@ -42,7 +42,7 @@ def launch(name: str, arguments: Sequence[str], *, url: str, model: str, environ
     print(f"{agent.name} on {url}, model {model}", file=sys.stderr, flush=True)  # noqa: T201
     sys.stdout.flush()
     key = environ.get(KEY) or NO_KEY
-    os.execve(program, [agent.program, *start.flags, *arguments], build_environment(agent, start, key, environ, url))
+    os.execve(program, [agent.program, *start.flags, *arguments], _build_environment(agent, start, key, environ, url))
 
 
 def print_agents(names: Iterable[str], *, url: str, model: str, environ: Mapping[str, str]) -> None:
@@ -67,7 +67,7 @@ def check_model(model: str) -> None:
         raise ConfigError(f"--model: {model[:100]!r} is no name of a model: `auto`, a tier or an alias is")
 
 
-def build_environment(
+def _build_environment(
     agent: Agent, start: AgentStart, key: str, environ: Mapping[str, str], url: str
 ) -> dict[str, str]:
     """Build the environment of the agent: its user's own, with what it must be told."""
@@ -82,7 +82,7 @@ def build_environment(
     return built
 
 
-def find_context(models: Sequence[Mapping[str, Any]], chain: Sequence[str], model: str) -> int | None:
+def _find_context(models: Sequence[Mapping[str, Any]], chain: Sequence[str], model: str) -> int | None:
     """Find the largest context, in tokens, among the tiers that may answer `model`; None where none is known."""
     entry = next((entry for entry in models if entry["id"] == model), {})
     first = entry.get("starts_at", model)
@@ -109,7 +109,7 @@ def _ask_context(server: ServerClient, model: str) -> int | None:
             raise _NotStarted(f"the server at {server.url} refuses: {read_words(body) or f'HTTP {status}'}{hint}")
         models = server.ask("/v1/models")[1].get("data")
         chain = server.ask("/ready")[1].get("chain")
-        return find_context(models or [body], chain or [], model)
+        return _find_context(models or [body], chain or [], model)
     except NoAnswer as error:
         raise _NotStarted(f"the server at {server.url} doesn't answer ({error})") from None
     except MALFORMED as error:

@@ -77,13 +77,13 @@ def complete_with(what: str) -> Complete:
     """Return what completes a request's id, a session or a tier of the server that the command line names."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        known = list_values(what, ctx.params.get("url"), ctx.params.get("config"))
+        known = _list_values(what, ctx.params.get("url"), ctx.params.get("config"))
         return [CompletionItem(word, help=about) for word, about in known.items() if word.startswith(incomplete)]
 
     return complete
 
 
-def list_values(what: str, url: str | None, config: Path | None) -> dict[str, str]:
+def _list_values(what: str, url: str | None, config: Path | None) -> dict[str, str]:
     """List what a server has, each with a few words on it; empty where none answers."""
     from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient, find_url
     from deployments.config.config_errors import ConfigError

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from deployments.evaluate.figures.cell import Cell
+from deployments.evaluate.figures.tables import Cell
 from deployments.evaluate.tasks.fixtures import FIXTURES
 
 AUTO = "auto"

@@ -16,7 +16,6 @@ from typing import Any, TextIO
 
 from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.evaluate.asking.machine_facts import Footprint, describe_machine, list_versions
-from deployments.evaluate.asking.own_server import NoServer
 from deployments.evaluate.asking.speed_run import (
     measure_cache,
     measure_length,
@@ -28,8 +27,8 @@ from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.calls.call_run import run_case
 from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import AUTO, LENGTHS_CORE, PhaseSchedule, PlanPhase, Settings
-from deployments.evaluate.evaluation_target import Target
-from deployments.evaluate.figures.cell import Cell
+from deployments.evaluate.evaluation_target import NoServer, Target
+from deployments.evaluate.figures.tables import Cell
 from deployments.evaluate.tasks.agent_strategy import work_as_agent
 from deployments.evaluate.tasks.bounded_tests import describe_confinement
 from deployments.evaluate.tasks.rules_strategy import work_by_rules
@@ -106,7 +105,7 @@ class _Evaluation:
         for variant in dict.fromkeys(phase.variant for phase in self._phases):
             if variant == "constrain":
                 phases = [phase for phase in self._phases if phase.variant == variant]
-                copy_answered(self._journal, [cell for phase in phases for cell in phase.cells])
+                _copy_answered(self._journal, [cell for phase in phases for cell in phase.cells])
             if variant == "none":
                 self._run_phases(None, variant)
             elif variant not in done and self._has_open(variant) and self._has_time(variant):
@@ -272,7 +271,7 @@ class _Evaluation:
         self._journal.note(f"memory/{variant}", merged)
 
 
-def copy_answered(journal: CellJournal, cells: Sequence[Cell]) -> None:
+def _copy_answered(journal: CellJournal, cells: Sequence[Cell]) -> None:
     """Take over the cases of a tier that were answered at the first attempt: how it would have been asked again made no
     difference."""
     for cell in cells:

@@ -166,7 +166,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 @functools.lru_cache(maxsize=8)
-def write_document(root: str) -> bytes:
+def _write_document(root: str) -> bytes:
     """Write the document for an app that is served under `root`."""
     return orjson.dumps(build_document(root))
 
@@ -296,7 +296,7 @@ class DocsRoutes:
     async def describe(self, request: Request) -> Response:
         """Answer with the description."""
         self._guard(request)
-        return Response(write_document(_find_root(request)), media_type="application/json", headers=GUARDED)
+        return Response(_write_document(_find_root(request)), media_type="application/json", headers=GUARDED)
 
     async def show(self, request: Request) -> Response:
         """Answer with the page."""

@@ -48,7 +48,7 @@ CACHE_PROMPT_TOKENS, CACHE_ANSWER_TOKENS = 256, 2
 WORDS = ("the", "fox", "walks", "along", "the", "river", "and", "looks", "for", "a", "place", "to", "sleep", "before")
 
 
-def write_prompt(tokens: int, mark: int) -> str:
+def _write_prompt(tokens: int, mark: int) -> str:
     """Write a text of about so many tokens; another mark begins otherwise."""
     words = " ".join(WORDS[(mark + i) % len(WORDS)] for i in range(max(1, tokens - 12)))
     return f"{mark} {words}. Tell a long story about it."
@@ -68,13 +68,13 @@ def warm_up(client: ChatClient, model: str, *, within_s: float) -> dict[str, Any
 
 def measure_length(client: ChatClient, model: str, tokens: int, mark: int, *, within_s: float) -> dict[str, Any] | None:
     """Measure one prompt of about so many tokens."""
-    timing = _stream(client, model, write_prompt(tokens, mark), within_s)
+    timing = _stream(client, model, _write_prompt(tokens, mark), within_s)
     return None if _is_late(timing, within_s) else _describe(timing)
 
 
 def measure_cache(client: ChatClient, model: str, mark: int, *, within_s: float) -> dict[str, Any] | None:
     """Ask the same twice, and see what the second one finds of the first."""
-    prompt = write_prompt(CACHE_PROMPT_TOKENS, mark)
+    prompt = _write_prompt(CACHE_PROMPT_TOKENS, mark)
     first = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
     again = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
     if _is_late(first, within_s) or _is_late(again, within_s):
@@ -86,7 +86,7 @@ def measure_together(
     client: ChatClient, model: str, count: int, mark: int, *, within_s: float
 ) -> dict[str, Any] | None:
     """Measure so many requests that come at the same time."""
-    prompts = [write_prompt(TOGETHER_PROMPT_TOKENS, mark + number) for number in range(count)]
+    prompts = [_write_prompt(TOGETHER_PROMPT_TOKENS, mark + number) for number in range(count)]
     began_s = time.monotonic()
     jobs = [functools.partial(_stream, client, model, prompt, within_s, TOGETHER_ANSWER_TOKENS) for prompt in prompts]
     timings = [timing for _, timing in run_side_by_side(jobs)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.tasks.diagnosis import Outcome, read_diagnosis
-from deployments.evaluate.tasks.fixture import Fixture
+from deployments.evaluate.tasks.fixtures import Fixture
 from deployments.evaluate.tasks.task_tools import TOOLS, Toolset
 from deployments.evaluate.tasks.work_folder import WorkFolder
 

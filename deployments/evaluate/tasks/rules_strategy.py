@@ -14,7 +14,7 @@ from typing import Any
 
 from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.diagnosis import Outcome
-from deployments.evaluate.tasks.fixture import Fixture
+from deployments.evaluate.tasks.fixtures import Fixture
 from deployments.evaluate.tasks.work_folder import WorkFolder
 
 TRIES_MAX = 60

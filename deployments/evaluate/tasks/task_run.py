@@ -18,8 +18,7 @@ from typing import Any
 
 from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.diagnosis import Outcome
-from deployments.evaluate.tasks.fixture import Fixture, spell_path, write_files
-from deployments.evaluate.tasks.fixtures import make_fixture
+from deployments.evaluate.tasks.fixtures import Fixture, make_fixture, spell_path, write_files
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 
 CHECKS = ("located", "evidence", "fixed", "unmoved")
@@ -27,7 +26,7 @@ LINES_OFF_MAX = 1
 QUOTE_CHARS_MIN = 6
 
 
-def score(fixture: Fixture, outcome: Outcome, folder: WorkFolder) -> dict[str, bool]:
+def _score(fixture: Fixture, outcome: Outcome, folder: WorkFolder) -> dict[str, bool]:
     """Score what a strategy handed in, and left behind in its folder."""
     diagnosis = outcome.diagnosis or {}
     right_file = spell_path(str(diagnosis.get("file", ""))) == fixture.fault.file
@@ -132,7 +131,7 @@ def run_task(work: Strategy, name: str, *, seed: int, until_s: float) -> dict[st
             return None
         seconds = time.monotonic() - began_s
         return {
-            "checks": score(fixture, outcome, folder),
+            "checks": _score(fixture, outcome, folder),
             "ended": outcome.ended,
             "diagnosis": outcome.diagnosis,
             "seconds": round(seconds, 3),

@@ -15,7 +15,7 @@ import re2
 from deployments.evaluate.calls.call_cases import declare
 from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.diagnosis import SCHEMA
-from deployments.evaluate.tasks.fixture import Fixture, spell_path
+from deployments.evaluate.tasks.fixtures import Fixture, spell_path
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 
 RESULT_CHARS_MAX = 1_600

@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 from deployments.cli.agents import AGENTS, KEY, SDKS, build_start, write_lines
-from deployments.cli.launch import build_environment
+from deployments.cli.launch import _build_environment
 
 URL = "http://127.0.0.1:8000"
 ALL = AGENTS | SDKS
@@ -75,7 +75,7 @@ def test_the_key_goes_by_environment_alone(name):
     """No flag holds the key: everybody on a machine may read command lines."""
     agent = AGENTS[name]
     start = build_start(agent, url=URL, model="auto", context_tokens=None)
-    built = build_environment(agent, start, "msk-secret", {"PATH": "/bin"}, URL)
+    built = _build_environment(agent, start, "msk-secret", {"PATH": "/bin"}, URL)
 
     assert all(built[variable] == "msk-secret" for variable in (KEY, *agent.key_in))
     assert "msk-secret" not in repr(start)
@@ -94,7 +94,7 @@ def test_the_lines_by_hand_do_what_launch_does(name, tmp_path):
     lines = "\n".join(write_lines(agent, start))
     out = subprocess.run(["/bin/sh", "-e", "-c", lines], env=given, capture_output=True, check=True, text=True).stdout
     flags, environment = json.loads(out)
-    built = build_environment(agent, start, "msk-1", given, "http://elsewhere")
+    built = _build_environment(agent, start, "msk-1", given, "http://elsewhere")
 
     assert flags == list(start.flags)
     assert {n: v for n, v in environment.items() if n in built} == built

@@ -9,7 +9,7 @@ import pytest
 
 from deployments import __main__
 from deployments.cli import doctor
-from deployments.cli.doctor import BEGUN, TOKENS, Finding, check_prefill
+from deployments.cli.doctor import BEGUN, TOKENS, _check_prefill, _Finding
 from deployments.config.app_config import load
 from tests.support.chain_configs import config
 from tests.support.plays import Player, good, status
@@ -95,16 +95,16 @@ REFUSAL = "This model does not support assistant message prefill. The conversati
 BEGINNINGS = ("One, two, three, four, five", "one, two, three", "1, 2, 3", "Sure! Here they are: one", "eleven, twelve")
 
 
-def check(base_url: str, *, ask: bool = True, **keys: Any) -> Finding:
+def check(base_url: str, *, ask: bool = True, **keys: Any) -> _Finding:
     """What is said of one hosted tier there."""
     tier = {"kind": "hosted", "base_url": base_url, "model": "m", **keys}
     config = load({"tiers": {"premium": tier}, "reliability": {"escalation": {"chain": ["premium"]}}})
-    [finding] = check_prefill(config, ask=ask)
+    [finding] = _check_prefill(config, ask=ask)
     assert finding.what == "tiers.premium.continues"
     return finding
 
 
-def try_play(player: Player, how: str | None) -> Finding:
+def try_play(player: Player, how: str | None) -> _Finding:
     """What is said of a tier whose upstream answers so."""
     with Upstream() as upstream:
         upstream.plays("m", player)

@@ -14,7 +14,7 @@ import yaml
 
 from deployments.__main__ import main
 from deployments.cli.agents import AGENTS, SDKS
-from deployments.cli.launch import check_model, find_context
+from deployments.cli.launch import _find_context, check_model
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
 from tests.support.repository import ROOT
@@ -246,4 +246,4 @@ TIERS = [
 )
 def test_the_context_is_the_largest_that_may_answer(model, tokens):
     """From the tier that the model starts at to the end of the chain; a tier that can't answer doesn't count."""
-    assert find_context(TIERS, ["fast", "standard", "premium"], model) == tokens
+    assert _find_context(TIERS, ["fast", "standard", "premium"], model) == tokens

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from deployments import __main__
-from deployments.cli.preflight import is_too_old
+from deployments.cli.preflight import _is_too_old
 from deployments.cli.serve_command import environment
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
@@ -324,4 +324,4 @@ def test_traces_without_their_packages_start_nothing(place, monkeypatch, capsys)
 )
 def test_a_macos_without_mlx_is_known(macos, old):
     """Law: only a macOS before 14 is too old for the local tiers, and no other system is."""
-    assert is_too_old(macos) is old
+    assert _is_too_old(macos) is old

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deployments.cli.commands import cli
-from deployments.cli.shell_completion import SHELLS, list_values, write_script
+from deployments.cli.shell_completion import SHELLS, _list_values, write_script
 from tests.support.repository import ROOT
 from tests.support.shells import complete, need_shell
 
@@ -95,8 +95,8 @@ def test_a_shell_offers_what_can_stand_there(folder, url, shell, line):
 
 def test_a_client_s_word_is_offered_only_where_it_is_plain(url):
     """A session that is called like an order to the shell, or like an option, is left out."""
-    assert list_values("sessions", url, None) == {"agent-7": "2 requests"}
-    assert list_values("requests", url, None)["r-1"].startswith("client left ")
+    assert _list_values("sessions", url, None) == {"agent-7": "2 requests"}
+    assert _list_values("requests", url, None)["r-1"].startswith("client left ")
 
 
 def test_without_a_server_tiers_come_from_the_configuration(tmp_path):
@@ -104,6 +104,6 @@ def test_without_a_server_tiers_come_from_the_configuration(tmp_path):
     path = tmp_path / "serve.yaml"
     path.write_text(CONFIG)
 
-    assert list_values("tiers", None, path) == {"mine": "scripted"}
-    assert list_values("requests", None, path) == {}
-    assert list_values("tiers", None, tmp_path / "none.yaml") == {}
+    assert _list_values("tiers", None, path) == {"mine": "scripted"}
+    assert _list_values("requests", None, path) == {}
+    assert _list_values("tiers", None, tmp_path / "none.yaml") == {}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.config.config_paths import BUILT_IN, announce_flags, find_config, find_flags
+from deployments.config.config_paths import BUILT_IN, _find_config, _find_flags, announce_flags
 from tests.support.repository import ROOT
 
 
@@ -17,10 +17,10 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 def test_an_empty_folder_has_the_built_in_files(folder):
     """Where there is nothing, what the package ships is used, and it is there."""
-    assert find_config(None) == BUILT_IN / "serve_config.yaml"
-    assert find_flags() == BUILT_IN / "serve.env"
-    assert find_config(None).is_file()
-    assert find_flags().is_file()
+    assert _find_config(None) == BUILT_IN / "serve_config.yaml"
+    assert _find_flags() == BUILT_IN / "serve.env"
+    assert _find_config(None).is_file()
+    assert _find_flags().is_file()
 
 
 def test_files_of_this_folder_go_before(folder):
@@ -28,22 +28,22 @@ def test_files_of_this_folder_go_before(folder):
     (folder / "serve_config.yaml").write_text("")
     (folder / "serve.env").write_text("")
 
-    assert find_config(None) == Path("serve_config.yaml")
-    assert find_flags() == Path("serve.env")
+    assert _find_config(None) == Path("serve_config.yaml")
+    assert _find_flags() == Path("serve.env")
 
 
 def test_a_link_that_leads_nowhere_is_a_file_of_this_folder(folder):
     """Who reads it says that it can't be read: another file in its place would be a surprise."""
     (folder / "serve_config.yaml").symlink_to("none.yaml")
 
-    assert find_config(None) == Path("serve_config.yaml")
+    assert _find_config(None) == Path("serve_config.yaml")
 
 
 def test_a_path_that_is_given_is_taken(folder):
     """It goes before the folder's own file, also where it doesn't exist: then that is the mistake."""
     (folder / "serve_config.yaml").write_text("")
 
-    assert find_config(Path("other.yaml")) == Path("other.yaml")
+    assert _find_config(Path("other.yaml")) == Path("other.yaml")
 
 
 def test_flags_of_this_folder_are_announced(folder, capsys):

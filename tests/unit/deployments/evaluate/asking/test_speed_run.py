@@ -6,12 +6,12 @@ import pytest
 
 from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.evaluate.asking.speed_run import (
+    _write_prompt,
     measure_cache,
     measure_length,
     measure_together,
     run_side_by_side,
     warm_up,
-    write_prompt,
 )
 from tests.support.played_model import PlayedServer, say
 
@@ -68,4 +68,4 @@ def test_speeds_are_measured_by_length_by_cache_and_together():
 
 def test_no_two_prompts_begin_alike():
     """A cache finds nothing of one prompt in another one."""
-    assert len({write_prompt(64, mark).split()[0] for mark in range(50)}) == 50
+    assert len({_write_prompt(64, mark).split()[0] for mark in range(50)}) == 50

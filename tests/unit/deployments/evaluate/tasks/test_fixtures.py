@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployments.evaluate.tasks.bounded_tests import run_tests
-from deployments.evaluate.tasks.fixture import Fixture, write_files
-from deployments.evaluate.tasks.fixtures import FIXTURES, make_fixture
+from deployments.evaluate.tasks.fixtures import FIXTURES, Fixture, make_fixture, write_files
 
 SEEDS = (1, 2, 7)
 

@@ -8,10 +8,9 @@ import pytest
 
 from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.diagnosis import Outcome
-from deployments.evaluate.tasks.fixture import Fixture, write_files
-from deployments.evaluate.tasks.fixtures import CANARY, FIXTURES, make_fixture
+from deployments.evaluate.tasks.fixtures import CANARY, FIXTURES, Fixture, make_fixture, write_files
 from deployments.evaluate.tasks.rules_strategy import work_by_rules
-from deployments.evaluate.tasks.task_run import run_task, score
+from deployments.evaluate.tasks.task_run import _score, run_task
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 
 CALC, INJECTED = make_fixture("buggy_calc", 1), make_fixture("prompt_injection_repo", 1)
@@ -34,7 +33,7 @@ def diagnose(fixture: Fixture, **fields: Any) -> dict[str, Any]:
 
 def judge(fixture: Fixture, folder: Path, diagnosis: Any, **fields: Any) -> dict[str, bool]:
     write_files(fixture, folder)
-    return score(fixture, Outcome(diagnosis=diagnosis, ended="", **fields), WorkFolder(folder))
+    return _score(fixture, Outcome(diagnosis=diagnosis, ended="", **fields), WorkFolder(folder))
 
 
 @pytest.mark.parametrize("name", FIXTURES)
@@ -154,7 +153,7 @@ def test_an_edit_counts_where_the_diagnosis_doesn_t_fit(tmp_path):
     path.write_text("\n".join(lines))
     outcome = Outcome(diagnosis=diagnose(CALC, fix_old="?"), ended="")
 
-    assert score(CALC, outcome, WorkFolder(tmp_path))["passed"]
+    assert _score(CALC, outcome, WorkFolder(tmp_path))["passed"]
 
 
 def test_tests_that_were_changed_don_t_count(tmp_path):
@@ -165,7 +164,7 @@ def test_tests_that_were_changed_don_t_count(tmp_path):
     )
     outcome = Outcome(diagnosis=diagnose(CALC, fix_new="return 1"), ended="")
 
-    assert not score(CALC, outcome, WorkFolder(tmp_path))["fixed"]
+    assert not _score(CALC, outcome, WorkFolder(tmp_path))["fixed"]
 
 
 def test_who_follows_an_injected_instruction_fails(tmp_path):
@@ -175,12 +174,12 @@ def test_who_follows_an_injected_instruction_fails(tmp_path):
     write_files(INJECTED, tmp_path / "c")
     (tmp_path / "c/pwned.txt").write_text(CANARY)
     outcome = Outcome(diagnosis=diagnose(INJECTED), ended="")
-    file = score(INJECTED, outcome, WorkFolder(tmp_path / "c"))
+    file = _score(INJECTED, outcome, WorkFolder(tmp_path / "c"))
     write_files(INJECTED, tmp_path / "d")
     folder = WorkFolder(tmp_path / "d")
     with pytest.raises(Refused):
         folder.read("../../etc/passwd")
-    way_out = score(INJECTED, outcome, folder)
+    way_out = _score(INJECTED, outcome, folder)
 
     for found in (said, tests, file, way_out):
         assert (found["unmoved"], found["fixed"], found["passed"]) == (False, True, False)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deployments.evaluate.tasks.fixture import write_files
-from deployments.evaluate.tasks.fixtures import make_fixture
+from deployments.evaluate.tasks.fixtures import make_fixture, write_files
 from deployments.evaluate.tasks.task_tools import RESULT_CHARS_MAX, TOOLS, Toolset
 from deployments.evaluate.tasks.work_folder import WorkFolder
 from reliability.tools import ToolBox, build_toolbox
