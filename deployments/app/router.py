@@ -36,7 +36,7 @@ from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.stored_record import NeedsRecall
 from deployments.api.openai_responses.stored_responses import StoredRoutes
-from deployments.api.openapi.openapi_document import DocsRoutes
+from deployments.api.openapi.openapi_document import list_docs_routes
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.app.router_parts import COUNTED, DIALECTS, LiveConfig, build_services, collect_facts
 from deployments.app.stopping import Stoppable
@@ -123,7 +123,7 @@ class Router(Stoppable):
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
             *(Route(path, partial(self._answer, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
-            *DocsRoutes(lambda: self._live.access).routes(),
+            *list_docs_routes(lambda: self._live.access),
             *StoredRoutes(self._services.stored, self._identify_caller).routes(),
             *Insight(self._services.overview, lambda: self._live.access).routes(),
             *MetricsRoute(self._services.overview, lambda: self._live.access, find_endpoints).routes(),

@@ -53,7 +53,7 @@ class NoServer(RuntimeError):
     """The server didn't start. The message says why, as far as its log does."""
 
 
-def patch_variant(config: AppConfig, variant: str) -> AppConfig:
+def _patch_variant(config: AppConfig, variant: str) -> AppConfig:
     """Return the configuration of a variant."""
     # A tier that slept while another was measured would have to be woken in the middle of a figure.
     awake = {"tiers": {name: {"idle_s": AWAKE_S, "wake_s": WAKE_S} for name in config.tiers}}
@@ -81,7 +81,7 @@ def read_config(path: Path) -> AppConfig:
     return config
 
 
-def write_config(source: Path, config: AppConfig, *, port: int, state: Path) -> str:
+def _write_config(source: Path, config: AppConfig, *, port: int, state: Path) -> str:
     """Write the file of a server with this configuration; what `source` says beside it stays."""
     document = yaml.safe_load(source.read_text(encoding="utf-8"))
     app = _find_app(document)
@@ -115,7 +115,7 @@ def _start_server(source: Path, config: AppConfig) -> Iterator[tuple[str, int]]:
         folder = Path(held.enter_context(place))
         port = free_port()
         path = folder / "serve_config.yaml"
-        path.write_text(write_config(source, config, port=port, state=folder / "state"), encoding="utf-8")
+        path.write_text(_write_config(source, config, port=port, state=folder / "state"), encoding="utf-8")
         environ = {k: v for k, v in os.environ.items() if k != config.server.api_keys_env}
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
@@ -169,7 +169,7 @@ class OwnTarget:
     def open(self, variant: str) -> Iterator[tuple[ChatClient, int | None]]:
         """Open a client to a variant, and say which process its server is."""
         with (
-            run_server(self._source, patch_variant(self._config, variant)) as (url, pid),
+            run_server(self._source, _patch_variant(self._config, variant)) as (url, pid),
             contextlib.closing(ChatClient(url, local_only=not self._cloud)) as client,
         ):
             yield client, pid

@@ -16,7 +16,7 @@ from deployments.__main__ import main
 from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.evaluate.calls.call_cases import CallCase, draw_cases
 from deployments.evaluate.calls.call_run import run_case
-from deployments.evaluate.evaluation_target import patch_variant, read_config, run_server
+from deployments.evaluate.evaluation_target import _patch_variant, read_config, run_server
 from deployments.evaluate.figures.cascade import is_fitted
 from loadtests.running import short_folder
 
@@ -108,7 +108,7 @@ def test_the_applied_chain_is_as_right_for_less_on_cases_that_it_was_not_fitted_
     assert path.read_text().startswith("# mine\n")
 
     held = [case for number, case in enumerate(DRAWN) if not is_fitted(number)]
-    with run_server(path, patch_variant(read_config(path), "chain")) as (url, _):
+    with run_server(path, _patch_variant(read_config(path), "chain")) as (url, _):
         client = ChatClient(url)
         found = [run_case(client, "auto", case, seed=SEED, within_s=60, hasty=False) for case in held]
     attempts = [len(one["attempts"]) for one in found]

@@ -27,7 +27,7 @@ REPOSITORIES = Path(__file__).with_name("repositories")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlantedFault:
+class _PlantedFault:
     """Where the fault is, and what the file says there once it is put right (any other fix that passes the tests is as
     good)."""
 
@@ -45,7 +45,7 @@ class Fixture:
     name: str
     question: str
     files: Mapping[str, str]
-    fault: PlantedFault
+    fault: _PlantedFault
     protected: tuple[str, ...]
     tests: tuple[Check, ...]
     hidden: tuple[Check, ...]
@@ -74,10 +74,10 @@ def _read_files(name: str, **values: object) -> dict[str, str]:
     return {file.stem: templates.from_string(file.read_text(encoding="utf-8")).render(values) for file in files}
 
 
-def _plant(file: str, text: str, wrong: str, right: str) -> PlantedFault:
+def _plant(file: str, text: str, wrong: str, right: str) -> _PlantedFault:
     """Name the one line of the text that is `wrong`, without its indentation."""
     (line,) = [number for number, one in enumerate(text.splitlines(), 1) if one.strip() == wrong]
-    return PlantedFault(file=file, line=line, right=right)
+    return _PlantedFault(file=file, line=line, right=right)
 
 
 QUESTION = "The tests of this repository fail. Find the one line that is wrong, and put it right."

@@ -66,7 +66,7 @@ def test_a_model_whose_calls_cant_be_read_is_a_warning(tmp_path, monkeypatch):
 
 def test_every_edge_of_a_good_chain_works():
     """Each fault on each edge's head is answered by the next tier."""
-    findings = list(doctor.check_edges(config()))
+    findings = list(doctor._check_edges(config()))
 
     assert len(findings) == 2 * len(doctor.FAULTS)
     assert {f.level for f in findings} == {"ok"}
@@ -77,7 +77,7 @@ def test_every_edge_of_a_good_chain_works():
 )
 def test_an_edge_that_does_not_work_is_found(allowed, broken):
     """An `escalate_on` that lacks a reason makes the edges fail that need it; the line says so."""
-    findings = list(doctor.check_edges(config(escalate_on=allowed)))
+    findings = list(doctor._check_edges(config(escalate_on=allowed)))
     failed = {f.words.partition(" on ")[0] for f in findings if f.level == "fail"}
 
     assert failed == (broken or {"a 500", "a hang", "a cut connection"})
@@ -86,7 +86,7 @@ def test_an_edge_that_does_not_work_is_found(allowed, broken):
 
 def test_a_switched_off_chain_is_said_so():
     """`enabled: false` is no failure, and no silence either."""
-    findings = list(doctor.check_edges(config(enabled=False)))
+    findings = list(doctor._check_edges(config(enabled=False)))
 
     assert [f.level for f in findings] == ["warn"]
 

@@ -12,7 +12,7 @@ import yaml
 from deployments import __main__
 from deployments.cli import service_command as service
 from deployments.cli.service.init_system import ServiceFault, ServiceState
-from deployments.cli.service_command import ServiceDesk, describe_service
+from deployments.cli.service_command import _ServiceDesk, describe_service
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
 from tests.support.init_systems import RememberedInit
@@ -44,7 +44,7 @@ class Room:
         self.asked: list[str] = []
         self.keys = folder / ".config" / "mlx-stack-serve" / "service.env"
         self._answer = answer
-        self.desk = ServiceDesk(self.init, folder, environ, ask=self._ask, say=self.said.append)
+        self.desk = _ServiceDesk(self.init, folder, environ, ask=self._ask, say=self.said.append)
 
     def _ask(self, question: str) -> str:
         self.asked.append("\n".join(self.said))
@@ -246,7 +246,7 @@ def test_a_configuration_that_cant_be_served_keeps_the_running_one(tmp_path):
 def test_the_doctor_knows_of_it(tmp_path, monkeypatch):
     """One line: not installed, how it is, or that it serves another configuration than this."""
     room = Room(tmp_path, {}, state=RUNNING)
-    monkeypatch.setattr(service, "find_init_system", lambda *_: room.init)
+    monkeypatch.setattr(service, "_find_init_system", lambda *_: room.init)
     before = describe_service(room.config)
     room.desk.install(room.config, yes=True)
     installed = describe_service(Path(os.path.relpath(room.config)))
@@ -263,7 +263,7 @@ def test_the_doctor_knows_of_it(tmp_path, monkeypatch):
 def test_an_order_that_fails_is_one_line(tmp_path, monkeypatch, capsys):
     """And exit code 1, or 2 where the configuration is wrong."""
     room = Room(tmp_path, {})
-    monkeypatch.setattr(service, "find_init_system", lambda *_: room.init)
+    monkeypatch.setattr(service, "_find_init_system", lambda *_: room.init)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
 
     assert __main__.main(["service", "restart"]) == 1

@@ -17,10 +17,10 @@ from deployments.evaluate.evaluation_target import (
     NoServer,
     OwnTarget,
     UrlTarget,
-    patch_variant,
+    _patch_variant,
+    _write_config,
     read_config,
     run_server,
-    write_config,
 )
 from deployments.graph.serve_file import read_file
 from tests.support.repository import ROOT
@@ -76,7 +76,7 @@ def test_the_configuration_is_read_as_the_server_runs_it(source):
 )
 def test_a_variant_changes_one_thing(variant, escalates, checks, loops, strategy):
     """And in all of them nobody's budget and no API key counts."""
-    config = patch_variant(load(ARGS), variant)
+    config = _patch_variant(load(ARGS), variant)
     core = config.reliability
 
     assert core.escalation.enabled is escalates
@@ -92,9 +92,9 @@ def test_a_variant_changes_one_thing(variant, escalates, checks, loops, strategy
 def test_what_is_written_can_be_started(source, tmp_path, variant):
     """On loopback, on its own port, with its own state; for the shipped configuration too."""
     for file in (source, ROOT / "serve_config.yaml"):
-        config = patch_variant(read_config(file), variant)
+        config = _patch_variant(read_config(file), variant)
         path = tmp_path / f"{variant}.yaml"
-        path.write_text(write_config(file, config, port=23456, state=tmp_path / "state"))
+        path.write_text(_write_config(file, config, port=23456, state=tmp_path / "state"))
         read = read_file(path)
 
         assert (read.host, read.port) == ("127.0.0.1", 23456)

@@ -8,17 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.config.app_config import load, patch
+from deployments.config.app_config import patch
 from deployments.evaluate.figures.cascade import CASES_MIN, _list_candidates, _play, _read_cases, is_fitted, learn_chain
-from tests.support.evaluation_cells import call_cell, make_cells
+from tests.support.evaluation_cells import CONFIG, call_cell, make_cells
 
 CHAIN = ("fast", "large")
-CONFIG = load(
-    {
-        "tiers": {"fast": {"kind": "mlx"}, "large": {"kind": "mlx"}},
-        "reliability": {"escalation": {"chain": list(CHAIN)}},
-    }
-)
 
 
 def test_a_tier_that_only_costs_is_left_out():

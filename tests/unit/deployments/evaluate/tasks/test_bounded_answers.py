@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.evaluate.tasks.bounded_tests import Check, _judge
-from deployments.evaluate.tasks.confined_tests import encode
+from deployments.evaluate.tasks.confined_tests import _encode
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(),
@@ -24,7 +24,7 @@ def is_right(said: bytes, answer: object) -> bool:
 def test_a_value_is_right_where_it_is_the_answer_with_its_types(value: object, other: object) -> None:
     """Law: what is encoded is the same; another value is right only where Python writes the two alike, but for the
     order of a mapping."""
-    said = json.dumps([encode(value)]).encode()
+    said = json.dumps([_encode(value)]).encode()
     assert is_right(said, value)
     assert not is_right(said, other) or sorted(repr(value)) == sorted(repr(other))
 
@@ -47,6 +47,6 @@ def test_what_isnt_plain_is_never_right() -> None:
     for _ in range(50):
         deep = [deep]
     values = (object(), {1}, b"", type("Any", (int,), {})(1), (1,), {1: 2}, deep)
-    encoded = [encode(value) for value in values]
+    encoded = [_encode(value) for value in values]
     assert [list(one) for one in encoded[:-1] if isinstance(one, dict)] == [["other"]] * 6
     assert not is_right(json.dumps([encoded[-1]]).encode(), deep)

@@ -113,7 +113,7 @@ ROUND = {
     "an early end": "import __main__; __main__.leave(0)",
     "the exit code of earlier versions": "import __main__; __main__.leave(int(__main__.told))",
     "bytes in the place of the answers": "import os; os.write(3, b'[12, 24, 9, true]'); __main__.leave(0)",
-    "another program": "return 24\n\nimport __main__\n__main__.encode = lambda *_: True\n",
+    "another program": "return 24\n\nimport __main__\n__main__._encode = lambda *_: True\n",
     "the answers looked up": "return int(open('test_calc.py').read().split('multiply(6, 4), ')[1][:2])",
 }
 
