@@ -4,7 +4,7 @@ TESTED_BY: dict[str, str] = {
     "deployments/config/tier_config.py": "tests/unit/deployments/config/test_app_config.py",
     "deployments/cli/commands.py": "tests/unit/deployments/test_main.py",
     "deployments/app/router_parts.py": "tests/contract/test_chat.py",
-    "deployments/config/free_port.py": "tests/unit/deployments/cli/test_doctor.py",
+    "deployments/config/free_port.py": "tests/unit/deployments/cli/test_preflight.py",
     "deployments/request/interfaces.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/app/router.py": "tests/contract/test_chat.py",
     "deployments/request/delivery.py": "tests/unit/deployments/request/test_attempt.py",

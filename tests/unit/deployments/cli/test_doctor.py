@@ -1,6 +1,5 @@
 """The doctor finds a chain that is only configured and doesn't work."""
 
-import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -27,26 +26,6 @@ def test_the_report_and_its_exit_code(capsys, monkeypatch):
     assert "warn  tier premium: unavailable: OPENROUTER_API_KEY is not set" in out
     assert "platform: " in out
     assert "memory: " in out
-
-
-def test_a_port_that_is_taken_is_said_before_the_start(tmp_path, capsys):
-    """Serve shares a port with whoever has it, without a word; `preflight` names the process instead."""
-    path = tmp_path / "c.yaml"
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        args = "{tiers: {fast: {kind: scripted, script: []}}, reliability: {escalation: {chain: [fast]}}}"
-        http = f"{{host: 127.0.0.1, port: {port}}}"
-        path.write_text(f"http_options: {http}\napplications: [{{import_path: 'deployments.app:build', args: {args}}}]")
-        assert __main__.main(["preflight", str(path)]) == 1  # nobody listens, and nobody else may
-        assert f":{port} is taken by another process" in capsys.readouterr().err
-        taken.listen()
-        assert __main__.main(["preflight", str(path)]) == 1
-    assert __main__.main(["preflight", str(path)]) == 0
-
-    err = capsys.readouterr().err
-    assert f":{port} is taken by" in err
-    assert str(os.getpid()) in err
 
 
 def test_a_model_whose_calls_cant_be_read_is_a_warning(tmp_path, monkeypatch):

@@ -294,28 +294,17 @@ def test_the_owner_of_a_port_is_found(listens, asked, found):
         assert find_owners(asked, own.getsockname()[1]) == ({os.geteuid()} if found else set())
 
 
-def test_without_a_server_it_is_the_default_address(folder):
-    """The file that lies in the working directory counts for nothing."""
-    assert find(folder) == DEFAULT_URL
-
-
 def test_the_server_that_runs_is_found(folder):
-    """By the lock that its supervisor holds: once it is gone, or the folder may be written to by others, it is none."""
+    """By the lock that its supervisor holds. Once it is gone, or the folder may be written to by others, who could have
+    the key sent to a port of theirs, it is none; the file in the working directory counts for nothing."""
     held = hold_run(folder, "http://127.0.0.1:4321")
     assert find(folder) == "http://127.0.0.1:4321"
-
-    os.close(held)
+    folder.chmod(0o777)
     assert find(folder) == DEFAULT_URL
 
-
-def test_a_folder_that_others_may_write_to_names_no_server(folder):
-    """Else any user of the machine could have the key sent to a port of their own."""
-    held = hold_run(folder, "http://127.0.0.1:4321")
-    folder.chmod(0o777)
-    try:
-        assert find(folder) == DEFAULT_URL
-    finally:
-        os.close(held)
+    folder.chmod(0o700)
+    os.close(held)
+    assert find(folder) == DEFAULT_URL
 
 
 def test_of_several_servers_one_must_be_named(folder):
