@@ -218,8 +218,6 @@ def _sessions(client: ServerClient, *, session: str | None, key: str | None, lin
 
 
 def _show_session(session: dict[str, Any]) -> Iterator[str]:
-    from deployments.ui.formatting import write_count
-
     yield plain(f"{session['session']}: {write_count(session['spent_tokens'])} tokens spent")
     yield f"{write_count(session['reserved_tokens'])} reserved by {session['open_calls']} open call(s)"
     for name, window in session["windows"].items():

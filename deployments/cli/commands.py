@@ -275,10 +275,9 @@ def _launch(agent: str, arguments: tuple[str, ...], url: str | None, model: str,
 
     ARGS are passed on to the agent. Its key is read from MLX_STACK_API_KEY.
     """
-    from deployments.cli.launch import check_model, launch
+    from deployments.cli.launch import launch
     from deployments.cli.server_client import find_url
 
-    check_model(model)
     return launch(agent, arguments, url=find_url(url, config), model=model, environ=os.environ)
 
 
@@ -291,10 +290,9 @@ def _agents(agent: str | None, url: str | None, model: str, config: Path | None)
 
     Without AGENT, for all of them.
     """
-    from deployments.cli.launch import check_model, print_agents
+    from deployments.cli.launch import print_agents
     from deployments.cli.server_client import find_url
 
-    check_model(model)
     names = [agent] if agent else [*AGENTS, *SDKS]
     print_agents(names, url=find_url(url, config), model=model, environ=os.environ)
     return 0

@@ -31,7 +31,8 @@ class _NotStarted(CommandFailed):
 
 def launch(name: str, arguments: Sequence[str], *, url: str, model: str, environ: Mapping[str, str]) -> NoReturn:
     """Become the agent, started so that it asks the server at `url`. Raises _NotStarted: the program isn't there, no
-    server answers, or the server refuses the key or the model; ConfigError: as `ServerClient`."""
+    server answers, or the server refuses the key or the model; ConfigError: as `ServerClient`, or no name of a model."""
+    _check_model(model)
     agent = AGENTS[name]
     program = shutil.which(agent.program, path=environ.get("PATH"))
     if program is None:
@@ -46,7 +47,9 @@ def launch(name: str, arguments: Sequence[str], *, url: str, model: str, environ
 
 
 def print_agents(names: Iterable[str], *, url: str, model: str, environ: Mapping[str, str]) -> None:
-    """Print the lines to set by hand. A server that doesn't answer now is no mistake here."""
+    """Print the lines to set by hand. A server that doesn't answer now is no mistake here. Raises ConfigError: `model`
+    can't be one."""
+    _check_model(model)
     lines = []
     try:
         server = ServerClient(url, environ, ask_s=ASK_S)
@@ -61,7 +64,7 @@ def print_agents(names: Iterable[str], *, url: str, model: str, environ: Mapping
     print("\n".join(lines))  # noqa: T201
 
 
-def check_model(model: str) -> None:
+def _check_model(model: str) -> None:
     """Check that the model's name can be written down everywhere. Raises ConfigError: it isn't."""
     if not PLAIN.fullmatch(model):
         raise ConfigError(f"--model: {model[:100]!r} is no name of a model: `auto`, a tier or an alias is")

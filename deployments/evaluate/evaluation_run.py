@@ -16,13 +16,7 @@ from typing import Any, TextIO
 
 from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.evaluate.asking.machine_facts import Footprint, describe_machine, list_versions
-from deployments.evaluate.asking.speed_run import (
-    measure_cache,
-    measure_length,
-    measure_together,
-    run_side_by_side,
-    warm_up,
-)
+from deployments.evaluate.asking.speed_run import measure_speed, run_side_by_side, warm_up
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.calls.call_run import run_case
 from deployments.evaluate.cell_journal import CellJournal
@@ -260,7 +254,7 @@ class _Evaluation:
         if cell.kind == "call":
             case, hasty = self._cases[int(cell.name)], cell.variant == "constrain"
             return run_case(client, cell.model, case, seed=seed, within_s=within_s, hasty=hasty)
-        return _measure(client, cell, self._first_mark, within_s)
+        return measure_speed(client, cell.model, cell.kind, cell.name, mark=self._first_mark, within_s=within_s)
 
     def _note_memory(self, client: ChatClient, variant: str, footprint: Footprint | None) -> None:
         peaks = footprint.close() if footprint else {}
@@ -316,15 +310,6 @@ def _await_loads(client: ChatClient) -> list[dict[str, Any]]:
         if time.monotonic() > deadline_s or not any(entry.get("state") == "loading" for entry in models):
             return models
         time.sleep(0.5)
-
-
-def _measure(client: ChatClient, cell: Cell, mark: int, within_s: float) -> Mapping[str, Any] | None:
-    if cell.kind == "cache":
-        return measure_cache(client, cell.model, mark + 900, within_s=within_s)
-    if cell.kind == "together":
-        return measure_together(client, cell.model, int(cell.name), mark + 10 * int(cell.name), within_s=within_s)
-    length, _, repeat = cell.name.partition("-")
-    return measure_length(client, cell.model, int(length), mark + int(length) + int(repeat), within_s=within_s)
 
 
 def _name(cell: Cell) -> str:

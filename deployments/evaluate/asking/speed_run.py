@@ -66,13 +66,21 @@ def warm_up(client: ChatClient, model: str, *, within_s: float) -> dict[str, Any
     return {"seconds": round(time.monotonic() - began_s, 3), "error": timing.error}
 
 
-def measure_length(client: ChatClient, model: str, tokens: int, mark: int, *, within_s: float) -> dict[str, Any] | None:
-    """Measure one prompt of about so many tokens."""
-    timing = _stream(client, model, _write_prompt(tokens, mark), within_s)
+def measure_speed(
+    client: ChatClient, model: str, kind: str, name: str, *, mark: int, within_s: float
+) -> dict[str, Any] | None:
+    """Measure a cell: `cache`, `together` of so many requests, or a `length` and its repetition. Each has prompts of
+    its own, by `mark`. None where it took longer than it may."""
+    if kind == "cache":
+        return _measure_cache(client, model, mark + 900, within_s)
+    if kind == "together":
+        return _measure_together(client, model, int(name), mark + 10 * int(name), within_s)
+    length, _, repeat = name.partition("-")
+    timing = _stream(client, model, _write_prompt(int(length), mark + int(length) + int(repeat)), within_s)
     return None if _is_late(timing, within_s) else _describe(timing)
 
 
-def measure_cache(client: ChatClient, model: str, mark: int, *, within_s: float) -> dict[str, Any] | None:
+def _measure_cache(client: ChatClient, model: str, mark: int, within_s: float) -> dict[str, Any] | None:
     """Ask the same twice, and see what the second one finds of the first."""
     prompt = _write_prompt(CACHE_PROMPT_TOKENS, mark)
     first = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
@@ -82,9 +90,7 @@ def measure_cache(client: ChatClient, model: str, mark: int, *, within_s: float)
     return {"first": _describe(first), "again": _describe(again)}
 
 
-def measure_together(
-    client: ChatClient, model: str, count: int, mark: int, *, within_s: float
-) -> dict[str, Any] | None:
+def _measure_together(client: ChatClient, model: str, count: int, mark: int, within_s: float) -> dict[str, Any] | None:
     """Measure so many requests that come at the same time."""
     prompts = [_write_prompt(TOGETHER_PROMPT_TOKENS, mark + number) for number in range(count)]
     began_s = time.monotonic()

@@ -72,7 +72,7 @@ def _passes(fixture: Fixture, texts: dict[str, str], file: str, at: int, new: st
             if name == file:
                 lines[at] = new
             path.write_text("\n".join(lines), encoding="utf-8")
-        return run_tests(Path(place), fixture.tests).passed
+        return not run_tests(Path(place), fixture.tests)
 
 
 def _describe(texts: dict[str, str], file: str, at: int, new: str, why: str) -> dict[str, Any]:

