@@ -31,7 +31,7 @@ class _NotStarted(CommandFailed):
 
 def launch(name: str, arguments: Sequence[str], *, url: str, model: str, environ: Mapping[str, str]) -> NoReturn:
     """Become the agent, started so that it asks the server at `url`. Raises _NotStarted: the program isn't there, no
-    server answers, or the server refuses the key or the model; ConfigError: as `ServerClient`, or no name of a model."""
+    server answers, or the server refuses the key or the model; ConfigError: as `ServerClient`, or a wrong model."""
     _check_model(model)
     agent = AGENTS[name]
     program = shutil.which(agent.program, path=environ.get("PATH"))
