@@ -11,6 +11,7 @@ from deployments.cli import doctor
 from deployments.cli.doctor import BEGUN, TOKENS, _check_prefill, _Finding
 from deployments.config.app_config import load
 from tests.support.chain_configs import config
+from tests.support.config_files import write_config
 from tests.support.plays import Player, good, status
 from tests.support.upstream import Upstream
 
@@ -160,12 +161,10 @@ def test_one_short_request_and_only_if_told_to():
 
 def test_the_command_asks_with_its_flag(tmp_path, capsys):
     """The exit code is 1 where a prefill is configured and not honoured, and only once it was tried."""
-    path = tmp_path / "c.yaml"
     with Upstream() as upstream:
         upstream.plays("m", good("One, two, three"))
-        tier = f"{{kind: hosted, base_url: '{upstream.base_url}', model: m, continues: prefill}}"
-        args = f"{{tiers: {{premium: {tier}}}, reliability: {{escalation: {{chain: [premium]}}}}}}"
-        path.write_text(f"applications: [{{import_path: 'deployments.app:build', args: {args}}}]")
+        tier = {"kind": "hosted", "base_url": upstream.base_url, "model": "m", "continues": "prefill"}
+        path = write_config(tmp_path / "c.yaml", {"premium": tier})
 
         assert __main__.main(["doctor", str(path)]) == 0
         assert upstream.log == []

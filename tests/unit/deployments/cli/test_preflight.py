@@ -17,6 +17,7 @@ from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
 from deployments.graph.serve_file import read_file
 from tests.support.certificates import write_certificate
+from tests.support.config_files import make_document
 from tests.support.incarnations import unpack
 from tests.support.repository import ROOT
 
@@ -25,13 +26,7 @@ Document = dict[str, Any]
 
 def good(port: int, folder: Path) -> Document:
     """A configuration that starts."""
-    args = {
-        "tiers": {"fast": {"kind": "scripted", "script": [{"answer": "hi"}]}},
-        "reliability": {"escalation": {"chain": ["fast"]}},
-        "state": {"path": str(folder / "state")},
-    }
-    app = {"name": "a", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
-    return {"http_options": {"host": "127.0.0.1", "port": port}, "applications": [app]}
+    return make_document(http={"port": port}, state={"path": str(folder / "state")})
 
 
 class Started(Exception):

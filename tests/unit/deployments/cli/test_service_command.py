@@ -2,12 +2,9 @@
 
 import os
 import stat
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-import yaml
 
 from deployments import __main__
 from deployments.cli import service_command as service
@@ -15,23 +12,17 @@ from deployments.cli.service.init_system import ServiceFault, ServiceState
 from deployments.cli.service_command import _ServiceDesk, describe_service
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
+from tests.support import config_files
 from tests.support.init_systems import RememberedInit
+from tests.support.json_server import JsonServer
 
 RUNNING = ServiceState(running=True, words="active (running)", pid=7, restarts=2, at_login=True)
 
 
 def write_config(folder: Path, port: int, host: str = "127.0.0.1") -> Path:
     """A configuration that can be served."""
-    tiers = {"fast": {"kind": "scripted", "script": [{"answer": "hi"}]}}
-    args = {
-        "tiers": tiers,
-        "reliability": {"escalation": {"chain": ["fast"]}},
-        "state": {"path": str(folder / "state")},
-    }
-    application = {"name": "a", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
-    path = folder / "serve_config.yaml"
-    path.write_text(yaml.safe_dump({"http_options": {"host": host, "port": port}, "applications": [application]}))
-    return path
+    state = {"path": str(folder / "state")}
+    return config_files.write_config(folder / "serve_config.yaml", http={"host": host, "port": port}, state=state)
 
 
 class Room:
@@ -155,24 +146,10 @@ def test_uninstalled_is_what_was_installed_and_no_more(tmp_path, filled):
 def test_a_server_that_runs_in_a_terminal_goes_first(tmp_path):
     """The service would wait for the port again and again."""
 
-    class Healthy(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
     room = Room(tmp_path, {})
-    with HTTPServer(("127.0.0.1", 0), Healthy) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            with pytest.raises(ServiceFault, match=r"answers at .* already: stop it first"):
-                room.desk.install(write_config(tmp_path, server.server_port), yes=True)
-        finally:
-            server.shutdown()
-            thread.join()
+    with JsonServer(otherwise=(200, {})) as server:
+        with pytest.raises(ServiceFault, match=r"answers at .* already: stop it first"):
+            room.desk.install(write_config(tmp_path, server.server_port), yes=True)
 
     assert not room.init.path.exists()
 
