@@ -10,8 +10,8 @@ Answer = tuple[int, object] | tuple[int, object, Mapping[str, str]]
 
 
 class JsonServer(ThreadingHTTPServer):
-    """`answers`: status, body and headers by path, without its query; any other path gets `otherwise`. `asked`: the path
-    and the key of each request."""
+    """`answers`: status, body and headers by path, without its query; any other path gets `otherwise`. `asked`: path and
+    key of each request."""
 
     daemon_threads = True
 

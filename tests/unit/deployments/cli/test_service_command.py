@@ -147,9 +147,9 @@ def test_a_server_that_runs_in_a_terminal_goes_first(tmp_path):
     """The service would wait for the port again and again."""
 
     room = Room(tmp_path, {})
-    with JsonServer(otherwise=(200, {})) as server:
-        with pytest.raises(ServiceFault, match=r"answers at .* already: stop it first"):
-            room.desk.install(write_config(tmp_path, server.server_port), yes=True)
+    taken = pytest.raises(ServiceFault, match=r"answers at .* already: stop it first")
+    with JsonServer(otherwise=(200, {})) as server, taken:
+        room.desk.install(write_config(tmp_path, server.server_port), yes=True)
 
     assert not room.init.path.exists()
 

@@ -23,6 +23,7 @@ from deployments.evaluate.evaluation_target import (
     run_server,
 )
 from deployments.graph.serve_file import read_file
+from tests.support.config_files import make_document
 from tests.support.repository import ROOT
 
 ARGS = {
@@ -33,21 +34,11 @@ ARGS = {
     "reliability": {"escalation": {"chain": ["fast", "there"]}, "token_budget": {"per_session": 5}},
     "server": {"api_keys_file": "keys.yaml"},
 }
-DOCUMENT = {
-    "http_options": {"host": "0.0.0.0", "port": 9999},
-    "applications": [
-        {
-            "name": "a",
-            "route_prefix": "/",
-            "import_path": "deployments.app:build",
-            "args": ARGS,
-            "deployments": [
-                {"name": "Router", "user_config": {"reliability": {"tool_validation": {"max_retries": 1}}}},
-                {"name": "fast", "user_config": {"max_running": 2}},
-            ],
-        }
-    ],
-}
+DOCUMENT = make_document({}, {"host": "0.0.0.0", "port": 9999}, **ARGS)
+DOCUMENT["applications"][0]["deployments"] = [
+    {"name": "Router", "user_config": {"reliability": {"tool_validation": {"max_retries": 1}}}},
+    {"name": "fast", "user_config": {"max_running": 2}},
+]
 
 
 @pytest.fixture
