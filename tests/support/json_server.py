@@ -10,7 +10,7 @@ Answer = tuple[int, object] | tuple[int, object, Mapping[str, str]]
 
 
 class JsonServer(ThreadingHTTPServer):
-    """`answers`: status, body and headers by path, without its query; any other path gets `otherwise`. `asked`: path and
+    """`answers`: status, body and headers by path, without its query; any other gets `otherwise`. `asked`: path and
     key of each request."""
 
     daemon_threads = True

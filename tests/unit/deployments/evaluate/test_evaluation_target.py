@@ -34,7 +34,7 @@ ARGS = {
     "reliability": {"escalation": {"chain": ["fast", "there"]}, "token_budget": {"per_session": 5}},
     "server": {"api_keys_file": "keys.yaml"},
 }
-DOCUMENT = make_document({}, {"host": "0.0.0.0", "port": 9999}, **ARGS)
+DOCUMENT = make_document(http={"host": "0.0.0.0", "port": 9999}, **ARGS)
 DOCUMENT["applications"][0]["deployments"] = [
     {"name": "Router", "user_config": {"reliability": {"tool_validation": {"max_retries": 1}}}},
     {"name": "fast", "user_config": {"max_running": 2}},
