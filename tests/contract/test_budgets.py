@@ -1,15 +1,13 @@
-"""One session, two hundred requests at once, a budget for fifty of them: over a real socket, two Router replicas, a
-tier that costs money (its server is a real HTTP double with a log) and a local one.
+"""One session, two hundred requests at once, a budget for fifty of them: over a real socket, a tier that costs money
+(its server is a real HTTP double with a log) and a local one. That two Routers share their books `test_kills` shows.
 
 What a call reserves is what it uses (see `tests.support.client_load`), so the number that fits is exact: `FIT`.
 """
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -170,23 +168,6 @@ def ungranted(server: Server, answered: list[Outcome]) -> int:
     return sum(1 for report in reports if report["state_silent"])
 
 
-@pytest.mark.ray
-def test_both_routers_wrote_into_the_one_ledger(on_ray, state_folder):
-    """The state actor has done steps of two Router replicas: the limits above held over both."""
-    for stream in (False, True):
-        rush(ledger_of(on_ray, f"both-{stream}"), stream=stream, model="local", count=20)
-
-    until(lambda: clients_in(state_folder / APP / "ledger.sqlite") >= 2, "steps of both replicas")
-
-
-def clients_in(path: Path) -> int:
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    try:
-        return int(db.execute("SELECT count(*) FROM steps").fetchone()[0])
-    finally:
-        db.close()
-
-
 @pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.further)])
 def test_clients_that_leave_give_back_what_they_did_not_use(server, upstream, stream):
     """A third of the clients go, some before the upstream's first word: the ledger never passes its limit, nothing
@@ -211,8 +192,9 @@ def test_clients_that_leave_give_back_what_they_did_not_use(server, upstream, st
     assert max(ledger.looks) <= LIMIT
 
 
-@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.ray
+@pytest.mark.nightly
 def test_a_killed_state_actor_lets_no_more_than_the_budget_through(on_ray, upstream, stream):
     """Kill -9 in the middle: the paid tier stays closed while the ledger is away, and goes on exactly where it was. No
     call is counted twice and none is forgotten: a second rush fills the budget up to the last call."""
@@ -245,8 +227,9 @@ def test_a_killed_state_actor_lets_no_more_than_the_budget_through(on_ray, upstr
     assert until(ledger.settled, "nothing is reserved")["spent_tokens"] == LIMIT
 
 
-@pytest.mark.parametrize("stream", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.ray
+@pytest.mark.nightly
 def test_a_local_tier_goes_on_without_the_ledger_and_is_charged_afterwards(on_ray, stream):
     """While the actor is away calls that cost nothing run without a grant; once it is back the ledger holds them too,
     and what it holds then counts: over the limit nothing more is let through."""

@@ -66,10 +66,6 @@ def test_a_plain_answer(server, stream):
     take_turns(
         [
             ("500", "server_error", 2),
-            ("429", "server_error", 1),
-            ("401", "server_error", 1),
-            ("hang", "timeout", 1),
-            ("cut", "server_error", 2),
             ("unavailable", "server_error", 0),
             ("loading", "server_error", 0),
             ("too-long", "context_length", 0),
@@ -78,7 +74,8 @@ def test_a_plain_answer(server, stream):
     ),
 )
 def test_a_broken_tier_is_replaced_by_the_next(server, fault, reason, retries, stream):
-    """Whatever `fast` does wrong before its first byte, the client sees one good answer, and the headers tell."""
+    """Also for what only a tier of this machine says of itself: the client sees one good answer, and the headers tell.
+    What a hosted one does wrong is `test_fault_matrix`'s."""
     text, _, headers = ask(server, f"fast:{fault}", stream=stream)
 
     assert text.startswith("Hello from standard")
@@ -173,26 +170,6 @@ def test_a_whole_answer_that_breaks_off_is_answered_by_the_next_tier(server):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_tool_call(server, stream):
-    """A call arrives whole: id, name, arguments, and the finish reason that agents look for."""
-    if stream:
-        with (
-            server.client() as client,
-            client.chat.completions.stream(model="auto", messages=user("weather"), tools=TOOLS) as events,
-        ):
-            choice = events.get_final_completion().choices[0]
-    else:
-        _, body, _ = ask(server, "weather", stream=False, tools=TOOLS)
-        choice = body.choices[0]
-
-    call = choice.message.tool_calls[0]
-    assert choice.finish_reason == "tool_calls"
-    assert call.id
-    assert call.function.name == "get_weather"
-    assert json.loads(call.function.arguments) == {"city": "Paris"}
-
-
-@pytest.mark.parametrize("stream", [False, True])
 def test_half_a_call_never_leaves(server, stream):
     """A tier that breaks off in a call leaves no trace: the call comes from the next tier, once."""
     response = server.post({"messages": user("fast:cut-call weather"), "tools": TOOLS, "stream": stream})
@@ -211,14 +188,6 @@ def test_legacy_functions(server, stream):
     assert '"function_call":{' in text
     assert '"finish_reason":"function_call"' in text
     assert "tool_calls" not in text.replace('"tool_calls":null', "")
-
-
-def test_reasoning_is_not_content(server):
-    """Thinking goes out as `reasoning_content`, apart from the answer."""
-    message = server.post({"messages": user("think")}).json()["choices"][0]["message"]
-
-    assert message["content"] == "Done."
-    assert message["reasoning_content"] == "Let me see."
 
 
 def test_silence_is_filled_with_comments(quiet_server):

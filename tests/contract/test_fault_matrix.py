@@ -1,8 +1,8 @@
-"""Every way in which a hosted tier goes wrong, once with breakers and retry budget as shipped and once without.
+"""Every way in which a hosted tier goes wrong, with breakers and retry budget as shipped.
 
 Each case plays one fault on a real HTTP server in OpenRouter's place and looks at three things: what the client gets
-(status, code, headers, how the stream ends), how long it takes, and how many calls the upstream's own log holds. With
-the limits on, times are scaled down (a retry budget of one second in place of a minute); each case begins with a tier
+(status, code, headers, how the stream ends), how long it takes, and how many calls the upstream's own log holds. The
+times of the limits are scaled down (a retry budget of one second in place of a minute); each case begins with a tier
 that is well, so the limits must change nothing about one fault. What they make of many is `test_tier_health`'s.
 """
 
@@ -46,13 +46,11 @@ class Room:
 
     server: Server
     upstream: Upstream
-    limited: bool
     extras: deque[float] = field(default_factory=deque)
 
     def play(self, player: Player, *, model: str = "premium", stream: bool) -> tuple[Outcome, int]:
         """The outcome of one request and the calls that the upstream saw, from a tier that is well."""
-        if self.limited:
-            self._calm(model)
+        self._calm(model)
         self.upstream.plays(ALONE if model == "alone" else MODEL, player)
         before = len(self.upstream.log)
         outcome = ask(self.server, user("hi"), model=model, stream=stream)
@@ -81,10 +79,9 @@ class Room:
         return len(self.extras) <= FLOOR - 4
 
 
-@pytest.fixture(scope="module", params=["unlimited", "limited"])
-def room(request: pytest.FixtureRequest, deploy: Deploy, upstream: Upstream) -> Room:
+@pytest.fixture(scope="module")
+def room(deploy: Deploy, upstream: Upstream) -> Room:
     """`premium` and then `backup`; `refused` before them, where nobody listens; `alone` outside of the chain."""
-    limited = request.param == "limited"
     hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "timeouts": TIMEOUTS}
     tiers = {
         "refused": hosted | {"model": MODEL, "base_url": f"http://127.0.0.1:{free_port()}/v1"},
@@ -95,13 +92,9 @@ def room(request: pytest.FixtureRequest, deploy: Deploy, upstream: Upstream) -> 
     # How a broken text is gone on with has a wall of its own: test_continuing.
     retries = {"max_retries_before_escalate": 1, "continuations_max": 0}
     escalation = {"chain": ["refused", "premium", "backup"], **retries}
-    reliability = {"escalation": escalation, **(SCALED if limited else scripts.UNBOUNDED)}
+    reliability = {"escalation": escalation, **SCALED}
     args = {"tiers": tiers, "reliability": reliability, "server": {"timeouts": scripts.QUICK}}
-    room = Room(deploy(args, f"matrix-{request.param}"), upstream, limited)
-    for tier, model in (("premium", MODEL), ("alone", ALONE)):
-        upstream.plays(model, plays.good())
-        until(lambda name=tier: room.answers(name), f"{tier} answers")
-    return room
+    return Room(deploy(args, "matrix"), upstream)
 
 
 def from_backup(reason: str, *, calls: int) -> dict[str, str]:

@@ -1,15 +1,15 @@
-"""A hosted tier against a real HTTP server that plays OpenRouter, seen through the whole graph."""
+"""A hosted tier against a real HTTP server that plays OpenRouter, seen through the whole graph: what goes up, and what
+comes back. How it fails is `test_fault_matrix`'s."""
 
 import json
 import os
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.conftest import CLOUD_KEY_ENV
 from tests.support import plays, scripts
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
 UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
@@ -33,10 +33,6 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
     return deploy(args, "hosted")
 
 
-def calls_of(upstream: Upstream, before: int) -> int:
-    return len(upstream.log) - before
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_good_answer(server, upstream, stream):
     """The upstream's text and usage reach the client; the upstream saw the key, the model and the client's fields."""
@@ -50,60 +46,6 @@ def test_a_good_answer(server, upstream, stream):
     assert '"total_tokens":18' in response.text
     assert seen.headers["authorization"] == f"Bearer {UPSTREAM_KEY}"
     assert (seen.body["model"], seen.body["stream"], seen.body["made_up"]) == ("some/model", True, 7)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("play", "calls", "reason"),
-    [
-        (plays.status(401), 1, "server_error"),
-        (plays.status(429, headers={"Retry-After": "30"}), 1, "server_error"),
-        (plays.status(500), 2, "server_error"),
-        (plays.status(503), 2, "server_error"),
-        (plays.hang(), 1, "timeout"),
-        (plays.slow(3.0), 1, "timeout"),
-        (plays.cut(), 2, "server_error"),
-        (plays.malformed(0), 2, "server_error"),
-        (plays.error_frame(0), 2, "server_error"),
-    ],
-    ids=["401", "429", "500", "503", "hang", "slow", "cut", "malformed", "error-frame"],
-)
-def test_a_fault_before_the_first_byte(server, upstream, play, calls, reason, stream):
-    """Each fault ends in the next tier's good answer, after as many upstream calls as the fault deserves."""
-    upstream.plays("some/model", play)
-    before = len(upstream.log)
-    response = server.post({"model": "premium", "messages": HI, "stream": stream})
-
-    assert response.status_code == 200
-    assert text_of(response.text, stream=stream).startswith("Hello from backup")
-    assert response.headers["x-mlx-stack-escalated-from"] == "premium"
-    assert response.headers["x-mlx-stack-escalation-reason"] == reason
-    assert calls_of(upstream, before) == calls
-    assert UPSTREAM_KEY not in response.text
-
-
-# A frame that is not JSON, and nothing behind it.
-TORN = (*plays.malformed(2)[:4], plays.Abort())
-
-
-@pytest.mark.parametrize("play", [plays.cut(2), TORN, plays.error_frame(2), plays.ends_early(2)])
-def test_a_fault_in_the_middle_of_a_stream(server, upstream, play):
-    """After the first text the stream ends in one error frame; nobody else's text follows."""
-    upstream.plays("some/model", play)
-    response = server.post({"model": "premium", "messages": HI, "stream": True})
-    last = json.loads(response.text.strip().split("data: ")[-1])
-
-    assert last["error"]["code"] == "stream_broken"
-    assert "[DONE]" not in response.text
-    assert "backup" not in text_of(response.text, stream=True)
-
-
-def test_a_stream_without_done_is_whole_when_it_has_a_finish_reason(server, upstream):
-    """Some servers forget `[DONE]`; ours doesn't."""
-    upstream.plays("some/model", plays.no_done())
-    response = server.post({"model": "premium", "messages": HI, "stream": True})
-
-    assert response.text.endswith("data: [DONE]\n\n")
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -133,7 +75,7 @@ def test_without_its_key_a_tier_is_skipped_and_says_why(server, upstream):
 
     assert response.headers["x-mlx-stack-escalated-from"] == "keyless"
     assert response.headers["x-mlx-stack-retries"] == "0"
-    assert calls_of(upstream, before) == 1
+    assert len(upstream.log) == before + 1
     assert ready["tiers"]["keyless"] == {"state": "unavailable", "reason": "NOT_SET is not set", "breaker": "closed"}
 
 
@@ -146,17 +88,6 @@ def test_the_key_is_nowhere_to_be_seen(server, upstream):
 
     assert response.status_code == 400
     assert all(UPSTREAM_KEY not in text for text in (response.text, report.text, *pages, str(response.headers)))
-
-
-def test_a_client_that_leaves_closes_the_upstream(server, upstream):
-    """The upstream sees its connection closed within a second of the client's."""
-    upstream.plays("some/model", plays.hang(2))
-    with httpx.Client(timeout=30.0) as client:
-        request = client.build_request(
-            "POST", f"{server.url}/v1/chat/completions", json={"model": "premium", "messages": HI, "stream": True}
-        )
-        next(client.send(request, stream=True).iter_bytes())
-    until(lambda: upstream.log[-1].left, "the upstream's connection is closed", wait_s=1.0)
 
 
 def text_of(body: str, *, stream: bool) -> str:

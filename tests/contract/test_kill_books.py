@@ -2,7 +2,8 @@
 
 One client reads a long answer, a token a word, and in the middle of it somebody is killed with -9 (the Router, the
 tier's replica, the state actor), or leaves (the client), or breaks off (the upstream). What the client has read is
-counted, and its session's books are held against it once no call is open.
+counted, and its session's books are held against it once no call is open. In `make test` a Router and the state actor
+die so in `test_on_ray`, a replica in `test_kills`.
 
     slow (scripted, local)      far (hosted, on a double of a provider, in the cloud)
 """
@@ -144,14 +145,11 @@ LEAVERS: dict[str, tuple[str, Callable[[], bool] | None, set[str]]] = {
     "upstream": ("broken", None, {"stream_broken"}),
     "silence": ("stalled", None, {"stream_broken"}),
 }
-# The same deaths with the other kind of tier.
-AGAIN = ("Router, cloud", "replica, local")
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize(
-    "who", [pytest.param(who, marks=pytest.mark.nightly) if who in AGAIN else who for who in DEATHS]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("who", DEATHS)
 def test_the_books_are_near_what_left(server: Server, who: str) -> None:
     """Whoever dies: the session is in the books, which come to hold what its client has read, give or take; soon after
     the death they are as near already, though the call of a dead Router stays open until its time is over."""
@@ -206,6 +204,7 @@ def known(server: Server, session: str) -> dict[str, Any] | None:
 
 
 @pytest.mark.ray
+@pytest.mark.nightly
 def test_a_dead_routers_session_is_known_at_once_though_nothing_of_it_was_said(server: Server) -> None:
     """A few words are less than what is said on the way; the call is in the books all the same: open, and reserved."""
     session = "died-early"

@@ -9,8 +9,10 @@ what was handed over of its words (`test_kill_books` has longer answers, and bou
 """
 
 import asyncio
+import contextlib
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections import Counter
@@ -211,12 +213,15 @@ def expired(server: Server) -> list[dict[str, Any]]:
     return list(httpx.get(url, timeout=30.0).json()["data"])
 
 
-def test_every_process_that_died_is_back(server):
-    """After all of it: two replicas of `fast`, two Routers and a state actor, and no tier is held off."""
+def test_every_process_that_died_is_back(server, state_folder):
+    """After all of it: two replicas of `fast`, two Routers and a state actor, and no tier is held off. The one ledger
+    has steps of more than one Router."""
     until(lambda: len(replicas("fast")) == len(replicas("Router")) == 2, "all replicas are back")
 
     assert state_pid(APP)
     until(lambda: {t["breaker"] for t in tiers(server)} == {"closed"}, "no breaker is open")
+    with contextlib.closing(sqlite3.connect(f"file:{state_folder / APP / 'ledger.sqlite'}?mode=ro", uri=True)) as db:
+        assert db.execute("SELECT count(*) FROM steps").fetchone()[0] >= 2
 
 
 def tiers(server: Server) -> list[dict[str, Any]]:

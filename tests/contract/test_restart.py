@@ -1,25 +1,21 @@
-"""The whole app ends and is started again, its state actor too: the journal is all that is left, and it is enough."""
+"""The server ends and is started again, its state actor too: the journal is all that is left, and it is enough."""
 
 import time
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
-import ray
-from ray import serve
 
-from tests.support.client_load import COST, PATIENT, Ledger, scripted, state_actor
-from tests.support.serving import Deploy, Server, until
-
-pytestmark = pytest.mark.ray
+from tests.support.client_load import COST, PATIENT, Ledger, scripted
+from tests.support.near_server import run_near
+from tests.support.serving import Server, until
 
 APP = "restart"
 FIT = 3
 BROKEN = {"when": {"last_user": "break"}, "answer": {"status": 500}}
 
 
-def args(state_folder: Path) -> dict[str, Any]:
+def args(folder: Path) -> dict[str, Any]:
     return {
         "tiers": {
             "fast": {"kind": "scripted", "script": [BROKEN, scripted(0.0)]},
@@ -32,7 +28,7 @@ def args(state_folder: Path) -> dict[str, Any]:
             "tier_health": {"failures_max": 1, "open_s": 600.0, "open_max_s": 600.0},
         },
         "server": {"timeouts": PATIENT},
-        "state": {"path": str(state_folder / APP)},
+        "state": {"path": str(folder)},
     }
 
 
@@ -52,48 +48,31 @@ def seen(server: Server, request_id: str) -> dict[str, Any]:
     }
 
 
-def end() -> None:
-    """The app, and the actor, which would otherwise live on for a while."""
-    actor = state_actor(APP)
-    serve.delete(APP)
-    ray.kill(actor, no_restart=True)
-    until(gone, "the state actor is gone")
-
-
-def gone() -> bool:
-    try:
-        state_actor(APP)
-    except ValueError:
-        return True
-    return False
-
-
-def test_a_restart_forgets_nothing(deploy_on_ray: Deploy, state_folder: Path):
+def test_a_restart_forgets_nothing(tmp_path: Path):
     """Spent tokens, reports, incidents, an open breaker and an operator's hold are after a restart what they were
     before, and they still hold: no session gets its budget a second time."""
-    server = deploy_on_ray(args(state_folder), APP)
-    broken = say(server, "kept-False", "break", stream=False)
-    for stream in (False, True):
-        for _ in range(FIT - 1):
-            assert say(server, f"kept-{stream}", "hi", stream=stream).status_code == 200
-    assert httpx.post(f"{server.url}/v1/reliability/tiers/spare/isolate", timeout=30.0).status_code == 200
-    request_id = broken.headers["x-request-id"]
-    until(lambda: seen(server, request_id)["tiers"]["spare"][1], "the hold is shown")
-    before, then = seen(server, request_id), time.monotonic()
+    with run_near(args(tmp_path), APP) as server:
+        broken = say(server, "kept-False", "break", stream=False)
+        for stream in (False, True):
+            for _ in range(FIT - 1):
+                assert say(server, f"kept-{stream}", "hi", stream=stream).status_code == 200
+        assert httpx.post(f"{server.url}/v1/reliability/tiers/spare/isolate", timeout=30.0).status_code == 200
+        request_id = broken.headers["x-request-id"]
+        until(lambda: seen(server, request_id)["tiers"]["spare"][1], "the hold is shown")
+        before, then = seen(server, request_id), time.monotonic()
 
-    end()
-    server = deploy_on_ray(args(state_folder), APP)
-    until(lambda: seen(server, request_id)["tiers"]["spare"][1], "the state is back")
-    after = seen(server, request_id)
+    with run_near(args(tmp_path), APP) as server:
+        until(lambda: seen(server, request_id)["tiers"]["spare"][1], "the state is back")
+        after = seen(server, request_id)
 
-    assert broken.headers["x-mlx-stack-tier"] == "standard"
-    assert before["tiers"]["fast"] == ("open", False, True)
-    assert {each["kind"] for each in before["incidents"]["data"]} >= {"breaker", "operator"}
-    assert after == before, f"after {time.monotonic() - then:.1f} s"
-    assert [each["spent_tokens"] for each in after["sessions"]] == [FIT * COST, (FIT - 1) * COST]
-    for stream in (False, True):
-        answers = [say(server, f"kept-{stream}", "hi", stream=stream) for _ in range(2)]
-        spent_before = after["sessions"][stream]["spent_tokens"]
-        fits = (FIT * COST - spent_before) // COST
-        assert [each.status_code for each in answers] == [200] * fits + [400] * (2 - fits)
-        assert all(each.headers["x-mlx-stack-tier"] == "standard" for each in answers[:fits])
+        assert broken.headers["x-mlx-stack-tier"] == "standard"
+        assert before["tiers"]["fast"] == ("open", False, True)
+        assert {each["kind"] for each in before["incidents"]["data"]} >= {"breaker", "operator"}
+        assert after == before, f"after {time.monotonic() - then:.1f} s"
+        assert [each["spent_tokens"] for each in after["sessions"]] == [FIT * COST, (FIT - 1) * COST]
+        for stream in (False, True):
+            answers = [say(server, f"kept-{stream}", "hi", stream=stream) for _ in range(2)]
+            spent_before = after["sessions"][stream]["spent_tokens"]
+            fits = (FIT * COST - spent_before) // COST
+            assert [each.status_code for each in answers] == [200] * fits + [400] * (2 - fits)
+            assert all(each.headers["x-mlx-stack-tier"] == "standard" for each in answers[:fits])

@@ -178,13 +178,13 @@ def test_a_breaker_is_closed_by_hand(server, upstream, stream):
 
 
 def test_extra_calls_stay_within_the_retry_budget(deploy, upstream):
-    """A tier that always fails, and no breaker to help: 60 requests make at most the floor and a fifth of extra calls,
-    each call is told, and everybody is answered by the tier behind it."""
+    """A tier that always fails, and no breaker to help: 60 requests, most of them at once, make at most the floor and a
+    fifth of extra calls, each call is told, and everybody is answered by the tier behind it."""
     never = {"failures_max": None, "rate_percent": None}
     server = run(deploy, upstream, "storm", retries_max=3, tier_health=never)
     upstream.plays(MODEL, plays.status(500))
     before = len(upstream.log)
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    with concurrent.futures.ThreadPoolExecutor(48) as pool:
         outcomes = list(pool.map(lambda i: hi(server, stream=bool(i % 2)), range(60)))
 
     ran = [[a for a in report_of(server, outcome)["attempts"] if a["ran"]] for outcome in outcomes]
@@ -196,14 +196,3 @@ def test_extra_calls_stay_within_the_retry_budget(deploy, upstream):
     assert [int(outcome.trail["Retries"]) for outcome in outcomes] == [len(attempts) - 1 for attempts in ran]
     assert len(upstream.log) - before == sum(a["tier"] == "premium" for attempts in ran for a in attempts)
     assert all(outcome.text.startswith("Hello from backup") for outcome in outcomes)
-
-
-def test_with_the_breaker_a_dead_tier_costs_no_answer(server, upstream):
-    """The same 60 requests with both limits as shipped: all are answered, by a handful of calls of the dead tier."""
-    heal(server, upstream)
-    upstream.plays(MODEL, plays.status(500))
-    before, started = len(upstream.log), time.monotonic()
-    outcomes = [hi(server, stream=bool(i % 2)) for i in range(60)]
-
-    assert [outcome.status for outcome in outcomes] == [200] * 60
-    assert len(upstream.log) - before <= FAILURES_MAX + (time.monotonic() - started) / OPEN_S + 1

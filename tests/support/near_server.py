@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pickle
-import shutil
 import tempfile
 import threading
 import uuid
@@ -34,64 +33,63 @@ from deployments.state.actor import SessionState
 from deployments.state.client import bounds_of, folder_of
 from deployments.state.link import Actor
 from deployments.state.unix_socket import SocketActor, StepListener
-
-__all__ = ["NearServer"]
+from tests.support.serving import Server, until
 
 JOIN_S = 30.0
 
 
-class NearServer:
-    """One app, from `args`. A context manager: it takes requests at `url` inside, and is gone after."""
+@contextlib.contextmanager
+def run_near(args: Mapping[str, Any], name: str) -> Iterator[Server]:
+    """Serve one app, from `args`, until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder:  # short: sockets lie in it
+        near = _NearServer(args, name, Path(folder))
+        thread = threading.Thread(target=near.run, name=f"near-{name}", daemon=True)
+        thread.start()
+        until(lambda: near.failed or (near.server and near.server.started), "the server begins", JOIN_S)
+        if near.failed:
+            raise near.failed[0]
+        try:
+            yield Server(name, f"http://127.0.0.1:{near.port}/{name}", near.ask_state)
+        finally:
+            near.server.should_exit = True
+            thread.join(JOIN_S)
+            assert not thread.is_alive(), "the server doesn't end"
 
-    def __init__(self, args: Mapping[str, Any], name: str) -> None:
+
+class _NearServer:
+    """One app, on an event loop of its own."""
+
+    def __init__(self, args: Mapping[str, Any], name: str, folder: Path) -> None:
         self._root = build(dict(args))._bound_deployment
-        self._name = name
-        self._port = free_port()
+        self._name, self._folder = name, folder
         self._tiers: list[Any] = []
         self._near_actor: _NearActor | None = None
-        self.url = f"http://127.0.0.1:{self._port}/{name}"
-
-    def __enter__(self) -> NearServer:
-        with contextlib.ExitStack() as stack:
-            self._folder = Path(stack.enter_context(_short_folder()))
-            self._ready, self._failed = threading.Event(), []
-            self._thread = threading.Thread(target=self._run, name=f"near-{self._name}", daemon=True)
-            self._thread.start()
-            assert self._ready.wait(JOIN_S), "the server doesn't begin"
-            if self._failed:
-                raise self._failed[0]
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        with self._stack:
-            self._server.should_exit = True
-            self._thread.join(JOIN_S)
-            assert not self._thread.is_alive(), "the server doesn't end"
+        self.port = free_port()
+        self.server: Any = None
+        self.failed: list[BaseException] = []
 
     def ask_state(self, method: str, *args: Any) -> Any:
         """Ask the state actor."""
         assert self._near_actor is not None
         return getattr(self._near_actor.state, method)(*args)
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Serve until `server.should_exit`."""
         try:
             asyncio.run(self._serve())
         except BaseException as error:
-            self._failed.append(error)
-        finally:
-            self._ready.set()
+            self.failed.append(error)
 
     async def _serve(self) -> None:
         app = _Prefixed(await self._make_app(), f"/{self._name}")
         quiet: Any = {"lifespan": "on", "log_config": None, "access_log": False, "server_header": False}
-        config = uvicorn.Config(app, host="127.0.0.1", port=self._port, timeout_graceful_shutdown=0, **quiet)
-        self._server = _Uvicorn(config, self._ready)
-        await self._server.serve()
+        config = uvicorn.Config(app, host="127.0.0.1", port=self.port, timeout_graceful_shutdown=0, **quiet)
+        self.server = uvicorn.Server(config)
+        await self.server.serve()
         for tier in self._tiers:
             await replica.TierReplica.__del__(tier)
         if self._near_actor is not None:
-            self._near_actor.end()
+            self._near_actor.listener.close()
 
     async def _make_app(self) -> Any:
         """Make tiers and Router as Serve makes them, and the app that it asks the Router for."""
@@ -128,29 +126,6 @@ class NearServer:
         return find
 
 
-@contextlib.contextmanager
-def _short_folder() -> Iterator[str]:
-    """The path of a Unix socket has at most 107 bytes."""
-    folder = tempfile.mkdtemp(prefix="ms-")
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-class _Uvicorn(uvicorn.Server):
-    """One that says when it takes requests."""
-
-    def __init__(self, config: uvicorn.Config, ready: threading.Event) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: Any = None) -> None:
-        """Begin."""
-        await super().startup(sockets)
-        self._ready.set()
-
-
 class _NearReplica(replica.TierReplica):
     """One whose end its server awaits."""
 
@@ -174,10 +149,6 @@ class _NearActor:
 
     def close(self) -> None:
         """Do nothing: there is no connection."""
-
-    def end(self) -> None:
-        """Let nobody in any more."""
-        self.listener.close()
 
 
 class _NearHandle:

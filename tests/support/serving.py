@@ -124,7 +124,7 @@ def deploy_on_ray(serve_port: int, state_folder: Path) -> Iterator[Deploy]:
         names.append(name)
         args = {"state": {"path": str(state_folder / name)}} | args
         serve.run(build(args), name=name, route_prefix=f"/{name}")
-        server = Server(name, f"http://127.0.0.1:{serve_port}/{name}", partial(_ask_actor, name))
+        server = Server(name, f"http://127.0.0.1:{serve_port}/{name}", partial(ask_actor, name))
         until(lambda: httpx.get(f"{server.url}/health").status_code == 200, "the server is up")
         return server
 
@@ -133,7 +133,8 @@ def deploy_on_ray(serve_port: int, state_folder: Path) -> Iterator[Deploy]:
         serve.delete(name, _blocking=False)
 
 
-def _ask_actor(app: str, method: str, *args: Any) -> Any:
+def ask_actor(app: str, method: str, *args: Any) -> Any:
+    """Ask an app's state actor on Ray."""
     import ray
 
     from tests.support.client_load import state_actor
@@ -147,13 +148,9 @@ def deploy(request: pytest.FixtureRequest, state_folder: Path) -> Iterator[Deplo
     if request.config.getoption("on_ray"):
         yield request.getfixturevalue("deploy_on_ray")
         return
-    from tests.support.near_server import NearServer
+    from tests.support.near_server import run_near
 
     with contextlib.ExitStack() as stack:
-
-        def run(args: dict[str, Any], name: str) -> Server:
-            args = {"state": {"path": str(state_folder / name)}} | args
-            near = stack.enter_context(NearServer(args, name))
-            return Server(name, near.url, near.ask_state)
-
-        yield run
+        yield lambda args, name: stack.enter_context(
+            run_near({"state": {"path": str(state_folder / name)}} | args, name)
+        )
