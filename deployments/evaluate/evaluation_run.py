@@ -23,10 +23,9 @@ from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import AUTO, LENGTHS_CORE, PhaseSchedule, PlanPhase, Settings
 from deployments.evaluate.evaluation_target import NoServer, Target
 from deployments.evaluate.figures.tables import Cell
-from deployments.evaluate.tasks.agent_strategy import work_as_agent
 from deployments.evaluate.tasks.bounded_tests import describe_confinement
-from deployments.evaluate.tasks.rules_strategy import work_by_rules
-from deployments.evaluate.tasks.task_run import Strategy, run_task
+from deployments.evaluate.tasks.strategies import Strategy, work_as_agent, work_by_rules
+from deployments.evaluate.tasks.task_run import run_task
 
 WIDTH = 118
 

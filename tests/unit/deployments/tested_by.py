@@ -10,7 +10,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/request/delivery.py": "tests/unit/deployments/request/test_attempt.py",
     "deployments/request/run_record.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/api/dialect.py": "tests/unit/deployments/api/test_exchange.py",
-    "deployments/evaluate/tasks/rules_strategy.py": "tests/unit/deployments/evaluate/tasks/test_task_run.py",
     "deployments/evaluate/tasks/confined_tests.py": "tests/unit/deployments/evaluate/tasks/test_bounded_tests.py",
     "deployments/memory/plan.py": "tests/unit/deployments/memory/test_nodes.py",
     "deployments/memory/lease.py": "tests/unit/deployments/memory/test_view.py",

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from deployments.evaluate.asking.chat_client import ChatClient
-from deployments.evaluate.tasks import agent_strategy
-from deployments.evaluate.tasks.agent_strategy import STEPS_MAX, work_as_agent
+from deployments.evaluate.tasks import strategies
 from deployments.evaluate.tasks.fixtures import CANARY, make_fixture
+from deployments.evaluate.tasks.strategies import STEPS_MAX, work_as_agent
 from deployments.evaluate.tasks.task_run import run_task
 from tests.support.played_model import PlayedServer, call, say
 from tests.unit.deployments.evaluate.tasks.test_task_run import diagnose
@@ -97,7 +97,7 @@ def test_a_model_that_takes_too_long_has_failed(monkeypatch):
     """That is a result: nobody waits for it. A server that is late by itself says nothing of the model."""
     late = (504, {"error": {"message": "late", "code": "deadline_exceeded"}})
     assert work(lambda body: late, within_s=1_000) is None
-    monkeypatch.setattr(agent_strategy, "TASK_S", 0.5)
+    monkeypatch.setattr(strategies, "TASK_S", 0.5)
     found = work(lambda body: call("list_files"))
 
     assert found is not None
