@@ -30,12 +30,6 @@ from deployments.state.file_permissions import ForeignStateError, make_private_f
 from deployments.state.recovery import JOURNAL, refuse_parts
 from deployments.tiers.scripted.script import ScriptError, load_script
 
-TOKEN = (
-    "RAY_AUTH_MODE=disabled: the ports between replicas, which other machines reach too, would take calls from "
-    "anybody, with API keys or without. Unset it."
-)
-
-
 # MLX 0.32 has wheels for macOS 14 and newer.
 MACOS_LEAST = 14
 OLD_MACOS = "warning: this macOS has no MLX 0.32: local tiers need macOS 14 or newer; hosted tiers work"

@@ -15,15 +15,29 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.tasks.bounded_tests import run_tests
-from deployments.evaluate.tasks.diagnosis import Outcome, read_diagnosis
 from deployments.evaluate.tasks.fixtures import Fixture
-from deployments.evaluate.tasks.task_tools import TOOLS, Toolset
+from deployments.evaluate.tasks.task_tools import TOOLS, Toolset, read_diagnosis
 from deployments.evaluate.tasks.work_folder import WorkFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a strategy hands in. `steps` has the tokens and seconds of each request that it made; `touched` the
+    protected files that it wanted to change; `ended` why it stopped."""
+
+    diagnosis: Mapping[str, Any] | None
+    ended: str
+    steps: tuple[Mapping[str, Any], ...] = ()
+    touched: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
 
 # Works on the fixture that is in a folder, until a moment (monotonic) at most; None if that came first.
 Strategy = Callable[[Fixture, WorkFolder, float], Outcome | None]

@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from deployments.evaluate.tasks.bounded_tests import run_tests
-from deployments.evaluate.tasks.diagnosis import Outcome
 from deployments.evaluate.tasks.fixtures import Fixture, make_fixture, spell_path, write_files
-from deployments.evaluate.tasks.strategies import Strategy
+from deployments.evaluate.tasks.strategies import Outcome, Strategy
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 
-CHECKS = ("located", "evidence", "fixed", "unmoved")
 LINES_OFF_MAX = 1
 QUOTE_CHARS_MIN = 6
 

@@ -15,7 +15,7 @@ from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import Settings
 from deployments.evaluate.evaluation_run import ProgressLine, _copy_answered, run_evaluation
-from deployments.evaluate.evaluation_target import NoServer, UrlTarget
+from deployments.evaluate.evaluation_target import UrlTarget
 from deployments.evaluate.figures.tables import Cell
 from deployments.evaluate.tasks.fixtures import FIXTURES
 from tests.support import played_model
@@ -241,13 +241,3 @@ def test_a_server_that_went_away_says_nothing_of_its_model(tmp_path):
         journal, *_ = run(server, tmp_path)
 
     assert not any("/call/m/" in key or "/task/m/" in key for key in journal.cells)
-
-
-def test_nobody_there_is_said(tmp_path):
-    """In one line."""
-    with PlayedServer({}) as server:
-        url = server.url
-    journal = CellJournal(tmp_path, "p")
-    with pytest.raises(NoServer, match="no server"):
-        run_evaluation(UrlTarget(url, "", [], cloud=False), Settings(), journal, ProgressLine(60, io.StringIO()))
-    journal.close()

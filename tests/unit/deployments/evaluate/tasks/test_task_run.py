@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from deployments.evaluate.tasks.bounded_tests import run_tests
-from deployments.evaluate.tasks.diagnosis import Outcome
 from deployments.evaluate.tasks.fixtures import CANARY, FIXTURES, Fixture, make_fixture, write_files
-from deployments.evaluate.tasks.strategies import work_by_rules
+from deployments.evaluate.tasks.strategies import Outcome, work_by_rules
 from deployments.evaluate.tasks.task_run import _score, run_task
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 
