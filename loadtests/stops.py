@@ -82,6 +82,7 @@ class Streams:
     """Clients that read streams until these end. `ends` says of each how it ended: done, error, refused or cut."""
 
     url: str
+    tiers: Sequence[str] = ("short", "long")
     ends: list[str] = field(default_factory=list)
     begun: int = 0
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -89,7 +90,7 @@ class Streams:
     def start(self, count: int) -> None:
         """Begin, and wait until each has its first bytes."""
         for number in range(count):
-            tier = ("short", "long")[number % 2]
+            tier = self.tiers[number % len(self.tiers)]
             self._threads.append(threading.Thread(target=self._read, args=(tier, number), daemon=True))
             self._threads[-1].start()
         deadline = time.monotonic() + 30
@@ -202,13 +203,14 @@ def stop_once(way: str, port: int, folder: Path) -> Outcome:
         ready_s = time.monotonic() - began_s
         running.look()
         stop(way, running)
-        outcome = _watch_end(way, running, port, folder, streams, ready_s)
+        outcome = watch_end(way, running, port, folder, streams, ready_s)
         if outcome.wrong:
             print(running.text, file=sys.stderr)
         return outcome
 
 
-def _watch_end(way: str, running: Terminal, port: int, folder: Path, streams: Streams, ready_s: float) -> Outcome:
+def watch_end(way: str, running: Terminal, port: int, folder: Path, streams: Streams, ready_s: float) -> Outcome:
+    """Look on until nothing is left of a program that was stopped."""
     stopped_s, port_s, gone_s = time.monotonic(), None, None
     while gone_s is None and time.monotonic() < stopped_s + QUIET_S:
         ended = running.has_ended()

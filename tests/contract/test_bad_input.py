@@ -25,86 +25,68 @@ def tool(**function: Any) -> list[dict[str, Any]]:
     return [{"type": "function", "function": {"name": "f"} | function}]
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "code", "param"),
-    [
-        ({}, 400, "invalid_request", "messages"),
-        ({"messages": []}, 400, "invalid_request", "messages"),
-        ({"messages": "hi"}, 400, "invalid_request", "messages"),
-        ({"messages": [{"content": "hi"}]}, 400, "invalid_request", "messages.0.role"),
-        ({"messages": [{"role": "wizard", "content": "hi"}]}, 400, "invalid_request", "messages.0.role"),
-        ({"messages": [{"role": "user", "content": 5}]}, 400, "invalid_request", "messages.0.content"),
-        (
-            {"messages": [{"role": "user", "content": [{"text": "x"}]}]},
-            400,
-            "invalid_request",
-            "messages.0.content.0.type",
-        ),
-        (
-            {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]},
-            400,
-            "invalid_request",
-            "messages.0.tool_calls.0.function.name",
-        ),
-        ({"messages": HI, "model": "llama-9"}, 404, "model_not_found", "model"),
-        ({"messages": HI, "model": 5}, 400, "invalid_request", "model"),
-        ({"messages": HI, "max_tokens": -1}, 400, "invalid_request", "max_tokens"),
-        ({"messages": HI, "max_tokens": "5"}, 400, "invalid_request", "max_tokens"),
-        ({"messages": HI, "max_tokens": 1.5}, 400, "invalid_request", "max_tokens"),
-        ({"messages": HI, "max_completion_tokens": 0}, 400, "invalid_request", "max_completion_tokens"),
-        ({"messages": HI, "temperature": 9}, 400, "invalid_request", "temperature"),
-        ({"messages": HI, "temperature": "hot"}, 400, "invalid_request", "temperature"),
-        ({"messages": HI, "top_p": 0}, 400, "invalid_request", "top_p"),
-        ({"messages": HI, "n": 2}, 400, "invalid_request", "n"),
-        ({"messages": HI, "stop": [1]}, 400, "invalid_request", "stop"),
-        ({"messages": HI, "stop": ["a"] * 17}, 400, "invalid_request", "stop"),
-        ({"messages": HI, "stream": "yes"}, 400, "invalid_request", "stream"),
-        ({"messages": HI, "seed": "x"}, 400, "invalid_request", "seed"),
-        ({"messages": HI, "tools": {}}, 400, "invalid_request", "tools"),
-        ({"messages": HI, "tools": [{"type": "function"}]}, 400, "invalid_tools", "tools.0.function"),
-        ({"messages": HI, "tools": tool(name="no spaces")}, 400, "invalid_tools", "tools.0.function.name"),
-        ({"messages": HI, "tools": tool(parameters=5)}, 400, "invalid_tools", "tools.0.function.parameters"),
-        (
-            {"messages": HI, "tools": tool(parameters={"type": "object", "properties": {"a": {"type": "strin"}}})},
-            400,
-            "invalid_tools",
-            "tools.0.function.parameters.properties.a.type",
-        ),
-        (
-            {"messages": HI, "tools": tool(parameters={"type": "string"})},
-            400,
-            "invalid_tools",
-            "tools.0.function.parameters.type",
-        ),
-        ({"messages": HI, "tools": tool() * 2}, 400, "invalid_tools", "tools.1.function.name"),
-        ({"messages": HI, "tools": tool(), "tool_choice": "perhaps"}, 400, "invalid_request", "tool_choice"),
-        (
-            {"messages": HI, "tools": tool(), "tool_choice": {"type": "function", "function": {"name": "g"}}},
-            400,
-            "invalid_request",
-            "tool_choice.function.name",
-        ),
-        ({"messages": HI, "tool_choice": "required"}, 400, "invalid_request", "tool_choice"),
-        ({"messages": HI, "response_format": {"type": "xml"}}, 400, "invalid_request", "response_format.type"),
-        (
-            {"messages": HI, "response_format": {"type": "json_schema"}},
-            400,
-            "invalid_request",
-            "response_format.json_schema.schema",
-        ),
-        ({"messages": HI, "tools": tool(), "functions": [{"name": "f"}]}, 400, "invalid_request", "functions"),
-    ],
-)
+# What is wrong in a request, and its place; None: the field isn't there.
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("messages", {"messages": None}),
+    ("messages", {"messages": []}),
+    ("messages", {"messages": "hi"}),
+    ("messages.0.role", {"messages": [{"content": "hi"}]}),
+    ("messages.0.role", {"messages": [{"role": "wizard", "content": "hi"}]}),
+    ("messages.0.content", {"messages": [{"role": "user", "content": 5}]}),
+    ("messages.0.content.0.type", {"messages": [{"role": "user", "content": [{"text": "x"}]}]}),
+    ("messages.0.tool_calls.0.function.name", {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}),
+    ("model", {"model": 5}),
+    ("max_tokens", {"max_tokens": -1}),
+    ("max_tokens", {"max_tokens": "5"}),
+    ("max_tokens", {"max_tokens": 1.5}),
+    ("max_completion_tokens", {"max_completion_tokens": 0}),
+    ("temperature", {"temperature": 9}),
+    ("temperature", {"temperature": "hot"}),
+    ("top_p", {"top_p": 0}),
+    ("n", {"n": 2}),
+    ("stop", {"stop": [1]}),
+    ("stop", {"stop": ["a"] * 17}),
+    ("stream", {"stream": "yes"}),
+    ("seed", {"seed": "x"}),
+    ("tools", {"tools": {}}),
+    ("tools.0.function", {"tools": [{"type": "function"}]}),
+    ("tools.0.function.name", {"tools": tool(name="no spaces")}),
+    ("tools.0.function.parameters", {"tools": tool(parameters=5)}),
+    (
+        "tools.0.function.parameters.properties.a.type",
+        {"tools": tool(parameters={"type": "object", "properties": {"a": {"type": "strin"}}})},
+    ),
+    ("tools.0.function.parameters.type", {"tools": tool(parameters={"type": "string"})}),
+    ("tools.1.function.name", {"tools": tool() * 2}),
+    ("tool_choice", {"tools": tool(), "tool_choice": "perhaps"}),
+    ("tool_choice.function.name", {"tools": tool(), "tool_choice": {"type": "function", "function": {"name": "g"}}}),
+    ("tool_choice", {"tool_choice": "required"}),
+    ("response_format.type", {"response_format": {"type": "xml"}}),
+    ("response_format.json_schema.schema", {"response_format": {"type": "json_schema"}}),
+    ("functions", {"tools": tool(), "functions": [{"name": "f"}]}),
+]
+
+
+@pytest.mark.parametrize(("param", "fields"), WRONG)
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_wrong_field_is_named(server, body, status, code, param, stream):
-    """Each wrong field is a 4xx with OpenAI's error shape, its code, and `param`; a retry is advised against."""
-    response = server.post({"stream": stream} | body)
+def test_a_wrong_field_is_named(server, param, fields, stream):
+    """Each wrong field is a 400 with OpenAI's error shape, its code, and `param`; a retry is advised against."""
+    body = {"stream": stream, "messages": HI} | fields
+    response = server.post({key: value for key, value in body.items() if value is not None})
     error = response.json()["error"]
 
-    assert (response.status_code, error["code"], error["param"]) == (status, code, param)
+    code = "invalid_tools" if param.startswith("tools.") else "invalid_request"
+    assert (response.status_code, error["code"], error["param"]) == (400, code, param)
     assert error["type"] == "invalid_request_error"
     assert error["message"]
     assert response.headers["x-should-retry"] == "false"
+
+
+def test_an_unknown_model_is_not_found(server):
+    """A 404 with its own code."""
+    response = server.post({"messages": HI, "model": "llama-9"})
+
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "model_not_found")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'"hi"', b"null", b"[" * 5000, b'{"messages": NaN}'])

@@ -3,10 +3,10 @@ comes back. How it fails is `test_fault_matrix`'s."""
 
 import json
 import os
-from typing import Any
 
 import pytest
 
+from tests.clients.wires import chat
 from tests.conftest import CLOUD_KEY_ENV
 from tests.support import plays, scripts
 from tests.support.serving import Deploy, Server
@@ -42,7 +42,7 @@ def test_a_good_answer(server, upstream, stream):
     seen = upstream.log[-1]
 
     assert response.headers["x-mlx-stack-tier"] == "premium"
-    assert text_of(response.text, stream=stream) == "Hello from above."
+    assert chat.read_answer(response.content).text == "Hello from above."
     assert '"total_tokens":18' in response.text
     assert seen.headers["authorization"] == f"Bearer {UPSTREAM_KEY}"
     assert (seen.body["model"], seen.body["stream"], seen.body["made_up"]) == ("some/model", True, 7)
@@ -88,10 +88,3 @@ def test_the_key_is_nowhere_to_be_seen(server, upstream):
 
     assert response.status_code == 400
     assert all(UPSTREAM_KEY not in text for text in (response.text, report.text, *pages, str(response.headers)))
-
-
-def text_of(body: str, *, stream: bool) -> str:
-    if not stream:
-        return str(json.loads(body)["choices"][0]["message"]["content"])
-    frames: list[Any] = [json.loads(line[6:]) for line in body.split("\n\n") if line.startswith("data: {")]
-    return "".join(f["choices"][0]["delta"].get("content") or "" for f in frames if f.get("choices"))

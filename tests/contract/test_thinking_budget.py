@@ -1,7 +1,6 @@
 """A hosted model that thinks without end is answered from, in every dialect, whole and streamed, through the whole
 server."""
 
-import json
 import re
 import uuid
 from typing import Any
@@ -10,6 +9,7 @@ import httpx
 import pytest
 
 from deployments.tiers.hosted.thought_bound import OVER_TOKENS
+from tests.clients.record import WIRES
 from tests.support import plays, scripts
 from tests.support.http_asking import user
 from tests.support.serving import Deploy, Server, until
@@ -42,8 +42,8 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
     return deploy({"tiers": tiers, "reliability": {"escalation": chain, **scripts.UNBOUNDED}}, "thinking-budget")
 
 
-def ask_for(server: Server, dialect: str, model: str, stream: bool) -> tuple[str, dict[str, Any]]:
-    """The body that a client gets, and the report."""
+def ask_for(server: Server, dialect: str, model: str, stream: bool) -> tuple[str, str, dict[str, Any]]:
+    """The body that a client gets, the answer's text in it, and the report."""
     path, fields = ASKED[dialect]
     request_id = uuid.uuid4().hex
     body, headers = {"model": model, "stream": stream} | fields, {"x-request-id": request_id}
@@ -54,24 +54,8 @@ def ask_for(server: Server, dialect: str, model: str, stream: bool) -> tuple[str
         got = server.get(f"/v1/reliability/requests/{request_id}")
         return got.json() if got.status_code == 200 else None
 
-    return response.text, until(find_report, "the report is there")
-
-
-def text_of(body: str, dialect: str, stream: bool) -> str:
-    """The answer's text in a client's body."""
-    if stream:
-        events = [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: {")]
-        if dialect == "chat":
-            return "".join(c["delta"].get("content") or "" for event in events for c in event["choices"])
-        if dialect == "messages":
-            return "".join(event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta")
-        return "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
-    got = json.loads(body)
-    if dialect == "chat":
-        return str(got["choices"][0]["message"]["content"])
-    if dialect == "messages":
-        return "".join(block["text"] for block in got["content"] if block["type"] == "text")
-    return "".join(part["text"] for item in got["output"] if item["type"] == "message" for part in item["content"])
+    text = WIRES[f"/{path}"].read_answer(response.content).text
+    return response.text, text, until(find_report, "the report is there")
 
 
 @pytest.mark.parametrize(("tags", "continues"), WAYS)
@@ -84,9 +68,9 @@ def test_the_answer_comes_behind_the_budget(
     thought was, what ended it, and what both requests cost."""
     upstream.plays("far", thinker(thought_of(2_000), tags=tags))
     before = len(upstream.log)
-    body, report = ask_for(server, dialect, continues, stream)
+    body, text, report = ask_for(server, dialect, continues, stream)
 
-    assert text_of(body, dialect, stream) == ANSWER
+    assert text == ANSWER
     [attempt] = report["attempts"]
     assert attempt["thinking"] == {"tokens": THOUGHT, "ended": "budget"}
     assert attempt["usage"]["completion_tokens"] >= THOUGHT + 4
@@ -106,9 +90,9 @@ def test_a_model_that_only_thinks_is_passed_over(
     """Law: one that thinks beyond its budget twice has an empty answer, and the next tier gives its own."""
     upstream.plays("far", thinker(thought_of(2_000), tags=False, obeys=False))
     upstream.plays("next", plays.good("It is 22."))
-    body, report = ask_for(server, dialect, "auto", stream)
+    _, text, report = ask_for(server, dialect, "auto", stream)
 
-    assert text_of(body, dialect, stream) == "It is 22."
+    assert text == "It is 22."
     assert [one["flaw"] for one in report["attempts"]] == ["empty", None]
     assert report["attempts"][0]["thinking"] == {"tokens": 2 * THOUGHT, "ended": "budget"}
 
@@ -118,8 +102,8 @@ def test_a_thought_within_its_budget_is_the_model_s_own(server: Server, upstream
     """Law: it is reported as ended by the model, and asked for once."""
     upstream.plays("far", think(thought_of(BUDGET), tags=tags))
     before = len(upstream.log)
-    body, report = ask_for(server, "chat", "anchor", stream=False)
+    _, text, report = ask_for(server, "chat", "anchor", stream=False)
 
-    assert text_of(body, "chat", stream=False) == ANSWER
+    assert text == ANSWER
     assert report["attempts"][0]["thinking"] == {"tokens": BUDGET, "ended": "model"}
     assert len(upstream.log) == before + 1

@@ -1,16 +1,15 @@
-"""A person's first minutes: `serve run serve_config.yaml`, curl, the openai client, the token, Ctrl-C."""
+"""A person's first minutes: `make serve`, curl, the openai client; then deaths: the model's, and the whole server's."""
 
 import contextlib
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-import tempfile
-import time
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -18,16 +17,16 @@ import psutil
 import pytest
 import yaml
 
-from deployments.config.free_port import free_port
 from deployments.models.artifact import resolve
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
+from loadtests.running import short_folder
+from loadtests.stops import Streams, stop, watch_end
+from tests.clients.wires import Answer, chat
+from tests.support.own_server import START_S, Started, start_server
 from tests.support.repository import ROOT
 from tests.support.serving import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.model]
-
-BIN = Path(sys.executable).parent
-START_S = 180.0
 
 
 def share_cache(folder: Path) -> Path:
@@ -39,83 +38,24 @@ def share_cache(folder: Path) -> Path:
     return folder / "cache"
 
 
-class Running:
-    """`serve run` on the shipped configuration, on ports of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port = free_port()
-        config = yaml.safe_load((ROOT / "serve_config.yaml").read_text())
-        config["http_options"]["port"] = self.port
-        path = folder / "serve_config.yaml"
-        path.write_text(yaml.safe_dump(config))
-        self.log = folder / "log"
-        home = folder / "home"
-        home.mkdir()
-        # Its own home, so that the token is its own, and a cache with the small model alone, so that it is the same
-        # server wherever it runs.
-        self.env = os.environ | {
-            "HOME": str(home),
-            "XDG_CACHE_HOME": str(share_cache(folder)),
-            "RAY_AUTH_MODE": "token",
-        }
-        self.env["RAY_TMPDIR"] = str(folder)
-        self.env.pop("OPENROUTER_API_KEY", None)
-        with self.log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [BIN / "serve", "run", path],
-                cwd=ROOT,
-                env=self.env,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-                # Ignored where the tests run in the background, and then by what they start.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-            )
-        self.url = f"http://127.0.0.1:{self.port}"
-
-    def get(self, path: str) -> httpx.Response | None:
-        """One GET; None while nobody listens."""
-        assert self.process.poll() is None, self.log.read_text()[-4000:]
-        try:
-            return httpx.get(f"{self.url}{path}", timeout=10)
-        except httpx.TransportError:
-            return None
-
-    def ready(self) -> bool:
-        """Whether the tier that needs no further model can answer."""
-        response = self.get("/ready")
-        states = response.json()["tiers"] if response is not None and response.status_code == 200 else {}
-        return bool(states) and states["fast"]["state"] == "ready"
-
-    def stop(self) -> tuple[int, float]:
-        """Ctrl-C; return the exit code and how long it took."""
-        began = time.monotonic()
-        self.process.send_signal(signal.SIGINT)
-        return self.process.wait(60), time.monotonic() - began
-
-
 @pytest.fixture(scope="module")
-def running() -> Iterator[Running]:
-    # Ray's sockets need a short path.
-    with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder:
-        server = Running(Path(folder))
-        family = psutil.Process(server.process.pid)
-        try:
-            until(server.ready, "the fast tier is ready", wait_s=START_S)
+def running() -> Iterator[Started]:
+    """The shipped configuration. A cache with the small model alone, so that it is the same server wherever it runs."""
+    with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OPENROUTER_API_KEY", raising=False)
+        config = yaml.safe_load((ROOT / "serve_config.yaml").read_text())
+        with start_server(folder, config, {"XDG_CACHE_HOME": str(share_cache(folder))}, "fast") as server:
             yield server
-        finally:
-            left = family.children(recursive=True) if family.is_running() else []
-            for process in (*left, family):
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
 
 
-def client(running: Running) -> openai.OpenAI:
+def client(running: Started) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{running.url}/v1", api_key="unused", max_retries=0, timeout=120.0)
 
 
 END_OF_TURN = "2"  # of SmolLM2
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+STORY = [{"role": "user", "content": "Tell me a long story about a fox."}]
+STREAMS = 3
 
 
 def test_a_real_answer(running):
@@ -260,36 +200,54 @@ def test_a_client_that_leaves_frees_the_model(running):
         assert running.get(path).json()["outcome"] == "client_left"
 
 
-def test_only_loopback_listens(running):
-    """The server's own port is open on loopback alone."""
-    listening = [
-        c.laddr.ip
-        for c in psutil.net_connections("tcp")
-        if c.status == psutil.CONN_LISTEN and c.laddr.port == running.port
-    ]
-
-    assert set(listening) == {"127.0.0.1"}
-
-
-def test_the_tiers_are_found_by_name(running):
-    """`serve status` with the token shows the Router and each tier, healthy, under its own name."""
-    address = until(lambda: re.search(r"dashboard at \S*?(http://[\d.:]+)", running.log.read_text()), "the address")[1]
-    out = subprocess.run(
-        [BIN / "serve", "status", "--address", address], env=running.env, capture_output=True, text=True, check=True
-    ).stdout
-    deployments = yaml.safe_load(out)["applications"]["mlx-stack"]["deployments"]
-
-    assert {name: d["status"] for name, d in deployments.items()} == dict.fromkeys(
-        ("Router", "fast", "standard", "longctx", "premium"), "HEALTHY"
-    )
+def stream_story(running: Started, begun: threading.Semaphore) -> Answer:
+    """Stream a long answer; `begun` is told at its third frame."""
+    raw, frames = b"", 0
+    body = {"model": "fast", "messages": STORY, "max_tokens": 600, "stream": True, "temperature": 0}
+    with httpx.stream("POST", f"{running.url}/v1/chat/completions", json=body, timeout=START_S) as response:
+        for line in response.iter_lines():
+            raw += f"{line}\n".encode()
+            frames += line.startswith("data: ")
+            if frames == 3:
+                begun.release()
+    return chat.read_answer(raw)
 
 
-def test_ctrl_c_leaves_nothing(running):
-    """Ctrl-C ends the server with exit code 0 within seconds, and no process of it is left. (The last test here.)"""
-    children = psutil.Process(running.process.pid).children(recursive=True)
-    code, took_s = running.stop()
-    _, alive = psutil.wait_procs(children, timeout=15)
+def test_a_killed_model_comes_back(running):
+    """While it decodes for several clients its replica is killed with -9. No stream ends as if it were whole: each says
+    that it broke, or was continued. Serve brings the model back, which then answers as it did before."""
+    told = {"model": "fast", "messages": QUESTION, "max_tokens": 12, "temperature": 0}
+    before = client(running).chat.completions.create(**told).choices[0].message.content
+    begun = threading.Semaphore(0)
+    with ThreadPoolExecutor(STREAMS) as pool:
+        streams = [pool.submit(stream_story, running, begun) for _ in range(STREAMS)]
+        for _ in streams:
+            assert begun.acquire(timeout=START_S)
+        (victim,) = running.find("ray::ServeReplica:mlx-stack:fast")
+        victim.kill()
+        answers = [one.result(START_S) for one in streams]
 
-    assert code == 0
-    assert took_s < 30
-    assert alive == []
+    for answer in answers:
+        assert answer.report.get("continued") or (answer.error or {}).get("code") == "stream_broken", answer
+    until(lambda: not victim.is_running() and running.states().get("fast") == "ready", "it is loaded again", START_S)
+    again = until(lambda: ask_again(running, told), "it answers again", START_S)
+    assert again == before
+
+
+def ask_again(running: Started, told: dict[str, Any]) -> str | None:
+    with contextlib.suppress(openai.APIStatusError):
+        return client(running).chat.completions.create(**told).choices[0].message.content
+    return None
+
+
+def test_a_kill_leaves_nothing(running):
+    """SIGKILL of the process that was started, under load: within ten seconds no process, no socket, nobody on the
+    port, and each stream has ended whole or in an error frame. (The last test here.)"""
+    streams = Streams(running.url, tiers=("fast",))
+    streams.start(STREAMS)
+    running.screen.look()
+    stop("kill", running.screen)
+    outcome = watch_end("kill", running.screen, running.port, running.folder, streams, 0.0)
+
+    assert outcome.wrong == []
+    assert outcome.code == -9

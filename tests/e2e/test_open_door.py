@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 import yaml
 
@@ -70,8 +73,16 @@ def server() -> Iterator[Started]:
         env = os.environ | {"RAY_TMPDIR": folder, "RAY_AUTH_MODE": "disabled", OWN_ENV: f"agent:{SECRET}"}
         with log.open("wb") as out:
             command = [Path(sys.executable).parent / "serve", "run", path]
-            process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=out, start_new_session=True)
-        # How a server ends in peace is shown elsewhere.
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=env,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                # Ignored where the tests run in the background, and then by what they start.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+            )
         with ends_with_family(process):
             yield Started(process, log, port)
 
@@ -101,3 +112,22 @@ def test_with_keys_others_may_reach_it(server):
     assert all("open" in who for who in warned), "only the open app warns"
     assert server.status("/shut/health") == 404
     assert SECRET not in log
+
+
+def test_the_tiers_are_found_by_name(server):
+    """`serve status` shows the Router and each tier, healthy, under its own name."""
+    address = until(lambda: re.search(r"dashboard at \S*?(http://[\d.:]+)", server.log.read_text()), "the address")[1]
+    command = [Path(sys.executable).parent / "serve", "status", "--address", address]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = yaml.safe_load(out)["applications"]["open"]["deployments"]
+
+    assert {name: one["status"] for name, one in found.items()} == {"Router": "HEALTHY", "fast": "HEALTHY"}
+
+
+def test_ctrl_c_leaves_nothing(server):
+    """Ctrl-C ends the server with exit code 0, and no process of it is left. (The last test here.)"""
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    server.process.send_signal(signal.SIGINT)
+
+    assert server.process.wait(60) == 0
+    assert psutil.wait_procs(children, timeout=15)[1] == []

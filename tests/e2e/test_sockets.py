@@ -10,26 +10,22 @@ import contextlib
 import ipaddress
 import json
 import os
-import signal
 import socket
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc
 import httpx
 import psutil
 import pytest
-import yaml
 
-from deployments.config.free_port import free_port
 from loadtests.running import short_folder
 from loadtests.stops import STREAMS, Streams, build_script
-from loadtests.terminal import Terminal, terminal
+from loadtests.terminal import terminal
 from tests.support.listeners import Raw, ask
+from tests.support.own_server import Started, start_server
 from tests.support.reach import as_nobody, is_reachable, list_abstract, list_files, list_ports
 from tests.support.serving import until
 
@@ -55,53 +51,10 @@ DOORS = [
 NOISE = ("*** SIG", "PC: @", "Traceback", "ray::")
 
 
-@dataclass
-class Started:
-    """The server, and all of its processes. `haproxy` says which door it has."""
-
-    screen: Terminal
-    command: list[str]
-    flags: dict[str, str]
-    folder: Path
-    port: int
-    haproxy: bool
-
-    @property
-    def url(self) -> str:
-        """Where it answers."""
-        return f"http://127.0.0.1:{self.port}"
-
-    def processes(self) -> list[psutil.Process]:
-        """The one that was started, and what that has started."""
-        family = psutil.Process(self.screen.pid)
-        return [family, *family.children(recursive=True)]
-
-    def listening(self) -> list[tuple[str, str]]:
-        """The address and the program's name of every listening TCP socket."""
-        found = []
-        for process in self.processes():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                sockets = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-                found += [(f"{c.laddr.ip}", f"{process.name()}:{c.laddr.port}") for c in sockets]
-        return found
-
-    def get(self, path: str) -> httpx.Response:
-        """One GET."""
-        return httpx.get(f"{self.url}{path}", timeout=30)
-
-    def ready(self) -> bool:
-        """Whether it answers."""
-        assert not self.screen.has_ended(), f"the server has ended:\n{self.screen.text[-3000:]}"
-        with contextlib.suppress(httpx.TransportError):
-            return self.get("/ready").status_code == 200
-        return False
-
-
 @pytest.fixture(scope="module", params=DOORS, ids=["haproxy", "direct"])
 def started(request) -> Iterator[Started]:
     with short_folder() as folder:
         folder.chmod(0o755)  # what is the user's alone must be so by the server's own doing
-        port, path = free_port(), folder / "c.yaml"
         budget = {"max_output_tokens": 10_000_000, "per_session": None, "per_hour": None}
         reliability = {
             "escalation": {"chain": list(TIERS)},
@@ -111,15 +64,15 @@ def started(request) -> Iterator[Started]:
         state = {"path": str(folder / "state")}
         args = {"tiers": TIERS, "reliability": reliability, "state": state, "server": {"body_s": 1}}
         app = {"name": "s", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
-        config = {"proxy_location": "HeadOnly", "http_options": {"host": "127.0.0.1", "port": port}}
-        path.write_text(yaml.safe_dump(config | {"applications": [app]}))
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_SERVE_", "RAY_AUTH_"))}
-        own = {"RAY_TMPDIR": str(folder), "HOME": str(folder), "RAY_SERVE_ENABLE_HA_PROXY": request.param}
-        command, flags = [sys.executable, "-m", "deployments", "serve", str(path)], kept | own | BOUNDS
-        with terminal(command, flags) as screen:
-            server = Started(screen, command, flags, folder, port, request.param == "1")
-            until(server.ready, "the server is up", wait_s=300)
+        config = {"proxy_location": "HeadOnly", "applications": [app]}
+        flags = {"RAY_SERVE_ENABLE_HA_PROXY": request.param} | BOUNDS
+        with start_server(folder, config, flags, "fast") as server:
             yield server
+
+
+def has_haproxy(server: Started) -> bool:
+    """Which door it has."""
+    return server.flags["RAY_SERVE_ENABLE_HA_PROXY"] == "1"
 
 
 def chat(model: str, request_id: str, **more: Any) -> str:
@@ -175,23 +128,18 @@ def test_large_headers_are_told_off_in_words(started):
 
 def test_the_bounds_outlive_a_new_router(started):
     """Where the Router dies, HAProxy is configured anew: with what this server adds. Meanwhile it says so."""
-    replicas = [
-        child
-        for child in started.processes()
-        if child.cmdline()[:1] and child.cmdline()[0].startswith("ray::ServeReplica:s:Router")
-    ]
-    assert len(replicas) == 1
-    os.kill(replicas[0].pid, signal.SIGKILL)
+    (router,) = started.find("ray::ServeReplica:s:Router")
+    router.kill()
     statuses = set()
 
     def back() -> bool:
         answer = ask(started.port, "/ready")
-        if started.haproxy and answer.status not in (0, 200):  # 0: the Router died with this very request
+        if has_haproxy(started) and answer.status not in (0, 200):  # 0: the Router died with this very request
             statuses.add((answer.status, answer.error["type"]))
-        return answer.status == 200 and replicas[0].is_running() is False
+        return answer.status == 200 and router.is_running() is False
 
     until(back, "a new Router answers", wait_s=120)
-    assert not started.haproxy or statuses <= {(503, "server_error"), (502, "server_error")}
+    assert not has_haproxy(started) or statuses <= {(503, "server_error"), (502, "server_error")}
     answer = Raw(started.port).send("GET /rea").rest()
 
     assert answer.status == 408
@@ -220,8 +168,7 @@ OPEN_PAGES = ("ray::DashboardAgent",)
 def test_every_port_is_on_loopback_and_has_a_guard(started):
     """Without API keys no socket of the server listens for other machines, calls between replicas included. Whatever
     listens is known by name, and a local user without Ray's token gets nothing of Ray's but pages of figures."""
-    until(lambda: len(started.listening()) > 5, "Ray and the server listen")
-    ports = list_ports(started.processes())
+    ports = until(lambda: len(p := list_ports(started.processes())) > 5 and p, "Ray and the server listen")
 
     assert [port for port in ports if not _loopback(port[0])] == []
     assert [port for port in ports if not any(name in port[2] for name in GUARDS)] == []
@@ -242,7 +189,7 @@ def test_no_file_or_socket_is_reachable_for_another_user(started):
 
     assert len(files) > 50
     assert any(path.name.startswith("state-") and path.is_socket() for path in files)
-    assert not started.haproxy or any(path.name.startswith("admin.sock") for path in files)
+    assert not has_haproxy(started) or any(path.name.startswith("admin.sock") for path in files)
     assert [path for path in files if is_reachable(path)] == []
     assert list_abstract(started.processes()) == []
     logs = [path for path in files if "logs" in path.parts and path.is_file()]
@@ -284,9 +231,9 @@ def test_another_user_can_not_take_the_place_of_a_socket(started):
 
 def test_haproxy_is_in_front_where_there_is_one(started):
     """The fast way is really taken: HAProxy holds the front door, unless it is switched off."""
-    held = [who for _, who in started.listening() if who.endswith(f":{started.url.rpartition(':')[2]}")]
+    (command,) = {command for _, port, command in list_ports(started.processes()) if port == started.port}
 
-    assert ("haproxy" in held[0]) == started.haproxy
+    assert ("haproxy" in command) == has_haproxy(started)
 
 
 def test_the_request_id_comes_back_and_names_the_report(started):

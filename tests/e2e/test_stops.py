@@ -14,12 +14,11 @@ from loadtests.stops import WAYS, build_config, stop_once
 from loadtests.terminal import terminal
 from tests.support.serving import until
 
-pytestmark = pytest.mark.ray
+# In `make test` a server is killed in `test_default_server`, and Ctrl-C is typed in `test_sockets`, each under load.
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 # What a terminal must never be shown.
 NOISE = ("*** SIG", "PC: @", "Traceback", "ray::")
-# A death; `test_sockets` types Ctrl-C, under the same load. The others are theirs in other ways.
-EACH_TIME = ("kill",)
 CODES = {"term": 0, "group": 0, "ctrl-c": 0, "hup": 0, "start": 0, "twice": 130, "session_leader": 1, "driver": 1}
 
 
@@ -30,9 +29,7 @@ def place() -> Iterator[tuple[int, Path]]:
         yield free_port(), folder
 
 
-@pytest.mark.parametrize(
-    "way", [way if way in EACH_TIME else pytest.param(way, marks=pytest.mark.nightly) for way in WAYS]
-)
+@pytest.mark.parametrize("way", WAYS)
 def test_a_stop_leaves_nothing(place, way):
     """Within ten seconds no process, no socket, nobody on the port; each stream has ended whole or in an error frame,
     unless nobody was left to say so; the exit code is 0 after a stop that was asked for."""
@@ -42,7 +39,6 @@ def test_a_stop_leaves_nothing(place, way):
     assert outcome.code == CODES.get(way, -9)
 
 
-@pytest.mark.nightly
 def test_what_is_wrong_and_found_late_ends_the_start(place):
     """What only Serve finds (here a policy that isn't there) ends the start too: one line, exit code 2, nothing left,
     in place of a server that answers 404."""

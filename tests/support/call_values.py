@@ -11,65 +11,19 @@ IDS = id_source("laws")
 NAMES = ("get_weather", "files.read", "Search-Web", "q7")
 
 PIECES = (
-    "\n",
-    '"',
-    "'",
-    "\\",
-    "{",
-    "}",
-    "[",
-    "]",
-    "```",
-    "</tool_call>",
-    "<think>",
-    "[TOOL_REQUEST]",
-    "é",
-    "漢",
+    "\n", '"', "'", "\\", "{", "}", "[", "]", "```", "</tool_call>", "<think>", "[TOOL_REQUEST]", "é", "漢",
     "\U0001f600",
-)
+)  # fmt: skip
 """What breaks careless readers when it stands inside a string."""
 
 MARKS = (
-    *PIECES,
-    "<tool_call>",
-    "</think>",
-    "<|channel|>commentary to=functions.get_weather",
-    "<|message|>",
-    "<|call|>",
-    "<|start|>assistant",
-    "[END_TOOL_REQUEST]",
-    "[get_weather]",
-    "<function=get_weather>",
-    "<parameter=city>",
-    "</parameter>",
-    "</function>",
-    "<arg_key>",
-    "[ARGS]",
-    "[TOOL_CALLS]",
-    "get_weather",
-    "get_weather(city='x')",
-    "[get_weather(",
-    '{"name": "get_weather", "arguments": ',
-    '{"city": "Lima"}',
-    '{"name": "Bob", "age": 3}',
-    "call:get_weather{",
-    '<|"|>',
-    "functions.get_weather:0",
-    "Action: get_weather\nAction Input: ",
-    "```json\n",
-    ", ",
-    ": ",
-    " ",
-    "1",
-    "True",
-    "null",
-    "/*",
-    "//",
-    "(",
-    ")",
-    "<｜tool▁call▁begin｜>",
-    '<invoke name="get_weather">',
-)
+    *PIECES, "<tool_call>", "</think>", "<|channel|>commentary to=functions.get_weather", "<|message|>", "<|call|>",
+    "<|start|>assistant", "[END_TOOL_REQUEST]", "[get_weather]", "<function=get_weather>", "<parameter=city>",
+    "</parameter>", "</function>", "<arg_key>", "[ARGS]", "[TOOL_CALLS]", "get_weather", "get_weather(city='x')",
+    "[get_weather(", '{"name": "get_weather", "arguments": ', '{"city": "Lima"}', '{"name": "Bob", "age": 3}',
+    "call:get_weather{", '<|"|>', "functions.get_weather:0", "Action: get_weather\nAction Input: ", "```json\n", ", ",
+    ": ", " ", "1", "True", "null", "/*", "//", "(", ")", "<｜tool▁call▁begin｜>", '<invoke name="get_weather">',
+)  # fmt: skip
 """What calls are made of, for texts that are nearly calls."""
 
 numbers = st.one_of(st.integers(-(10**18), 10**18), st.floats(allow_nan=False, allow_infinity=False))
@@ -89,17 +43,8 @@ nearly_calls = st.lists(st.sampled_from(MARKS) | st.text(max_size=5), max_size=1
 
 _odd = st.sampled_from(["string", "object", "#", "#/x", "#/properties/a", "(a+)+", "[", True, 3, None, ["a"], ["null"]])
 _keywords = (
-    "type",
-    "enum",
-    "minimum",
-    "pattern",
-    "format",
-    "$ref",
-    "nullable",
-    "required",
-    "items",
-    "dependencies",
-)
+    "type", "enum", "minimum", "pattern", "format", "$ref", "nullable", "required", "items", "dependencies",
+)  # fmt: skip
 schemas = st.recursive(
     st.dictionaries(st.sampled_from(_keywords), _odd, max_size=3),
     lambda inner: st.fixed_dictionaries(

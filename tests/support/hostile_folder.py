@@ -6,17 +6,8 @@ import yaml
 
 # Python's own modules, those of others and ours: each is imported by some command or some process of the server.
 SINGLE = (
-    "json",
-    "httpx",
-    "yaml",
-    "argparse",
-    "asyncio",
-    "typing",
-    "sitecustomize",
-    "usercustomize",
-    "orjson",
-    "psutil",
-)
+    "json", "httpx", "yaml", "argparse", "asyncio", "typing", "sitecustomize", "usercustomize", "orjson", "psutil",
+)  # fmt: skip
 PACKAGES = ("deployments", "reliability", "ray", "starlette", "uvicorn", "pydantic", "jsonschema")
 MARK = 'import os, sys; open({!r}, "a").write(f"{} {{sys.argv}}\\n"); os._exit(99)\n'
 

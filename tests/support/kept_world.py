@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import orjson
 import pytest
 
-from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.app.router_parts import DIALECTS
 from deployments.config.tier_config import Timeouts
@@ -31,6 +29,7 @@ from reliability.loops import LoopConfig
 from reliability.steps import Steps
 from reliability.tools import CheckConfig
 from reliability.types import ChatRequest, Event, Hold, Reason
+from tests.clients.record import WIRES
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
 from tests.support.near_actor import NearActor
@@ -75,8 +74,9 @@ class Writer(ScriptedTier):
 
 @dataclass
 class Told:
-    """What a client was told so far."""
+    """What a client was told so far, by an answer to `path`."""
 
+    path: str = ""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     raw: str = ""
@@ -84,28 +84,12 @@ class Told:
 
     @property
     def text(self) -> str:
-        return "".join(_read_texts(self.raw))
+        return WIRES[self.path.removeprefix("/v1")].read_answer(self.raw.encode()).text
 
     @property
     def calls(self) -> set[str]:
         """The ids of the calls in it."""
         return {part.split('"')[0] for part in self.raw.replace("toolu_", "call_").split('"call_')[1:]}
-
-
-def _read_texts(raw: str) -> Iterator[str]:
-    if not raw.startswith("{"):
-        for line in raw.splitlines():
-            frame = json.loads(line[6:]) if line.startswith("data: {") else {}
-            yield from (choice["delta"].get("content") or "" for choice in frame.get("choices") or ())
-            delta = frame.get("delta")
-            is_text = frame.get("type") == "response.output_text.delta"
-            yield delta if is_text else (delta.get("text", "") if isinstance(delta, dict) else "")
-        return
-    body = json.loads(raw)
-    yield from (choice["message"]["content"] or "" for choice in body.get("choices", ()))
-    yield from (part.get("text", "") for part in body.get("content") or ())
-    for one in body.get("output", ()):
-        yield from (part["text"] for part in one.get("content", ()))
 
 
 class Router:
@@ -131,7 +115,7 @@ class Router:
         **more: Any,
     ) -> Told:
         """Answer one request as the Router does."""
-        spoken: Dialect = DIALECTS[path]
+        told.path, spoken = path, DIALECTS[path]
         raw = orjson.dumps(BODIES[path] | {"stream": stream} | more)
         try:
             call = spoken.parse(raw, headers, request_id="r", tokens_max=500, timeout_s=300, steps=Steps(10**9))

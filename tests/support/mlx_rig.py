@@ -5,11 +5,10 @@ from typing import Any
 
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import TierState
-from tests.support.tier_asking import answer, ask, text_of
+from tests.support.tier_asking import ask
 
 PATIENCE_S = 300.0
 NEVER_TWICE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
-QUESTIONS = ["What is the capital of France?", "Name three colours.", "Count from one to five.", "Say hello."]
 
 
 def ready(**options: Any) -> MlxTier:
@@ -22,11 +21,6 @@ def ready(**options: Any) -> MlxTier:
 
 def greedy(text: str, **fields: Any) -> Any:
     return ask(text, **{"temperature": 0.0, "max_tokens": 24, "timeout_s": PATIENCE_S, **fields})
-
-
-async def texts(tier: MlxTier, questions: list[str]) -> list[str]:
-    """The answers, asked for at the same moment."""
-    return [text_of(events) for events in await asyncio.gather(*(answer(tier, greedy(q)) for q in questions))]
 
 
 def running(tier: MlxTier) -> int:

@@ -11,10 +11,12 @@ from tests.support.incarnations import LIMITS, life
 
 class NearActor:
     """`open` lets calls through; while it isn't set they hang. `away` fails them, and the search for the actor too,
-    where `lost`. Each call takes `call_s`."""
+    where `lost`. Each call takes `call_s`. `timed`: the actor goes by the time of a simulated world."""
 
-    def __init__(self, folder: Path, limits: Any = LIMITS, *, lost: bool = True, call_s: float = 0.0) -> None:
-        self.actor = life(folder, clock=VirtualClock())
+    def __init__(
+        self, folder: Path, limits: Any = LIMITS, *, lost: bool = True, call_s: float = 0.0, timed: bool = True
+    ) -> None:
+        self.actor = life(folder, clock=VirtualClock() if timed else None)
         self.open = asyncio.Event()
         self.open.set()
         self.away = False

@@ -9,8 +9,6 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-WAIT_S = 30.0
-
 
 @dataclass
 class Collector:

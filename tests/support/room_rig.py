@@ -7,7 +7,6 @@ rig.running.append(run)      one that runs
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Iterator
@@ -29,10 +28,10 @@ from deployments.config.app_config import AppConfig, load
 from deployments.graph.status_poll import TierWatch
 from deployments.request.policy import state_limits
 from deployments.state.client import State
-from deployments.state.journal import JournalBounds
 from deployments.ui.control_room import ControlRoom
 from reliability.types import TierState, TierStatus
-from tests.support.incarnations import Driver, done, life
+from tests.support.incarnations import Driver, done
+from tests.support.near_actor import NearActor
 
 TIERS = ("fast", "standard", "premium")
 
@@ -84,26 +83,6 @@ def report(request_id: str = "r", **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-class Here:
-    """The actor in this process, as the link calls it; while `away`, its calls fail."""
-
-    def __init__(self, folder: Path) -> None:
-        self.actor = life(folder, bounds=JournalBounds())
-        self.away = False
-
-    async def find(self) -> Here:
-        return self
-
-    def close(self) -> None:
-        pass
-
-    async def call(self, method: str, *args: Any) -> Any:
-        await asyncio.sleep(0)
-        if self.away:
-            raise ConnectionError("away")
-        return getattr(self.actor, method)(*args)
-
-
 class Told:
     """A tier that only says how it is."""
 
@@ -120,7 +99,7 @@ class Rig:
     def __init__(self, folder: Path, access: Access | None = None, **changes: Any) -> None:
         self.config = make_config(**changes)
         self.access = access or Access(())
-        self.here = Here(folder)
+        self.here = NearActor(folder, lost=False, timed=False)
         self.stopping = Stopping()
         self.tiers = {name: Told(name) for name in TIERS}
         self.asked: list[tuple[str, bytes]] = []

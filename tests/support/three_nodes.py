@@ -4,7 +4,6 @@ Run as `python -m tests.support.three_nodes FOLDER` with a short folder. Prints 
 raises at the first that doesn't.
 """
 
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +16,10 @@ from ray import serve
 from ray.cluster_utils import Cluster
 from ray.serve.context import _get_global_client
 from ray.serve.schema import ServeDeploySchema
+
+from deployments.config.free_port import free_port
+from deployments.memory import nodes
+from tests.support.serving import until
 
 LONG, SHORT = "word " * 400, "hi"
 AFTER_THE_DEATH = 20
@@ -33,11 +36,9 @@ def tier_of(port: int, text: str) -> str:
     return answer.headers["x-mlx-stack-tier"]
 
 
-def until(condition: Callable[[], Any], what: str, wait_s: float = 90.0) -> None:
-    deadline = time.monotonic() + wait_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {wait_s:g} s: {what}"
-        time.sleep(0.05)
+def see(condition: Callable[[], Any], what: str) -> None:
+    """Wait for a law to hold, and say that it does."""
+    until(condition, what, 90.0)
     print(what, flush=True)
 
 
@@ -71,24 +72,25 @@ def deployed(port: int, folder: Path) -> None:
 
 
 def play(cluster: Cluster, folder: Path, first: Any, port: int) -> None:
-    until(lambda: tier_of(port, SHORT) == "fast", "the first node's tier answers")
+    see(lambda: tier_of(port, SHORT) == "fast", "the first node's tier answers")
     ready = f"http://127.0.0.1:{port}/ready"
-    until(lambda: len(httpx.get(ready, timeout=30).json()["memory"]["nodes"]) == 3, "each node has its monitor")
+    see(lambda: len(httpx.get(ready, timeout=30).json()["memory"]["nodes"]) == 3, "each node has its monitor")
 
     (folder / "a").write_text("critical")
-    until(lambda: tier_of(port, LONG) == "standard", "pressure on one node moves work to another")
+    see(lambda: tier_of(port, LONG) == "standard", "pressure on one node moves work to another")
     assert said(port, LONG).headers["x-mlx-stack-escalation-reason"] == "memory_pressure"
     assert tier_of(port, SHORT) == "fast", "what is small stays"
     (folder / "a").write_text("normal")
-    until(lambda: tier_of(port, LONG) == "fast", "it comes back when the pressure is over")
+    see(lambda: tier_of(port, LONG) == "fast", "it comes back when the pressure is over")
 
     cluster.remove_node(first, allow_graceful=False)
     # Its processes live on for a moment and may still answer; each request is answered all the same.
-    until(lambda: tier_of(port, LONG) == "standard", "the other node's tier takes over")
+    see(lambda: tier_of(port, LONG) == "standard", "the other node's tier takes over")
     began_s = time.monotonic()
     tiers = [tier_of(port, LONG) for _ in range(AFTER_THE_DEATH)]
     assert set(tiers) == {"standard"}, tiers
     assert time.monotonic() - began_s < 60, "nobody waits for a dead node, nor for its monitor"
+    see(lambda: len(nodes.find("cluster")) == 2, "nobody starts its monitor elsewhere")
     print("a node that dies with its monitor doesn't stop the graph", flush=True)
 
 
@@ -106,9 +108,7 @@ def main(folder: Path) -> None:
         first, _ = cluster.add_node(**node("a")), cluster.add_node(**node("b"))
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         cluster.wait_for_nodes()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
+        port = free_port()
         deployed(port, folder)
         play(cluster, folder, first, port)
         serve.shutdown()

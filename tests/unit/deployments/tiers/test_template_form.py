@@ -72,9 +72,9 @@ def test_a_call_is_never_without_its_name(shown, mends):
     ("family", "mends"),
     [
         ("Llama 3", {Mend.SPLIT_CALLS, Mend.SPLIT_WORDS}),
-        ("Harmony", {Mend.SPLIT_CALLS, Mend.STRIP_CHANNELS, Mend.SOFTEN_SYSTEMS}),
+        ("gpt-oss", {Mend.SPLIT_CALLS, Mend.STRIP_CHANNELS, Mend.SOFTEN_SYSTEMS}),
         ("LFM2", {Mend.SAY_CALLS}),
-        ("Mistral", {Mend.FIT_IDS, Mend.TAKE_TURNS}),
+        ("Mistral 7B, Nemo", {Mend.FIT_IDS, Mend.TAKE_TURNS}),
     ],
 )
 def test_the_gentlest_mends_are_taken(family, mends):
@@ -153,7 +153,7 @@ def test_a_template_that_can_not_be_mended_says_what_it_loses():
 
 def test_calls_are_written_by_the_models_own_marks():
     """Law: where the system prompt says nothing of calls, the first mark of calls among the model's tokens does."""
-    silent = Tokenizer(FAMILIES["LFM2"].replace("Write <|tool_call_start|>[f(a=1)]<|tool_call_end|>", ""))
+    silent = Tokenizer(FAMILIES["LFM2"].replace("Write <|tool_call_start|>[name(key=value)]<|tool_call_end|>. ", ""))
     silent.add_tokens(["<|tool_call_start|>", "<|tool_call_end|>"])
 
     assert learn_template(silent).written == "<|tool_call_start|>[{python}]<|tool_call_end|>"
