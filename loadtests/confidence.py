@@ -30,8 +30,7 @@ from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import CASE_S, TOKENS_MAX, build_case_toolbox, build_request, collect_events
 from reliability.answer.answer_calls import collapse_calls
 from reliability.attempt import Attempt, Confidence
-from reliability.confidence.calibration import Calibration, Gauge
-from reliability.confidence.signs import read_signs
+from reliability.confidence import Calibration, Gauge, read_signs
 from reliability.escalation.decisions import Accept, Call, Limits, Situation
 from reliability.escalation.policies import decide
 from reliability.tools import RawCall, check_calls, extract_calls, id_source

@@ -127,7 +127,7 @@ def measure_conversion(file: Path) -> dict[str, Any]:
     """Convert in this process: the seconds, and the most memory that it had."""
     began_s, began_cpu_s = time.monotonic(), time.process_time()
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
-        gguf.convert(file, Path(folder), progress=False)
+        gguf.convert(file, Path(folder))
     seconds = (round(time.monotonic() - began_s, 1), round(time.process_time() - began_cpu_s, 1))
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     return {"convert_s": seconds, "convert_peak_mb": round(peak_mb)}

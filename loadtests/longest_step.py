@@ -33,7 +33,7 @@ from deployments.request.policy import build_expected, chain_for, hold_of, limit
 from deployments.request.run_record import Run
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
-from deployments.tiers.hosted.redaction import Redactor
+from deployments.tiers.hosted.connection import Redactor
 from deployments.work.large_work import large
 from loadtests.hostile import BODIES, MODEL, SCHEMAS, Case, build_case, encode_body
 from loadtests.hostile_answers import ANSWERS, build_request_for, make_pieces

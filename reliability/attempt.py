@@ -12,7 +12,7 @@ from reliability.types import Fault, Flaw, Usage
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """What the calls of an answer showed of themselves (`reliability.confidence.signs`). `likely`: how likely they are
+    """What the calls of an answer showed of themselves (`reliability.confidence`). `likely`: how likely they are
     right, `unwanted`: how likely no tool was wanted, 0 to 1; None where that isn't known."""
 
     signs: Mapping[str, float]

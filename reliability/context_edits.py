@@ -70,7 +70,7 @@ def apply_edits(request: ChatRequest, edits: Sequence[Edit]) -> tuple[ChatReques
     done: list[Cleared] = []
     for edit in edits:
         if isinstance(edit, ClearThoughts):
-            done.append(clear_thoughts(request.messages, edit))
+            done.append(_clear_thoughts(request.messages, edit))
         else:
             done.append(clear_results(request.messages, edit, prompt_bytes((), request.tools)))
         if done[-1].count:
@@ -154,7 +154,7 @@ def _clear_arguments(message: Message, place: int) -> Message:
     return {**message, "tool_calls": calls}
 
 
-def clear_thoughts(messages: Sequence[Message], rule: ClearThoughts) -> Cleared:
+def _clear_thoughts(messages: Sequence[Message], rule: ClearThoughts) -> Cleared:
     """Clear old thoughts. A turn is all that is answered up to the next message of the user; one that stands behind a
     result is a reminder, and begins none."""
     turn, turns = 0, dict[int, int]()

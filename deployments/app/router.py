@@ -57,7 +57,7 @@ from deployments.ui.control_room import ControlRoom, wants_page
 from deployments.work.large_work import collect_less, large
 from deployments.work.turns import Asker
 from reliability.answer.estimate import prompt_bytes
-from reliability.confidence.calibration import ModelCalibration
+from reliability.confidence import ModelCalibration
 from reliability.context_edits import apply_edits
 from reliability.memory.pressure import Level
 from reliability.types import Event, TierState

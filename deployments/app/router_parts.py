@@ -27,7 +27,7 @@ from deployments.config.tier_config import TierBase, Timeouts
 from deployments.config.tier_cost import Price, cloud_tiers, price_of
 from deployments.graph.handle import HandleTier
 from deployments.graph.reconfigure import apply_change, patch_router
-from deployments.graph.scale_to_zero import make_cold_status, select_scalable
+from deployments.graph.scale_to_zero import make_cold_status
 from deployments.graph.status_poll import TierWatch
 from deployments.memory.view import MemoryView
 from deployments.models.needs import plan_of
@@ -71,7 +71,7 @@ def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) ->
     prices = {name: price_of(tier, fallback) for name, tier in config.tiers.items()}
     return TierFacts(
         tiers={name: HandleTier(name, handles[name], make_cold_status(name, config)) for name in config.tiers},
-        scalable=select_scalable(config.tiers),
+        scalable={name: tier for name, tier in config.tiers.items() if tier.min_replicas == 0},
         timeouts={name: tier.timeouts for name, tier in config.tiers.items()},
         contexts={name: tier.context_tokens for name, tier in config.tiers.items()},
         strategies={name: tier.retry_strategy for name, tier in config.tiers.items()},

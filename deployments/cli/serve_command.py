@@ -22,7 +22,7 @@ from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import announce_flags, read_variables
 from deployments.config.free_port import free_port
 from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
-from deployments.running.folder import RunFolder, base_folder, log_path, refuse_long
+from deployments.running.folder import RunFolder, base_folder, refuse_long
 from deployments.running.status_messages import ServerPlace
 from deployments.running.supervisor import hold_signals, supervise
 
@@ -63,7 +63,7 @@ def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
         refuse_long(base, os.environ.get(SWITCH) == "1")
     except ConfigError as error:
         sys.exit(str(error))
-    log = str(log_path(base, place["port"]))
+    log = str(base / "logs" / f"serve-{place['port']}.log")
     try:
         folder = RunFolder.create(base, place["port"])
         folder.note(supervisor=os.getpid(), config=place["config"], url=place["url"])

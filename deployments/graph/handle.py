@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,33 +21,21 @@ from ray.serve.handle import DeploymentHandle
 from deployments.telemetry import log_error
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, TierState, TierStatus
 
-# By app and deployment.
-_SEEN: dict[tuple[str, str], int] = {}
-
-
-def note_replicas(app: str, deployment: str, count: int) -> None:
-    """Note how many run now."""
-    _SEEN[app, deployment] = count
-
-
-def replicas_seen(app: str, deployment: str) -> int:
-    """Return how many replicas take requests, as the newest message has it; 0 before the first one.
-    Only for deployments that are routed by `session_routing.session_routing`."""
-    return _SEEN.get((app, deployment), 0)
-
-
+# How many replicas take requests, by app and deployment: what Serve's controller last told `session_routing.py`.
+REPLICAS_SEEN: Counter[tuple[str, str]] = Counter()
 # For how long a call that starts a replica waits; the next request tries again.
-COLD_START_MAX_S = 900.0
+_COLD_START_MAX_S = 900.0
 NO_REPLICA = "no replica runs; a request wakes it"
 # A quarter of gRPC's bound: pickling makes a body larger, a list of short fractions by a factor of 2.5.
 GRPC_BODY_BYTES_MAX = 1024 * 1024
-RESTART_S = 5.0  # Serve tries again to start what has failed
+_RESTART_S = 5.0  # Serve tries again to start what has failed
 END_S = 1.0  # how long a replica may tidy up after its last event
 
 
 class HandleTier:
     """Implements `deployments.request.interfaces.Tier` by calling the replicas of one deployment. `cold_status` looks
-    up the status of a tier that may scale to zero while it has no replica; None: it never does."""
+    up the status of a tier that may scale to zero while it has no replica; None: it never does. `known`: the last
+    status of such a tier."""
 
     def __init__(
         self, name: str, handle: DeploymentHandle, cold_status: Callable[[], TierStatus] | None = None
@@ -54,7 +43,7 @@ class HandleTier:
         self.name = name
         self._at = (handle.app_name, handle.deployment_name)
         self._cold_status = cold_status
-        self._known = cold_status() if cold_status else None
+        self.known = cold_status() if cold_status else None
         self._cold_start: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._stream = handle.options(stream=True, _by_reference=False).stream
@@ -88,15 +77,15 @@ class HandleTier:
     async def status(self) -> TierStatus:
         """Ask for the status as the protocol says, but it waits for a replica: give it a timeout.
         Raises what the handle raises. It starts no replica."""
-        if self._known is None or self._cold_status is None:
+        if self.known is None or self._cold_status is None:
             return await self._status.remote()  # type: ignore[no-any-return]
         if not self.warm:
             cold = await asyncio.to_thread(self._cold_status)
             # What the last replica reported of its model stays.
-            self._known = replace(self._known, state=cold.state, reason=cold.reason)
-        elif self._known.state is not TierState.READY:
-            self._known = await self._status.remote()
-        return self._known
+            self.known = replace(self.known, state=cold.state, reason=cold.reason)
+        elif self.known.state is not TierState.READY:
+            self.known = await self._status.remote()
+        return self.known
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
         """Count the tokens of the request's prompt; None where the tier can't now. Raises what the
@@ -110,12 +99,12 @@ class HandleTier:
     @property
     def warm(self) -> bool:
         """False while a tier that may scale to zero has no replica that takes requests."""
-        return self._known is None or replicas_seen(*self._at) > 0
+        return self.known is None or REPLICAS_SEEN[self._at] > 0
 
     @property
     def absent(self) -> TierStatus | None:
         """Its last status where it is cold and its model isn't on this machine, else None."""
-        known = self._known
+        known = self.known
         return known if known and not self.warm and known.state in (TierState.LOADING, TierState.UNAVAILABLE) else None
 
     def start_replica(self) -> None:
@@ -127,7 +116,7 @@ class HandleTier:
         """Ask for the status: a question that waits for a replica is all the demand that it takes."""
         response = self._status.remote()
         try:
-            async with asyncio.timeout(COLD_START_MAX_S):
+            async with asyncio.timeout(_COLD_START_MAX_S):
                 await response
         except Exception as error:
             log_error("tier_does_not_wake", error, tier=self.name)
@@ -142,7 +131,7 @@ class HandleTier:
             return Failed(fault=Fault.OVERLOADED, message=f"tier {self.name}: its queue is full", retry_after_s=1.0)
         if isinstance(error, DeploymentUnavailableError):
             message = f"tier {self.name}: its deployment failed"
-            return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=RESTART_S)
+            return Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=_RESTART_S)
         if isinstance(error, RayActorError):
             return Failed(fault=Fault.CRASHED, message=f"tier {self.name}: its replica died", lost=True)
         log_error("tier_call_failed", error, tier=self.name, request_id=request.request_id)
@@ -170,21 +159,26 @@ def _stop(response: Any) -> None:
             assigned.result().cancel()
 
 
-RETRY_S = 5.0
+_RETRY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class UnavailableTier:
-    """A `deployments.request.interfaces.Tier` with a fixed status: unavailable, or loading. It starts no replica."""
+    """A `deployments.request.interfaces.Tier` with a fixed status: unavailable, loading, or asleep. `wake` starts a
+    replica for one that is asleep; else none is started."""
 
     known: TierStatus
+    wake: Callable[[], None] | None = None
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Refuse immediately, so that the chain continues."""
-        coming = self.known.state is TierState.LOADING
         message = f"tier {self.known.name} is {self.known.state.value}: {self.known.reason}"
+        if self.wake is not None:
+            self.wake()
+            message = f"tier {self.known.name} was asleep and is waking up"
+        coming = self.known.state is not TierState.UNAVAILABLE
         fault = Fault.LOADING if coming else Fault.UNAVAILABLE
-        yield [Failed(fault=fault, message=message, retry_after_s=RETRY_S if coming else None)]
+        yield [Failed(fault=fault, message=message, retry_after_s=_RETRY_S if coming else None)]
 
     async def status(self) -> TierStatus:
         """Return the status."""

@@ -73,20 +73,18 @@ def _make_mlx(name: str, config: MlxTierConfig, room: Room | None) -> Tier:
 
 def make_hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> HostedTier:
     """Make a hosted tier. It opens nothing until it is asked."""
-    from deployments.tiers.hosted.hosted_tier import HostedTier, preset
+    from deployments.tiers.hosted.hosted_tier import OPENROUTER_HEADERS, OPENROUTER_URL, HostedTier
 
     # A preset is the cloud fallback's provider: what the tier doesn't say itself comes from there.
-    known = preset(config.preset) if config.preset else None
-    model = config.model or cloud.model
-    key_env = config.api_key_env or (cloud.api_key_env if known else None)
+    has_preset = config.preset is not None
     return HostedTier(
         name=name,
-        base_url=config.base_url or (known.base_url if known else ""),
-        model=model,
-        api_key_env=key_env,
-        headers={**(known.headers if known else {}), **config.headers},
+        base_url=config.base_url or (OPENROUTER_URL if has_preset else ""),
+        model=config.model or cloud.model,
+        api_key_env=config.api_key_env or (cloud.api_key_env if has_preset else None),
+        headers={**(OPENROUTER_HEADERS if has_preset else {}), **config.headers},
         context_tokens=config.context_tokens,
-        openrouter=known is not None,
+        openrouter=has_preset,
         continues=config.continues,
         # `drive` bounds silence, by the tier's or the server's timeouts; this is only a net below them.
         idle_s=IDLE_NET_S,

@@ -8,72 +8,30 @@ up.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal
 
 from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase, Timeouts
-from deployments.graph.handle import NO_REPLICA, RETRY_S, UnavailableTier
+from deployments.graph.handle import NO_REPLICA, HandleTier, UnavailableTier
 from deployments.graph.replica import make_hosted
 from deployments.models.catalog import ModelChoice, choose_here
 from deployments.models.presence import look
-from deployments.request.interfaces import Tier
-from reliability.types import ChatRequest, Event, Failed, Fault, TierState, TierStatus
+from reliability.types import TierState, TierStatus
 
 ColdTiers = Mapping[str, Literal["wait", "next", "absent"]]
 # A core reads some 75 tokens a second for the 0.5B of `auto`, and 24 for the 1.5B: a prompt that needs their context
 # takes minutes until the first word.
-PATIENT = Timeouts(first_token_s=600.0, total_s=900.0)
-
-
-class _ScalableTier(Tier, Protocol):
-    """A tier that may have no replica."""
-
-    @property
-    def warm(self) -> bool:
-        """True while a replica takes requests."""
-
-    @property
-    def absent(self) -> TierStatus | None:
-        """Its status where it is cold and its model isn't on this machine, else None."""
-
-    def start_replica(self) -> None:
-        """Start one; returns at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class _BypassedTier:
-    """Stands in for a tier that is scaled to zero, where the request is not to wait for it."""
-
-    name: str
-    tier: _ScalableTier
-
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Start the tier and say that it is no candidate now."""
-        self.tier.start_replica()
-        message = f"tier {self.name} was asleep and is waking up"
-        yield [Failed(fault=Fault.LOADING, message=message, retry_after_s=RETRY_S)]
-
-    async def status(self) -> TierStatus:
-        """Return the tier's own status."""
-        return await self.tier.status()
-
-    async def close(self) -> None:
-        """Do nothing: there is nothing to free."""
-
-
-def select_scalable(tiers: Mapping[str, TierBase]) -> dict[str, TierBase]:
-    """Select the tiers that may scale to zero."""
-    return {name: tier for name, tier in tiers.items() if tier.min_replicas == 0}
+_PATIENT = Timeouts(first_token_s=600.0, total_s=900.0)
 
 
 def let_auto_sleep(config: AppConfig) -> AppConfig:
     """Return the configuration with `min_replicas: 0` for each tier that needs no replica at the start, unless the tier
     says otherwise: a local one whose `auto` model isn't fetched then, which also gets time for a long prompt where
     nobody has set timeouts, and a hosted one that can send no request, as without its key."""
-    patience = {} if "timeouts" in config.server.model_fields_set else {"timeouts": PATIENT}
+    patience = {} if "timeouts" in config.server.model_fields_set else {"timeouts": _PATIENT}
     sleeping = {
         name: tier.model_copy(update={"min_replicas": 0} | ({} if tier.timeouts else patience))
         for name, tier in config.tiers.items()
@@ -131,7 +89,7 @@ def _look_up(cold: TierStatus, choice: ModelChoice | None) -> TierStatus:
 def find_cold(
     chain: Sequence[str],
     scalable: Mapping[str, TierBase],
-    tiers: Mapping[str, _ScalableTier],
+    tiers: Mapping[str, HandleTier],
     stands_in: Callable[[str], bool],
 ) -> ColdTiers:
     """Find the tiers of a request's chain that are cold now, and what the request does about each.
@@ -146,15 +104,13 @@ def find_cold(
     return found
 
 
-def bypass_cold(cold: ColdTiers, tiers: Mapping[str, _ScalableTier]) -> dict[str, _BypassedTier | UnavailableTier]:
-    """Build the stand-ins for the tiers that are passed by."""
-    built: dict[str, _BypassedTier | UnavailableTier] = {}
+def bypass_cold(cold: ColdTiers, tiers: Mapping[str, HandleTier]) -> dict[str, UnavailableTier]:
+    """Build the stand-ins for the tiers that are passed by. One that isn't waited for is started by its stand-in."""
+    built: dict[str, UnavailableTier] = {}
     for name, way in cold.items():
-        absent = tiers[name].absent if way == "absent" else None
-        if absent is not None:
-            built[name] = UnavailableTier(absent)
-        elif way != "wait":
-            built[name] = _BypassedTier(name, tiers[name])
+        known = tiers[name].known
+        if way != "wait" and known is not None:
+            built[name] = UnavailableTier(known, tiers[name].start_replica if way == "next" else None)
     return built
 
 

@@ -67,8 +67,10 @@ def read_file(path: Path) -> ConfigFile:
         raise ConfigError(f"applications: exactly one with import_path {IMPORT_PATH} is needed, found {len(ours)}")
     config = load(ours[0].get("args") or {})
     server = _check_deployments(config, ours[0].get("deployments") or [])
-    http = _parse_http_options(document.get("http_options") or {})
     schema = _parse_schema(document)
+    http = schema.http_options
+    if not 0 < http.port < 65_536:
+        raise ConfigError(f"http_options.port: {http.port} is no port: take one from 1024 to 65535")
     app = next(a for a in schema.applications if a.import_path == IMPORT_PATH)
     if schema.proxy_location == ProxyLocation.Disabled:
         raise ConfigError("proxy_location: Disabled: nobody would listen; HeadOnly is usual")
@@ -93,6 +95,10 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 def _check_keys(document: Mapping[str, Any]) -> None:
     _refuse_unknown_keys("", document, ServeDeploySchema)
+    options = document.get("http_options") or {}
+    if not isinstance(options, Mapping):
+        raise ConfigError("http_options: a mapping is needed")
+    _refuse_unknown_keys("http_options.", options, HTTPOptionsSchema)  # a misspelt TLS key: API keys in clear
     for i, application in enumerate(document["applications"]):
         at = f"applications.{i}."
         if not isinstance(application, Mapping):
@@ -111,11 +117,12 @@ def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
     """Parse the file as Ray Serve will, with its own rules: names and routes that are there twice, wrong types. An
     import path that leads nowhere is found here too: Serve would go on without that application."""
     try:
-        schema = ServeDeploySchema.model_validate(document)
+        schema = ServeDeploySchema.model_validate({**document, "http_options": document.get("http_options") or {}})
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(map(str, first["loc"]))
-        raise ConfigError(": ".join(filter(None, (path, _join_lines(first["msg"]))))) from None
+        words = " ".join(first["msg"].removeprefix("Value error, ").split())
+        raise ConfigError(": ".join(filter(None, (path, words)))) from None
     for i, app in enumerate(schema.applications):
         module = app.import_path.partition(":")[0]
         try:
@@ -125,25 +132,6 @@ def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
         if not found:
             raise ConfigError(f"applications.{i}.import_path: there is no module {module!r}")
     return schema
-
-
-def _join_lines(message: str) -> str:
-    return " ".join(message.removeprefix("Value error, ").split())
-
-
-def _parse_http_options(given: Any) -> HTTPOptionsSchema:
-    """Parse where and how Serve listens: a misspelt TLS key would let API keys travel in clear."""
-    if not isinstance(given, Mapping):
-        raise ConfigError("http_options: a mapping is needed")
-    _refuse_unknown_keys("http_options.", given, HTTPOptionsSchema)
-    try:
-        http = HTTPOptionsSchema.model_validate(given)
-        if not 0 < http.port < 65_536:
-            raise ConfigError(f"http_options.port: {http.port} is no port: take one from 1024 to 65535")
-        return http
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"http_options.{'.'.join(map(str, first['loc']))}: {_join_lines(first['msg'])}") from None
 
 
 def _refuse_unknown_keys(at: str, section: Mapping[str, Any], schema: Any) -> None:

@@ -16,14 +16,14 @@ from typing import Any
 from ray.serve.config import RequestRouterConfig
 from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
-from deployments.graph.handle import note_replicas
+from deployments.graph.handle import REPLICAS_SEEN
 
 # Moving costs a prefill, waiting costs the others' decoding: half over the mean is where they are about even.
 SPREAD = 1.5
 _REPLICAS_MAX = 64
 
 
-def rank_by_load(loads: Sequence[int]) -> list[int]:
+def _rank_by_load(loads: Sequence[int]) -> list[int]:
     """Rank the places of a session's row in the order in which to try them. `loads`: open requests,
     in the row's order."""
     bound = math.ceil(SPREAD * (sum(loads) + 1) / max(1, len(loads)))
@@ -55,11 +55,11 @@ class SessionRouter(ConsistentHashRouter):  # type: ignore[misc] # Ray has no ty
         row: list[list[Any]] = await super().choose_replicas(candidate_replicas, pending_request)
         if any(len(place) != 1 for place in row):
             return row
-        return [row[place] for place in rank_by_load([self._open[place[0].replica_id] for place in row])]
+        return [row[place] for place in _rank_by_load([self._open[place[0].replica_id] for place in row])]
 
     def update_replicas(self, replicas: list[Any]) -> None:
         """Note which replicas run now: Serve's controller reports them."""
-        note_replicas(*self._key, len(replicas))
+        REPLICAS_SEEN[self._key] = len(replicas)
         super().update_replicas(replicas)
 
     def on_send_request(self, replica_id: Any) -> None:

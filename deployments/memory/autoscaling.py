@@ -29,33 +29,26 @@ from deployments.memory.plan import NodeReport, TierNeed
 from deployments.memory.replica_caps import cap_replicas
 from deployments.running.actor_calls import call_actor
 
-LOG = logging.getLogger("ray.serve")
-ASK_EVERY_S = 1.0
-ASK_TIMEOUT_S = 2.0
+_LOG = logging.getLogger("ray.serve")
+_ASK_EVERY_S = 1.0
+_ASK_TIMEOUT_S = 2.0
 # A report of the monitors counts this long: a hung thread must not let anything grow.
-FRESH_S = 5.0
+_FRESH_S = 5.0
 _HOLD_S = 300.0
 _LOG_EVERY_S = 30.0
 # Serve rounds up: a cap of 2 that arithmetic makes 2.0000000001 would be 3.
 _EPSILON = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class SeenDemand:
-    """The newest report of each node, and when they came."""
-
-    reports: tuple[NodeReport, ...]
-    at_s: float
-
-
 @dataclass
-class DemandCell:
+class _DemandCell:
     """What the thread and the policy share; each field is written by one of them. The thread holds no reference to the
-    policy, so that a policy that Serve drops is collected and ends its thread."""
+    policy, so that a policy that Serve drops is collected and ends its thread. `seen`: the newest report of each node,
+    and when they came."""
 
     app: str
     stop: threading.Event = field(default_factory=threading.Event)
-    seen: SeenDemand | None = None
+    seen: tuple[tuple[NodeReport, ...], float] = ((), -math.inf)
     caps: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -63,8 +56,8 @@ class MemoryCappedPolicy:
     """An application-level policy of Ray Serve. `hold_s`: for how long a demand is remembered."""
 
     def __init__(self, hold_s: float = _HOLD_S) -> None:
-        self._hold = HeldDemand(hold_s)
-        self._cell: DemandCell | None = None
+        self._hold = _HeldDemand(hold_s)
+        self._cell: _DemandCell | None = None
         self._needs: tuple[TierNeed, ...] = ()
         self._logged_s: dict[str, float] = {}
         self._failed = ""
@@ -76,7 +69,7 @@ class MemoryCappedPolicy:
         except Exception as error:
             if type(error).__name__ != self._failed:  # ten times a second is no log
                 self._failed = type(error).__name__
-                LOG.error("memory_policy_failed: every tier stays as it is", exc_info=error)
+                _LOG.error("memory_policy_failed: every tier stays as it is", exc_info=error)
             return {key: context.target_num_replicas for key, context in contexts.items()}, {}
 
     def _decide(self, contexts: Mapping[Any, Any]) -> dict[Any, float]:
@@ -84,9 +77,8 @@ class MemoryCappedPolicy:
             return {}
         now_s = time.monotonic()
         cell = self._watch(next(iter(contexts.values())).app_name)
-        reports: tuple[NodeReport, ...] = ()
-        if cell.seen is not None and now_s - cell.seen.at_s < FRESH_S:
-            reports = cell.seen.reports
+        seen, seen_s = cell.seen
+        reports = seen if now_s - seen_s < _FRESH_S else ()
         self._needs = next((r.needs for r in reports if r.needs), self._needs)
         least = {c.deployment_name: c.capacity_adjusted_min_replicas for c in contexts.values()}
         needs = tuple(replace(need, replicas_min=least.get(need.name, need.replicas_min)) for need in self._needs)
@@ -99,28 +91,28 @@ class MemoryCappedPolicy:
             # The numbers in it change with the load: the monitors have the newest, the log has one in a while.
             if now_s - self._logged_s.get(name, -math.inf) >= _LOG_EVERY_S:
                 self._logged_s[name] = now_s
-                LOG.warning("memory_caps tier=%s why=%s", name, why)
-        return {key: undo_factors(contexts[key], fits[name].replicas) for name, key in keys.items()}
+                _LOG.warning("memory_caps tier=%s why=%s", name, why)
+        return {key: _undo_factors(contexts[key], fits[name].replicas) for name, key in keys.items()}
 
     def _find_wanted(self, name: str, context: Any, now_s: float) -> int:
         demand, _ = replica_queue_length_autoscaling_policy(context)
         least, most = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
-        wanted = max(least, min(most, apply_factors(context, demand)))
+        wanted = max(least, min(most, _apply_factors(context, demand)))
         held = self._hold.take(name, wanted, now_s)
         # The lull of the last replica is Serve's to measure: `tiers.NAME.idle_s`.
         return 0 if wanted == 0 and held == 1 and context.target_num_replicas <= 1 else held
 
-    def _watch(self, app: str) -> DemandCell:
+    def _watch(self, app: str) -> _DemandCell:
         if self._cell is None or self._cell.app != app:
             if self._cell is not None:
                 self._cell.stop.set()
-            self._cell = DemandCell(app)
+            self._cell = _DemandCell(app)
             threading.Thread(target=_poll, args=(self._cell,), name="memory-policy", daemon=True).start()
             weakref.finalize(self, self._cell.stop.set)
         return self._cell
 
 
-class HeldDemand:
+class _HeldDemand:
     """The highest demand of the last `hold_s`, per deployment."""
 
     def __init__(self, hold_s: float) -> None:
@@ -140,7 +132,7 @@ class HeldDemand:
         return peaks[0][1]
 
 
-def apply_factors(context: Any, demand: float) -> int:
+def _apply_factors(context: Any, demand: float) -> int:
     """Return what Serve would make of this demand, before its bounds. `context`: Serve's AutoscalingContext."""
     current = int(context.current_num_replicas)
     if current == 0:
@@ -148,7 +140,7 @@ def apply_factors(context: Any, demand: float) -> int:
     return math.ceil(current + _find_factor(context, demand - current) * (demand - current) - _EPSILON)
 
 
-def undo_factors(context: Any, replicas: int) -> float:
+def _undo_factors(context: Any, replicas: int) -> float:
     """Return what a policy must return so that Serve makes `replicas` of it."""
     current = int(context.current_num_replicas)
     if current in (0, replicas):
@@ -161,7 +153,7 @@ def _find_factor(context: Any, delta: float) -> float:
     return float(config.get_upscaling_factor() if delta > 0 else config.get_downscaling_factor())
 
 
-def keep_newest(reports: list[NodeReport]) -> tuple[NodeReport, ...]:
+def _keep_newest(reports: list[NodeReport]) -> tuple[NodeReport, ...]:
     """Keep one report per node: after a redeploy two monitors may stand on it for a minute."""
     by_node: dict[str, NodeReport] = {}
     for report in sorted(reports, key=lambda r: r.started_unix_s):
@@ -169,25 +161,25 @@ def keep_newest(reports: list[NodeReport]) -> tuple[NodeReport, ...]:
     return tuple(by_node.values())
 
 
-def _poll(cell: DemandCell) -> None:
+def _poll(cell: _DemandCell) -> None:
     """Poll the monitors, on the thread, until it is stopped. What it can't see grows old."""
     troubled = ""
     while not cell.stop.is_set():
         try:
             handles = list(nodes.find(cell.app).values())
             reports = [_peek(handle, dict(cell.caps)) for handle in handles]
-            cell.seen = SeenDemand(keep_newest([report for report in reports if report is not None]), time.monotonic())
+            cell.seen = _keep_newest([report for report in reports if report is not None]), time.monotonic()
             troubled = ""
         except Exception as error:
             if type(error).__name__ != troubled:
                 troubled = type(error).__name__
-                LOG.warning("memory_policy_blind: nothing grows", exc_info=error)
-        cell.stop.wait(ASK_EVERY_S)
+                _LOG.warning("memory_policy_blind: nothing grows", exc_info=error)
+        cell.stop.wait(_ASK_EVERY_S)
 
 
 def _peek(handle: Any, caps: dict[str, str]) -> NodeReport | None:
     try:
-        report: NodeReport = ray.get(call_actor(handle.peek.remote, caps), timeout=ASK_TIMEOUT_S)
+        report: NodeReport = ray.get(call_actor(handle.peek.remote, caps), timeout=_ASK_TIMEOUT_S)
     except Exception:  # dead or hung: its node isn't in the sum, so less fits
         return None
     return report

@@ -32,7 +32,7 @@ from deployments.memory.sensors.linux import LinuxSensor
 from deployments.memory.sensors.macos import MacosSensor
 from deployments.memory.sensors.process_footprint import count_held_bytes
 from deployments.memory.sensors.scripted import ScriptedSensor
-from deployments.memory.sensors.sensor import NS_PER_S, NoSensor, Sample, Sensor
+from deployments.memory.sensors.sensor import NS_PER_S, Sample, Sensor
 from deployments.telemetry import log_error
 from reliability.memory import leases as ledger
 from reliability.memory.leases import Lease, LeaseAnswer, Leases
@@ -48,7 +48,7 @@ class MemoryPressure:
 
     def __init__(self, settings: MonitorSettings) -> None:
         self._settings = settings
-        self._sensor = make_sensor(settings.sensor)
+        self._sensor = _make_sensor(settings.sensor)
         self._config = PressureConfig(
             sources=self._sensor.sources,
             calm_ns=_ns(settings.calm_s),
@@ -158,17 +158,18 @@ class MemoryPressure:
         except Exception as error:  # a bug of the sensor's must not end the loop: its reading is unknown
             log_error("memory_sensor_raised", error, node=self._node)
             self._sample = Sample(problem=f"the sensor raised {type(error).__name__}")
-        self._pressure, change = observe(self._pressure, self._config, self._sample.readings, now_ns)
+        before, self._pressure = self._pressure, observe(self._pressure, self._config, self._sample.readings, now_ns)
+        after = self._pressure
         self._leases = ledger.expire(self._leases, now_ns)
         # That a monitor has begun to know that all is well is no event.
-        begun = change is not None and change.before is Level.UNKNOWN and not self._transitions
-        if change is not None and not (begun and change.after is Level.NORMAL):
+        begun = before.level is Level.UNKNOWN and not self._transitions
+        if after.level is not before.level and not (begun and after.level is Level.NORMAL):
             self._seen += 1
             transition = Transition(
                 id=f"{self._epoch}:{self._seen}",
-                before=change.before,
-                after=change.after,
-                **self._describe_node(change.source, now_ns),
+                before=before.level,
+                after=after.level,
+                **self._describe_node(after.source or before.source, now_ns),
             )
             self._transitions.append((now_ns, transition))
 
@@ -218,7 +219,7 @@ class MemoryPressure:
         )
 
 
-def make_sensor(which: str) -> Sensor:
+def _make_sensor(which: str) -> Sensor:
     """Make the sensor that the key `sensor` names: `auto`, or `scripted:PATH`."""
     kind, _, path = which.partition(":")
     if kind == "scripted":
@@ -229,7 +230,7 @@ def make_sensor(which: str) -> Sensor:
     if sys.platform == "darwin":
         find_working_set()
         return MacosSensor(read_working_set=read_working_set)
-    return NoSensor()
+    return Sensor()
 
 
 def _ns(seconds: float) -> int:

@@ -17,19 +17,19 @@ from ray.util import list_named_actors
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deployments.memory.monitor import MemoryPressure
-from deployments.memory.plan import NAMESPACE, MonitorSettings, TierNeed, monitor_name, name_prefix
+from deployments.memory.plan import MonitorSettings, TierNeed
 from deployments.running.actor_calls import call_actor
 from deployments.telemetry import log_info
 
+NAMESPACE = "mlx-stack-serve"
+# Counts up whenever the actor's methods or its reports change, so that old and new code never meet in one actor.
+_SCHEMA = 2
+
 
 def here(app: str, settings: MonitorSettings) -> Any:
-    """Return the handle of this node's monitor, which is started if need be."""
-    return on(ray.get_runtime_context().get_node_id(), app, settings)
-
-
-def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
-    """Return the handle of a node's monitor, which is started if need be. Raises what Ray raises."""
-    name = monitor_name(app, settings, node_id)
+    """Return the handle of this node's monitor, which is started if need be. Raises what Ray raises."""
+    node_id = ray.get_runtime_context().get_node_id()
+    name = f"{_begin_names(app)}{settings.digest}-{node_id}"
     # Found before made: `get_if_exists` alone leaves some functions behind in this process at each call.
     with contextlib.suppress(ValueError):
         return ray.get_actor(name, namespace=NAMESPACE)
@@ -45,6 +45,11 @@ def on(node_id: str, app: str, settings: MonitorSettings) -> Any:
     return call_actor(_make_actor_class().options(**options).remote, settings)
 
 
+def _begin_names(app: str) -> str:
+    """Return how the names of an application's monitors begin."""
+    return f"MemoryPressure-v{_SCHEMA}-{app}-"
+
+
 @functools.cache
 def _make_actor_class() -> Any:
     """Make Ray's class for the actor, once: each call of `ray.remote` makes a new one, which is never freed."""
@@ -57,7 +62,7 @@ def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
     here."""
     if not ray.is_initialized():
         raise ConnectionError("this process is connected to no Ray")
-    prefix = name_prefix(app) + (f"{settings.digest}-" if settings else "")
+    prefix = _begin_names(app) + (f"{settings.digest}-" if settings else "")
     found: dict[str, Any] = {}
     for actor in list_named_actors(all_namespaces=True):
         name = actor["name"]
@@ -75,16 +80,15 @@ def plan_memory_resources(needs: Sequence[TierNeed]) -> dict[str, int]:
     if not ray.is_initialized():
         return wanted
     nodes_bytes = [int(node["Resources"].get("memory", 0)) for node in ray.nodes() if node["Alive"]]
-    placed = fit_minimums(needs, nodes_bytes)
-    if wanted and not placed:
-        log_info("memory_not_asked_of_ray", wanted_bytes=sum(wanted.values()), nodes_bytes=sum(nodes_bytes))
-    return placed
+    if _fit_minimums(needs, nodes_bytes):
+        return wanted
+    log_info("memory_not_asked_of_ray", wanted_bytes=sum(wanted.values()), nodes_bytes=sum(nodes_bytes))
+    return {}
 
 
-def fit_minimums(needs: Sequence[TierNeed], nodes_bytes: Sequence[int]) -> dict[str, int]:
-    """Return what the tiers ask for where all their minimums fit into nodes of so many bytes; else nothing. Largest
-    first, each on the node with the most bytes left: where that finds no place, Ray's scheduler may not either."""
-    wanted = {need.name: need.replica_bytes for need in needs if need.local and need.replica_bytes}
+def _fit_minimums(needs: Sequence[TierNeed], nodes_bytes: Sequence[int]) -> bool:
+    """Return whether all minimums of the tiers fit into nodes of so many bytes. Largest first, each on the node with
+    the most bytes left: where that finds no place, Ray's scheduler may not either."""
     least: list[int] = []
     for need in needs:
         if need.local and need.replica_bytes:  # a tier that is scaled to zero must be able to start
@@ -92,7 +96,7 @@ def fit_minimums(needs: Sequence[TierNeed], nodes_bytes: Sequence[int]) -> dict[
     left = sorted(nodes_bytes)
     for one in sorted(least, reverse=True):
         if not left or left[-1] < one:
-            return {}
+            return False
         left[-1] -= one
         left.sort()
-    return wanted
+    return True

@@ -15,11 +15,7 @@ from typing import Any
 from reliability.config import MemoryPressureConfig
 from reliability.memory.pressure import Level
 
-NAMESPACE = "mlx-stack-serve"
-# Counts up whenever the actor's methods or its reports change, so that old and new code never meet in one actor.
-SCHEMA = 2
-LINGER_S = 60.0
-SHARE = MemoryPressureConfig.model_fields["budget_share"].default
+_SHARE = MemoryPressureConfig.model_fields["budget_share"].default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +30,7 @@ class MonitorSettings:
     calm_s: float = 10.0
     stale_s: float = 15.0
     lease_s: float = 10.0
-    linger_s: float = LINGER_S
+    linger_s: float = 60.0
 
     def budget_of(self, total_bytes: int | None, working_set_bytes: int | None = None) -> int | None:
         """Return what all replicas of a node may hold together; None: unknown. The GPU's working set, where nothing is
@@ -43,7 +39,7 @@ class MonitorSettings:
             return self.budget_bytes
         if self.budget_share is None and working_set_bytes is not None:
             return working_set_bytes
-        share = SHARE if self.budget_share is None else self.budget_share
+        share = _SHARE if self.budget_share is None else self.budget_share
         return None if total_bytes is None else int(total_bytes * share)
 
     @property
@@ -94,16 +90,6 @@ def check_live(base: MemoryPressureConfig, changed: MemoryPressureConfig) -> Non
     raise ValueError(f"reliability.memory_pressure.{key}: changes with a restart only; put it under args")
 
 
-def name_prefix(app: str) -> str:
-    """Return how the names of an application's monitors begin."""
-    return f"MemoryPressure-v{SCHEMA}-{app}-"
-
-
-def monitor_name(app: str, settings: MonitorSettings, node_id: str) -> str:
-    """Return the name of the monitor of one node."""
-    return f"{name_prefix(app)}{settings.digest}-{node_id}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
     """A replica that holds bytes, or waits for them (`why`). `used_bytes`: what its process really holds."""
@@ -117,7 +103,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeState:
+class _NodeState:
     """What a reading says of a node, and who holds its memory. `source`: what decided its level."""
 
     node: str
@@ -131,7 +117,7 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transition(NodeState):
+class Transition(_NodeState):
     """A node's move between levels. `id` is unique for ever, so a reader can drop one that it has; `age_s` is as of the
     report."""
 
@@ -143,23 +129,13 @@ class Transition(NodeState):
     def snapshot(self) -> dict[str, Any]:
         """Return the transition as JSON: for an incident."""
         held = [{"tier": h.tier, "replica": h.holder, "bytes": h.bytes, "used_bytes": h.used_bytes} for h in self.held]
-        return {
-            "id": self.id,
-            "node": self.node,
-            "host": self.host,
-            "before": self.before.value,
-            "after": self.after.value,
-            "source": self.source,
-            "values": dict(self.values),
-            "total_bytes": self.total_bytes,
-            "available_bytes": self.available_bytes,
-            "budget_bytes": self.budget_bytes,
-            "held": held,
-        }
+        told = asdict(self)
+        del told["age_s"]
+        return told | {"before": self.before.value, "after": self.after.value, "held": held}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReport(NodeState):
+class NodeReport(_NodeState):
     """What a monitor knows. `fresh_s`: for how long from now the level may be believed; 0: it is unknown. `epoch` names
     one incarnation of the monitor, `started_unix_s` tells which of two monitors of a node is newer. `needs` and `caps`
     are the last that a view and the policy brought; `caps` says per tier why it doesn't get what it wants."""

@@ -68,7 +68,15 @@ def find_room(plan: MemoryPlan, tier: str) -> Room | None:
     """Find the room of one replica of the tier on this machine; None where memory isn't shared out."""
     if (usable_bytes := find_usable(plan)) is None:
         return None
-    return _share_out(plan, tier, usable_bytes)
+    local = [need for need in plan.needs if need.local and (need.replica_bytes or need.name == tier)]
+    own_bytes = next((need.replica_bytes for need in local if need.name == tier), None)
+    replicas = sum(max(1, need.replicas_max) for need in local)
+    others_bytes = sum((need.replica_bytes or 0) * max(1, need.replicas_max) for need in local) - (own_bytes or 0)
+    if own_bytes is not None and own_bytes + others_bytes > usable_bytes:
+        others_bytes = max(0, usable_bytes - own_bytes)  # they are never all awake: the leases see to that
+    return Room(
+        working_set_bytes=usable_bytes, need_bytes=own_bytes, others_bytes=others_bytes, replicas=max(1, replicas)
+    )
 
 
 def find_usable(plan: MemoryPlan) -> int | None:
@@ -97,18 +105,6 @@ def explain_lack(needed_bytes: int, room: Room) -> str:
         f"too little memory: the model needs {_gib(needed_bytes)} GiB; of the {_gib(room.working_set_bytes)} GiB "
         f"{find_computing().owner} the other tiers need {_gib(room.others_bytes)}. Name a smaller model, or leave a "
         "tier out"
-    )
-
-
-def _share_out(plan: MemoryPlan, tier: str, usable_bytes: int) -> Room:
-    local = [need for need in plan.needs if need.local and (need.replica_bytes or need.name == tier)]
-    own_bytes = next((need.replica_bytes for need in local if need.name == tier), None)
-    replicas = sum(max(1, need.replicas_max) for need in local)
-    others_bytes = sum((need.replica_bytes or 0) * max(1, need.replicas_max) for need in local) - (own_bytes or 0)
-    if own_bytes is not None and own_bytes + others_bytes > usable_bytes:
-        others_bytes = max(0, usable_bytes - own_bytes)  # they are never all awake: the leases see to that
-    return Room(
-        working_set_bytes=usable_bytes, need_bytes=own_bytes, others_bytes=others_bytes, replicas=max(1, replicas)
     )
 
 

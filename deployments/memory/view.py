@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,11 +60,10 @@ class _NodeView:
 class MemoryView:
     """One per Router replica. `app` is the Serve application's name. All methods belong to one event loop."""
 
-    def __init__(self, plan: MemoryPlan, app: str, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, plan: MemoryPlan, app: str) -> None:
         self._settings = plan.settings
         self._app = app
         self._needs = plan.needs
-        self._now_ns = now_ns
         self._handles: dict[str, Any] = {}
         self._nodes: dict[str, _NodeView] = {}
         self._asked: dict[str, tuple[str, int]] = {}
@@ -90,7 +88,7 @@ class MemoryView:
     def level(self, tier: str | None = None, now_ns: int | None = None) -> _ObservedLevel:
         """Return the level that counts for a tier, or for the whole cluster. Must be called in the event loop."""
         self.start()
-        now_ns = self._now_ns() if now_ns is None else now_ns
+        now_ns = time.monotonic_ns() if now_ns is None else now_ns
         homes = [view for view in self._nodes.values() if tier in {h.tier for h in view.report.held}]
         levels = [view.read_level(now_ns) for view in homes or self._nodes.values()]
         return max(levels, key=lambda one: (one.level.rank, one.sustained_ns), default=_ObservedLevel(Level.UNKNOWN))
@@ -103,7 +101,7 @@ class MemoryView:
 
     def summary(self) -> dict[str, Any]:
         """Summarise what is known, for `/ready`."""
-        now_ns = self._now_ns()
+        now_ns = time.monotonic_ns()
         worst = self.level(now_ns=now_ns)
         reports = self._list_reports()
         capped = find_refused_replicas(self._needs, [report.budget_bytes for report in reports])
@@ -133,15 +131,15 @@ class MemoryView:
         looked_up_ns = None
         while True:
             try:
-                if looked_up_ns is None or self._now_ns() - looked_up_ns > _LOOK_UP_EVERY_S * NS_PER_S:
-                    looked_up_ns = self._now_ns()
+                if looked_up_ns is None or time.monotonic_ns() - looked_up_ns > _LOOK_UP_EVERY_S * NS_PER_S:
+                    looked_up_ns = time.monotonic_ns()
                     async with asyncio.timeout(_LOOK_UP_TIMEOUT_S):
                         await asyncio.to_thread(nodes.here, self._app, self._settings)
                         self._handles = await asyncio.to_thread(nodes.find, self._app, self._settings)
                 await asyncio.gather(*(self._ask(name, handle) for name, handle in list(self._handles.items())))
             except Exception as error:  # Ray's control service is away: what is known ages, and it is tried again
                 log_error("memory_view_blind", error)
-            long_ago_ns = self._now_ns() - int(GONE_S * NS_PER_S)
+            long_ago_ns = time.monotonic_ns() - int(GONE_S * NS_PER_S)
             self._nodes = {name: view for name, view in self._nodes.items() if view.fresh_until_ns > long_ago_ns}
             self._asked = {name: asked for name, asked in self._asked.items() if name in self._nodes}
             await asyncio.sleep(self._settings.poll_s)
@@ -159,7 +157,7 @@ class MemoryView:
         self._take(name, seen, report)
 
     def _take(self, name: str, seen: int, report: NodeReport) -> None:
-        now_ns = self._now_ns()
+        now_ns = time.monotonic_ns()
         self._asked[name] = (report.epoch, seen)
         self._nodes[name] = _NodeView(
             report=report,

@@ -110,16 +110,16 @@ class Artifact:
         return self.weight_bytes + BESIDE_WEIGHTS_BYTES
 
 
-def resolve(source: ModelSource, *, cache_dir: Path | None = None, progress: bool = True, say: Say = quiet) -> Artifact:
+def resolve(source: ModelSource, *, cache_dir: Path | None = None, say: Say = quiet) -> Artifact:
     """Return the model folder of `source`, prepared if need be. Blocks; raises only `ModelUnavailable`."""
     try:
         cache_dir = cache_dir or store.default_cache_dir()
         if source.is_gguf:
-            folder = conversion.prepare_model(source, cache_dir, progress=progress, say=say)
+            folder = conversion.prepare_model(source, cache_dir, say=say)
             return _describe_converted(folder, source)
         if source.kind == "path":
             return _describe(_find_folder(source), source)
-        folder = hub.fetch_snapshot(source, cache_dir, progress=progress, say=say)
+        folder = hub.fetch_snapshot(source, cache_dir, say=say)
         return _describe(folder, source, revision=folder.name)  # the commit, which is what `main` means today
     except OSError as error:  # a full disk, a folder that can't be written
         raise ModelUnavailable(f"{source.label}: {error.strerror or error}", again=True) from error

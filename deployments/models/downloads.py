@@ -19,13 +19,14 @@ from pathlib import Path
 from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, is_being_made
+from deployments.models.sources import ModelUnavailable
 
 _EVERY_S = 0.5
 _WORDS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
-class FetchProgress:
+class _FetchProgress:
     """How far a fetch is, in words. Where it has ended, `running` is False and `words` say why."""
 
     running: bool
@@ -63,31 +64,41 @@ def forget(cache_dir: Path, name: str) -> None:
     shutil.rmtree(find_folder(cache_dir, name), ignore_errors=True)
 
 
-def read_progress(cache_dir: Path, name: str) -> FetchProgress | None:
+def read_progress(cache_dir: Path, name: str) -> _FetchProgress | None:
     """Read how far the fetch of `name` is; None where there is none, and none has failed. Reads two small files."""
     words, failed = _read(find_folder(cache_dir, name))
     if is_being_made(cache_dir / "models", name):
-        return FetchProgress(True, words if words and not failed else "preparing")
+        return _FetchProgress(True, words if words and not failed else "preparing")
     if failed:
-        return FetchProgress(False, words)
+        return _FetchProgress(False, words)
     return None
 
 
 @contextlib.contextmanager
-def watch(count: Callable[[], int], total_bytes: int | None, say: Say, *, progress: bool) -> Iterator[None]:
+def watch(count: Callable[[], int], total_bytes: int | None, say: Say) -> Iterator[None]:
     """Say how far it is, at each whole percent, while the block runs; nothing where the total isn't known. `count`: the
-    bytes that have arrived. `progress`: with a bar, on a terminal."""
+    bytes that have arrived. On a terminal there is a bar."""
     if total_bytes is None:
         yield
         return
     ended = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(count, total_bytes, say, progress, ended), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(count, total_bytes, say, ended), daemon=True)
     watcher.start()
     try:
         yield
     finally:
         ended.set()
         watcher.join()
+
+
+def check_disk(label: str, folder: Path, needed_bytes: int, *, variable: str, when: str = "") -> None:
+    """Raise ModelUnavailable where the disk of `folder` hasn't so much room. `variable`: what moves it to another one;
+    `when`: how long it is needed."""
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    free_bytes = shutil.disk_usage(there).free
+    if needed_bytes > free_bytes:
+        words = f"{format_size(needed_bytes)} of disk are needed{when}, {format_size(free_bytes)} are free"
+        raise ModelUnavailable(f"{label}: {words}; make room, or set {variable} to a larger disk", again=True)
 
 
 def count_bytes(folder: Path, pattern: str, *, largest: bool = False) -> int:
@@ -100,7 +111,7 @@ def count_bytes(folder: Path, pattern: str, *, largest: bool = False) -> int:
     return max(sizes) if largest else sum(sizes)
 
 
-def format_progress(done_bytes: int, total_bytes: int) -> str:
+def _format_progress(done_bytes: int, total_bytes: int) -> str:
     """Build the words for a share: `43 % of 491 MB`."""
     return f"{min(100, 100 * done_bytes // max(1, total_bytes))} % of {format_size(total_bytes)}"
 
@@ -110,13 +121,13 @@ def format_size(size_bytes: int) -> str:
     return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.0f} MB"
 
 
-def _watch(count: Callable[[], int], total_bytes: int, say: Say, progress: bool, ended: threading.Event) -> None:
+def _watch(count: Callable[[], int], total_bytes: int, say: Say, ended: threading.Event) -> None:
     last, done = "", 0
-    with tqdm(total=total_bytes, unit="B", unit_scale=True, disable=None if progress else True) as bar:
+    with tqdm(total=total_bytes, unit="B", unit_scale=True, disable=None) as bar:
         while not ended.wait(0 if not last else _EVERY_S):
             done = max(done, min(count(), total_bytes))
             bar.update(done - bar.n)
-            words = format_progress(done, total_bytes)
+            words = _format_progress(done, total_bytes)
             if words != last:
                 say(words)
                 last = words

@@ -3,7 +3,7 @@
 Tensors are dequantized some rows at a time, renamed and written, so a conversion takes a few hundred megabytes whatever
 the model's size. The query and key projections of `llama` have the halves of each rotary pair interleaved and are put
 back in order; a model without an output matrix ties it to the embedding. The format's library reads on past the end of
-a file, so each read is held against the file's end, and each list against a bound (`open_gguf`).
+a file, so each read is held against the file's end, and each list against a bound (`_open_gguf`).
 
 Invariant: nothing in the file that changes the model's mathematics is left out in silence: an unknown architecture,
 tensor, rotary scaling or pre-tokenizer is an error.
@@ -39,7 +39,7 @@ class UnknownModel(Exception):
     """The GGUF holds something that this converter can't carry over faithfully."""
 
 
-def build_tokenizer(meta: Mapping[str, Any]) -> Any:
+def _build_tokenizer(meta: Mapping[str, Any]) -> Any:
     """Build a `tokenizers.Tokenizer` that splits text as the GGUF's metadata says."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
@@ -61,7 +61,7 @@ def build_tokenizer(meta: Mapping[str, Any]) -> Any:
 
 
 def _write_tokenizer(meta: Mapping[str, Any], folder: Path, *, chat_template: str | None, context_tokens: int) -> None:
-    build_tokenizer(meta).save(str(folder / "tokenizer.json"))
+    _build_tokenizer(meta).save(str(folder / "tokenizer.json"))
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": context_tokens,
@@ -135,7 +135,7 @@ _ARCHITECTURES = {
 }
 
 
-def open_gguf(path: Path) -> Any:
+def _open_gguf(path: Path) -> Any:
     """Open the file. Raises ValueError where it ends before its header says so, and what the library raises."""
     import gguf
 
@@ -160,24 +160,23 @@ def convert(
     *,
     dtype: str = "float32",
     chat_template: str | None = None,
-    progress: bool = True,
     say: Say = quiet,
 ) -> None:
     """Write the model in `gguf_file` into `folder`. `chat_template` replaces the file's own where given."""
     say(f"reading {gguf_file.name}")
     with _refuse_malformed():
-        reader = open_gguf(gguf_file)
+        reader = _open_gguf(gguf_file)
         meta = {key: field.contents() for key, field in reader.fields.items()}
-        config = model_config(meta, tied=all(t.name != "output.weight" for t in reader.tensors), dtype=dtype)
+        config = _model_config(meta, tied=all(t.name != "output.weight" for t in reader.tensors), dtype=dtype)
     say(f"converting {gguf_file.name}")
     with _refuse_malformed():
-        _write_weights(reader.tensors, config, folder, dtype, progress=progress)
+        _write_weights(reader.tensors, config, folder, dtype)
         text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
         (folder / "config.json").write_text(text, encoding="utf-8")
         _write_tokenizer(meta, folder, chat_template=chat_template, context_tokens=config["max_position_embeddings"])
 
 
-def model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str, Any]:
+def _model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str, Any]:
     """Build the `config.json` that says the same as the GGUF's metadata."""
     arch = meta["general.architecture"]
     if arch not in _ARCHITECTURES:
@@ -219,7 +218,7 @@ def _list_end_tokens(meta: Mapping[str, Any]) -> list[int]:
 
 def quantization_name(gguf_file: Path) -> str:
     """Return what most of the file's matrices are stored as: "Q4_1"."""
-    kinds: list[str] = [t.tensor_type.name for t in open_gguf(gguf_file).tensors if len(t.shape) > 1]
+    kinds: list[str] = [t.tensor_type.name for t in _open_gguf(gguf_file).tensors if len(t.shape) > 1]
     return max(set(kinds), key=kinds.count)
 
 
@@ -235,22 +234,22 @@ def _refuse_malformed() -> Iterator[None]:
         raise UnknownModel(f"it is no sound GGUF file ({why})") from error
 
 
-def unpermute(weight: Any, heads: int) -> Any:
+def _unpermute(weight: Any, heads: int) -> Any:
     """Undo the interleaving of rotary pairs within each head: rows (i, half) become rows (half, i)."""
     rows = weight.shape[0]
     return weight.reshape(heads, rows // heads // 2, 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
 
 
-def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype: str, *, progress: bool) -> None:
+def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype: str) -> None:
     named = [(_rename_tensor(tensor.name, config), tensor) for tensor in tensors]
     shapes = {name: tuple(int(n) for n in reversed(tensor.shape)) for (name, _), tensor in named}
     _check_shapes(shapes, config)
 
     def produce() -> Iterator[Iterator[Any]]:
-        for (_, heads), tensor in tqdm(named, desc="converting", unit="tensor", disable=None if progress else True):
+        for (_, heads), tensor in tqdm(named, desc="converting", unit="tensor", disable=None):
             yield _dequantize(tensor, heads)
 
-    write_tensors(folder / "model.safetensors", shapes, produce(), dtype=dtype)
+    _write_tensors(folder / "model.safetensors", shapes, produce(), dtype=dtype)
 
 
 def _check_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> None:
@@ -287,7 +286,7 @@ def _dequantize(tensor: Any, heads: int) -> Iterator[Any]:
     step = rows if heads else _ROWS
     for start in range(0, rows, step):
         value = gguf.quants.dequantize(tensor.data[start : start + step], tensor.tensor_type)
-        yield unpermute(value, heads) if heads else value
+        yield _unpermute(value, heads) if heads else value
 
 
 def _rename_tensor(name: str, config: Mapping[str, Any]) -> tuple[str, int]:
@@ -307,7 +306,7 @@ _DTYPES = {"float32": ("F32", 4), "float16": ("F16", 2)}
 _ALIGNMENT_BYTES = 8
 
 
-def write_tensors(
+def _write_tensors(
     path: Path, shapes: Mapping[str, tuple[int, ...]], tensors: Iterable[Iterable[Any]], *, dtype: str
 ) -> None:
     """Write `tensors` as `dtype`: each comes as pieces of whole rows, in the order of `shapes`. Raises ValueError where

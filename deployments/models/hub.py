@@ -13,7 +13,6 @@ import fnmatch
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -34,11 +33,11 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HF_ANSWER_S = 10.0  # for the hub's first answer; then its client's own timeouts per read apply
 
 
-def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say: Say) -> Path:
+def fetch_snapshot(source: ModelSource, cache_dir: Path, *, say: Say) -> Path:
     """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be. Other processes can read
-    how far it is (`find_progress`). The hub isn't asked again about a commit that is complete, so a tier that wakes
-    waits for no network. `progress`: with a bar, on a terminal. Raises ModelUnavailable."""
-    name = _name_fetch(source)
+    how far it is (`name_fetch`). The hub isn't asked again about a commit that is complete, so a tier that wakes
+    waits for no network. Raises ModelUnavailable."""
+    name = name_fetch(source)
     done = cache_dir / "models" / f".{name}.complete"
     here = find_complete(source) if _COMMIT.fullmatch(source.revision or "") and done.exists() else None
     if here is not None:
@@ -46,8 +45,8 @@ def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say:
     with store.hold(cache_dir / "models", name, say=say):
         say_all = downloads.tell(cache_dir, name, say)
         try:
-            silence = _fetch_large(source, progress=progress, say=say_all)
-            folder = _load_snapshot(source, silence)
+            silence = _fetch_large(source, say=say_all)
+            folder = _load(source, silence)
         except ModelUnavailable as error:
             downloads.note_failure(cache_dir, name, str(error))
             raise
@@ -57,22 +56,9 @@ def fetch_snapshot(source: ModelSource, cache_dir: Path, *, progress: bool, say:
     return folder
 
 
-def fetch_file(source: ModelSource, *, progress: bool, say: Say) -> Path:
+def fetch_file(source: ModelSource, *, say: Say) -> Path:
     """Return one file of a repository, in the hub's cache, downloaded if need be. Raises ModelUnavailable."""
-    silence = _fetch_large(source, progress=progress, say=say)
-    client = _import_client()
-    try:
-        file = client.hf_hub_download(
-            source.name, source.file, revision=source.revision, local_files_only=silence is not None
-        )
-    except Exception as error:
-        raise ModelUnavailable(_explain_unreachable(source, silence or error), again=True) from error
-    return Path(file)
-
-
-def find_progress(source: ModelSource, cache_dir: Path) -> downloads.FetchProgress | None:
-    """Find how far a process of this machine is with a snapshot; None where none runs and none has failed."""
-    return downloads.read_progress(cache_dir, _name_fetch(source))
+    return _load(source, _fetch_large(source, say=say))
 
 
 def find_complete(source: ModelSource) -> Path | None:
@@ -99,7 +85,8 @@ def _has_weights(folder: Path) -> bool:
     return all((folder / str(file)).is_file() for file in set(named))
 
 
-def _name_fetch(source: ModelSource) -> str:
+def name_fetch(source: ModelSource) -> str:
+    """Name the fetch of a snapshot, for `downloads.read_progress`."""
     return re.sub(r"[^\w.-]", "-", f"hub-{source.name}-{source.revision}")
 
 
@@ -109,7 +96,7 @@ def _locate_repository(source: ModelSource) -> Path:
     return Path(constants.HF_HUB_CACHE) / ("models--" + source.name.replace("/", "--"))
 
 
-def _fetch_large(source: ModelSource, *, progress: bool, say: Say) -> Exception | None:
+def _fetch_large(source: ModelSource, *, say: Say) -> Exception | None:
     """Fetch the files of the source that have a sha256. Return why the hub isn't asked, where it doesn't answer."""
     say(f"asking the hub for {source.name}")
     info = _ask_hub(source)
@@ -117,33 +104,24 @@ def _fetch_large(source: ModelSource, *, progress: bool, say: Say) -> Exception 
         return info
     files, blobs = list(_list_large(source, info)), _locate_repository(source) / "blobs"
     total_bytes = sum(file.size_bytes for file in files)
-    _check_disk(source, blobs.parent.parent, total_bytes - count_arrived(files, blobs))
+    missing_bytes = total_bytes - _count_arrived(files, blobs)
+    downloads.check_disk(source.label, blobs.parent.parent, missing_bytes, variable="HF_HOME")
     say(f"fetching {source.file or source.name}")
     try:
-        with watch(partial(count_arrived, files, blobs), total_bytes or None, say, progress=progress):
-            fetch_files(files, blobs, _import_client().utils.build_hf_headers())
-    except BrokenOff as error:
+        with watch(partial(_count_arrived, files, blobs), total_bytes or None, say):
+            _fetch_files(files, blobs, _import_client().utils.build_hf_headers())
+    except _BrokenOff as error:
         raise ModelUnavailable(f"{source.label}: {error}", again=True) from error
     return None
 
 
-def _check_disk(source: ModelSource, folder: Path, needed_bytes: int) -> None:
-    """Raise `ModelUnavailable` where the disk has no room for what is to be fetched."""
-    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    free_bytes = shutil.disk_usage(there).free
-    if needed_bytes > free_bytes:
-        needed, free = downloads.format_size(needed_bytes), downloads.format_size(free_bytes)
-        words = f"{needed} of disk are needed, {free} are free; make room, or set HF_HOME to a larger disk"
-        raise ModelUnavailable(f"{source.label}: {words}", again=True)
-
-
-def _list_large(source: ModelSource, info: Any) -> Iterator[HubFile]:
+def _list_large(source: ModelSource, info: Any) -> Iterator[_HubFile]:
     client = _import_client()
     for one in info.siblings or ():
         fits = any(fnmatch.fnmatchcase(one.rfilename, pattern) for pattern in _HF_FILES)
         if one.lfs is not None and (one.rfilename == source.file if source.file else fits):
             url = client.hf_hub_url(source.name, one.rfilename, revision=info.sha)
-            yield HubFile(url=url, sha256=one.lfs.sha256, size_bytes=one.lfs.size)
+            yield _HubFile(url=url, sha256=one.lfs.sha256, size_bytes=one.lfs.size)
 
 
 def _import_client() -> ModuleType:
@@ -154,16 +132,15 @@ def _import_client() -> ModuleType:
     return huggingface_hub
 
 
-def _load_snapshot(source: ModelSource, silence: Exception | None) -> Path:
-    """Let the hub's client find or fetch a snapshot. `silence`: why the hub isn't asked."""
-    client = _import_client()
+def _load(source: ModelSource, silence: Exception | None) -> Path:
+    """Let the hub's client find or fetch the one file, or the snapshot. `silence`: why the hub isn't asked."""
+    client, where = _import_client(), {"revision": source.revision, "local_files_only": silence is not None}
     try:
-        folder = client.snapshot_download(
-            source.name, revision=source.revision, allow_patterns=_HF_FILES, local_files_only=silence is not None
-        )
+        if source.file:
+            return Path(client.hf_hub_download(source.name, source.file, **where))
+        return Path(client.snapshot_download(source.name, allow_patterns=_HF_FILES, **where))
     except Exception as error:
         raise ModelUnavailable(_explain_unreachable(source, silence or error), again=True) from error
-    return Path(folder)
 
 
 def _ask_hub(source: ModelSource) -> Any:
@@ -197,24 +174,28 @@ def _explain_unreachable(source: ModelSource, error: Exception) -> str:
 
 _TRIES = 5
 _CONNECT_S, _READ_S = 10.0, 60.0
-_PART = ".mlx-stack-serve.incomplete"
 
 
-class BrokenOff(Exception):
+class _BrokenOff(Exception):
     """A file could not be fetched to its end. What has arrived stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HubFile:
+class _HubFile:
     """A file with a pinned content. `url` is its address, by a commit."""
 
     url: str
     sha256: str
     size_bytes: int
 
+    @property
+    def part(self) -> str:
+        """The name of what has arrived of it."""
+        return f"{self.sha256}.mlx-stack-serve.incomplete"
 
-def fetch_files(files: Iterable[HubFile], blobs: Path, headers: Mapping[str, str]) -> None:
-    """Fetch what isn't in `blobs` yet. `headers`: those of the hub's client, with its key. Raises BrokenOff: a file
+
+def _fetch_files(files: Iterable[_HubFile], blobs: Path, headers: Mapping[str, str]) -> None:
+    """Fetch what isn't in `blobs` yet. `headers`: those of the hub's client, with its key. Raises _BrokenOff: a file
     could not be had, or its content isn't what the hub says; OSError: it can't be written."""
     blobs.mkdir(parents=True, exist_ok=True)
     for file in files:
@@ -222,26 +203,26 @@ def fetch_files(files: Iterable[HubFile], blobs: Path, headers: Mapping[str, str
             _fetch_file(file, blobs, headers)
 
 
-def count_arrived(files: Iterable[HubFile], blobs: Path) -> int:
+def _count_arrived(files: Iterable[_HubFile], blobs: Path) -> int:
     """Count the bytes of these files that are here."""
-    return sum(_count_bytes(blobs / file.sha256) or _count_bytes(_locate_part(file, blobs)) for file in files)
+    return sum(_count_bytes(blobs / file.sha256) or _count_bytes(blobs / file.part) for file in files)
 
 
-def _fetch_file(file: HubFile, blobs: Path, headers: Mapping[str, str]) -> None:
-    part = _locate_part(file, blobs)
+def _fetch_file(file: _HubFile, blobs: Path, headers: Mapping[str, str]) -> None:
+    part = blobs / file.part
     tries = 0
     while (had := _count_bytes(part)) < file.size_bytes:
         why = _fetch_rest(file, part, headers)
         tries = tries + 1 if _count_bytes(part) <= had else 0
         if tries == _TRIES:
-            raise BrokenOff(f"{file.url}: {why}; {had} of {file.size_bytes} bytes have arrived, and stay")
+            raise _BrokenOff(f"{file.url}: {why}; {had} of {file.size_bytes} bytes have arrived, and stay")
     if had > file.size_bytes or file_sha256(part) != file.sha256:
         part.unlink()
-        raise BrokenOff(f"{file.url}: its content isn't what the hub says, and was deleted")
+        raise _BrokenOff(f"{file.url}: its content isn't what the hub says, and was deleted")
     part.rename(blobs / file.sha256)
 
 
-def _fetch_rest(file: HubFile, part: Path, headers: Mapping[str, str]) -> str:
+def _fetch_rest(file: _HubFile, part: Path, headers: Mapping[str, str]) -> str:
     """Append what comes; return why it ended."""
     import httpx  # late: a Router that only looks what is here has no use for it
 
@@ -259,10 +240,6 @@ def _fetch_rest(file: HubFile, part: Path, headers: Mapping[str, str]) -> str:
     except httpx.HTTPError as error:
         return type(error).__name__
     return "the connection ended early"
-
-
-def _locate_part(file: HubFile, blobs: Path) -> Path:
-    return blobs / f"{file.sha256}{_PART}"
 
 
 def _count_bytes(path: Path) -> int:

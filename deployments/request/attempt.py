@@ -25,8 +25,7 @@ from reliability.answer.judgement import Expected, Judged, judge
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import pass_on
 from reliability.attempt import UNMEASURED, Attempt, Confidence
-from reliability.confidence.calibration import Gauge
-from reliability.confidence.signs import TEXT_CHARS_MAX
+from reliability.confidence import TEXT_CHARS_MAX, Gauge
 from reliability.faults import TRAITS, Ran
 from reliability.loops import Kind, Loop
 from reliability.prefix import LostPrefix

@@ -20,8 +20,7 @@ from reliability.answer.judgement import Expected, Judged, settle_text
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import Thoughts, close
 from reliability.loops import Kind, Loop, Scan
-from reliability.loops.in_answer import BLOCK
-from reliability.loops.patience import PATIENCE_BYTES
+from reliability.loops.in_answer import BLOCK, PATIENCE_BYTES
 from reliability.thinking import Thinking, ThoughtEnd
 from reliability.types import CallDelta, Event, Failed, Finish, FinishReason, Hold, Reasoning, Text
 

@@ -28,7 +28,7 @@ from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.repeating import repeats_already, window_repeats_already
 from reliability.attempt import Attempt
-from reliability.confidence.calibration import Gauge
+from reliability.confidence import Gauge
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for

@@ -16,7 +16,7 @@ from deployments.config.tier_config import Timeouts
 from deployments.work.large_work import Large, at_once
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
-from reliability.confidence.calibration import ModelCalibration
+from reliability.confidence import ModelCalibration
 from reliability.loops import Window
 from reliability.memory.pressure import Level
 from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict

@@ -132,7 +132,7 @@ class _Reporter:
             return None
 
 
-def main(news: str, config: str, app: str) -> None:
+def _run(news: str, config: str, app: str) -> None:
     """Serve until standard input is closed."""
     os.set_inheritable(int(news), False)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -161,4 +161,4 @@ def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> Any
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    _run(*sys.argv[1:])

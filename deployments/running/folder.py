@@ -68,11 +68,6 @@ def refuse_long(base: Path, haproxy: bool) -> None:
         )
 
 
-def log_path(base: Path, port: int) -> Path:
-    """Return the path of the log of the server on this port."""
-    return base / "logs" / f"serve-{port}.log"
-
-
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one run."""
@@ -164,14 +159,10 @@ def _remove_ended_sessions(base: Path) -> None:
     for path in ended[:-SESSIONS_KEPT]:
         shutil.rmtree(path, ignore_errors=True)
     for path in ended[-SESSIONS_KEPT:]:
-        _unlink_sockets(path)
-
-
-def _unlink_sockets(session: Path) -> None:
-    for path in (session / "sockets").glob("*"):
-        with contextlib.suppress(OSError):
-            if stat.S_ISSOCK(path.lstat().st_mode):
-                path.unlink()
+        for left in (path / "sockets").glob("*"):
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(left.lstat().st_mode):
+                    left.unlink()
 
 
 def _clear(run: RunFolder) -> list[str]:

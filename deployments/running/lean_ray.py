@@ -7,7 +7,6 @@ methods, it starts more processes, and the server works all the same.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import ray
@@ -21,8 +20,14 @@ LEFT_OUT = ("start_monitor", "start_log_monitor", "start_api_server")
 
 def start_ray(**options: Any) -> Any:
     """Start Ray on this machine; return its context. `options` are `ray.init`'s."""
-    with _leave_out():
+    replaced = {name: getattr(Node, name) for name in LEFT_OUT if hasattr(Node, name)}
+    for name in replaced:
+        setattr(Node, name, _note_address if name == "start_api_server" else _start_nothing)
+    try:
         return ray.init(**options)
+    finally:
+        for name, method in replaced.items():
+            setattr(Node, name, method)
 
 
 def describe_ray(context: Any) -> dict[str, str]:
@@ -32,18 +37,6 @@ def describe_ray(context: Any) -> dict[str, str]:
     return {name: str(known[name]) for name in names} | {
         "cluster_id": ray._private.worker._global_node.cluster_id.hex()
     }
-
-
-@contextlib.contextmanager
-def _leave_out() -> Iterator[None]:
-    replaced = {name: getattr(Node, name) for name in LEFT_OUT if hasattr(Node, name)}
-    for name in replaced:
-        setattr(Node, name, _note_address if name == "start_api_server" else _start_nothing)
-    try:
-        yield
-    finally:
-        for name, method in replaced.items():
-            setattr(Node, name, method)
 
 
 def _start_nothing(_: Node, **__: Any) -> None:

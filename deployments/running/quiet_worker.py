@@ -25,7 +25,7 @@ START_S = 120.0
 CALM_S = 1.0
 
 
-class Napping:
+class _Napping:
     """The function that takes the place of `sys.is_finalizing`, with its clocks."""
 
     def __init__(
@@ -69,8 +69,8 @@ class Napping:
 
 def sleep_while_idle(*_: object) -> None:
     """Let this process rest while it is idle. Calling it again changes nothing."""
-    if not isinstance(sys.is_finalizing, Napping):
-        sys.is_finalizing = Napping(sys.is_finalizing)
+    if not isinstance(sys.is_finalizing, _Napping):
+        sys.is_finalizing = _Napping(sys.is_finalizing)
 
 
 def slow_down_later(after_s: float = START_S) -> None:

@@ -68,7 +68,7 @@ REFRESH_S = 6 * 3600.0
 LOOK_S = 600.0
 
 
-class SessionLeader:
+class _SessionLeader:
     """One run."""
 
     def __init__(self, folder: RunFolder, control: int, news: int, log: BoundedLog) -> None:
@@ -157,7 +157,7 @@ class SessionLeader:
         self._folder.remove()
 
 
-def main(folder: str, control: str, news: str, log: str, config: str, app: str) -> None:
+def _run(folder: str, control: str, news: str, log: str, config: str, app: str) -> None:
     """Keep one run."""
     adopt_orphans()
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -167,7 +167,7 @@ def main(folder: str, control: str, news: str, log: str, config: str, app: str) 
     run = RunFolder(Path(folder))
     run.hold()
     run.note(session=os.getsid(0))
-    leader = SessionLeader(
+    leader = _SessionLeader(
         run, int(control), int(news), BoundedLog(Path(log), os.environ.get("MLX_STACK_VERBOSE") == "1")
     )
     signal.signal(signal.SIGTERM, lambda *_: leader.stop())
@@ -175,4 +175,4 @@ def main(folder: str, control: str, news: str, log: str, config: str, app: str) 
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    _run(*sys.argv[1:])

@@ -43,7 +43,7 @@ from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
-from reliability.admission.events import Close, Isolate, Reset, Restore, Sweep
+from reliability.admission.events import Order, Reset, Tick
 from reliability.admission.ledger import count_running_tokens, session_of
 from reliability.loops import LoopConfig
 from reliability.sessions import Conversations
@@ -271,17 +271,17 @@ class SessionState(Watchable):
     @one_at_a_time
     def isolate(self, tier: str) -> None:
         """Keep all calls off a tier."""
-        self._by_hand(Isolate(tier), "isolate", tier=tier)
+        self._by_hand(Order(tier, "isolate"), "isolate", tier=tier)
 
     @one_at_a_time
     def restore(self, tier: str) -> None:
         """Lift the hold."""
-        self._by_hand(Restore(tier), "restore", tier=tier)
+        self._by_hand(Order(tier, "restore"), "restore", tier=tier)
 
     @one_at_a_time
     def close_breaker(self, tier: str) -> None:
         """Let calls to a tier through again at once."""
-        self._by_hand(Close(tier), "close", tier=tier)
+        self._by_hand(Order(tier, "close"), "close", tier=tier)
 
     @one_at_a_time
     def reset(self, key: str, session: str) -> None:
@@ -308,7 +308,7 @@ class SessionState(Watchable):
         if now_ns - self._tidied_ns < _TIDY_EVERY_NS and self._events < SNAPSHOT_EVENTS:
             return
         self._tidied_ns = now_ns
-        self._transit(lambda transaction: transaction.apply(Sweep()))
+        self._transit(lambda transaction: transaction.apply(Tick("sweep")))
         if self._events >= SNAPSHOT_EVENTS:
             self._write_snapshot(self._digest, self._config)
         self._journal.trim(now_ns / NS_PER_S)

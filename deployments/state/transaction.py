@@ -102,7 +102,7 @@ class Transaction:
     def expire(self) -> None:
         """Close what was never settled. Must come first: any later event would close it without a record."""
         held = self.state.budget.open
-        for closed in self.apply(replay.Expire()):
+        for closed in self.apply(replay.Tick("expire")):
             lost = held.get(closed.id)
             whose = {} if lost is None else {"session": lost.session, "key": lost.key}
             reason = "the grant was never settled"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reliability.loops import Scan, open_scan, step
-from reliability.loops.patience import PATIENCE_BYTES, Doubt
+from reliability.loops.in_answer import PATIENCE_BYTES, Doubt
 from reliability.thinking import ThoughtEnd
 from reliability.types import Event, Reasoning
 

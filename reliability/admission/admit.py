@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Literal
 
 from reliability.admission import breaker as breakers
 from reliability.admission import budget as budgets
 from reliability.admission import retry_budget as retries
 from reliability.admission.breaker import Breaker, BreakerConfig, Change, Permit, Phase
 from reliability.admission.budget import BudgetConfig, ClosedReservation, Load, Policy
-from reliability.admission.ledger import Budget
+from reliability.admission.ledger import Budget, note_progress, sweep_sessions
 from reliability.admission.persistent_map import Shards
 from reliability.admission.request import AdmissionRequest, MemoryRules, memory_rule
 from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits
@@ -187,7 +188,7 @@ def settle(
 
 def progress(state: AdmissionState, grant_id: str, tokens: int) -> AdmissionState:
     """Note what an open grant's call has used so far, prompt included. The same state where that is nothing new."""
-    budget = budgets.progress(state.budget, grant_id, tokens)
+    budget = note_progress(state.budget, grant_id, max(0, tokens))
     return state if budget is state.budget else replace(state, budget=budget)
 
 
@@ -217,23 +218,19 @@ def expire(
     return state, tuple(settled)
 
 
-def isolate(state: AdmissionState, tier: str) -> AdmissionState:
-    """Keep all calls off a tier, by hand."""
-    if not _has_room(state, tier):
+def obey(
+    state: AdmissionState, tier: str, order: Literal["isolate", "restore", "close"], now_ns: int
+) -> AdmissionState:
+    """Obey an operator: keep all calls off a tier, lift that hold (the breaker beneath is as it was), or close the
+    tier's breaker (a hold stays)."""
+    known = state.breakers.get(tier)
+    if order == "isolate" and _has_room(state, tier):
+        return _with_breaker(state, tier, replace(known or Breaker(), isolated=True))
+    if order == "isolate" or known is None:
         return state
-    return _with_breaker(state, tier, breakers.isolate(state.breakers.get(tier, Breaker())))
-
-
-def restore(state: AdmissionState, tier: str) -> AdmissionState:
-    """Lift the hold by hand; the breaker beneath is as it was."""
-    known = state.breakers.get(tier)
-    return state if known is None else _with_breaker(state, tier, breakers.restore(known))
-
-
-def close(state: AdmissionState, tier: str, now_ns: int) -> AdmissionState:
-    """Close a tier's breaker by hand. A hold by hand stays."""
-    known = state.breakers.get(tier)
-    return state if known is None else _with_breaker(state, tier, breakers.close(known, max(now_ns, state.now_ns)))
+    if order == "restore":
+        return _with_breaker(state, tier, replace(known, isolated=False))
+    return _with_breaker(state, tier, breakers.close(known, max(now_ns, state.now_ns)))
 
 
 def reset_session(state: AdmissionState, key: str, session: str) -> AdmissionState:
@@ -243,7 +240,7 @@ def reset_session(state: AdmissionState, key: str, session: str) -> AdmissionSta
 
 def sweep(state: AdmissionState, config: AdmissionConfig, now_ns: int) -> AdmissionState:
     """Let every idle session go: for the owner's timer. The same state where there is none."""
-    budget = budgets.sweep(state.budget, config.budget, max(now_ns, state.now_ns))
+    budget = sweep_sessions(state.budget, config.budget.bounds, max(now_ns, state.now_ns))
     return state if budget is state.budget else replace(state, budget=budget)
 
 

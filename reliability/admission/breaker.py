@@ -189,16 +189,6 @@ def settle(
     return _record_failure(returned, config, permit.key, now_ns, min(max(retry_after_ns, 0), config.retry_after_max_ns))
 
 
-def isolate(breaker: Breaker) -> Breaker:
-    """Hold the tier off by hand."""
-    return replace(breaker, isolated=True)
-
-
-def restore(breaker: Breaker) -> Breaker:
-    """Lift the hold: the state beneath is as it was."""
-    return replace(breaker, isolated=False)
-
-
 def close(breaker: Breaker, now_ns: int) -> Breaker:
     """Close by hand: all failures and openings are forgotten, and results of calls from before say nothing."""
     if breaker.phase is Phase.CLOSED:

@@ -6,7 +6,7 @@
 
 A limit of None is counted and never rejects; 0 lets nothing be spent. Policies, per window: `warn_and_continue` admits
 and warns; `escalate` rejects all tiers but the cheap one; `hard_stop` rejects. A reservation that expires is charged
-what `progress` noted and its `slack`, or its prompt where nothing was reported; a later settle adds what is beyond.
+what was reported of it and its `slack`, or its prompt where nothing was; a later settle adds what is beyond.
 
 Invariants: under `hard_stop`, spent + reserved never exceeds the limit, except by a tier that uses more than was
 reserved for it (`overrun`). The ledger may say too much, never too little. Where all that is remembered (`Bounds`) is
@@ -32,12 +32,10 @@ from reliability.admission.ledger import (
     forget_expired,
     hour_of,
     make_room,
-    note_progress,
     open_reservation,
     remember_expired,
     session_name,
     session_of,
-    sweep_sessions,
 )
 from reliability.admission.request import AdmissionRequest
 from reliability.rolling import SECOND_NS, drop_expired, frees_in_ns
@@ -190,11 +188,6 @@ def settle(
     return _charge_and_close(budget, config, name, charged, now_ns, expired=expired)
 
 
-def progress(budget: Budget, name: str, tokens: int) -> Budget:
-    """Note what an open reservation's call has used so far, prompt included. It charges nothing."""
-    return note_progress(budget, name, max(0, tokens))
-
-
 def _settle_late(budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int) -> Budget:
     budget, late = forget_expired(budget, name)
     if late is None or tokens is None or tokens <= late.charged:
@@ -234,11 +227,6 @@ def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, t
             closed.append(answer)
     wake_ns = min((held.expires_ns for _, held in budget.open.items()), default=None)
     return replace(budget, wake_ns=wake_ns), tuple(closed)
-
-
-def sweep(budget: Budget, config: BudgetConfig, now_ns: int) -> Budget:
-    """Let every idle session go: for the owner's timer. `reserve` sweeps one shard at a time."""
-    return sweep_sessions(budget, config.bounds, now_ns)
 
 
 def reset_session(budget: Budget, key: str, session: str) -> Budget:

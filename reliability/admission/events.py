@@ -71,41 +71,18 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Expire:
-    """A tick of the owner's timer."""
+class Tick:
+    """A tick of one of the owner's timers: what has expired is closed, or idle sessions are swept."""
 
-    kind: Literal["expire"] = "expire"
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """A sweep of the idle sessions by the owner."""
-
-    kind: Literal["sweep"] = "sweep"
+    kind: Literal["expire", "sweep"]
 
 
 @dataclass(frozen=True, slots=True)
-class Isolate:
-    """A tier that an operator took out."""
+class Order:
+    """An operator's order for a tier: take it out, let it back in, close its breaker."""
 
     tier: str
-    kind: Literal["isolate"] = "isolate"
-
-
-@dataclass(frozen=True, slots=True)
-class Restore:
-    """A tier that an operator let back in."""
-
-    tier: str
-    kind: Literal["restore"] = "restore"
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """A tier whose breaker an operator closed."""
-
-    tier: str
-    kind: Literal["close"] = "close"
+    kind: Literal["isolate", "restore", "close"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +94,7 @@ class Reset:
     kind: Literal["reset"] = "reset"
 
 
-Event = Begin | Admit | Settlement | Progress | Charge | Expire | Sweep | Isolate | Restore | Close | Reset
+Event = Begin | Admit | Settlement | Progress | Charge | Tick | Order | Reset
 EventResult = Grant | Rejection | ClosedGrant | tuple[ClosedGrant, ...] | None
 
 _STATE: TypeAdapter[AdmissionState] = TypeAdapter(AdmissionState)
@@ -139,16 +116,12 @@ def reduce(
             return admission.progress(state, grant_id, tokens), None
         case Charge(key, session, tokens):
             return admission.charge(state, config, key, session, tokens, now_ns), None
-        case Expire():
+        case Tick("expire"):
             return admission.expire(state, config, now_ns)
-        case Sweep():
+        case Tick():
             return admission.sweep(state, config, now_ns), None
-        case Isolate(tier):
-            return admission.isolate(state, tier), None
-        case Restore(tier):
-            return admission.restore(state, tier), None
-        case Close(tier):
-            return admission.close(state, tier, now_ns), None
+        case Order(tier, order):
+            return admission.obey(state, tier, order, now_ns), None
         case Reset(key, session):
             return admission.reset_session(state, key, session), None
 

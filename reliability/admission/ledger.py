@@ -79,15 +79,14 @@ class _Expired:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The whole ledger. `wake_ns`: a lower bound of the next expiry. `cursor`: the shard to sweep next. `expired`: what
-    the last reservations that nobody settled were charged, by their names, the oldest first."""
+    """The whole ledger. `wake_ns`: a lower bound of the next expiry. `expired`: what the last reservations that
+    nobody settled were charged, by their names, the oldest first."""
 
     sessions: Shards[Session] = field(default_factory=Shards)
     hour: _Hour = _Hour()
     keys: Shards[_Hour] = field(default_factory=Shards)
     open: Shards[Reservation] = field(default_factory=Shards)
     wake_ns: int | None = None
-    cursor: int = 0
     expired: Mapping[str, _Expired] = field(default_factory=dict)
 
 
@@ -164,14 +163,12 @@ def open_reservation(budget: Budget, bounds: Bounds, name: str, taken: Reservati
     known = session_of(budget, bounds, taken.key, taken.session, now_ns)
     session = Session(known.spent, known.reserved + taken.tokens, known.open + 1, now_ns)
     key = hour_of(budget, taken.key)
-    swept = _sweep_shard(budget.sessions, budget.cursor, bounds, now_ns)
     return Budget(
-        sessions=swept.put(session_name(taken.key, taken.session), session),
+        sessions=budget.sessions.put(session_name(taken.key, taken.session), session),
         hour=replace(budget.hour, reserved=budget.hour.reserved + taken.tokens),
         keys=budget.keys.put(taken.key, replace(key, reserved=key.reserved + taken.tokens)),
         open=budget.open.put(name, taken),
         wake_ns=taken.expires_ns if budget.wake_ns is None else min(budget.wake_ns, taken.expires_ns),
-        cursor=(budget.cursor + 1) % SHARDS,
         expired=budget.expired,
     )
 
@@ -187,7 +184,6 @@ def close_reservation(budget: Budget, name: str, held: Reservation, charged: int
         keys=budget.keys.put(held.key, _charge_hour(hour_of(budget, held.key), held.tokens, charged, now_ns)),
         open=budget.open.drop(name),
         wake_ns=budget.wake_ns,
-        cursor=budget.cursor,
         expired=budget.expired,
     )
 
@@ -212,9 +208,8 @@ def charge_unreserved(budget: Budget, bounds: Bounds, key: str, session: str, to
 
 def sweep_sessions(budget: Budget, bounds: Bounds, now_ns: int) -> Budget:
     """Let every idle session go. The same ledger where there is none."""
-    sessions = budget.sessions
-    for at in range(SHARDS):
-        sessions = _sweep_shard(sessions, at, bounds, now_ns)
+    idle = [name for name, session in budget.sessions.items() if _is_idle(session, bounds, now_ns)]
+    sessions = budget.sessions.without(idle)
     return budget if sessions is budget.sessions else replace(budget, sessions=sessions)
 
 
@@ -248,12 +243,6 @@ def _charge_hour(hour: _Hour, reserved: int, charged: int, now_ns: int) -> _Hour
 
 def _is_idle(session: Session, bounds: Bounds, now_ns: int) -> bool:
     return session.open == 0 and now_ns - session.used_ns >= bounds.session_ttl_ns
-
-
-def _sweep_shard(sessions: Shards[Session], at: int, bounds: Bounds, now_ns: int) -> Shards[Session]:
-    last_ns = now_ns - bounds.session_ttl_ns
-    shard = sessions.shards[at]
-    return sessions.without([name for name, s in shard.items() if s.used_ns <= last_ns and not s.open])
 
 
 def _drop_longest_idle(sessions: Shards[Session], start: int) -> Shards[Session] | None:

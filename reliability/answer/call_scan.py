@@ -14,9 +14,8 @@ import re
 from typing import NamedTuple
 
 from reliability.loops.comparison.findings import Kind, Loop, Stage, digest, summary
-from reliability.loops.in_answer import WHITE_CHARS
+from reliability.loops.in_answer import WHITE_CHARS, Doubt
 from reliability.loops.long_cycles import PERIOD_MAX, STRIDE, LongTail, extend, is_runaway_argument
-from reliability.loops.patience import Doubt
 from reliability.loops.written import REPEATS
 
 TAIL_CHARS = 2 * PERIOD_MAX + 2 * STRIDE
@@ -62,7 +61,7 @@ class _OpenCall(NamedTuple):
 class CallScan(NamedTuple):
     """The state of one answer's calls: those that may go on, by their index, and how often each was written. `newest`
     is the index of the last piece; `mixed`: calls came in turns; `patience`: the bytes for which the arguments of a
-    call may repeat themselves (see `patience`)."""
+    call may repeat themselves (see `in_answer`)."""
 
     calls: tuple[tuple[int, _OpenCall], ...] = ()
     counts: tuple[tuple[str, int], ...] = ()

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from reliability.attempt import Attempt
-from reliability.confidence.calibration import UNWANTED_MIN
+from reliability.confidence import UNWANTED_MIN
 from reliability.escalation.decisions import (
     CONSTRAINED_FROM,
     RETRY_STRATEGY,
@@ -115,42 +115,28 @@ def _take_looped_call(situation: Situation) -> Decision | None:
         return None
     traits = traits_of(last)
     wordy = traits.again is Again.REASK and not traits.tool_call
-    stuck = situation.remaining_ns <= 0 or last.hard_stop or traits.other_tier is OtherTier.NEVER
-    return Accept(attempt=looped) if wordy or stuck else None
+    return Accept(attempt=looped) if wordy or _is_stuck(situation) else None
 
 
-def _take_loose_form(situation: Situation) -> Decision | None:
-    """Deliver the text whose form was only a wish, where no other attempt can be made."""
-    last, loose = _last(situation), _find_loose_form(situation)
-    if last is None or loose is None:
+def _take_lesser_answer(situation: Situation) -> Decision | None:
+    """Deliver the text whose form was only a wish, or the answer in doubt, where no other attempt can be made."""
+    if not situation.attempts or not _is_stuck(situation):
         return None
-    stuck = situation.remaining_ns <= 0 or last.hard_stop or traits_of(last).other_tier is OtherTier.NEVER
-    return Accept(attempt=loose) if stuck else None
+    loose = _find_loose_form(situation)
+    return _accept_doubted(situation) if loose is None else Accept(attempt=loose)
 
 
-def _take_doubted(situation: Situation) -> Decision | None:
-    """Deliver the answer that was in doubt, where no other attempt can be made."""
+def _stop_for_all_tiers(situation: Situation) -> Decision | None:
+    """Refuse what is so with every tier: a request that is wrong in itself, one that this server is too busy for, and
+    one whose budget allows no tier (`hard_stop`; under `escalate`: `go_on_cheaper`)."""
     last = _last(situation)
     if last is None:
         return None
-    stuck = situation.remaining_ns <= 0 or last.hard_stop or traits_of(last).other_tier is OtherTier.NEVER
-    return _accept_doubted(situation) if stuck else None
-
-
-def _stop_bad_request(situation: Situation) -> Decision | None:
-    """Refuse a request that is wrong in itself, or that this server is too busy for: it is so with every tier."""
-    last = _last(situation)
-    if last is None or traits_of(last).other_tier is not OtherTier.NEVER:
-        return None
-    return Refuse(code=code_of(last), message=last.detail, param=last.param)
-
-
-def _stop_on_budget(situation: Situation) -> Decision | None:
-    """Refuse under `hard_stop`, where no tier may be called (under `escalate`: `go_on_cheaper`)."""
-    last = _last(situation)
-    if last is None or last.fault is not Fault.BUDGET or not last.hard_stop:
-        return None
-    return Refuse(code=code_of(last), message=last.detail, retry_after_s=last.retry_after_s)
+    if traits_of(last).other_tier is OtherTier.NEVER:
+        return Refuse(code=code_of(last), message=last.detail, param=last.param)
+    if last.fault is Fault.BUDGET and last.hard_stop:
+        return Refuse(code=code_of(last), message=last.detail, retry_after_s=last.retry_after_s)
+    return None
 
 
 def _go_on_cheaper(situation: Situation) -> Decision | None:
@@ -248,12 +234,9 @@ def _conclude_exhausted(situation: Situation) -> Decision:
     loose = _find_loose_form(situation)
     if loose is not None:
         return Accept(attempt=loose)
-    attempts = situation.attempts
-    told = any(attempt.text_out for attempt in attempts)
-    cycles = [number for number, attempt in enumerate(attempts) if attempt.flaw is Flaw.CYCLE]
-    if cycles and not told:
-        return Accept(attempt=cycles[-1])
-    return _refuse_exhausted(situation)
+    cycle = _find_newest(situation, Flaw.CYCLE)
+    told = any(attempt.text_out for attempt in situation.attempts)
+    return _refuse_exhausted(situation) if cycle is None or told else Accept(attempt=cycle)
 
 
 def _refuse_exhausted(situation: Situation) -> Refuse:
@@ -277,10 +260,8 @@ POLICIES: tuple[Policy, ...] = (
     _go_on_with_text,
     _stop_after_text,
     _take_looped_call,
-    _take_loose_form,
-    _take_doubted,
-    _stop_bad_request,
-    _stop_on_budget,
+    _take_lesser_answer,
+    _stop_for_all_tiers,
     _stop_when_spent,
     _go_on_cheaper,
     _leave_loop,
@@ -295,24 +276,33 @@ def _last(situation: Situation) -> Attempt | None:
     return situation.attempts[-1] if situation.attempts else None
 
 
+def _is_stuck(situation: Situation) -> bool:
+    """Return whether no call may follow the last attempt: no time is left, or no tier may be called."""
+    last = situation.attempts[-1]
+    return situation.remaining_ns <= 0 or last.hard_stop or traits_of(last).other_tier is OtherTier.NEVER
+
+
 def _has_loop(situation: Situation) -> bool:
     return any(traits_of(attempt).nudge for attempt in situation.attempts)
 
 
 def _find_looped_call(situation: Situation) -> int | None:
     """Find the newest attempt whose calls were held as a loop's next repetition, where no circuit is broken."""
-    attempts = situation.attempts
-    if any(a.flaw is Flaw.CIRCUIT_BREAK for a in attempts):
+    if any(a.flaw is Flaw.CIRCUIT_BREAK for a in situation.attempts):
         return None
-    return next((i for i, a in reversed(list(enumerate(attempts))) if a.flaw is Flaw.LOOP and a.calls_held), None)
+    return _find_newest(situation, Flaw.LOOP, calls_held=True)
 
 
 def _find_loose_form(situation: Situation) -> int | None:
     """Find the newest text of another form than the wanted one, where the client doesn't insist on it."""
-    attempts = situation.attempts
-    if not situation.limits.loose_form or any(attempt.text_out for attempt in attempts):
+    if not situation.limits.loose_form or any(attempt.text_out for attempt in situation.attempts):
         return None
-    return next((i for i, a in reversed(list(enumerate(attempts))) if a.flaw is Flaw.FORM_INVALID), None)
+    return _find_newest(situation, Flaw.FORM_INVALID)
+
+
+def _find_newest(situation: Situation, flaw: Flaw, *, calls_held: bool = False) -> int | None:
+    attempts = list(enumerate(situation.attempts))
+    return next((i for i, a in reversed(attempts) if a.flaw is flaw and (a.calls_held or not calls_held)), None)
 
 
 def _accept_doubted(situation: Situation) -> Accept | None:

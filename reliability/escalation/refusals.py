@@ -84,7 +84,7 @@ def duration(seconds: float | None) -> str:
     return f"{figure(-(-whole_s // 60))} min"
 
 
-def describe_rejection(rejection: Rejection, request: AdmissionRequest) -> str:
+def _describe_rejection(rejection: Rejection, request: AdmissionRequest) -> str:
     """Describe why this call wasn't let through."""
     if rejection.rejected_by is RejectedBy.BUDGET:
         return "; ".join(_describe_window(load, rejection, request) for load in rejection.windows) or rejection.detail
@@ -219,7 +219,7 @@ def record_rejection(rejection: Rejection, request: AdmissionRequest) -> Attempt
         tier=rejection.tier,
         ran=False,
         fault=next(fault for fault in Fault if rejection.rejected_by in TRAITS[fault].rejected_by),
-        detail=describe_rejection(rejection, request),
+        detail=_describe_rejection(rejection, request),
         retry_after_s=rejection.retry_after_s,
         hard_stop=rejection.rejected_by is RejectedBy.BUDGET and rejection.policy is Policy.HARD_STOP,
     )

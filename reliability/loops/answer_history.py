@@ -111,7 +111,7 @@ def keep_answer(kept: tuple[Kept, ...], shown: ShownHistory, answer: Turn, confi
             before = (*before[:at], known, *newest[1:])
     # As a later request will show it: its text may be a call to its client.
     answer = answer if answer.calls else answer_turn({"role": "assistant", "content": answer.text})
-    made = _build_kept(shorten_turn(answer, config), config, shown)
+    made = _build_kept(_shorten_turn(answer, config), config, shown)
     if (twin := _find_twin(kept, shown)) is not None and twin.key == made.key:
         made = replace(made, times=twin.times + 1)
     return _bound((*before, made)[-KEPT_MAX:])
@@ -145,7 +145,7 @@ def join_turns(
 
 def find_kept_loop(turns: Sequence[Turn] | None, config: LoopConfig, candidate: Turn) -> Loop | None:
     """Find the loop that joined turns are in, and that the candidate would continue."""
-    return None if turns is None else find_loop(turns, config, shorten_turn(candidate, config))
+    return None if turns is None else find_loop(turns, config, _shorten_turn(candidate, config))
 
 
 def _still_valid(kept: tuple[Kept, ...], shown: ShownHistory) -> tuple[Kept, ...]:
@@ -205,7 +205,7 @@ def _fill_unknown(turns: Sequence[Turn]) -> list[Turn]:
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
 
-def shorten_turn(turn: Turn, config: LoopConfig) -> Turn:
+def _shorten_turn(turn: Turn, config: LoopConfig) -> Turn:
     """Shorten a turn to what is kept of it. What is short already stays as it is."""
     calls = tuple(_shorten_call(call, config) for call in turn.calls)
     results = tuple(None if r is None else replace(r, text=_shorten_text(r.text)) for r in turn.results)
@@ -215,7 +215,7 @@ def shorten_turn(turn: Turn, config: LoopConfig) -> Turn:
 
 
 def _shorten_turns(turns: Sequence[Turn], config: LoopConfig) -> list[Turn]:
-    return [shorten_turn(turn, config) for turn in turns]
+    return [_shorten_turn(turn, config) for turn in turns]
 
 
 def _shorten_call(call: SeenCall, config: LoopConfig) -> SeenCall:

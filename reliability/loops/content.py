@@ -39,62 +39,40 @@ GO_ON = phrase_set(
 GO_ON_CHARS = max(map(len, GO_ON))
 NUMBER_MAX, REQUEST_CHARS, CLAUSE_CHARS = 200, 2_000, 160
 _NUMBER = re.compile(r"(?<![\w.,:/#$€£-])\d{1,3}(?![\w%°]|[.,:/-]\d)")
+#: Words behind `|` count only before a word for "times": elsewhere they are other words ("due", "sei", "sex").
 _NUMBERS = """
 2 two twice zwei zweimal dos deux
-3 three thrice drei dreimal tres trois
-4 four vier viermal cuatro quatre
-5 five fünf fünfmal cinco cinq
-6 six sechs sechsmal seis
-7 seven sieben siebenmal siete sept
-8 eight acht achtmal ocho huit
-9 nine neun neunmal nueve neuf
-10 ten zehn zehnmal diez dix
+3 three thrice drei dreimal tres trois | tre três трижды три trzy drie
+4 four vier viermal cuatro quatre | quattro quatro fyra четыре cztery
+5 five fünf fünfmal cinco cinq | cinque fem пять pięć vijf
+6 six sechs sechsmal seis | sei sex шесть sześć zes
+7 seven sieben siebenmal siete sept | sette sete sju семь siedem zeven
+8 eight acht achtmal ocho huit | otto oito åtta восемь osiem acht
+9 nine neun neunmal nueve neuf | nove nio девять dziewięć negen
+10 ten zehn zehnmal diez dix | dieci dez tio десять dziesięć tien
 11 eleven elf once onze
-12 twelve dozen zwölf zwölfmal dutzend doce docena douze douzaine
+12 twelve dozen zwölf zwölfmal dutzend doce docena douze douzaine | dodici doze tolv двенадцать dwanaście twaalf
 13 thirteen dreizehn trece treize
 14 fourteen vierzehn catorce quatorze
-15 fifteen fünfzehn quince quinze
+15 fifteen fünfzehn quince quinze | quindici femton пятнадцать piętnaście vijftien
 16 sixteen sechzehn dieciséis seize
 17 seventeen siebzehn siebzehnmal diecisiete
 18 eighteen achtzehn dieciocho
 19 nineteen neunzehn neunzehnmal diecinueve
-20 twenty zwanzig zwanzigmal veinte vingt
-30 thirty dreißig treinta trente
+20 twenty zwanzig zwanzigmal veinte vingt | venti vinte tjugo двадцать dwadzieścia twintig
+30 thirty dreißig treinta trente | trenta trinta trettio тридцать trzydzieści dertig
 40 forty vierzig cuarenta quarante
-50 fifty fünfzig cincuenta cinquante
+50 fifty fünfzig cincuenta cinquante | cinquanta cinquenta femtio пятьдесят pięćdziesiąt vijftig
 60 sixty sechzig sesenta soixante
-100 hundred hundert cien cent
+100 hundred hundert cien cent | cento cem hundra сто sto honderd
 """
-
-
-def _read_words(table: str) -> dict[str, int]:
-    rows = map(str.split, table.strip().split("\n"))
-    return {word: int(number) for number, *words in rows for word in words}
-
-
-_NUMBER_WORDS = _read_words(_NUMBERS)
+_ROWS = [row.partition("|") for row in _NUMBERS.strip().split("\n")]
+_NUMBER_WORDS = {word: int(words.split()[0]) for words, _, _ in _ROWS for word in words.split()[1:]}
+_COUNTS = {word: int(words.split()[0]) for words, _, more in _ROWS for word in more.split()} | _NUMBER_WORDS
 _TENS = re.compile(r"\b(twenty|thirty|forty|fifty|sixty)[- ](one|two|three|four|five|six|seven|eight|nine)\b")
 _WORD = re.compile(r"[^\W\d_]+")
 _CHINESE = "一二三四五六七八九十"
 _FIGURE = re.compile(rf"[\d{_CHINESE}]")
-#: Number words that count only before a word for "times": elsewhere they are other words ("due", "sei", "sex").
-_MORE_NUMBERS = """
-3 tre três трижды три trzy drie
-4 quattro quatro fyra четыре cztery
-5 cinque fem пять pięć vijf
-6 sei sex шесть sześć zes
-7 sette sete sju семь siedem zeven
-8 otto oito åtta восемь osiem acht
-9 nove nio девять dziewięć negen
-10 dieci dez tio десять dziesięć tien
-12 dodici doze tolv двенадцать dwanaście twaalf
-15 quindici femton пятнадцать piętnaście vijftien
-20 venti vinte tjugo двадцать dwadzieścia twintig
-30 trenta trinta trettio тридцать trzydzieści dertig
-50 cinquanta cinquenta femtio пятьдесят pięćdziesiąt vijftig
-100 cento cem hundra сто sto honderd
-"""
-_COUNTS = _read_words(_MORE_NUMBERS) | _NUMBER_WORDS
 #: How often: "10", "1,000", "10-12", "ten (10)", "ten", before what is repeated, or behind "x" or a verb of making.
 _COUNT = r"(1000|1[,.]000|\d{1,3}|[^\W\d_]{2,14})"
 _START = r"(?<![\w.,:/#$€£-])"
@@ -149,17 +127,15 @@ def text_of(content: Any) -> str:
         return ""
     if not isinstance(content, Sequence):
         return dumps(content)
-    return "\n".join(_read_part(part) for part in content)
+    texts = ((part, _read_text(part)) for part in content)
+    return "\n".join(f"<part {digest(dumps(_sample(part)))}>" if text is None else text for part, text in texts)
 
 
 def _read_text(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
     text = part.get("refusal" if part.get("type") == "refusal" else "text") if isinstance(part, dict) else None
     return text if isinstance(text, str) else None
-
-
-def _read_part(part: Any) -> str:
-    text = part if isinstance(part, str) else _read_text(part)
-    return text if text is not None else f"<part {digest(dumps(_sample(part)))}>"
 
 
 def _sample(value: Any, depth: int = 8) -> Any:
@@ -173,13 +149,14 @@ def _sample(value: Any, depth: int = 8) -> Any:
     return value
 
 
-def read_answer_text(message: Message) -> str:
-    """Read the text of an answer, without its call and reasoning blocks; where it has none, its refusal."""
+def read_own_text(message: Message) -> str:
+    """Return the text of a message, without its tool results, call and reasoning blocks; where it has none, its
+    refusal."""
     content = message.get("content") or message.get("refusal")
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else ""
-    texts = [part if isinstance(part, str) else _read_text(part) for part in content]
-    return "\n".join(text for text in texts if isinstance(text, str))
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(filter(None, map(_read_text, parts)))
 
 
 class Who(Enum):
@@ -191,16 +168,6 @@ class Who(Enum):
     SPEAKS = 4
 
 
-def read_spoken_text(message: Message) -> str:
-    """Return the text of a user-role message without its tool results."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = (part if isinstance(part, str) else _read_text(part) for part in parts)
-    return "\n".join(text for text in texts if text)
-
-
 def list_other_parts(message: Message) -> list[Message]:
     """Return the parts of a user-role message that are no text: images, files."""
     content = message.get("content")
@@ -210,7 +177,7 @@ def list_other_parts(message: Message) -> list[Message]:
 
 def classify_speaker(message: Message) -> Who:
     """Tell whether a user-role message could be the user's own, is a bare "go on", a harness's report, or nobody's."""
-    text = read_spoken_text(message)
+    text = read_own_text(message)
     if text.startswith(NOTICE) or _WRAPPED.fullmatch(text):
         return Who.NOBODY
     if _REPORTS.match(text):

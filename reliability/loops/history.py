@@ -8,10 +8,16 @@ with the same results. The answer about to leave (`candidate`) counts as the new
             (polls; steps that only say they were done)   poller_duplicate_...  poller_break_...
             (thoughts alone, which lead to nothing)       poller_duplicate_...  poller_break_...
     NEAR    same calls, results nearly the same           break_threshold - 1   break_threshold
-            (drifting figures, see `movement`; steps)     poller_duplicate_...  poller_break_...
+            (drifting figures, see `near`; steps)         poller_duplicate_...  poller_break_...
             (other places, where there is nothing)        break_threshold - 1   poller_break_...
     ERRORS  same error of one tool, any arguments         duplicate_threshold   break_threshold
     TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
+
+ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
+found": they break at twice the limit. A shell or a browser does something else with every argument, so its failures are
+left to the judge. TEXTS: thoughts are the text of an answer that holds nothing else. Every user message but a bare "go
+on" re-arms it, and so does a call with a result. Thoughts alone are notes, however they differ, whose results only
+repeat, count or confirm them.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes `PUSHED_LAPS`
 more. Steps are nudged once. Where the user asks for a number of steps, or for anything so many times, neither a nudge
@@ -25,15 +31,27 @@ request (`Memo`): an ordinary history costs a handful of comparisons.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise, takewhile
 
-from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, digest, has_failed, summary
-from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
-from reliability.loops.comparison.near import find_difference, mask_figures
-from reliability.loops.polling import is_thought, takes_notes
-from reliability.loops.streaks import PERIOD_MAX, count_same_errors, count_same_texts, count_thoughts
+from rapidfuzz import fuzz
+
+from reliability.loops.comparison.call_normalization import mask_echoes
+from reliability.loops.comparison.findings import (
+    Kind,
+    Loop,
+    Memo,
+    Stage,
+    Turn,
+    digest,
+    error_text,
+    has_failed,
+    summary,
+)
+from reliability.loops.comparison.near import LAPS_MAX, Movement, find_difference, follow_figures, mask_figures
+from reliability.loops.repeatable_calls import is_generic_tool, is_thought, takes_notes
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_sequence import TurnSequence
@@ -41,6 +59,13 @@ from reliability.loops.turn_sequence import TurnSequence
 #: A result that changed once and no more is news.
 CHANGES_MIN = 2
 PUSHED_LAPS = 2
+ERROR_CHARS = 2_000
+#: An error shorter than this ("error") says too little to be the same error.
+ERROR_CHARS_MIN = 8
+_LOOKUP = re.compile(r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b", re.IGNORECASE)
+TEXT_CHARS, TEXT_PERIOD_MAX = 4_000, 3
+#: So many texts are looked at for each repetition that is asked about.
+TEXTS_MAX = 64
 
 
 def find_loop(
@@ -55,7 +80,7 @@ def find_loop(
     if candidate is None or candidate.calls:
         found += _find_acting_loops(TurnSequence(_select_acting(turns, candidate), config, candidate, memo))
     if candidate is None or candidate.written or not candidate.calls:
-        found += [_find_same_text(turns, config, candidate, period) for period in range(1, PERIOD_MAX + 1)]
+        found += [_find_same_text(turns, config, candidate, period) for period in range(1, TEXT_PERIOD_MAX + 1)]
     detected = [loop for loop in found if loop is not None]
     return max(detected, key=lambda loop: (loop.stage is Stage.BREAK, loop.repetitions), default=None)
 
@@ -102,12 +127,7 @@ def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:
         found.append(loop)
         if loop.stage is Stage.BREAK and row.memo.spent:
             break  # so much is compared already that a verdict is enough
-    errors, thoughts = count_same_errors(row), count_thoughts(row)
-    return [
-        *found,
-        None if errors is None else _build_streak_loop(Kind.ERRORS, *errors),
-        None if thoughts is None else _build_streak_loop(Kind.CALLS, *thoughts),
-    ]
+    return [*found, _find_same_errors(row), _find_thoughts(row)]
 
 
 def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:
@@ -209,20 +229,109 @@ def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage, 
     )
 
 
+def _find_same_errors(row: TurnSequence) -> Loop | None:
+    """Find the failures of one tool in a row that say the same, where the candidate calls that tool again."""
+    newest = _read_error_at(row, row.size - 1) if row.turns else None
+    if newest is None or row.polls_at(row.size - 1):
+        return None
+    tool, text, masked = newest
+    if row.candidate is not None and {call.name for call in row.candidate.calls} != {tool}:
+        return None
+    config = row.config
+    warn, limit = _poll_thresholds(config) if row.endless else (config.duplicate_threshold, config.break_threshold)
+    count, echoes = 0, bool(_LOOKUP.search(text))
+    for index in range(row.size - 1, max(row.size - 2 * max(warn, limit, 1) - 2, -1), -1):
+        error = _read_error_at(row, index)
+        if error is None or error[0] != tool:
+            break
+        if not row.is_equal(error[1], text):
+            if not row.is_equal(error[2], masked):
+                break
+            echoes = True
+        count += 1
+    if row.endless:
+        count += row.candidate is not None  # as in CALLS, so that both nudge at once
+        return None if warn < count < limit else _build_streak_loop(Kind.ERRORS, count, warn, limit, text, tool)
+    return _build_streak_loop(Kind.ERRORS, count, warn, 2 * limit if echoes else limit, text, tool)
+
+
+def _read_error_at(row: TurnSequence, index: int) -> tuple[str, str, str] | None:
+    return row.memo.once(("error", index), lambda: _read_error(row.turns[index]))
+
+
+def _read_error(turn: Turn) -> tuple[str, str, str] | None:
+    """Return (tool, its error, the error without what it repeats of the call) where all calls of the turn are of one
+    tool and all failed with the same words."""
+    names = {call.name for call in turn.calls}
+    if len(names) != 1 or is_generic_tool(turn.calls[0].name):
+        return None
+    texts = {error_text(result)[:ERROR_CHARS] for result in turn.results if result is not None and has_failed(result)}
+    if len(texts) != 1 or not all(has_failed(result) for result in turn.results):
+        return None
+    text = texts.pop()
+    return (names.pop(), text, mask_echoes(turn.calls[0], text)) if len(text) >= ERROR_CHARS_MIN else None
+
+
+def _find_thoughts(row: TurnSequence) -> Loop | None:
+    """Find the turns at the tail that only think, and are answered alike. A chain of thoughts may be long and right: it
+    has the limits of a poll, and is nudged once."""
+    newest = row.candidate or (row.turns[-1] if row.turns else None)
+    if newest is None or not newest.calls or not _only_thinks(newest):
+        return None
+    warn, limit = _poll_thresholds(row.config)
+    answered = map(_read_answers, reversed(row.turns))
+    first = next(answered, None)
+    alike = 0 if first is None else 1 + sum(1 for _ in takewhile(lambda answers: answers == first, answered))
+    count = alike + (row.candidate is not None)
+    if warn < count < limit:
+        return None
+    return _build_streak_loop(Kind.CALLS, count, max(warn, row.times + 1), limit, "", newest.calls[0].name)
+
+
+def _read_answers(turn: Turn) -> frozenset[str] | None:
+    """Return what a turn that only thinks was answered, without what only repeats or counts the thoughts; None: it does
+    more, or its results aren't known."""
+    if not _only_thinks(turn) or None in turn.results:
+        return None
+    pairs = zip(turn.calls, turn.results, strict=False)
+    return frozenset(
+        mask_figures(mask_echoes(call, result.text.strip())) for call, result in pairs if result is not None
+    )
+
+
 def _find_same_text(turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None, period: int) -> Loop | None:
-    spoken = [*turns, candidate] if candidate is not None else list(turns)
-    count, text = count_same_texts(spoken, config.similarity_threshold, period)
-    warn, limit = config.duplicate_threshold, config.break_threshold
-    limit = _give_laps(limit, turns, period * limit)
-    return _build_streak_loop(Kind.TEXTS, count, warn, limit, summary(text), "", period)
+    """Find the repetitions of the newest `period` texts, back to the first that differs or to a call. A repetition that
+    has begun counts, as one of calls does."""
+    texts = list(islice(_walk_back([*turns, candidate] if candidate is not None else turns), TEXTS_MAX))
+    paired, similarity = 0, config.similarity_threshold
+    while paired + period < len(texts) and _is_alike(texts[paired], texts[paired + period], similarity):
+        paired += 1
+    if len(texts) < period or (period > 1 and _is_alike(texts[0], texts[1], similarity)):
+        return None
+    count = -(-(paired + period) // period) if paired else 1
+    limit = _give_laps(config.break_threshold, turns, period * config.break_threshold)
+    return _build_streak_loop(Kind.TEXTS, count, config.duplicate_threshold, limit, texts[0], period=period)
+
+
+def _walk_back(turns: Sequence[Turn]) -> Iterator[str]:
+    for turn in reversed(turns):
+        if turn.calls and not (turn.written and all(result is None for result in turn.results)):
+            return
+        if turn.text.strip():
+            yield " ".join(turn.text[:TEXT_CHARS].split())
+
+
+def _is_alike(a: str, b: str, similarity: float) -> bool:
+    return a == b or fuzz.ratio(a, b, score_cutoff=100 * similarity) > 0
 
 
 def _build_streak_loop(
-    kind: Kind, count: int, warn: int, limit: int, evidence: str, tool: str = "", period: int = 1
+    kind: Kind, count: int, warn: int, limit: int, text: str, tool: str = "", period: int = 1
 ) -> Loop | None:
     stage = stage_of(count, warn, limit)
     if stage is None:
         return None
+    evidence = summary(text)
     key = digest(kind, tool or evidence)
     return Loop(kind=kind, stage=stage, repetitions=count, period=period, tool=tool, evidence=evidence, key=key)
 

@@ -9,7 +9,11 @@
 
 Code fences, tables, rows of cells, lists, quotes, lines of code and what is mostly digits repeat by nature: there it
 takes twenty copies and STRUCTURED_SPAN characters. In a call that is written into the text the limits are those of
-`is_runaway_argument`. A scan that is `patient` lets what it has found go on for a while: see `patience`.
+`is_runaway_argument`.
+
+What ends by itself is honest, and a runaway doesn't end. A scan that is `patient` lets an answer write `PATIENCE_BYTES`
+more, about 2,000 tokens, from where it began to repeat itself (`Doubt`). What it writes after it has left the
+repetition doesn't count; a repetition whose copies differ is never known to have been left.
 
 Invariants: the text is read in blocks of `BLOCK` characters at the same places however it was cut, so the outcome
 depends on the text alone. A loop stands once it is found. `TAIL_CHARS` of text, `LINE_CHARS` of an open line,
@@ -34,9 +38,11 @@ from reliability.loops.long_cycles import (
     is_runaway_argument,
     update_place,
 )
-from reliability.loops.patience import PATIENCE_BYTES, Doubt
 from reliability.loops.written import Written, drop_repeats, feed
 
+PATIENCE_BYTES = 8_192
+#: A repetition that isn't found again for so many characters has been left.
+LEFT_CHARS = 2_048
 BLOCK = 32
 #: A cut may bring the end of one copy to light: then it is cut once more.
 PASSES_MAX = 16
@@ -62,6 +68,40 @@ _STRUCTURE = re.compile(
 _EMOJI = re.compile("[\U0001f300-\U0001f5ff\U0001f600-\U0001faff]")
 _FENCE = re.compile(r"[ \t>]*(?:```|~~~)")
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+")
+
+
+class Doubt(NamedTuple):
+    """The repetition that an answer is in. `loop`: how it was found; `at`: after how many characters it was found last;
+    `spent`: the bytes that it went on for since, of `most`; `varied`: its copies differ."""
+
+    most: int = 0
+    loop: Loop | None = None
+    at: int = 0
+    spent: int = 0
+    varied: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether it has gone on for too long."""
+        return self.loop is not None and self.spent >= self.most
+
+    def add(self, loop: Loop, at: int, newest: str, *, varied: bool = False) -> Doubt:
+        """Take the next finding into account, `at` so many characters; `newest` are the last of them. Calls that are
+        written again are complete, so nothing is to be waited for."""
+        if loop.kind is Kind.ANSWER_CALLS:
+            return Doubt(self.most, loop, at, self.most)
+        if not self.stands(at):
+            return Doubt(self.most, loop, at, self.spent, varied)
+        return self.go_on(at, newest)
+
+    def go_on(self, at: int, newest: str) -> Doubt:
+        """Count what was written up to `at` as repetition."""
+        newest_bytes = len(newest.encode("utf-8", "replace"))
+        return self._replace(at=at, spent=self.spent + (at - self.at) * newest_bytes // max(1, len(newest)))
+
+    def stands(self, length: int) -> bool:
+        """Return whether a text of so many characters ends in the repetition."""
+        return self.loop is not None and (self.varied or length - self.at <= LEFT_CHARS)
 
 
 class _SeenAnswer(NamedTuple):

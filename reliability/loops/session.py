@@ -23,7 +23,7 @@ from reliability.loops.answer_history import Kept
 from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn, call_key, digest, summary
 from reliability.loops.content import text_of
 from reliability.loops.history import stage_of
-from reliability.loops.polling import is_poll
+from reliability.loops.repeatable_calls import is_poll
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
 

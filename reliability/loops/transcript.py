@@ -1,8 +1,14 @@
 """Read a request's messages into turns: what the model did since the user last spoke.
 
 The messages are those of a chat completion: each dialect is translated into them, with an id for each call, before the
-request is judged. Reading starts after the last message that is the user's own (see `conversation_tail`); a bare "go
-on" is kept as a marker turn. A result belongs by its id to the newest turn that has it. A result that a client has
+request is judged. Reading starts after the last message that is the user's own; a bare "go on" is kept
+as a marker turn. Beside what `content` tells, a user message is not the user's own when it
+
+- answers a call in the text before it, in a conversation without native calls: it is that call's result;
+- says what another one near it says, but for what a harness counts ("You have 9 steps left.");
+- only shows an image behind a tool's result: it belongs to that result.
+
+A result belongs by its id to the newest turn that has it. A result that a client has
 cleared is unknown, and unknown equals nothing.
 
 Invariants: a request that is sent twice reads the same twice. `turns_max` answers and `MESSAGES_MAX` messages back are
@@ -12,13 +18,152 @@ read. What can't be read is skipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from reliability.loops.comparison.findings import Result, SeenCall, Turn, dumps
-from reliability.loops.content import Message, Who, classify_speaker, list_other_parts, read_answer_text, text_of
-from reliability.loops.conversation_tail import ConversationTail
+from reliability.loops.comparison.near import mask_figures
+from reliability.loops.content import (
+    Message,
+    Who,
+    classify_speaker,
+    list_other_parts,
+    read_own_text,
+    text_of,
+)
+from reliability.loops.text_calls import read_text_calls
+
+MESSAGES_MAX = 256
+#: How far back the user's last request is looked for.
+REQUEST_MESSAGES_MAX = 2_048
+#: How many user messages before and after one are looked at for one that says the same, and how much of them.
+NEIGHBOURS = 16
+WORDS_CHARS = 2_000
+#: A shorter message may be another one's beginning by chance.
+GLUED_CHARS = 20
+#: So many messages back it shows whether an agent's calls stand in its texts.
+WRITING_MESSAGES = 32
+#: What a harness counts in its messages: what is left, how often, how late it is.
+_COUNTDOWN = re.compile(
+    r"\b\d+(?=(?:[ /]+(?:of )?\d+)? (?:more |remaining )?(?:steps?|turns?|iterations?|rounds?|attempts?|tries|retries|"
+    r"times?|tokens?|seconds?|minutes?|messages?|calls?|requests?|actions?)\b)"
+    r"|(?:(?<=step )|(?<=turn )|(?<=iteration )|(?<=attempt )|(?<=round )|(?<=try ))#?\d+(?: ?(?:/|of) ?\d+)?"
+    r"|\d+(?=(?:st|nd|rd|th) (?:time|attempt|try|step|turn)\b)"
+    r"|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?Z?)?|\b\d\d?:\d\d(?::\d\d)?\b",
+    re.IGNORECASE,
+)
+
+
+class _ConversationTail:
+    """The end of a conversation, within the bounds, and what is asked of it more than once."""
+
+    def __init__(self, messages: Sequence[Any]) -> None:
+        self.messages = messages
+        self.lowest = max(0, len(messages) - MESSAGES_MAX)
+        self._text_calls: dict[int, tuple[SeenCall, ...]] = {}
+        self._words: dict[int, str] = {}
+        self._native: bool | None = None
+        self._writes: bool | None = None
+
+    def role_at(self, index: int) -> Any:
+        message = self.messages[index] if self.lowest <= index < len(self.messages) else None
+        return message.get("role") if isinstance(message, dict) else None
+
+    def find_start(self, turns_max: int) -> int:
+        """Find the index after the user's last own message."""
+        answers = 0
+        for index in range(len(self.messages) - 1, self.lowest - 1, -1):
+            role = self.role_at(index)
+            answers += role == "assistant"
+            if answers == turns_max:
+                return index
+            if role == "user" and self.is_own(index):
+                return index + 1
+        return self.lowest
+
+    def find_request(self, start: int) -> str:
+        """Find what the user said last before an index, be it only a few words or long ago."""
+        for index in range(start - 1, max(-1, start - 1 - REQUEST_MESSAGES_MAX), -1):
+            message = self.messages[index]
+            if not isinstance(message, dict) or message.get("role") != "user":
+                continue
+            if self.is_own(index) if index >= self.lowest else classify_speaker(message) is Who.SPEAKS:
+                return read_own_text(message)
+        return ""
+
+    def is_own(self, index: int) -> bool:
+        """Return whether the user message is the user's own, and more than a "go on"."""
+        if classify_speaker(self.messages[index]) is not Who.SPEAKS:
+            return False
+        return not (self.shows_screen(index) or self.answers_call(index) or self.says_again(index))
+
+    def shows_screen(self, index: int) -> bool:
+        """Return whether the message is but an image behind a tool's result."""
+        message = self.messages[index]
+        if self.role_at(index - 1) != "tool" or read_own_text(message).strip():
+            return False
+        return bool(list_other_parts(message))
+
+    def answers_call(self, index: int) -> bool:
+        """Return whether the message is the result of a call that stands in the text before it."""
+        while self.role_at(index) == "user":
+            index -= 1
+        return self.role_at(index) == "assistant" and bool(self.text_calls(index))
+
+    def text_calls(self, index: int) -> tuple[SeenCall, ...]:
+        """Return the calls in the text of an answer, where the agent has no others."""
+        if self._native is None:
+            newest = (message for message in self.messages[self.lowest :] if isinstance(message, dict))
+            self._native = any(message.get("tool_calls") or message.get("role") == "tool" for message in newest)
+        if self._native:
+            return ()
+        if index not in self._text_calls:
+            self._text_calls[index] = read_text_calls(read_own_text(self.messages[index]))
+        return self._text_calls[index]
+
+    def says_again(self, index: int) -> bool:
+        """Return whether another user message near this one says the same."""
+        words = self._words_at(index)
+        return any(_is_same_message(words, self._words_at(near)) for near in self._find_neighbours(index))
+
+    def _find_neighbours(self, index: int) -> Iterator[int]:
+        for step in (-1, 1):
+            near, looked = index + step, 0
+            while self.lowest <= near < len(self.messages) and looked < NEIGHBOURS:
+                if self.role_at(near) == "user":
+                    looked += 1
+                    yield near
+                near += step
+
+    def _words_at(self, index: int) -> str:
+        if index not in self._words:
+            text = read_own_text(self.messages[index])[:WORDS_CHARS].strip()
+            self._words[index] = mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
+        return self._words[index]
+
+    def _writes_calls(self) -> bool:
+        if self._writes is None:
+            latest = range(len(self.messages) - 1, max(self.lowest, len(self.messages) - WRITING_MESSAGES) - 1, -1)
+            self._writes = any(self.role_at(index) == "assistant" and self.text_calls(index) for index in latest)
+        return self._writes
+
+    def read_report(self, index: int) -> str:
+        """Return what a user message reports, without what is glued behind what another near it says, too."""
+        text = text_of(self.messages[index].get("content"))
+        words = self._words_at(index)
+        for near in self._find_neighbours(index):
+            other = self._words_at(near)
+            if len(other) < len(words) and _is_same_message(words, other):
+                return "\n".join(text.strip().split("\n")[: other.count("\n") + 1])
+        return text
+
+
+def _is_same_message(a: str, b: str) -> bool:
+    """Return whether the two are equal, or one is the other with something glued behind it."""
+    short, long = sorted((a, b), key=len)
+    return a == b or (len(short) >= GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n")
+
 
 TURNS_MAX = 64
 _CLEARED = re.compile(
@@ -66,7 +211,7 @@ def _read_calls(message: Message, turn: _OpenTurn) -> None:
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
     """Read the model's turns since the user last spoke, oldest first; of many, the newest `turns_max`."""
     listed = messages if isinstance(messages, (list, tuple)) else []
-    tail = ConversationTail(listed)
+    tail = _ConversationTail(listed)
     turns: list[_OpenTurn] = []
     start = tail.find_start(turns_max)
     for index in range(start, len(listed)):
@@ -76,7 +221,7 @@ def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
     return tuple(turn.freeze(request) for turn in turns)
 
 
-def _read_message(tail: ConversationTail, index: int, turns: list[_OpenTurn]) -> None:
+def _read_message(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> None:
     message = tail.messages[index]
     role = message.get("role")
     if role == "assistant":
@@ -91,7 +236,7 @@ def _read_message(tail: ConversationTail, index: int, turns: list[_OpenTurn]) ->
         _read_user(tail, index, turns)
 
 
-def _read_user(tail: ConversationTail, index: int, turns: list[_OpenTurn]) -> None:
+def _read_user(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> None:
     """Read a user message: it may be a result itself, or a screen that belongs to one."""
     message = tail.messages[index]
     who = classify_speaker(message)
@@ -110,7 +255,7 @@ def _read_user(tail: ConversationTail, index: int, turns: list[_OpenTurn]) -> No
 
 
 def _read_answer(message: Message) -> _OpenTurn:
-    turn = _OpenTurn(read_answer_text(message))
+    turn = _OpenTurn(read_own_text(message))
     _read_calls(message, turn)
     if not turn.calls and not turn.text.strip():
         names = ("reasoning_content", "reasoning")

@@ -21,8 +21,16 @@ from reliability.loops.comparison.findings import Memo, Result, SeenCall, Turn
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.content import orders_endless, read_number, read_times
-from reliability.loops.leading_steps import acknowledges, acts, find_entities, leads_on, walks
-from reliability.loops.polling import is_poll, is_thought, takes_notes
+from reliability.loops.repeatable_calls import (
+    acknowledges,
+    acts,
+    find_entities,
+    is_poll,
+    is_thought,
+    leads_on,
+    takes_notes,
+    walks,
+)
 from reliability.loops.thresholds import LoopConfig
 
 Key = frozenset[str]

@@ -67,15 +67,15 @@ _HEADS = tuple(sorted({_read_head(opener) for _, opener in _WORDED}))
 HEAD_CHARS = max(map(len, _HEADS))
 
 
-def find_opener(text: str, at: int) -> re.Match[str] | None:
+def _find_opener(text: str, at: int) -> re.Match[str] | None:
     """Find the first opener from `at` on."""
     signed = _find_at_sign(text, at)
     worded = _find_at_word(text, at, len(text) if signed is None else signed.start())
     found = [match for match in (signed, worded) if match is not None]
-    return min(found, key=lambda match: (match.start(), row_of(match)), default=None)
+    return min(found, key=lambda match: (match.start(), _row_of(match)), default=None)
 
 
-def row_of(opener: re.Match[str]) -> int:
+def _row_of(opener: re.Match[str]) -> int:
     """Return the place in `ROWS` of the row that an opener is of."""
     return int((opener.lastgroup or "r0_0")[1:].partition("_")[0])
 
@@ -185,11 +185,11 @@ def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[
     """Find the next complete call from `at` on; else return (what may be dropped, what has been searched)."""
     outer = None
     while True:
-        opener = find_opener(text, at)
+        opener = _find_opener(text, at)
         if opener is None:
             return (len(text) if final else max(at, len(text) - DELIMITER_CHARS + 1)), 0
         start, body_at = opener.span()
-        ending = _ENDS[row_of(opener)].search(text, max(body_at, searched - DELIMITER_CHARS))
+        ending = _ENDS[_row_of(opener)].search(text, max(body_at, searched - DELIMITER_CHARS))
         body_end, end = ending.span() if ending else (len(text), len(text))
         if body_end - start > CALL_CHARS:
             at, searched = body_at, 0

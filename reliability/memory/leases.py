@@ -94,11 +94,6 @@ def expire(leases: Leases, now_ns: int) -> Leases:
     )
 
 
-def sum_leased_bytes(leases: Leases) -> int:
-    """Return the sum of the bytes that are held."""
-    return sum(lease.bytes for lease in leases.held.values())
-
-
 def _answer(leases: Leases, wanted_bytes: int, budget_bytes: int | None, level: Level) -> LeaseAnswer:
     if len(leases.held) >= HOLDERS_MAX:
         return LeaseAnswer(False, why=f"{HOLDERS_MAX} replicas hold leases already")
@@ -110,7 +105,7 @@ def _answer(leases: Leases, wanted_bytes: int, budget_bytes: int | None, level: 
         return LeaseAnswer(False, why="memory is critical: nothing is loaded")
     if budget_bytes is None:
         return LeaseAnswer(True)  # nothing is known of this machine; the tier's own check before it loads remains
-    free_bytes = budget_bytes - sum_leased_bytes(leases)
+    free_bytes = budget_bytes - sum(lease.bytes for lease in leases.held.values())
     if wanted_bytes > free_bytes:
         return LeaseAnswer(False, why=f"{wanted_bytes} bytes needed, {max(0, free_bytes)} of {budget_bytes} are free")
     return LeaseAnswer(True)

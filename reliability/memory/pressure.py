@@ -96,15 +96,6 @@ class Pressure:
     values: Mapping[str, tuple[float, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class LevelChange:
-    """A move between levels, with the source that decided."""
-
-    before: Level
-    after: Level
-    source: str
-
-
 def level_at(pressure: Pressure, now_ns: int) -> Level:
     """Return the level at this moment: unknown once the last reading is stale."""
     return pressure.level if now_ns < pressure.fresh_until_ns else Level.UNKNOWN
@@ -117,9 +108,7 @@ def measure_sustained_ns(pressure: Pressure, now_ns: int) -> int:
     return max(0, now_ns - pressure.pressed_ns)
 
 
-def observe(
-    pressure: Pressure, config: PressureConfig, readings: Sequence[Reading], now_ns: int
-) -> tuple[Pressure, LevelChange | None]:
+def observe(pressure: Pressure, config: PressureConfig, readings: Sequence[Reading], now_ns: int) -> Pressure:
     """Take what the sources report now; with none, only let time pass. The clock never runs back."""
     now_ns = max(now_ns, pressure.now_ns)
     observed = {r.source: (r.value, now_ns) for r in readings if r.value is not None and r.value == r.value}
@@ -132,13 +121,9 @@ def observe(
     fresh_until_ns = max((seen for _, seen in values.values()), default=0) + config.stale_ns
     seen = replace(pressure, now_ns=now_ns, values=values, fresh_until_ns=fresh_until_ns if values else now_ns)
     if not values:
-        after = replace(seen, level=Level.UNKNOWN, source="", pressed_ns=None, rising=0)
-    else:
-        loud = any(_rank_called(config.sources[name], values[name][0]) for name in observed if name in values)
-        after = _move_level(seen, config, loud, now_ns)
-    if after.level is pressure.level:
-        return after, None
-    return after, LevelChange(pressure.level, after.level, after.source or pressure.source)
+        return replace(seen, level=Level.UNKNOWN, source="", pressed_ns=None, rising=0)
+    loud = any(_rank_called(config.sources[name], values[name][0]) for name in observed if name in values)
+    return _move_level(seen, config, loud, now_ns)
 
 
 def _move_level(pressure: Pressure, config: PressureConfig, loud: bool, now_ns: int) -> Pressure:

@@ -24,14 +24,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from reliability.loops import LoopConfig, Memo, Stage, answer_turn, find_loop, read_turns
+from tests.evals.answer_loop_cases import ANSWER_CASES, stop_call, stop_text
+from tests.evals.loop_cases import build_cases
+from tests.evals.made_laps import METERS, Message, Meter, Run, lap, laps_of
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from reliability.loops import LoopConfig, Memo, Stage, answer_turn, find_loop, read_turns  # noqa: E402
-from tests.evals.answer_loop_cases import ANSWER_CASES, stop_call, stop_text  # noqa: E402
-from tests.evals.loop_cases import build_cases  # noqa: E402
-from tests.evals.made_laps import METERS, Message, Meter, Run, lap, laps_of  # noqa: E402
-
 RECORDED = ROOT.parent / "shared" / "data" / "agent_traces.jsonl.gz"
 FIXTURE = Path(__file__).parent / "fixtures" / "agent_runs.jsonl"
 CASES = Path(__file__).parent / "fixtures" / "agent_loops.jsonl"

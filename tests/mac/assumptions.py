@@ -3,19 +3,6 @@
 Where a line turns out to be wrong, it is changed here, and the tests say what follows.
 """
 
-__all__ = [
-    "AVAILABLE_SWINGS_GB",
-    "FIRST_PROMPT_TOKENS",
-    "LAUNCHD_EIO",
-    "LAUNCHD_EIO_S",
-    "METAL_IGNORES",
-    "PHYS_FOOTPRINT_OFFSET",
-    "PRESSURE",
-    "TMP_DAYS",
-    "WORKING_SETS_MIB",
-    "guess_working_set",
-]
-
 GIB, MIB = 1 << 30, 1 << 20
 
 # `recommendedMaxWorkingSetSize` of a Mac of so many GiB, in MiB, as llama.cpp prints it: two thirds of the memory up to
@@ -53,26 +40,19 @@ FIRST_PROMPT_TOKENS = 11_648
 
 # `launchctl bootstrap` soon after `bootout` fails with 5 ("Bootstrap failed: 5: Input/output error") for about 5 s
 # (measured in headroom#1289; openclaw#136453 is a service that stayed off for want of another try).
-LAUNCHD_EIO, LAUNCHD_EIO_S = 5, 5.0
 
 # What lies untouched in /tmp for three days is removed (`daily_clean_tmps_days` of periodic.conf(5)), sockets too:
 # five of five were gone on a machine up for 49 days (Spexcode#97).
-TMP_DAYS = 3
 
 # `caffeinate -i -w PID` holds off idle sleep until that process ends, on battery as well (caffeinate(8)). psutil's
 # `sensors_battery` is None without a battery, else it tells whether the plug is in (its documentation for macOS).
 # Without it an idle Mac sleeps in the middle of an agent's night (omlx#1081).
 
 # `proc_pid_rusage(pid, RUSAGE_INFO_V0, &info)` returns 0; `ri_phys_footprint` is the eighth counter behind a UUID of 16
-# bytes (Apple's <sys/resource.h>). Limits count by it; it was 1 to 1.25 GB over resident memory (MTPLX#500).
-PHYS_FOOTPRINT_OFFSET = 72
+# bytes, at 72 (Apple's <sys/resource.h>). Limits count by it; it was 1 to 1.25 GB over resident memory (MTPLX#500).
 
-# After command buffers that timed out Metal ignores what the process submits, with these words, and only a new process
-# has the GPU again (omlx#3706, macOS 27; `MTLCommandBufferError` in Apple's Metal headers).
-METAL_IGNORES = (
-    "[METAL] Command buffer execution failed: Ignored (for causing prior/excessive GPU errors) "
-    "(00000004:kIOGPUCommandBufferCallbackErrorSubmissionsIgnored)"
-)
+# After command buffers that timed out Metal ignores what the process submits, with the words "Ignored (for causing
+# prior/excessive GPU errors)", and only a new process has the GPU again (omlx#3706, macOS 27; `MTLCommandBufferError`).
 
 # MLX 0.32 has wheels for macOS 14 and newer alone (its files in the package index).
 

@@ -36,7 +36,7 @@ class ScriptedMac:
         """What Metal recommends."""
         return self.wired_limit_mb * MIB if self.wired_limit_mb else guess_working_set(self.memory_gib)
 
-    # The calls of `deployments.memory.sensors.macos.Kernel`.
+    # The calls of `deployments.memory.sensors.macos.SystemKernel`.
 
     def sysctl_u32(self, name: str) -> int | None:
         return {macos.LEVEL: PRESSURE[self.pressure], "iogpu.wired_limit_mb": self.wired_limit_mb}.get(name)
@@ -47,8 +47,8 @@ class ScriptedMac:
     def memory_bytes(self) -> tuple[int, int]:
         return self.memory_gib * GIB, int(self.available_gb * 1e9)
 
-    def on_pressure(self, handler: Callable[[], None]) -> bool:
-        return False
+    def on_pressure(self, handler: Callable[[], None]) -> None:
+        pass
 
     # What MLX says and does there.
 

@@ -76,13 +76,12 @@ def test_sleeping_tiers_say_where_their_models_are(
     config = settle()
     assert [tier.min_replicas for tier in config.tiers.values()] == [1, 0, 0]
     look_up, left_out = (make_cold_status(name, config) for name in ("standard", "longctx"))
-    assert look_up is not None
     assert left_out is not None
     assert look_up().state is TierState.UNAVAILABLE
     assert "fetches it once it can answer" in look_up().reason
     source = parse_source(choose_here("standard", "auto").source)
-    with cache_folder.hold(tmp_path / "models", hub._name_fetch(source)):
-        downloads.tell(tmp_path, hub._name_fetch(source), lambda _: None)("43 % of 6.0 GB")
+    with cache_folder.hold(tmp_path / "models", hub.name_fetch(source)):
+        downloads.tell(tmp_path, hub.name_fetch(source), lambda _: None)("43 % of 6.0 GB")
         status = look_up()
         assert (status.state, status.reason) == (TierState.LOADING, "43 % of 6.0 GB")
     monkeypatch.setattr(hub, "find_complete", lambda _: tmp_path)

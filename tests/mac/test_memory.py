@@ -65,7 +65,6 @@ def test_a_persons_own_limit_counts(monkeypatch: pytest.MonkeyPatch, limit_mb: i
         (MonitorSettings(budget_share=0.25), 16 * GIB),
     ):
         room = find_room(MemoryPlan(settings=settings), "fast")
-        assert room is not None
         assert room.working_set_bytes == most_bytes
     assert MonitorSettings(budget_bytes=GIB).budget_of(sample.total_bytes, sample.working_set_bytes) == GIB
     assert MonitorSettings(budget_share=0.5).budget_of(sample.total_bytes, sample.working_set_bytes) == 32 * GIB
@@ -103,7 +102,6 @@ def test_tiers_that_never_fit_together_have_their_needs(monkeypatch: pytest.Monk
     assert [room and room.share_bytes() for room in known] == [4 * GIB, 8 * GIB]
     fits = MemoryPlan(settings=MonitorSettings(), needs=(needs[0], needs[2]))
     mine = find_room(fits, "mine")
-    assert mine is not None
     assert mine.most_bytes == 10_922 * MIB - 4 * GIB
     assert mine.share_bytes(5 * GIB) == 5 * GIB + (mine.most_bytes - 5 * GIB) // 2
 

@@ -42,9 +42,10 @@ def main(folder: Path) -> None:
             held.clear()
         deadline = time.monotonic() + 20
         while pressure.level is not wanted and time.monotonic() < deadline:
-            pressure, change = observe(pressure, config, sensor.read(time.monotonic_ns()).readings, time.monotonic_ns())
-            if change is not None:
-                moves.append(change.after.value)
+            before, now_ns = pressure.level, time.monotonic_ns()
+            pressure = observe(pressure, config, sensor.read(now_ns).readings, now_ns)
+            if pressure.level is not before:
+                moves.append(pressure.level.value)
             time.sleep(0.01)
     print(" ".join(moves))
 

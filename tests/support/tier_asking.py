@@ -40,6 +40,18 @@ async def answer(tier: Tier, request: ChatRequest) -> list[Event]:
     return [event for batch in await batches(tier, request) for event in batch]
 
 
+def answers(tier: Tier, *requests: ChatRequest) -> list[list[Event]]:
+    """The events of each request, one after the other, of a tier that is closed then."""
+
+    async def run() -> list[list[Event]]:
+        try:
+            return [await answer(tier, request) for request in requests]
+        finally:
+            await tier.close()
+
+    return asyncio.run(run())
+
+
 def text_of(events: list[Event]) -> str:
     """The text of an answer."""
     return "".join(event.text for event in events if isinstance(event, Text))
@@ -77,14 +89,7 @@ def hosted_tier(upstream: Upstream, model: str = "m", **options: Any) -> HostedT
 def play(upstream: Upstream, played: Play, **options: Any) -> list[Event]:
     """The events of one request that a hosted tier's upstream answers with `played`."""
     upstream.plays("m", played)
-
-    async def run() -> list[Event]:
-        tier = hosted_tier(upstream, **options)
-        events = await answer(tier, ask())
-        await tier.close()
-        return events
-
-    return asyncio.run(run())
+    return answers(hosted_tier(upstream, **options), ask())[0]
 
 
 async def eventually(condition: Callable[[], bool | Awaitable[bool]], within_s: float = 1.0) -> None:

@@ -84,7 +84,6 @@ ORDER = [
     "reliability/tools/extract",
     "reliability/tools/check",
     "reliability/answer",
-    "reliability/confidence",
     "reliability/escalation",
     "deployments/config",
     "deployments/work",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from deployments.evaluate.calls.call_cases import NO_TOOL
-from reliability.confidence.calibration import Calibration
+from reliability.confidence import Calibration
 
 # The signs of a call, or of several in one answer, and whether they were right.
 Point = tuple[Mapping[str, float], bool]

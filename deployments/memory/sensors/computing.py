@@ -13,11 +13,10 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from deployments.memory.sensors.macos import LEVEL, Kernel, SystemKernel
+from deployments.memory.sensors.macos import LEVEL, SystemKernel
 
 _DEVICES = ("/dev/nvidiactl", "/dev/dxg")  # the driver's own, and that of Windows' subsystem for Linux
 _PACKAGES = ("mlx-cuda-13", "mlx-cuda-12")
@@ -44,9 +43,9 @@ def find_computing() -> Computing:
     return Computing.CUDA if has_nvidia_gpu() and any(map(_is_in_place, _PACKAGES)) else Computing.CPU
 
 
-def has_nvidia_gpu(environ: Mapping[str, str] | None = None) -> bool:
+def has_nvidia_gpu() -> bool:
     """Tell whether this is Linux with NVIDIA's driver and a GPU that isn't hidden from this process."""
-    hidden = (os.environ if environ is None else environ).get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
     return sys.platform == "linux" and not hidden and any(Path(device).exists() for device in _DEVICES)
 
 
@@ -82,7 +81,7 @@ def find_level() -> int | None:
     return SystemKernel().sysctl_u32(LEVEL) if find_computing() is Computing.METAL else None
 
 
-def read_working_set(kernel: Kernel) -> int | None:
+def read_working_set(kernel: SystemKernel) -> int | None:
     """Read a Mac's figure from the kernel; None where there is no Metal."""
     if find_computing() is not Computing.METAL:
         return None

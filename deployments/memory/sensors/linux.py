@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.memory.sensors.sensor import SWAP_OUT_MB_PER_S, Counter, Sample
+from deployments.memory.sensors.sensor import SWAP_OUT_MB_PER_S, Counter, Sample, Sensor
 from reliability.memory.pressure import LINUX_PSI, USED_SHARE, Reading, Thresholds
 
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -33,8 +33,9 @@ class _Cgroup:
     cache: str
 
 
-class LinuxSensor:
-    """A `Sensor`. `root` is where /proc and /sys stand; `working_set_bytes`: of an NVIDIA GPU."""
+class LinuxSensor(Sensor):
+    """`root` is where /proc and /sys stand; `working_set_bytes`: of an NVIDIA GPU. Nothing wakes it: without privileges
+    PSI triggers need a window of 2 s, no earlier than the next poll."""
 
     sources: Mapping[str, Thresholds] = {
         "psi": LINUX_PSI,
@@ -78,10 +79,6 @@ class LinuxSensor:
             working_set_bytes=self._working_set_bytes,
             problem="" if share is not None else "/proc/meminfo can't be read",
         )
-
-    def wake_by(self, wake: Callable[[], object]) -> bool:
-        """Decline: without privileges PSI triggers need a window of 2 s, no earlier than the next poll."""
-        return False
 
     def _read_group_used(self) -> int | None:
         """Read what the tightest cgroup uses, without the file cache that the kernel would drop first."""

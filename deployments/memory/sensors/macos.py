@@ -10,43 +10,29 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 
-from deployments.memory.sensors.sensor import SWAP_OUT_MB_PER_S, Counter, Sample
+from deployments.memory.sensors.sensor import SWAP_OUT_MB_PER_S, Counter, Sample, Sensor
 from reliability.memory.pressure import MACOS_LEVEL, Reading, Thresholds
 
 LEVEL = "kern.memorystatus_vm_pressure_level"
-LEVELS = (1, 2, 4)
+_LEVELS = (1, 2, 4)
 _HOST_VM_INFO64 = 4
 # DISPATCH_MEMORYPRESSURE_NORMAL | WARN | CRITICAL
 _ALL_PRESSURES = 1 | 2 | 4
 
 
-class Kernel(Protocol):
-    """The calls of macOS that the sensor makes. None: the call failed."""
-
-    def sysctl_u32(self, name: str) -> int | None:
-        """Read a sysctl of four bytes."""
-
-    def read_swap_out_bytes(self) -> int | None:
-        """Read what has left for swap since the start."""
-
-    def memory_bytes(self) -> tuple[int, int]:
-        """Read the total, and what is available."""
-
-    def on_pressure(self, handler: Callable[[], object]) -> bool:
-        """Call `handler` at each transition of the pressure. False: that can't be had."""
-
-
-class MacosSensor:
-    """A `deployments.memory.sensors.sensor.Sensor`."""
+class MacosSensor(Sensor):
+    """Asks `kernel`, and `read_working_set` for what models may use of the GPU."""
 
     sources: Mapping[str, Thresholds] = {"macos_level": MACOS_LEVEL, "swap_out_mb": SWAP_OUT_MB_PER_S}
 
     def __init__(
-        self, kernel: Kernel | None = None, read_working_set: Callable[[Kernel], int | None] = lambda _: None
+        self,
+        kernel: SystemKernel | None = None,
+        read_working_set: Callable[[SystemKernel], int | None] = lambda _: None,
     ) -> None:
         self._kernel = kernel or SystemKernel()
         self._read_working_set = read_working_set
@@ -54,7 +40,7 @@ class MacosSensor:
 
     def read(self, now_ns: int) -> Sample:
         level = self._kernel.sysctl_u32(LEVEL)
-        known = float(level) if level in LEVELS else None
+        known = float(level) if level in _LEVELS else None
         swapped = self._kernel.read_swap_out_bytes()
         rate = self._swapped.per_s(None if swapped is None else swapped / 1e6, now_ns)
         total, available = self._kernel.memory_bytes()
@@ -66,8 +52,8 @@ class MacosSensor:
             problem="" if known is not None else f"sysctl {LEVEL} says {level}",
         )
 
-    def wake_by(self, wake: Callable[[], object]) -> bool:
-        return self._kernel.on_pressure(wake)
+    def wake_by(self, wake: Callable[[], object]) -> None:
+        self._kernel.on_pressure(wake)
 
 
 class _VmStatistics64(ctypes.Structure):
@@ -88,7 +74,7 @@ class _VmStatistics64(ctypes.Structure):
 
 
 class SystemKernel:
-    """The real calls, by ctypes on libSystem."""
+    """The calls of macOS that are made here, by ctypes on libSystem. None: the call failed."""
 
     def __init__(self) -> None:
         self._lib = ctypes.CDLL(None)
@@ -101,21 +87,25 @@ class SystemKernel:
         self._kept: list[Any] = []
 
     def sysctl_u32(self, name: str) -> int | None:
+        """Read a sysctl of four bytes."""
         value, size = ctypes.c_uint32(), ctypes.c_size_t(4)
         failed = self._lib.sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0)
         return None if failed else value.value
 
     def read_swap_out_bytes(self) -> int | None:
+        """Read what has left for swap since the start."""
         statistics = _VmStatistics64()
         count = ctypes.c_uint32(ctypes.sizeof(statistics) // 4)
         failed = self._lib.host_statistics64(self._host, _HOST_VM_INFO64, ctypes.byref(statistics), ctypes.byref(count))
         return None if failed else int(statistics.swapouts) * self._page_bytes
 
     def memory_bytes(self) -> tuple[int, int]:
+        """Read the total, and what is available."""
         memory = psutil.virtual_memory()
         return memory.total, memory.available
 
-    def on_pressure(self, handler: Callable[[], object]) -> bool:
+    def on_pressure(self, handler: Callable[[], object]) -> None:
+        """Call `handler` at each transition of the pressure, where that can be had."""
         lib = self._lib
         kind = ctypes.c_char.in_dll(lib, "_dispatch_source_type_memorypressure")
         lib.dispatch_get_global_queue.restype = ctypes.c_void_p
@@ -125,7 +115,7 @@ class SystemKernel:
         queue = lib.dispatch_get_global_queue(0, 0)
         source = lib.dispatch_source_create(ctypes.addressof(kind), None, _ALL_PRESSURES, queue)
         if not source:
-            return False
+            return
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
         callback = function(lambda _: handler())
         lib.dispatch_source_set_event_handler_f.argtypes = [ctypes.c_void_p, function]
@@ -133,4 +123,3 @@ class SystemKernel:
         lib.dispatch_resume.argtypes = [ctypes.c_void_p]
         lib.dispatch_resume(source)
         self._kept += [source, callback, kind]
-        return True

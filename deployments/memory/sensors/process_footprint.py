@@ -15,7 +15,7 @@ import psutil
 RUSAGE_INFO_V0 = 0
 
 
-class RusageInfo(ctypes.Structure):
+class _RusageInfo(ctypes.Structure):
     """`struct rusage_info_v0` of <sys/resource.h>: a UUID of 16 bytes, then ten counters of 8."""
 
     _fields_ = (
@@ -26,7 +26,7 @@ class RusageInfo(ctypes.Structure):
     )
 
 
-Rusage = Callable[[int, int, "ctypes._Pointer[RusageInfo]"], int]
+Rusage = Callable[[int, int, "ctypes._Pointer[_RusageInfo]"], int]
 
 
 def read_footprint(pid: int | None = None, *, system: str = sys.platform, rusage: Rusage | None = None) -> int | None:
@@ -34,7 +34,7 @@ def read_footprint(pid: int | None = None, *, system: str = sys.platform, rusage
     is the kernel's call."""
     pid = pid or os.getpid()
     if system == "darwin":
-        info, read = RusageInfo(), rusage or _load_rusage()
+        info, read = _RusageInfo(), rusage or _load_rusage()
         if not read(pid, RUSAGE_INFO_V0, ctypes.pointer(info)):  # 0: it has been read
             return int(info.phys_footprint)
     try:
@@ -51,6 +51,6 @@ def count_held_bytes(leased_bytes: int, used_bytes: int | None, *, system: str =
 
 def _load_rusage() -> Rusage:
     call = ctypes.CDLL(None).proc_pid_rusage
-    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.POINTER(RusageInfo)]
+    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.POINTER(_RusageInfo)]
     call.restype = ctypes.c_int
     return call

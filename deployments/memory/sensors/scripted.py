@@ -10,19 +10,19 @@ file of its own. A file that can't be read is unknown, and the sample says why.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from deployments.memory.sensors.sensor import NS_PER_S, SWAP_OUT_MB_PER_S, Sample
+from deployments.memory.sensors.sensor import NS_PER_S, SWAP_OUT_MB_PER_S, Sample, Sensor
 from reliability.memory.pressure import LINUX_PSI, MACOS_LEVEL, USED_SHARE, Level, Reading, Thresholds
 
-SCRIPT_BYTES_MAX = 65536
+_SCRIPT_BYTES_MAX = 65536
 # The scale of macOS stands for the words.
-LEVELS = {Level.NORMAL.value: 1.0, Level.WARN.value: 2.0, Level.CRITICAL.value: 4.0, Level.UNKNOWN.value: None}
-SOURCES: Mapping[str, Thresholds] = {
+_LEVELS = {Level.NORMAL.value: 1.0, Level.WARN.value: 2.0, Level.CRITICAL.value: 4.0, Level.UNKNOWN.value: None}
+_SOURCES: Mapping[str, Thresholds] = {
     "scripted": MACOS_LEVEL,
     "macos_level": MACOS_LEVEL,
     "used_share": USED_SHARE,
@@ -39,7 +39,7 @@ class _ScriptedReading:
     readings: tuple[Reading, ...]
 
 
-def parse(text: str) -> list[_ScriptedReading]:
+def _parse(text: str) -> list[_ScriptedReading]:
     """Parse the steps, by time. Raises ValueError with the line that can't be read."""
     steps = []
     for line in text.splitlines():
@@ -52,10 +52,10 @@ def parse(text: str) -> list[_ScriptedReading]:
     return sorted(steps, key=lambda step: step.at_s)
 
 
-class ScriptedSensor:
-    """A `Sensor`. Time begins with the first reading."""
+class ScriptedSensor(Sensor):
+    """Reads the file at each poll. Time begins with the first reading."""
 
-    sources = SOURCES
+    sources = _SOURCES
 
     def __init__(self, path: str) -> None:
         self._path = Path(os.path.expanduser(os.path.expandvars(path)))  # `~` of nobody stays as it is
@@ -67,7 +67,7 @@ class ScriptedSensor:
         steps, problem = [], ""
         try:
             with self._path.open(encoding="utf-8") as file:
-                steps = parse(file.read(SCRIPT_BYTES_MAX))
+                steps = _parse(file.read(_SCRIPT_BYTES_MAX))
         except (OSError, ValueError) as error:
             problem = f"{self._path.name}: {getattr(error, 'strerror', None) or error}"
         readings: tuple[Reading, ...] = ()
@@ -76,10 +76,6 @@ class ScriptedSensor:
                 readings = step.readings
         total_bytes, available_bytes = memory.total, memory.available
         return Sample(readings=readings, total_bytes=total_bytes, available_bytes=available_bytes, problem=problem)
-
-    def wake_by(self, wake: Callable[[], object]) -> bool:
-        """Decline: the file is read at each poll."""
-        return False
 
 
 def _parse_seconds(word: str) -> float | None:
@@ -90,10 +86,10 @@ def _parse_seconds(word: str) -> float | None:
 
 
 def _parse_reading(word: str, line: str) -> Reading:
-    if word in LEVELS:
-        return Reading("scripted", LEVELS[word])
+    if word in _LEVELS:
+        return Reading("scripted", _LEVELS[word])
     name, _, value = word.partition("=")
     number = _parse_seconds(value)
-    if name not in SOURCES or number is None:
-        raise ValueError(f"{line.strip()!r}: neither a level nor one of {', '.join(SOURCES)} with a value")
+    if name not in _SOURCES or number is None:
+        raise ValueError(f"{line.strip()!r}: neither a level nor one of {', '.join(_SOURCES)} with a value")
     return Reading(name, number)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from reliability.memory.pressure import Reading, Thresholds
 
@@ -32,32 +31,18 @@ class Sample:
     problem: str = ""
 
 
-class Sensor(Protocol):
-    """A source of samples. One thread at a time."""
-
-    @property
-    def sources(self) -> Mapping[str, Thresholds]:
-        """All sources that a sample may hold."""
-
-    def read(self, now_ns: int) -> Sample:
-        """Look now. Takes under 1 ms, never raises. `now_ns` must not run backwards."""
-
-    def wake_by(self, wake: Callable[[], object]) -> bool:
-        """Call `wake`, from any thread, when the machine says that something has changed. False: it can't."""
-
-
-class NoSensor:
-    """Knows nothing: for a platform that has no sensor."""
+class Sensor:
+    """A source of samples, for one thread at a time; this one knows nothing, for a platform that has no sensor.
+    `sources`: all that a sample may hold."""
 
     sources: Mapping[str, Thresholds] = {}
 
     def read(self, now_ns: int) -> Sample:
-        """Report that nothing is known."""
+        """Look now. Takes under 1 ms, never raises. `now_ns` must not run backwards."""
         return Sample(problem=f"no memory sensor for {sys.platform}")
 
-    def wake_by(self, wake: Callable[[], object]) -> bool:
-        """Decline."""
-        return False
+    def wake_by(self, wake: Callable[[], object]) -> None:
+        """Call `wake`, from any thread, when the machine says that something has changed, where it can."""
 
 
 class Counter:

@@ -24,16 +24,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from deployments.tiers.hosted.sse_reader import Unreadable
 from reliability.surrogates import Halves, join_surrogates
 from reliability.types import CallDelta
 
-CALLS_MAX = 1024
+_CALLS_MAX = 1024  # more than any agent could mean
 INDEX_DIGITS_MAX = 9
 ID_CHARS_MAX = 256  # a longer one is taken for none, and one is made up
-
-
-class TooManyCalls(ValueError):
-    """An answer with more calls than any agent could mean."""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,8 +141,8 @@ class CallDeltas:
         return any(call.upstream_id == upstream_id and call.text == arguments and not call.breaks_off for call in same)
 
     def _add_call(self) -> _Call:
-        if len(self._calls) >= CALLS_MAX:
-            raise TooManyCalls(f"more than {CALLS_MAX} tool calls")
+        if len(self._calls) >= _CALLS_MAX:
+            raise Unreadable(f"sent more than {_CALLS_MAX} tool calls")
         self._calls.append(_Call(len(self._calls)))
         return self._calls[-1]
 

@@ -1,9 +1,11 @@
-"""A connection to an upstream: its URL and secrets, whom to trust, the form of history that it takes (`send_in_form`),
-and what has arrived and was not taken yet (`Inbox`).
+"""A connection to an upstream: where it is and with which secrets, and what has arrived and was not taken yet.
 
-`send_in_form` is the only place where a hosted tier sends a request twice: a chat template's refusal has generated
-nothing. The inbox reads ahead in a task of its own, so that work is done per read, not per token; beyond
-`INBOX_BYTES_MAX` the connection's own flow control holds the upstream back.
+The key is read from the environment at each request. The client is aiohttp: docs/decisions/054.
+
+`Redactor` knows the secrets of one tier exactly and the common forms of keys roughly (an upstream may echo another key,
+or half of it behind asterisks). It works on whole texts, before they are cut to a length: a cut through a key would
+leave a piece that no longer looks like one. The inbox reads ahead in a task of its own, so that work is done per read,
+not per token; beyond `INBOX_BYTES_MAX` the connection's own flow control holds the upstream back.
 """
 
 from __future__ import annotations
@@ -11,31 +13,97 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 import aiohttp
 import certifi
 from yarl import URL
 
-from deployments.tiers.history_repair import HistoryForm, soften
-from deployments.tiers.hosted.redaction import secret_headers
-from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, wants_softer
-from deployments.work.large_work import large
-from reliability.types import ChatRequest, Failed
+from deployments.config.loopback import is_loopback
 
 CHAT = "/chat/completions"
+STREAMS_MAX = 256  # each has a connection
+_CONNECTION_KEPT_S = 15.0
+REDACTED = "[redacted]"
+_SECRET_CHARS_MIN = 4
+_SHAPES = re.compile(r"\bsk-[\w*.-]{6,}|\bBearer\s+[^\s\"',;]+", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 
 
-def build_tls() -> ssl.SSLContext:
-    """Trust what the environment names (SSL_CERT_FILE, SSL_CERT_DIR), else certifi's list. A Python on macOS may know
-    nobody by itself."""
-    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
-        return ssl.create_default_context()
-    return ssl.create_default_context(cafile=certifi.where())
+class Endpoint:
+    """The API of an upstream. `key_env`: the variable that holds its key; `headers`: to be sent with each request."""
+
+    def __init__(self, base_url: str, key_env: str | None, headers: Mapping[str, str]) -> None:
+        self._key_env = key_env
+        self._headers = dict(headers)
+        self.url, self._login = _parse_url(base_url)
+
+    @property
+    def authority(self) -> str:
+        """Its host and port; empty where the URL can't be used."""
+        return self.url.raw_authority if self.url.host else ""
+
+    def read_key(self) -> str:
+        """Read the key; empty where there is none."""
+        return os.environ.get(self._key_env, "").strip() if self._key_env else ""
+
+    def find_problem(self, key: str) -> str:
+        """Return why no request can be sent; empty where one can."""
+        if not self.url.host:
+            return "base_url is not an http or https address"
+        if self._key_env and not key:
+            return f"{self._key_env} is not set"
+        if not (key.isascii() and (key.isprintable() or not key)):
+            return f"{self._key_env} holds characters that no HTTP header can carry"
+        return ""
+
+    def find_route(self, route: str) -> URL:
+        """Return the URL of a route of the API."""
+        return self.url.with_path(self.url.raw_path.removesuffix(CHAT) + route, encoded=True, keep_query=True)
+
+    def build_headers(self, key: str) -> dict[str, str]:
+        """Build the headers of a request."""
+        sent = {
+            "accept": "text/event-stream, application/json",
+            "accept-encoding": "identity",  # a compressor would hold tokens back
+            "content-type": "application/json",
+        }
+        sent |= {name.lower(): value for name, value in self._headers.items()}
+        if key:
+            sent["authorization"] = f"Bearer {key}"
+        elif self._login:
+            sent["authorization"] = f"Basic {self._encode_login()}"
+        return sent
+
+    def build_redactor(self, key: str) -> Redactor:
+        """Build what takes the secrets out of texts, each in every form that goes out, since an upstream may echo any
+        of them: a field of the query also with its escapes."""
+        fields = (field.partition("=") for field in self.url.raw_query_string.split("&"))
+        login = [*self._login, self._encode_login()] if self._login else []
+        secrets = [*login, *_list_secrets(self.url.query), *_list_secrets({name: value for name, _, value in fields})]
+        return Redactor([key, *_list_secrets(self._headers), *secrets])
+
+    def open_session(self, connect_s: float) -> aiohttp.ClientSession:
+        """Open the connections. Nothing but connecting has a limit here: the tier keeps the time."""
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=STREAMS_MAX,
+                keepalive_timeout=_CONNECTION_KEPT_S,
+                ssl=_build_tls() if self.url.scheme == "https" else True,
+            ),
+            timeout=aiohttp.ClientTimeout(total=None, connect=connect_s),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=not is_loopback(self.url.host or ""),  # a proxy can't reach our loopback
+        )
+
+    def _encode_login(self) -> str:
+        """Encode the login as HTTP sends it."""
+        return base64.b64encode(":".join(self._login).encode()).decode("ascii")
 
 
-def parse_endpoint(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
+def _parse_url(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
     """Return the URL to post to, without credentials, and the credentials it held. No host: not usable."""
     try:
         url = URL(base_url.strip())
@@ -49,24 +117,35 @@ def parse_endpoint(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
     return url.with_user(None).with_path(path, encoded=True, keep_query=True), login
 
 
-def find_route(url: URL, route: str) -> URL:
-    """Return the URL of another route of the same API."""
-    if route == CHAT:
-        return url
-    return url.with_path(url.raw_path.removesuffix(CHAT) + route, encoded=True, keep_query=True)
+def _build_tls() -> ssl.SSLContext:
+    """Trust what the environment names (SSL_CERT_FILE, SSL_CERT_DIR), else certifi's list. A Python on macOS may know
+    nobody by itself."""
+    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+        return ssl.create_default_context()
+    return ssl.create_default_context(cafile=certifi.where())
 
 
-def encode_login(login: Sequence[str]) -> str:
-    """Return the login as HTTP sends it."""
-    return base64.b64encode(":".join(login).encode()).decode("ascii")
+def _list_secrets(headers: Mapping[str, str]) -> list[str]:
+    """List the values of headers whose names suggest credentials, each also without its scheme (`Bearer`)."""
+    values = [value for name, value in headers.items() if _SECRET_NAME.search(name)]
+    return values + [value.rpartition(" ")[2] for value in values]
 
 
-def list_secrets(url: URL, login: Sequence[str]) -> list[str]:
-    """List the secrets of an address in each form that goes out, since an upstream may echo any of them: a field of the
-    query also with its escapes."""
-    sent = {name: value for name, _, value in (field.partition("=") for field in url.raw_query_string.split("&"))}
-    found = [*secret_headers(url.query), *secret_headers(sent)]
-    return [*login, encode_login(login), *found] if login else found
+class Redactor:
+    """Takes secrets out of texts."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        found = {secret for secret in secrets if len(secret) >= _SECRET_CHARS_MIN}
+        self._secrets = sorted(found, key=len, reverse=True)  # a secret may begin with a shorter one
+
+    def __call__(self, text: str) -> str:
+        """Return `text` without secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, REDACTED)
+        return _SHAPES.sub(REDACTED, text)
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self._secrets)} secrets)"
 
 
 INBOX_BYTES_MAX = 1024 * 1024
@@ -127,35 +206,3 @@ class Inbox:
         finally:
             self._ended = True
             self._news.set()
-
-
-Refusal = tuple[int, UpstreamComplaint, Failed]  # the status, what the upstream complains of, and the fault that it is
-Send = Callable[[HistoryForm], Awaitable[aiohttp.ClientResponse | Failed]]
-
-
-async def send_in_form(
-    request: ChatRequest,
-    form: HistoryForm,
-    send: Send,
-    read_refusal: Callable[[aiohttp.ClientResponse], Awaitable[Refusal]],
-) -> tuple[aiohttp.ClientResponse | Failed, HistoryForm]:
-    """Return a response that is an answer, or why there is none; and the form that is known to be taken from now on."""
-    response = await send(form)
-    if isinstance(response, Failed) or _is_answer(response):
-        return response, form
-    status, complaint, failed = await read_refusal(response)
-    softer = None if request.route else wants_softer(status, complaint)
-    if softer is None or softer <= form or not await large(request.body_bytes, _differs, request, form, softer):
-        return failed, form
-    response = await send(softer)
-    if isinstance(response, Failed) or _is_answer(response):
-        return response, form if isinstance(response, Failed) else softer
-    return (await read_refusal(response))[2], form
-
-
-def _is_answer(response: aiohttp.ClientResponse) -> bool:
-    return 200 <= response.status < 300
-
-
-def _differs(request: ChatRequest, form: HistoryForm, softer: HistoryForm) -> bool:
-    return list(soften(request.messages, softer)) != list(soften(request.messages, form))

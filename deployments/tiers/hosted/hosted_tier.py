@@ -1,12 +1,11 @@
 """The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama, vLLM, ...).
 
-One attempt is one HTTP request; retries are the Router's, but for `send_in_form` and a thought that is ended
+One attempt is one HTTP request; retries are the Router's, but for `_send_in_form` and a thought that is ended
 (`hold_to_budget`). Connecting (`connect_s`), headers and reads (`idle_s`) and the tail (`TAIL_S`) have clocks of their
-own, and all end with the request's `timeout_s`. Closing `stream` closes the connection. The client is aiohttp:
-docs/decisions/054.
+own, and all end with the request's `timeout_s`. Closing `stream` closes the connection.
 
 Invariants: the key is read from the environment at each request, never stands in a message, a log or a status
-(`redaction`), and never follows a redirect to another host.
+(`Redactor`), and never follows a redirect to another host.
 """
 
 from __future__ import annotations
@@ -14,47 +13,38 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
-from deployments.config.loopback import is_loopback
-from deployments.tiers.history_repair import HistoryForm
+from deployments.tiers.history_repair import HistoryForm, soften
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.connection import (
     CHAT,
+    STREAMS_MAX,
+    Endpoint,
     Inbox,
-    Refusal,
-    build_tls,
-    encode_login,
-    find_route,
-    list_secrets,
-    parse_endpoint,
-    send_in_form,
 )
 from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, choose_continues, join
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
-from deployments.tiers.hosted.redaction import Redactor, secret_headers
 from deployments.tiers.hosted.thought_bound import ThoughtBound, hold_to_budget
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,
     read_complaint,
     read_retry_after_s,
     translate_complaint,
+    wants_softer,
 )
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
 
 NO_ROUTE = frozenset({404, 405, 501})
-STREAMS_MAX = 256  # each has a connection
-CONNECTION_KEPT_S = 15.0
 WINDOW_S = 0.04  # what comes within it after a list leaves as one list: a list costs more than the words in it
 TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is here
 END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
@@ -62,26 +52,9 @@ ERROR_BODY_BYTES_MAX = 64 * 1024
 ERROR_BODY_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Preset:
-    """What a known provider needs; a person's own settings go over it."""
-
-    base_url: str
-    model: str
-    api_key_env: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def preset(name: str) -> _Preset:
-    """Return the settings of a known provider. Raises ValueError for an unknown one."""
-    if name != "openrouter":
-        raise ValueError(f"unknown preset {name!r} (known: openrouter)")
-    return _Preset(
-        base_url="https://openrouter.ai/api/v1",
-        model="anthropic/claude-sonnet-4-6",
-        api_key_env="OPENROUTER_API_KEY",
-        headers={"X-Title": "MLX Stack Serve"},
-    )
+# The preset `openrouter`; a person's own settings go over it.
+OPENROUTER_URL = "https://openrouter.ai/api/v1"
+OPENROUTER_HEADERS: Mapping[str, str] = {"X-Title": "MLX Stack Serve"}
 
 
 class HostedTier:
@@ -103,8 +76,7 @@ class HostedTier:
     ) -> None:
         self._name = name
         self._model = model
-        self._key_env = api_key_env
-        self._headers = dict(headers or {})
+        self._endpoint = Endpoint(base_url, api_key_env, headers or {})
         self._context_tokens = context_tokens
         self._openrouter = openrouter
         self._connect_s = connect_s
@@ -113,8 +85,7 @@ class HostedTier:
         self._closed = False
         self._active = 0
         self._form = HistoryForm.AS_WRITTEN  # the one that this upstream is known to take
-        self._url, self._userinfo = parse_endpoint(base_url)
-        self.continues: Continues = continues or choose_continues(self._url.host, model)
+        self.continues: Continues = continues or choose_continues(self._endpoint.url.host, model)
 
     @property
     def active(self) -> int:
@@ -122,11 +93,11 @@ class HostedTier:
         return self._active
 
     def __repr__(self) -> str:
-        return f"HostedTier(name={self._name!r}, model={self._model!r}, source={self._source!r})"
+        return f"HostedTier(name={self._name!r}, model={self._model!r}, source={self._endpoint.authority!r})"
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer by one request to the upstream."""
-        key = self._read_key()
+        key = self._endpoint.read_key()
         if reason := self._find_problem(key):
             yield [self._build_failed(Fault.UNAVAILABLE, f"is unavailable: {reason}")]
             return
@@ -148,14 +119,14 @@ class HostedTier:
 
     def describe(self) -> TierStatus:
         """Return the status, without waiting for anything."""
-        reason = self._find_problem(self._read_key())
+        reason = self._find_problem(self._endpoint.read_key())
         return TierStatus(
             name=self._name,
             kind="hosted",
             state=TierState.UNAVAILABLE if reason else TierState.READY,
             reason=reason,
             model=self._model,
-            source=self._source,
+            source=self._endpoint.authority,
             context_tokens=self._context_tokens,
         )
 
@@ -185,13 +156,7 @@ class HostedTier:
         deadline = asyncio.get_running_loop().time() + request.timeout_s
         # Taken: from here on the wait is the upstream's, and `first_token_s` bounds it, headers included.
         yield [Started()]
-        response, form = await send_in_form(
-            request,
-            self._form,
-            partial(self._send, request, key, deadline),
-            partial(self._read_refusal, request=request, key=key),
-        )
-        self._form = max(self._form, form)
+        response = await self._send_in_form(request, key, deadline)
         if isinstance(response, Failed):
             yield [response]
             return
@@ -203,6 +168,25 @@ class HostedTier:
         finally:
             response.close()  # a body that was read to its end has given its connection back already
 
+    async def _send_in_form(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
+        """Return a response that is an answer, or why there is none. A chat template's refusal has generated nothing:
+        the request is sent once more, in the form that it asks for, which is kept once it is taken."""
+        form = self._form
+        response = await self._send(request, key, deadline, form)
+        if isinstance(response, Failed) or response.status // 100 == 2:
+            return response
+        complaint, failed = await self._read_refusal(response, request, key)
+        softer = None if request.route else wants_softer(response.status, complaint)
+        if softer is None or softer <= form or not await large(request.body_bytes, _differs, request, form, softer):
+            return failed
+        response = await self._send(request, key, deadline, softer)
+        if isinstance(response, Failed):
+            return response
+        if response.status // 100 != 2:
+            return (await self._read_refusal(response, request, key))[1]
+        self._form = max(self._form, softer)
+        return response
+
     async def _send(
         self, request: ChatRequest, key: str, deadline: float, form: HistoryForm
     ) -> aiohttp.ClientResponse | Failed:
@@ -212,10 +196,11 @@ class HostedTier:
             return self._build_failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
         try:
             async with asyncio.timeout(self._limit_wait(max(self._connect_s, self._idle_s), deadline)):
-                return await self._open().post(
-                    find_route(self._url, request.route or CHAT),
+                self._client = self._client or self._endpoint.open_session(self._connect_s)
+                return await self._client.post(
+                    self._endpoint.find_route(request.route or CHAT),
                     data=body,
-                    headers=self._build_headers(key),
+                    headers=self._endpoint.build_headers(key),
                     allow_redirects=False,
                 )
         except aiohttp.ConnectionTimeoutError as cause:  # a TimeoutError too
@@ -233,7 +218,7 @@ class HostedTier:
         return chat_body(request, self._model, openrouter=self._openrouter, form=form)
 
     def _open_reader(self, request: ChatRequest, key: str, bound: ThoughtBound | None) -> ChatReader | PassedReader:
-        clean = self._build_redactor(key)
+        clean = self._endpoint.build_redactor(key)
         if request.route:
             return PassedReader(self._name, clean, request.extra)
         asked, logprobs = partial(self._write_body, request), request.top_logprobs is not None
@@ -275,7 +260,10 @@ class HostedTier:
             return reader.end(cut=True)
         return await large(len(data), reader.feed, data) if data else await large(reader.held_bytes, reader.end)
 
-    async def _read_refusal(self, response: aiohttp.ClientResponse, request: ChatRequest, key: str) -> Refusal:
+    async def _read_refusal(
+        self, response: aiohttp.ClientResponse, request: ChatRequest, key: str
+    ) -> tuple[UpstreamComplaint, Failed]:
+        """Read what the upstream complains of, and the fault that it is."""
         try:
             body = await _read_error_body(response)
         finally:
@@ -287,62 +275,16 @@ class HostedTier:
             complaint = UpstreamComplaint() if "<" in text else UpstreamComplaint(message=text)
         failed = translate_complaint(
             self._name,
-            complaint.redact(self._build_redactor(key)),
+            complaint.redact(self._endpoint.build_redactor(key)),
             status=response.status,
             retry_after_s=read_retry_after_s(response.headers, datetime.now(UTC)),
             write_asked=partial(self._write_body, request),
         )
-        return response.status, complaint, _explain_route(failed, request)
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._client is None:
-            self._client = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=STREAMS_MAX,
-                    keepalive_timeout=CONNECTION_KEPT_S,
-                    ssl=build_tls() if self._url.scheme == "https" else True,
-                ),
-                # Nothing else has a limit here: the phases above keep the time.
-                timeout=aiohttp.ClientTimeout(total=None, connect=self._connect_s),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trust_env=not is_loopback(self._url.host or ""),  # a proxy can't reach our loopback
-            )
-        return self._client
-
-    def _build_headers(self, key: str) -> dict[str, str]:
-        sent = {
-            "accept": "text/event-stream, application/json",
-            "accept-encoding": "identity",  # a compressor would hold tokens back
-            "content-type": "application/json",
-        }
-        sent |= {name.lower(): value for name, value in self._headers.items()}
-        if key:
-            sent["authorization"] = f"Bearer {key}"
-        elif self._userinfo:
-            sent["authorization"] = f"Basic {encode_login(self._userinfo)}"
-        return sent
-
-    def _read_key(self) -> str:
-        return os.environ.get(self._key_env, "").strip() if self._key_env else ""
+        return complaint, _explain_route(failed, request)
 
     def _find_problem(self, key: str) -> str:
         """Return why no request can be sent; empty where one can."""
-        if self._closed:
-            return "it is closed"
-        if not self._url.host:
-            return "base_url is not an http or https address"
-        if self._key_env and not key:
-            return f"{self._key_env} is not set"
-        if not (key.isascii() and (key.isprintable() or not key)):
-            return f"{self._key_env} holds characters that no HTTP header can carry"
-        return ""
-
-    def _build_redactor(self, key: str) -> Redactor:
-        return Redactor([key, *secret_headers(self._headers), *list_secrets(self._url, self._userinfo)])
-
-    @property
-    def _source(self) -> str:
-        return self._url.raw_authority if self._url.host else ""
+        return "it is closed" if self._closed else self._endpoint.find_problem(key)
 
     def _build_failed(self, fault: Fault, words: str, usage: Usage | None = None) -> Failed:
         return Failed(fault=fault, message=f"tier {self._name} {words}", usage=usage)
@@ -387,6 +329,10 @@ async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
                 if len(body) >= ERROR_BODY_BYTES_MAX:
                     break
     return bytes(body[:ERROR_BODY_BYTES_MAX])
+
+
+def _differs(request: ChatRequest, form: HistoryForm, softer: HistoryForm) -> bool:
+    return list(soften(request.messages, softer)) != list(soften(request.messages, form))
 
 
 def _has_passed(deadline: float) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from deployments.tiers.hosted.chat_chunks import read_usage
-from deployments.tiers.hosted.sse_reader import EventTooLong, Frame, SseReader
+from deployments.tiers.hosted.sse_reader import Frame, SseReader, Unreadable
 from deployments.tiers.hosted.upstream_errors import read_complaint, translate_complaint
 from deployments.work.json_text import read_json, write_json
 from reliability.answer.estimate import text_bytes, tokens_near
@@ -101,9 +101,7 @@ class PassedReader:
     def _collect(self, work: Callable[[], list[Event]]) -> list[Event]:
         try:
             events = work()
-        except EventTooLong:
-            events = [self._build_failed(Fault.PROTOCOL, "sent a line that is too long")]
-        except _Unreadable as problem:
+        except Unreadable as problem:
             events = [self._build_failed(Fault.PROTOCOL, str(problem))]
         self.over = bool(events) and isinstance(events[-1], ENDS)
         return events
@@ -166,12 +164,12 @@ class PassedReader:
     def _end_json(self, body: bytes, cut: bool) -> list[Event]:
         try:
             value = _parse(body)
-        except _Unreadable:
+        except Unreadable:
             if cut:
                 return [self._build_cut()]
             raise
         if not value.get("error") and not isinstance(value.get("choices", value.get("data")), list):
-            raise _Unreadable("sent an answer that is none")
+            raise Unreadable("sent an answer that is none")
         events = self._read_object(value)
         if isinstance(events[-1], Failed):
             return events
@@ -191,17 +189,13 @@ class PassedReader:
         return Failed(fault=fault, message=f"tier {self._tier} {words}", usage=self._usage)
 
 
-class _Unreadable(ValueError):
-    """The upstream's answer is none of this API; the text says how, without its bytes."""
-
-
 def _parse(data: bytes) -> dict[str, Any]:
     try:
         value = read_json(data, halves=True)
     except (ValueError, RecursionError):
-        raise _Unreadable("sent an answer that is not JSON") from None
+        raise Unreadable("sent an answer that is not JSON") from None
     if not isinstance(value, dict):
-        raise _Unreadable("sent an answer that is not an object")
+        raise Unreadable("sent an answer that is not an object")
     return value
 
 

@@ -52,7 +52,7 @@ _OPENER_CHARS_MAX = 160
 _OPENERS = [(row, compile_any(row.opens)) for row in (*REASONING, *MESSAGES) if row.opens]
 
 
-def find_closer(thought: str) -> str:
+def _find_closer(thought: str) -> str:
     """Find the mark that closes the thought that a text begins with; empty where it isn't known."""
     head = thought.lstrip()[:_OPENER_CHARS_MAX]
     for row, opens in _OPENERS:
@@ -100,7 +100,7 @@ class ThoughtBound:
 
     def _find_end(self) -> ThoughtEnd | None:
         over = self.tokens_max is not None and self.tokens >= self.tokens_max + OVER_TOKENS
-        if not (over or self._watch.circles) or (self._thoughts.thinking and not find_closer(self.text)):
+        if not (over or self._watch.circles) or (self._thoughts.thinking and not _find_closer(self.text)):
             return None
         return ThoughtEnd.BUDGET if over else ThoughtEnd.CIRCLING
 
@@ -117,7 +117,7 @@ class ThoughtBound:
     @property
     def closing(self) -> str:
         """Return what closes a thought that stands in the text; empty where it came apart from it."""
-        return f"\n{find_closer(self.text)}\n\n" if self._thoughts.thinking else ""
+        return f"\n{_find_closer(self.text)}\n\n" if self._thoughts.thinking else ""
 
 
 Ask = Callable[[ChatRequest, ThoughtBound], AsyncGenerator[list[Event], None]]

@@ -193,7 +193,7 @@ def wants_softer(status: int, complaint: UpstreamComplaint) -> HistoryForm | Non
     return HistoryForm.IN_TURN if _IN_TURN.search(complaint.message) else HistoryForm.ONE_SYSTEM
 
 
-def fault_of(
+def _find_fault(
     status: int, complaint: UpstreamComplaint, *, has_retry_after: bool, write_asked: Callable[[], bytes] = bytes
 ) -> Fault:
     """Return the fault behind a status. `has_retry_after`: the upstream named when to come back. `write_asked`: as of
@@ -257,7 +257,7 @@ def translate_complaint(
     """Build the end of an attempt that an upstream refused. `write_asked` writes the request, whose words the upstream
     may quote. Without any status a complaint counts as a 500."""
     code = status or complaint.status or 500
-    fault = fault_of(code, complaint, has_retry_after=retry_after_s is not None, write_asked=write_asked)
+    fault = _find_fault(code, complaint, has_retry_after=retry_after_s is not None, write_asked=write_asked)
     return Failed(
         fault=fault,
         message=_build_message(tier, fault, code, complaint.message),

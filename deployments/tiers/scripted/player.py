@@ -39,7 +39,7 @@ _VARIABLE = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptEvent:
+class _ScriptEvent:
     """Wait `delay_s`, then send `events`, if any. `hangs`: then nothing more happens, ever."""
 
     delay_s: float
@@ -47,7 +47,7 @@ class ScriptEvent:
     hangs: bool = False
 
 
-def tokens_of(text: str, tokens_max: int | None = None) -> list[str]:
+def _split_tokens(text: str, tokens_max: int | None = None) -> list[str]:
     """Split `text` into tokens; joined they are `text` again. Of a long one the first `tokens_max`."""
     return [match[0] for match in islice(_TOKEN.finditer(text), tokens_max)]
 
@@ -114,12 +114,9 @@ def fits(when: When, facts: Facts) -> bool:
     )
 
 
-def play_rule(script: Script, rule: Rule, facts: Facts) -> Iterator[ScriptEvent]:
-    """Give what happens when `rule` answers the request."""
-    return _Player(script, rule, facts).play()
+class Player:
+    """Plays what happens when `rule` answers the request."""
 
-
-class _Player:
     def __init__(self, script: Script, rule: Rule, facts: Facts) -> None:
         self._paces = (rule, script)
         self._rule = rule
@@ -131,25 +128,28 @@ class _Player:
         self._finish: FinishReason | None = None  # set where the answer is cut short, but not broken
         self._stop: str | None = None  # the stop sequence that has cut it
 
-    def play(self) -> Iterator[ScriptEvent]:
+    def play(self) -> Iterator[_ScriptEvent]:
+        """Give the events, one after the other."""
         steps = self._rule.answer
         if not (steps and steps[0].breaks):
             self._started = True
-            yield ScriptEvent(self._rule.start_delay_s, [Started()])
+            yield _ScriptEvent(self._rule.start_delay_s, [Started()])
         for step in steps:
             if step.breaks:
                 late_s = 0.0 if self._started else self._rule.start_delay_s
-                yield ScriptEvent(late_s + step.delay_s, [self._build_break(step)])
+                yield _ScriptEvent(late_s + step.delay_s, [self._build_break(step)])
                 return
             if step.silence:
-                yield ScriptEvent(step.delay_s, [], hangs=True)
+                yield _ScriptEvent(step.delay_s, [], hangs=True)
                 return
             yield from self._play_content(step)
             if self._finish is not None:
                 break
-        yield ScriptEvent(0.0, [self._build_cut() if self._rule.cut_after_tokens is not None else self._build_finish()])
+        yield _ScriptEvent(
+            0.0, [self._build_cut() if self._rule.cut_after_tokens is not None else self._build_finish()]
+        )
 
-    def _play_content(self, step: ScriptStep) -> Iterator[ScriptEvent]:
+    def _play_content(self, step: ScriptStep) -> Iterator[_ScriptEvent]:
         if step.tool_call is not None:
             yield from self._play_call(step, step.tool_call)
         elif step.reasoning is not None:
@@ -166,29 +166,29 @@ class _Player:
             if cut.found is not None and self._finish is None:
                 self._finish, self._stop = FinishReason.STOP, cut.found
 
-    def _play_call(self, step: ScriptStep, call: CallSpec) -> Iterator[ScriptEvent]:
+    def _play_call(self, step: ScriptStep, call: CallSpec) -> Iterator[_ScriptEvent]:
         if not self._cap_tokens(1):
             return
         index, self._calls = self._calls, self._calls + 1
         self._sent_tokens += 1  # the name
         call_id = call.id if call.id is not None else f"call_{self._facts.digest[:16]}{index}"
-        yield ScriptEvent(step.delay_s, [CallDelta(index=index, id=call_id, name=call.name)])
+        yield _ScriptEvent(step.delay_s, [CallDelta(index=index, id=call_id, name=call.name)])
         is_text = isinstance(call.arguments, str)
         arguments = call.arguments if is_text else json.dumps(self._fill_deep(call.arguments), ensure_ascii=False)
         yield from self._send_text(step, arguments, lambda piece: CallDelta(index=index, arguments=piece), 0.0)
 
     def _send_text(
         self, step: ScriptStep, text: str, event: Callable[[str], Event], delay_s: float
-    ) -> Iterator[ScriptEvent]:
+    ) -> Iterator[_ScriptEvent]:
         """Send `text` in chunks, each after the time of its tokens, as far as cap and cut allow."""
-        tokens = tokens_of(text, self._count_tokens_left() + 1)
+        tokens = _split_tokens(text, self._count_tokens_left() + 1)
         kept = tokens[: self._cap_tokens(len(tokens))]
         self._sent_tokens += len(kept)
         token_s = self._find_pace(step, "token_delay_s") or 0.0
         if not kept:
-            yield ScriptEvent(delay_s, [])
+            yield _ScriptEvent(delay_s, [])
         for piece, count in self._split_chunks(step, kept):
-            yield ScriptEvent(delay_s + token_s * count, [event(piece)])
+            yield _ScriptEvent(delay_s + token_s * count, [event(piece)])
             delay_s = 0.0
 
     def _split_chunks(self, step: ScriptStep, tokens: list[str]) -> Iterator[tuple[str, float]]:

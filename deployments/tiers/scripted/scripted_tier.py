@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
-from deployments.tiers.scripted.player import Facts, fits, play_rule
+from deployments.tiers.scripted.player import Facts, Player, fits
 from deployments.tiers.scripted.script import Rule, Script, ScriptError, ScriptStep, load_script
 from deployments.work.large_work import large
 from reliability.escalation.refusals import figure
@@ -62,7 +62,7 @@ class ScriptedTier:
         self._active += 1
         unsaid = request.begun  # as a model goes on: what stands before the client isn't said again
         try:
-            for script_event in play_rule(self._script, await large(size, self._choose, facts), facts):
+            for script_event in Player(self._script, await large(size, self._choose, facts), facts).play():
                 await asyncio.sleep(script_event.delay_s)  # also at 0: a long answer must not hold the loop
                 if script_event.hangs:
                     await asyncio.get_running_loop().create_future()

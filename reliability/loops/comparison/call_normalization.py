@@ -1,7 +1,7 @@
 """What a call does, without what agents change in it from lap to lap although they mean the same.
 
 Left out, where something else is left of the call: arguments about the run or the model (a description, an attempt, a
-timeout, a request's id, a timestamp) and null, comments, white space, and what `command_spelling` leaves out of a
+timeout, a request's id, a timestamp) and null, comments, white space, and what `shell_commands` leaves out of a
 command. Masked:
 
 - numbers that stand for themselves, and in a command a UUID or a moment: by `HOLE`. Such a call is the same only where
@@ -23,7 +23,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from reliability.loops.comparison.command_spelling import (
+from reliability.loops.comparison.findings import Result, SeenCall, canonical, has_failed, parse, spell
+from reliability.loops.comparison.shell_commands import (
     is_run_header,
     spell_command,
     spell_path,
@@ -31,7 +32,6 @@ from reliability.loops.comparison.command_spelling import (
     tells_request,
     tells_run,
 )
-from reliability.loops.comparison.findings import Result, SeenCall, canonical, has_failed, parse, spell
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
 
 HOLE = "\ufffc"

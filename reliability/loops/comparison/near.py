@@ -4,19 +4,34 @@ Near are results that differ in figures only, that hold the same lines or items 
 the threshold. News looks near, too: a text that goes on where the older one ends, JSON in which a status says another
 word, and a text that is hardly anything but its figures are progress.
 
+What figures tell that change from lap to lap of a streak is asked of the whole streak (`follow_figures`): a way to an
+end, a drift, or nothing. Where most of them tell nothing, one that drifts is chance.
+
+    figure (with the words beside it as its name)                      tells
+    counts the repetitions: "called 9 times", "attempt 4"              nothing
+    moves one way, and is named as a way to an end: `%`, "3 of 9"      PROGRESS, but not in a failure
+    moves one way by unlike steps, goes down, or is an age             DRIFT: it may be news
+    goes up by the same step each lap, or up and down                  nothing; in a step's result DRIFT
+    is no number (a clock, a hash)                                     nothing
+    is a price                                                         DRIFT
+
 Invariants: `CHARS` at each end of a result for what costs more than a search; `LINES_MAX` lines are sorted.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from itertools import pairwise
 from typing import Any
 
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.findings import Memo, dumps
 from reliability.loops.comparison.same_result import count_shared_ends, is_same_result
+from reliability.loops.comparison.volatile_fields import word_set, words_of
 
 CHARS = 2_000
 LINES_MAX = 2_000
@@ -74,10 +89,10 @@ def _is_near_text(a: str, b: str, threshold: float) -> bool:
 def find_difference(a: str, b: str) -> tuple[str, str]:
     """Find where two texts differ, without the lines that they share at both ends and a long middle."""
     start, end = count_shared_ends(a, b)
-    return clip(a[start : len(a) - end]), clip(b[start : len(b) - end])
+    return _clip(a[start : len(a) - end]), _clip(b[start : len(b) - end])
 
 
-def clip(text: str) -> str:
+def _clip(text: str) -> str:
     """Cut the middle out of a long text."""
     return text if len(text) <= 2 * CHARS else f"{text[:CHARS]}\n{text[-CHARS:]}"
 
@@ -87,16 +102,16 @@ def mask_figures(text: str) -> str:
     return _FIGURE.sub("0", text)
 
 
-def find_figures(text: str) -> list[re.Match[str]]:
+def _find_figures(text: str) -> list[re.Match[str]]:
     """Find what `mask_figures` masks, in order."""
     return list(_FIGURE.finditer(text))
 
 
 def _has_words_enough(text: str, x: str, y: str) -> bool:
     """Return whether the figures in which `x` and `y` differ stand in a text that says something beside them."""
-    pairs = zip(find_figures(x), find_figures(y), strict=True)
+    pairs = zip(_find_figures(x), _find_figures(y), strict=True)
     changed = sum(min(len(older[0]), FIGURE_CHARS) for older, newer in pairs if older[0] != newer[0])
-    letters = sum(map(str.isalpha, mask_figures(clip(text))))
+    letters = sum(map(str.isalpha, mask_figures(_clip(text))))
     return letters >= LETTERS_MIN and changed <= FIGURES_MAX * len(text)
 
 
@@ -150,3 +165,88 @@ def _collect_states(value: Any, depth: int = DEPTH) -> list[Any]:
     if isinstance(value, list):
         return [found for v in value for found in _collect_states(v, depth - 1)]
     return []
+
+
+LAPS_MAX = 8
+LABEL_BEFORE, LABEL_BEHIND = 32, 20
+COLUMNS_MAX = 400
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_REPETITIONS = word_set(
+    "attempt attempts try tries retry retries retried times call calls called repeat repeated repetition repetitions "
+    "consecutive strike strikes steps turns iterations"
+)
+#: What a step counts as well: how far it has led.
+_LAPS = word_set("steps turns iterations times time")
+_ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
+_ENDS = word_set(
+    "progress percent percentage pct done complete completed processed finished found remaining left downloaded "
+    "uploaded copied received sent transferred fetched indexed scanned imported exported migrated synced "
+    "converted rendered encoded decoded crawled rows records documents bytes kb mb gb kib mib gib eta epoch epochs "
+    "batch offset cursor loaded"
+)
+_AGES = word_set("duration elapsed age uptime seconds minutes hours secs mins since running waited")
+_QUOTES = word_set("price prices quote bid ask rate rates")
+_WHOLE = re.compile(r"\s?(?:%|[a-z]{0,5}\s?(?:/|of|out of)\s?\d)", re.IGNORECASE)
+_RATE = re.compile(r"\s?[kmg]?i?b?(?:ytes)?/s", re.IGNORECASE)
+
+
+class Movement(IntEnum):
+    """What the figures tell, the most telling last."""
+
+    NOTHING = 0
+    DRIFT = 1
+    PROGRESS = 2
+
+
+def follow_figures(texts: Sequence[str], failed: bool, step: bool = False) -> Movement:
+    """Tell where the figures go in the results of one call, oldest first, of which each differs from the next in
+    little. `failed`: the newest says that the call failed. `step`: the call leads on."""
+    laps = _trim_shared([text.strip() for text in texts[-LAPS_MAX:]])
+    figures = [_find_figures(lap)[:COLUMNS_MAX] for lap in laps]
+    if failed or len(laps) < 2 or len({len(found) for found in figures}) > 1:
+        return Movement.NOTHING
+    told = Counter[Movement]()
+    for column in zip(*figures, strict=True):
+        values = [match[0] for match in column]
+        if any(value != values[0] for value in values):
+            told[_judge_column(values, laps[-1], column[-1], step)] += 1
+    if told[Movement.PROGRESS]:
+        return Movement.PROGRESS
+    return Movement.DRIFT if told[Movement.DRIFT] > (0 if step else told[Movement.NOTHING]) else Movement.NOTHING
+
+
+def _trim_shared(texts: list[str]) -> list[str]:
+    """Leave out the lines that all the texts share at both ends, and the middle of what is long all the same."""
+    ends = [count_shared_ends(texts[0], text) for text in texts[1:] if text != texts[0]]
+    start, end = min((start for start, _ in ends), default=0), min((end for _, end in ends), default=0)
+    return [_clip(text[start : len(text) - end]) for text in texts]
+
+
+def _judge_column(values: list[str], text: str, place: re.Match[str], step: bool) -> Movement:
+    if not all(map(_NUMBER.fullmatch, values)):
+        return Movement.NOTHING
+    moves = [newer - older for older, newer in pairwise(map(_read_number, values))]
+    turns = min(moves) < 0 < max(moves)
+    before, behind = _read_label(text, place)
+    words = {*words_of(before), *words_of(behind)}
+    if turns and not step:
+        return Movement.NOTHING if words.isdisjoint(_QUOTES) else Movement.DRIFT
+    if words & (_REPETITIONS - _LAPS if step else _REPETITIONS) or (_ORDINAL.match(behind) and not step):
+        return Movement.NOTHING
+    if not turns and ((not words.isdisjoint(_ENDS) and not _RATE.match(behind)) or _WHOLE.match(behind)):
+        return Movement.PROGRESS
+    even = all(abs(move - moves[0]) < 1e-9 for move in moves)
+    return Movement.NOTHING if even and moves[0] > 0 and words.isdisjoint(_AGES) and not step else Movement.DRIFT
+
+
+def _read_number(text: str) -> float:
+    """Read 1,024 and 3.5; of more than one point the first part counts (a version)."""
+    whole = text.replace(",", "")
+    return float(whole if whole.count(".") <= 1 else whole.split(".")[0])
+
+
+def _read_label(text: str, place: re.Match[str]) -> tuple[str, str]:
+    start, end = place.span()
+    before = text[max(0, start - LABEL_BEFORE) : start].rsplit("\n", 1)[-1]
+    return before, text[end : end + LABEL_BEHIND].split("\n", 1)[0]

@@ -13,9 +13,9 @@ from reliability.context_edits import (
     STUB,
     ClearResults,
     ClearThoughts,
+    _clear_thoughts,
     apply_edits,
     clear_results,
-    clear_thoughts,
 )
 from reliability.types import ChatRequest
 
@@ -124,7 +124,7 @@ def test_old_thoughts_are_cleared_by_turns(turns, keep):
     """Thoughts of the newest turns stay; a turn ends where the user speaks, and not behind a result; nothing else is
     changed."""
     messages = grow(turns)
-    cleared = clear_thoughts(messages, ClearThoughts(keep=keep))
+    cleared = _clear_thoughts(messages, ClearThoughts(keep=keep))
     groups: list[list[int]] = [[]]
     for at, message in enumerate(messages):
         if message["role"] == "user" and at and messages[at - 1]["role"] != "tool":

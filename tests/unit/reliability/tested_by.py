@@ -6,7 +6,6 @@ TESTED_BY: dict[str, str] = {
     "reliability/attempt.py": "tests/unit/reliability/escalation/test_policies.py",
     "reliability/thinking.py": "tests/unit/deployments/tiers/test_thought_watch.py",
     "reliability/types.py": "tests/unit/reliability/escalation/test_policies.py",
-    "reliability/loops/comparison/shell_commands.py": "tests/unit/reliability/loops/test_polling.py",
     "reliability/tools/format_envelopes.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_notations.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_row.py": "tests/unit/reliability/tools/test_formats.py",

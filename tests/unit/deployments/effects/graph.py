@@ -21,7 +21,7 @@ from deployments.config.tier_cost import cloud_tiers, cost_usd, price_of
 from deployments.errors import ApiError
 from deployments.graph.handle import HandleTier
 from deployments.graph.replica import make_tier
-from deployments.graph.scale_to_zero import extend_timeouts, find_cold, select_scalable
+from deployments.graph.scale_to_zero import extend_timeouts, find_cold
 from deployments.models.calibrations import find_calibration
 from deployments.request.policy import chain_for, chain_of, limits_of
 from deployments.tiers.hosted.hosted_tier import HostedTier
@@ -139,7 +139,8 @@ def replicas() -> None:
 def asleep() -> None:
     """`wait` and `next`, each against what it would be unset."""
     for way, others in (("next", False), ("wait", True)):
-        sleepers = select_scalable(with_tier("fast", min_replicas=0, asleep=way).tiers)
+        tiers = with_tier("fast", min_replicas=0, asleep=way).tiers
+        sleepers = {name: tier for name, tier in tiers.items() if not tier.min_replicas}
         assert find_cold(
             ["fast", "standard"], sleepers, {"fast": Sleeping()}, dict.fromkeys(BASE["tiers"], others).__getitem__
         ) == {"fast": way}
@@ -149,12 +150,12 @@ class Sleeping(HandleTier):
     """A tier without a replica."""
 
     def __init__(self) -> None:
-        self._known, self._at = TierStatus(name="fast", kind="scripted", state=TierState.ASLEEP), ("", "nowhere")
+        self.known, self._at = TierStatus(name="fast", kind="scripted", state=TierState.ASLEEP), ("", "nowhere")
 
 
 def wake_s() -> None:
-    sleepers = select_scalable(with_tier("fast", min_replicas=0, wake_s=77).tiers)
-    times = extend_timeouts({"fast": "wait"}, sleepers, {"fast": Timeouts()})
+    tiers = with_tier("fast", min_replicas=0, wake_s=77).tiers
+    times = extend_timeouts({"fast": "wait"}, tiers, {"fast": Timeouts()})
     assert times["fast"].connect_s == 77
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deployments.config.app_config import AppConfig
-from deployments.memory.monitor import MemoryPressure, make_sensor
+from deployments.memory.monitor import MemoryPressure, _make_sensor
 from deployments.memory.sensors.scripted import ScriptedSensor
 from deployments.models.needs import plan_of
 from reliability.admission.admit import AdmissionConfig, AdmissionState, Rejection, admit
@@ -71,8 +71,8 @@ def enabled() -> None:
 
 
 def sensor() -> None:
-    assert isinstance(make_sensor(section(sensor="scripted:x").reliability.memory_pressure.sensor), ScriptedSensor)
-    assert not isinstance(make_sensor(section().reliability.memory_pressure.sensor), ScriptedSensor)
+    assert isinstance(_make_sensor(section(sensor="scripted:x").reliability.memory_pressure.sensor), ScriptedSensor)
+    assert not isinstance(_make_sensor(section().reliability.memory_pressure.sensor), ScriptedSensor)
 
 
 def replica_bytes() -> None:

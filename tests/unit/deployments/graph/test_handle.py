@@ -83,58 +83,46 @@ async def turns(count: int) -> None:
 
 @pytest.mark.parametrize("own_loop", [False, True])
 @pytest.mark.parametrize("after", range(8))
-def test_who_leaves_after_the_call_has_a_replica_stops_it(after: int, own_loop: bool) -> None:
+async def test_who_leaves_after_the_call_has_a_replica_stops_it(after: int, own_loop: bool) -> None:
     """Law: however few turns of the loop after Ray has given the call to a replica the reader is cancelled, also in
     the very same one, the call to the replica is cancelled, unless it has said everything."""
-
-    async def main() -> None:
-        handle, call, seen = Handle(own_loop=own_loop), Call(), list[Event]()
-        reading = asyncio.create_task(read(HandleTier("t", handle).stream(ask()), seen))
-        await turns(3)
-        handle.assigned.set_result(call)
-        await turns(after)
-        reading.cancel()
-        await asyncio.wait({reading})
-        assert call.cancels == (not any(isinstance(event, Finish) for event in seen))
-
-    asyncio.run(main())
+    handle, call, seen = Handle(own_loop=own_loop), Call(), list[Event]()
+    reading = asyncio.create_task(read(HandleTier("t", handle).stream(ask()), seen))
+    await turns(3)
+    handle.assigned.set_result(call)
+    await turns(after)
+    reading.cancel()
+    await asyncio.wait({reading})
+    assert call.cancels == (not any(isinstance(event, Finish) for event in seen))
 
 
 @pytest.mark.parametrize("own_loop", [False, True])
-def test_who_leaves_before_the_call_has_a_replica_takes_it_back(own_loop: bool) -> None:
+async def test_who_leaves_before_the_call_has_a_replica_takes_it_back(own_loop: bool) -> None:
     """Law: a call that still waits for a replica gets none."""
-
-    async def main() -> None:
-        handle = Handle(own_loop=own_loop)
-        reading = asyncio.create_task(read(HandleTier("t", handle).stream(ask()), []))
-        await turns(3)
-        reading.cancel()
-        await asyncio.wait({reading})
-        assert handle.assigned.cancelled()
-
-    asyncio.run(main())
+    handle = Handle(own_loop=own_loop)
+    reading = asyncio.create_task(read(HandleTier("t", handle).stream(ask()), []))
+    await turns(3)
+    reading.cancel()
+    await asyncio.wait({reading})
+    assert handle.assigned.cancelled()
 
 
 @pytest.mark.parametrize("own_loop", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_call_that_has_said_everything_ends_by_itself(own_loop: bool, whole: bool) -> None:
+async def test_a_call_that_has_said_everything_ends_by_itself(own_loop: bool, whole: bool) -> None:
     """Law: whether the reader goes on to the end or no further than the finish, the call comes to its end and is not
     cancelled, which would count as an error of the tier."""
-
-    async def main() -> None:
-        handle, call, seen = Handle(own_loop=own_loop), Call(), list[Event]()
-        handle.assigned.set_result(call)
-        stream = HandleTier("t", handle).stream(ask())
-        if whole:
-            seen = [event async for batch in stream for event in batch]
-        else:
-            await read(stream, seen)
-        assert seen == [event for batch in BATCHES for event in batch]
-        await turns(5)
-        assert call.ended
-        assert call.cancels == 0
-
-    asyncio.run(main())
+    handle, call, seen = Handle(own_loop=own_loop), Call(), list[Event]()
+    handle.assigned.set_result(call)
+    stream = HandleTier("t", handle).stream(ask())
+    if whole:
+        seen = [event async for batch in stream for event in batch]
+    else:
+        await read(stream, seen)
+    assert seen == [event for batch in BATCHES for event in batch]
+    await turns(5)
+    assert call.ended
+    assert call.cancels == 0
 
 
 @pytest.mark.parametrize("own_loop", [False, True])
@@ -155,19 +143,15 @@ def test_a_tier_that_hangs_in_its_clean_up_is_cancelled(own_loop: bool) -> None:
 
 
 @pytest.mark.parametrize("own_loop", [False, True])
-def test_a_call_that_gets_no_replica_is_a_failure(own_loop: bool) -> None:
+async def test_a_call_that_gets_no_replica_is_a_failure(own_loop: bool) -> None:
     """Law: where the router fails there is nothing to cancel, and the reader is told."""
-
-    async def main() -> None:
-        handle, seen = Handle(own_loop=own_loop), list[Event]()
-        handle.assigned.set_exception(RuntimeError("no replica"))
-        await read(HandleTier("t", handle).stream(ask()), seen)
-        assert [event.fault for event in seen if isinstance(event, Failed)] == [Fault.SERVER_ERROR]
-
-    asyncio.run(main())
+    handle, seen = Handle(own_loop=own_loop), list[Event]()
+    handle.assigned.set_exception(RuntimeError("no replica"))
+    await read(HandleTier("t", handle).stream(ask()), seen)
+    assert [event.fault for event in seen if isinstance(event, Failed)] == [Fault.SERVER_ERROR]
 
 
-def test_another_ray_is_only_asked_to_cancel() -> None:
+async def test_another_ray_is_only_asked_to_cancel() -> None:
     """Law: where Ray keeps nothing of what is looked at here, its own `cancel` is all that is called."""
 
     class Response:
@@ -182,15 +166,12 @@ def test_another_ray_is_only_asked_to_cancel() -> None:
         def cancel(self) -> None:
             self.cancels += 1
 
-    async def main() -> None:
-        handle, response = Handle(), Response()
-        handle.remote = lambda *_: response
-        stream = HandleTier("t", handle).stream(ask())
-        assert await anext(stream) == [Started()]
-        await stream.aclose()
-        assert response.cancels == 1
-
-    asyncio.run(main())
+    handle, response = Handle(), Response()
+    handle.remote = lambda *_: response
+    stream = HandleTier("t", handle).stream(ask())
+    assert await anext(stream) == [Started()]
+    await stream.aclose()
+    assert response.cancels == 1
 
 
 def test_it_refuses_with_its_reason() -> None:
@@ -204,6 +185,5 @@ def test_it_refuses_with_its_reason() -> None:
 
     assert (status.name, status.kind, status.state) == ("big", "mlx", TierState.UNAVAILABLE)
     assert status.reason == "50 bytes needed, 12 are there"
-    assert isinstance(failed, Failed)
     assert failed.fault is Fault.UNAVAILABLE
     assert failed.message == "tier big is unavailable: 50 bytes needed, 12 are there"

@@ -12,10 +12,10 @@ from deployments.config.app_config import AppConfig, ServerConfig, load
 from deployments.config.tier_config import ScriptedTierConfig, Timeouts
 from deployments.graph import scale_to_zero
 from deployments.graph.handle import UnavailableTier
-from deployments.graph.scale_to_zero import bypass_cold, find_cold, let_auto_sleep, make_cold_status, select_scalable
+from deployments.graph.scale_to_zero import bypass_cold, find_cold, let_auto_sleep, make_cold_status
 from deployments.models.catalog import ModelChoice, choose
-from deployments.models.presence import Presence
-from reliability.types import Failed, Fault, TierState, TierStatus
+from deployments.models.presence import _Presence
+from reliability.types import Fault, TierState, TierStatus
 from tests.support.tier_asking import ask
 
 
@@ -23,7 +23,7 @@ class Napping:
     """A tier of which only its sleep is known."""
 
     def __init__(self, warm: bool, absent: TierStatus | None = None) -> None:
-        self.warm, self.absent = warm, absent
+        self.warm, self.absent, self.known = warm, absent, absent
 
 
 @given(
@@ -41,7 +41,7 @@ def test_only_who_is_asleep_is_decided_about(ways: Sequence[Any], warm: Sequence
     }
     tiers: Mapping[str, Any] = {name: Napping(up) for name, up in zip(chain, warm, strict=False)}
     stands = {name for name, up, good in zip(chain, warm, well, strict=False) if up and good}
-    found = find_cold(chain, select_scalable(configs), tiers, stands.__contains__)
+    found = find_cold(chain, configs, tiers, stands.__contains__)
 
     assert set(found) == {name for name in chain if not tiers[name].warm}
     for name, way in found.items():
@@ -61,9 +61,24 @@ def test_a_tier_without_its_model_is_passed_by_and_says_why() -> None:
         assert cold == {"t": "absent"}
         assert isinstance(stand_in, UnavailableTier)
         failed = asyncio.run(first_event(stand_in))
-        assert isinstance(failed, Failed)
         assert (failed.fault, failed.retry_after_s is not None) == (fault, fault is Fault.LOADING)
         assert "43 % of 491 MB" in failed.message
+
+
+def test_a_tier_that_is_not_waited_for_is_started() -> None:
+    """Law: a request that goes on along the chain starts the sleeping tier and says so; asking starts it, nothing
+    else."""
+    woken: list[int] = []
+    sleeper: Any = Napping(False)
+    sleeper.known = TierStatus(name="t", kind="mlx", state=TierState.ASLEEP)
+    sleeper.start_replica = lambda: woken.append(1)
+    stand_in = bypass_cold({"t": "next"}, {"t": sleeper})["t"]
+    assert woken == []
+    failed = asyncio.run(first_event(stand_in))
+    assert (failed.fault, failed.message) == (Fault.LOADING, "tier t was asleep and is waking up")
+    assert failed.retry_after_s is not None
+    assert woken == [1]
+    assert bypass_cold({"t": "wait"}, {"t": sleeper}) == {}
 
 
 async def first_event(tier: UnavailableTier) -> Any:
@@ -111,10 +126,9 @@ def test_the_status_of_a_sleeping_tier_knows_its_model(
     """Law: while nobody runs the tier, `/ready` says whether its model is here, how far it is, or why it is missing;
     its context is known all the same. One that never sleeps has no such status."""
     monkeypatch.setattr(scale_to_zero, "choose_here", choose_on("linux", "x86_64"))
-    monkeypatch.setattr(scale_to_zero, "look", lambda *_: Presence(found, "words"))
+    monkeypatch.setattr(scale_to_zero, "look", lambda *_: _Presence(found, "words"))
     config = let_auto_sleep(config_of(fast=AUTO, standard=AUTO))
     look_up = make_cold_status("standard", config)
-    assert look_up is not None
     status = look_up()
     assert (status.state, status.context_tokens) == (state, 32_768)
     assert (status.reason == "words") is (found != "here")
@@ -134,7 +148,6 @@ def test_a_hosted_tier_without_its_key_has_no_replica(monkeypatch: pytest.Monkey
     look_up = make_cold_status("premium", settled)
 
     assert [tier.min_replicas for tier in settled.tiers.values()] == [0, 1, 1]
-    assert look_up is not None
     assert (look_up().state, look_up().reason) == (TierState.UNAVAILABLE, "OPENROUTER_API_KEY is not set")
     assert make_cold_status("here", settled) is None
     monkeypatch.setenv("OPENROUTER_API_KEY", "k")

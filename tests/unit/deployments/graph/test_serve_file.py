@@ -20,10 +20,16 @@ def test_every_example_is_a_configuration(path):
     assert policy.get_policy()(**policy.policy_kwargs)({}) == ({}, {})
 
 
-SMALL = (
-    "applications: [{import_path: 'deployments.app:build', args: {tiers: {fast: {kind: mlx}}, "
-    "reliability: {escalation: {chain: [fast]}}}}]"
+APP = (
+    "import_path: 'deployments.app:build', "
+    "args: {tiers: {fast: {kind: mlx}}, reliability: {escalation: {chain: [fast]}}}"
 )
+SMALL = f"applications: [{{{APP}}}]"
+
+
+def small(deployment: str) -> str:
+    """The small file with this override of a deployment."""
+    return f"applications: [{{{APP}, deployments: [{{{deployment}}}]}}]"
 
 
 @pytest.mark.parametrize(
@@ -35,18 +41,15 @@ SMALL = (
         ("applicatoins: []\napplications: []", "applicatoins: unknown key"),
         ("applications: [{import_path: 'deployments.app:build', nmae: x}]", "applications.0.nmae: unknown key"),
         (
-            "applications: [{import_path: 'deployments.app:build', args: {tiers: {fast: {kind: mlx}}, "
-            "reliability: {escalation: {chain: [fast]}}}, deployments: [{name: slow}]}]",
+            small("name: slow"),
             "deployments.0.name: there is no deployment 'slow'; deployments: Router, fast",
         ),
         (
-            "applications: [{import_path: 'deployments.app:build', args: {tiers: {fast: {kind: mlx}}, "
-            "reliability: {escalation: {chain: [fast]}}}, deployments: [{name: fast, user_config: {modle: x}}]}]",
+            small("name: fast, user_config: {modle: x}"),
             "deployments.0.user_config: modle: unknown key",
         ),
         (
-            "applications: [{import_path: 'deployments.app:build', args: {tiers: {fast: {kind: mlx}}, "
-            "reliability: {escalation: {chain: [fast]}}}, deployments: [{name: fast, num_replica: 2}]}]",
+            small("name: fast, num_replica: 2"),
             "applications.0.deployments.0.num_replica: unknown key",
         ),
         (f"http_options: {{ssl_key_file: k.pem}}\n{SMALL}", "http_options.ssl_key_file: unknown key"),
@@ -64,25 +67,18 @@ def test_a_file_is_checked_whole(tmp_path, text, line):
     assert line in str(caught.value)
 
 
-def test_a_file_in_another_encoding_is_said_so(tmp_path):
-    """Bytes that aren't UTF-8 aren't a stack trace either."""
+def test_a_file_that_cant_be_read_is_said_so(tmp_path):
+    """A wrong path, and bytes that aren't UTF-8, are no stack trace."""
     path = tmp_path / "serve_config.yaml"
+    with pytest.raises(ConfigError, match="can't be read"):
+        read_file(path)
     path.write_bytes(b"applications: [\xff]")
     with pytest.raises(ConfigError, match="is not UTF-8"):
         read_file(path)
 
 
-def test_a_missing_file_is_said_so(tmp_path):
-    """A wrong path isn't a stack trace."""
-    with pytest.raises(ConfigError, match="can't be read"):
-        read_file(tmp_path / "none.yaml")
-
-
 def test_the_shipped_file_is_good():
     """`serve_config.yaml` passes our check and Ray Serve's, and its chain is the user's."""
-
-    import yaml
-
     path = ROOT / "serve_config.yaml"
     config = read_file(path)
     ServeDeploySchema.model_validate(yaml.safe_load(path.read_text()))

@@ -76,20 +76,15 @@ def test_a_context_that_was_known_stays_known() -> None:
     assert seen == [{"well": 7}, {"well": 7}, {"well": 9}, {"well": 9}]
 
 
-def test_a_watch_asks_by_itself_until_it_is_closed() -> None:
+async def test_a_watch_asks_by_itself_until_it_is_closed() -> None:
     """Law: what is known comes without anybody asking, and closing ends that."""
-
-    async def scene() -> None:
-        watch = TierWatch({"well": Asked(ready(9))}, {"well": "mlx"}, {})
-        watch.start()
-        task = watch._task
-        watch.start()
-        assert watch._task is task
-        async with asyncio.timeout(5):
-            while not watch.known:  # noqa: ASYNC110  # what a watch knows is told to nobody
-                await asyncio.sleep(0)
-        await watch.close()
-        assert task is not None
-        assert task.done()
-
-    asyncio.run(scene())
+    watch = TierWatch({"well": Asked(ready(9))}, {"well": "mlx"}, {})
+    watch.start()
+    task = watch._task
+    watch.start()
+    assert watch._task is task
+    async with asyncio.timeout(5):
+        while not watch.known:  # noqa: ASYNC110  # what a watch knows is told to nobody
+            await asyncio.sleep(0)
+    await watch.close()
+    assert task.done()

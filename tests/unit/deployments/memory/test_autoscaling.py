@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 
 from deployments.memory.autoscaling import (
-    DemandCell,
-    HeldDemand,
     MemoryCappedPolicy,
-    SeenDemand,
-    apply_factors,
-    keep_newest,
-    undo_factors,
+    _apply_factors,
+    _DemandCell,
+    _HeldDemand,
+    _keep_newest,
+    _undo_factors,
 )
 from deployments.memory.plan import NodeReport
 from reliability.memory.pressure import Level
@@ -47,7 +46,7 @@ class Context:
 def policy_with(*reports: NodeReport, age_s: float = 0.0) -> MemoryCappedPolicy:
     """A policy whose thread has brought these reports; no thread runs."""
     policy = MemoryCappedPolicy()
-    policy._cell = DemandCell("app", seen=SeenDemand(tuple(reports), time.monotonic() - age_s))
+    policy._cell = _DemandCell("app", seen=(tuple(reports), time.monotonic() - age_s))
     return policy
 
 
@@ -110,7 +109,7 @@ def test_a_cap_survives_serves_factors(current: int, cap: int, up: float, down: 
     config = AutoscalingConfig(min_replicas=0, max_replicas=99, upscaling_factor=up, downscaling_factor=down)
     context = Context("t", 0.0, current, current, config=config)
 
-    assert _apply_scaling_factors(undo_factors(context, cap), current, config) == cap
+    assert _apply_scaling_factors(_undo_factors(context, cap), current, config) == cap
 
 
 @given(st.integers(0, 20), st.floats(0, 30), st.sampled_from([0.5, 1.0, 2.0]))
@@ -122,7 +121,7 @@ def test_the_demand_is_serves(current: int, demand: float, up: float) -> None:
     context = Context("t", 0.0, current, current, config=config)
     serves = _apply_scaling_factors(demand, current, config)
 
-    assert abs(apply_factors(context, demand) - serves) <= (1 if demand < current else 0) or math.isclose(
+    assert abs(_apply_factors(context, demand) - serves) <= (1 if demand < current else 0) or math.isclose(
         demand % 1, 0, abs_tol=1e-5
     )
 
@@ -130,7 +129,7 @@ def test_the_demand_is_serves(current: int, demand: float, up: float) -> None:
 @given(st.lists(st.tuples(st.floats(0, 10), st.integers(0, 8)), min_size=1, max_size=50))
 def test_demand_is_held(steps: list[tuple[float, int]]) -> None:
     """The demand to go by is the highest of the last `hold_s`, and it is remembered in little room."""
-    held, now_s, past = HeldDemand(20.0), 0.0, []
+    held, now_s, past = _HeldDemand(20.0), 0.0, []
     for wait_s, wanted in steps:
         now_s += wait_s
         past.append((now_s, wanted))
@@ -155,7 +154,7 @@ def test_the_newer_monitor_of_a_node_counts():
     """After a redeploy two monitors stand on a node for a while: the later one is believed."""
     old, new = report("x", started_unix_s=1.0, epoch="old"), report("x", started_unix_s=2.0, epoch="new")
 
-    assert [r.epoch for r in keep_newest([new, old, report("y")])] == ["new", "e"]
+    assert [r.epoch for r in _keep_newest([new, old, report("y")])] == ["new", "e"]
 
 
 def test_serve_can_pickle_it():

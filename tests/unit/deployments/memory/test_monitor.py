@@ -55,27 +55,6 @@ def test_a_silent_sensor_is_unknown(knob: Knob):
     assert "No such file" in report.problem
 
 
-def test_bytes_are_leased_up_to_the_budget(knob: Knob):
-    """What fits is granted, what doesn't fit now waits with a reason, and what can never fit is told so."""
-    assert knob.call("acquire", "a", "fast", 700).granted
-    waits = knob.call("acquire", "b", "standard", 400)
-    assert (waits.granted, waits.never) == (False, False)
-    assert knob.call("acquire", "c", "longctx", BUDGET + 1).never
-    waiting = {h.tier: h.why for h in knob.call("peek").waiting}
-    assert waiting["standard"] == "400 bytes needed, 300 of 1000 are free"
-    knob.call("release", "a")
-    assert knob.call("acquire", "b", "standard", 400).granted
-
-
-def test_nothing_is_loaded_at_critical(knob: Knob):
-    """A lease waits while memory is critical, and is granted after."""
-    knob.turn("critical")
-    until(lambda: knob.level() == "critical", "critical")
-    assert not knob.call("acquire", "a", "fast", 1).granted
-    knob.turn("normal")
-    until(lambda: knob.call("acquire", "a", "fast", 1).granted, "granted after it")
-
-
 def test_the_bytes_of_a_killed_holder_come_back(knob: Knob):
     """`kill -9` of the holder: its lease runs out by time, and the next one gets the bytes."""
     import ray

@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -25,17 +26,15 @@ def plan(knob: Knob) -> MemoryPlan:
     return MemoryPlan(settings=knob.settings, needs=NEEDS)
 
 
-def viewed(knob: Knob, play: Callable[[MemoryView], Awaitable[None]]) -> None:
-
-    async def go() -> None:
-        view = MemoryView(plan(knob), knob.app)
-        view.start()
-        try:
-            await play(view)
-        finally:
-            await view.close()
-
-    asyncio.run(go())
+@asynccontextmanager
+async def viewed(knob: Knob) -> AsyncIterator[MemoryView]:
+    """A view that polls while the block runs."""
+    view = MemoryView(plan(knob), knob.app)
+    view.start()
+    try:
+        yield view
+    finally:
+        await view.close()
 
 
 async def until(condition: Callable[[], Any], what: str, wait_s: float = 30.0) -> None:
@@ -47,10 +46,9 @@ async def until(condition: Callable[[], Any], what: str, wait_s: float = 30.0) -
         raise AssertionError(f"not within {wait_s:g} s: {what}") from None
 
 
-def test_a_view_starts_the_monitor_and_feels_the_level(knob: Knob):
+async def test_a_view_starts_the_monitor_and_feels_the_level(knob: Knob):
     """The level, for how long, and what decided it; each transition is handed over once."""
-
-    async def play(view: MemoryView) -> None:
+    async with viewed(knob) as view:
         assert view.level().level is Level.UNKNOWN
         await until(lambda: view.level().level is Level.NORMAL, "normal")
         assert view.level().decided_by == ""
@@ -64,13 +62,10 @@ def test_a_view_starts_the_monitor_and_feels_the_level(knob: Knob):
         assert [t.after for t in view.transitions()] == [Level.NORMAL]
         assert view.transitions() == []
 
-    viewed(knob, play)
 
-
-def test_nobody_waits_for_a_hung_monitor(knob: Knob):
+async def test_nobody_waits_for_a_hung_monitor(knob: Knob):
     """A monitor that is stopped: asking takes no time and the reading ages to unknown; then it is heard again."""
-
-    async def play(view: MemoryView) -> None:
+    async with viewed(knob) as view:
         await until(lambda: view.level().level is Level.NORMAL, "normal")
         pid = next(iter(view._nodes.values())).report.pid
         os.kill(pid, signal.SIGSTOP)
@@ -84,26 +79,20 @@ def test_nobody_waits_for_a_hung_monitor(knob: Knob):
             os.kill(pid, signal.SIGCONT)
         await until(lambda: view.level().level is Level.NORMAL, "it is heard again")
 
-    viewed(knob, play)
 
-
-def test_a_view_outlives_its_monitor(knob: Knob):
+async def test_a_view_outlives_its_monitor(knob: Knob):
     """`kill -9` of the monitor: unknown for a moment at most, and known again by itself."""
-
-    async def play(view: MemoryView) -> None:
+    async with viewed(knob) as view:
         await until(lambda: view.level().level is Level.NORMAL, "normal")
         first = next(iter(view._nodes.values())).report
         os.kill(first.pid, signal.SIGKILL)
         await until(lambda: next(iter(view._nodes.values())).report.epoch != first.epoch, "its successor is heard")
         await until(lambda: view.level().level is Level.NORMAL, "normal")
 
-    viewed(knob, play)
 
-
-def test_a_replica_waits_for_its_bytes(knob: Knob):
+async def test_a_replica_waits_for_its_bytes(knob: Knob):
     """Two leases of 600 in a budget of 1000: the second waits, as the summary says, and comes after the first."""
-
-    async def play(view: MemoryView) -> None:
+    async with viewed(knob) as view:
         first, second = (ReplicaLease(plan(knob), knob.app, "fast", name) for name in ("a", "b"))
         assert await first.hold(600) == ""
         waiting = asyncio.create_task(second.hold(600))
@@ -117,26 +106,19 @@ def test_a_replica_waits_for_its_bytes(knob: Knob):
         assert await asyncio.wait_for(waiting, 10) == ""
         await second.close()
 
-    viewed(knob, play)
 
-
-def test_what_can_never_be_had_is_said_at_once(knob: Knob):
+async def test_what_can_never_be_had_is_said_at_once(knob: Knob):
     """More than the budget: no wait, the reason, and the replica is there all the same, with nothing."""
-
-    async def play(view: MemoryView) -> None:
-        lease = ReplicaLease(plan(knob), knob.app, "fast", "a")
-        why = await asyncio.wait_for(lease.hold(BUDGET + 1), 20)
-        assert why == "1001 bytes needed, the node's budget is 1000"
-        await lease.close()
-
-    viewed(knob, play)
+    lease = ReplicaLease(plan(knob), knob.app, "fast", "a")
+    why = await asyncio.wait_for(lease.hold(BUDGET + 1), 20)
+    assert why == "1001 bytes needed, the node's budget is 1000"
+    await lease.close()
 
 
-def test_a_replica_learns_the_level_by_renewing(knob: Knob):
+async def test_a_replica_learns_the_level_by_renewing(knob: Knob):
     """The answer to a renewal is the level of the node: no further call for it."""
     heard: list[Level] = []
-
-    async def play(view: MemoryView) -> None:
+    async with viewed(knob) as view:
         await until(lambda: view.level().level is Level.NORMAL, "normal")
         lease = ReplicaLease(plan(knob), knob.app, "fast", "a", heard.append)
         assert await lease.hold(1) == ""
@@ -145,15 +127,10 @@ def test_a_replica_learns_the_level_by_renewing(knob: Knob):
         await lease.close()
         await until(lambda: not next(iter(view._nodes.values())).report.held, "nothing is held")
 
-    viewed(knob, play)
 
-
-def test_the_needs_reach_the_monitor(knob: Knob):
+async def test_the_needs_reach_the_monitor(knob: Knob):
     """What the policy must know of the tiers comes with every call of a view or a replica."""
-
-    async def play(view: MemoryView) -> None:
+    async with viewed(knob) as view:
         await until(lambda: view.level().level is Level.NORMAL, "normal")
-
-    viewed(knob, play)
     assert knob.call("peek").needs == NEEDS
     assert len(nodes.find(knob.app)) == 1

@@ -18,7 +18,6 @@ def test_a_calibration_is_that_of_the_weights():
     shipped = next(iter(json.loads(FILE.read_bytes())))
     assert find_calibration(status_of(shipped), {}) is not None
     own = find_calibration(status_of(shipped), {shipped: OWN})
-    assert own is not None
     assert own.right.estimate({"unsure": 2.0}) == 0.5
     assert own.unwanted is None
     assert find_calibration(status_of("ab" * 32), {}) is None

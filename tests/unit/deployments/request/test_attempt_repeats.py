@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deployments.request.attempt import AttemptState, record_attempt
-from reliability.loops.patience import LEFT_CHARS, PATIENCE_BYTES
+from reliability.loops.in_answer import LEFT_CHARS, PATIENCE_BYTES
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Hold, Reasoning, Text
 from tests.unit.deployments.request.test_attempt_loops import WORDS, reading
 

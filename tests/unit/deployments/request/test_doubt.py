@@ -14,7 +14,7 @@ from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from deployments.work.large_work import QUIET_BYTES, Large, at_once
 from reliability.answer.gate import Hold
-from reliability.confidence.calibration import Calibration, ModelCalibration
+from reliability.confidence import Calibration, ModelCalibration
 from reliability.types import CallDelta, ChatRequest, Event, Finish, Flaw, Reason
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play

@@ -1,5 +1,6 @@
 """The processes of a run: all of them are found and ended, and nobody else."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -27,37 +28,30 @@ time.sleep({stays})
 """
 
 
-def leader(stays_s: int) -> subprocess.Popen[bytes]:
-    """The leader, with two processes in its session, one of which has lost its parent."""
+@contextlib.contextmanager
+def leader(stays_s: int) -> Iterator[subprocess.Popen[bytes]]:
+    """The leader, with two processes in its session, one of which has lost its parent; all end with the block."""
     code = LEADER.replace("{stays}", str(stays_s))
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"there\n"
-    return process
-
-
-def test_a_session_is_ended_whole():
-    """Those in other process groups too, and those whose parent is dead."""
-    process = leader(600)
-    found = members(process.pid, own=False)
-
-    assert len(found) == 3
-    assert kill_all(process.pid, time.monotonic() + 10, own=False) == []
-    process.wait(10)
-    _, alive = psutil.wait_procs(found, timeout=10)
-    assert alive == []
-
-
-def test_what_is_in_another_session_stays():
-    """A run that ends takes no other with it."""
-    one, other = leader(600), leader(600)
     try:
-        kill_all(one.pid, time.monotonic() + 10, own=False)
-        one.wait(10)
-        assert len(members(other.pid, own=False)) == 3
+        assert process.stdout.readline() == b"there\n"
+        yield process
     finally:
-        kill_all(other.pid, time.monotonic() + 10, own=False)
-        other.wait(10)
+        kill_all(process.pid, time.monotonic() + 10, own=False)
+        process.wait(10)
+
+
+def test_a_session_is_ended_whole_and_no_other():
+    """Those in other process groups too, and those whose parent is dead; a run that ends takes no other with it."""
+    with leader(600) as process, leader(600) as other:
+        found = members(process.pid, own=False)
+
+        assert len(found) == 3
+        assert kill_all(process.pid, time.monotonic() + 10, own=False) == []
+        process.wait(10)
+        _, alive = psutil.wait_procs(found, timeout=10)
+        assert alive == []
+        assert len(members(other.pid, own=False)) == 3
 
 
 def made(base: Path, session: int) -> RunFolder:
@@ -68,13 +62,13 @@ def made(base: Path, session: int) -> RunFolder:
 
 def test_what_a_dead_run_has_left_is_cleared(tmp_path):
     """The leader is dead and nobody holds the lock: the next start ends the rest, says so, and removes the folder."""
-    process = leader(0)
-    process.wait(10)
-    run = made(tmp_path, process.pid)
-    found = members(process.pid, own=False)
-    assert len(found) == 2
-    told = clear_dead(tmp_path)
-    _, alive = psutil.wait_procs(found, timeout=10)
+    with leader(0) as process:
+        process.wait(10)
+        run = made(tmp_path, process.pid)
+        found = members(process.pid, own=False)
+        assert len(found) == 2
+        told = clear_dead(tmp_path)
+        _, alive = psutil.wait_procs(found, timeout=10)
 
     assert alive == []
     assert len(told) == 1
@@ -93,7 +87,6 @@ print("there", flush=True)
 input()
 """
     holder = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
-    assert holder.stdout is not None
     assert holder.stdout.readline() == b"there\n"
     run.note(session=holder.pid)
     assert clear_dead(tmp_path) == []
@@ -107,15 +100,11 @@ input()
 
 def test_a_number_that_is_somebody_elses_by_now_is_no_reason_to_kill(tmp_path):
     """The session of the record has a living leader: it isn't ours, so its members are strangers."""
-    stranger = leader(600)
-    try:
+    with leader(600) as stranger:
         run = made(tmp_path, stranger.pid)
         assert clear_dead(tmp_path) == []
         assert not run.path.exists()
         assert len(members(stranger.pid, own=False)) == 3
-    finally:
-        kill_all(stranger.pid, time.monotonic() + 10, own=False)
-        stranger.wait(10)
 
 
 HAPROXY = """
@@ -128,87 +117,62 @@ time.sleep(600)
 """
 
 
-@pytest.fixture
-def short_paths() -> Iterator[tuple[Path, Path]]:
-    """Two folders: a socket's path has at most 107 characters, and the name of a node takes 56 of them."""
-    with short_folder() as one, short_folder() as two:
-        yield one, two
-
-
-def haproxy(base: Path, node: str) -> subprocess.Popen[bytes]:
-    """Something that calls itself HAProxy, with a configuration under `base`, as the child of a process that dies."""
+def haproxy(base: Path, node: str, *starter: str) -> subprocess.Popen[bytes]:
+    """Something that calls itself HAProxy, with a configuration under `base`, as the child of a process that dies, or
+    of `starter`, a program that stays. The folder is short: a socket's path has at most 107 characters, and the name of
+    a node takes 56 of them."""
     folder = base / node
     folder.mkdir()
     (folder / "haproxy.cfg").write_text("")
     program = base / "haproxy"
-    if not program.exists():
-        program.symlink_to(sys.executable)
-    command = [str(program), "-c", HAPROXY, "-db", "-f", str(folder / "haproxy.cfg.loopback")]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, start_new_session=True, env=os.environ | {"PYTHONHOME": sys.base_prefix}
-    )
-    assert process.stdout is not None
+    program.symlink_to(sys.executable)
+    command = [*starter, str(program), "-c", HAPROXY, "-db", "-f", str(folder / "haproxy.cfg.loopback")]
+    env = os.environ | {"PYTHONHOME": sys.base_prefix}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True, env=env)
     assert process.stdout.readline() == b"there\n"
     return process
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="HAProxy is in use on Linux only")
-def test_a_haproxy_without_its_server_is_cleared(short_paths):
+def test_a_haproxy_without_its_server_is_cleared():
     """It holds the port and answers 500: the next start ends it and removes its folder. One whose configuration is not
     Ray's, under this folder, is somebody else's."""
-    base, other = short_paths
-    left, stranger = haproxy(base, "0" * 56), haproxy(other, "1" * 56)
-    try:
-        told = clear_dead(base)
-        left.wait(10)
-        assert told == [f"cleared a HAProxy that an earlier run has left (process {left.pid})"]
-        assert stranger.poll() is None
-        assert not (base / ("0" * 56)).exists()
-        assert (other / ("1" * 56)).exists()
-        assert clear_dead(other) != []
-    finally:
-        for process in (left, stranger):
-            process.kill()
-            process.wait(10)
+    with short_folder() as base, short_folder() as other:
+        left, stranger = haproxy(base, "0" * 56), haproxy(other, "1" * 56)
+        try:
+            told = clear_dead(base)
+            left.wait(10)
+            assert told == [f"cleared a HAProxy that an earlier run has left (process {left.pid})"]
+            assert stranger.poll() is None
+            assert not (base / ("0" * 56)).exists()
+            assert (other / ("1" * 56)).exists()
+            assert clear_dead(other) != []
+        finally:
+            for process in (left, stranger):
+                process.kill()
+                process.wait(10)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="HAProxy is in use on Linux only")
-def test_a_haproxy_with_its_server_is_left_alone(short_paths):
+def test_a_haproxy_with_its_server_is_left_alone():
     """While somebody in its session may still be in charge of it, it isn't a corpse."""
-    tmp_path, _ = short_paths
     code = "import subprocess, sys; subprocess.Popen(sys.argv[2:]); input()"
-    folder = tmp_path / ("2" * 56)
-    folder.mkdir()
-    (folder / "haproxy.cfg").write_text("")
-    (tmp_path / "haproxy").symlink_to(sys.executable)
-    proxy = [str(tmp_path / "haproxy"), "-c", HAPROXY, "-f", str(folder / "haproxy.cfg.loopback")]
-    command = [sys.executable, "-c", code, "/raylet/raylet", *proxy]
-    raylet = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-        env=os.environ | {"PYTHONHOME": sys.base_prefix},
-    )
-    try:
-        assert raylet.stdout is not None
-        assert raylet.stdout.readline() == b"there\n"
-        assert clear_dead(tmp_path) == []
-        assert len(members(raylet.pid, own=False)) == 2
-    finally:
-        kill_all(raylet.pid, time.monotonic() + 10, own=False)
-        raylet.wait(10)
+    with short_folder() as base:
+        raylet = haproxy(base, "2" * 56, sys.executable, "-c", code, "/raylet/raylet")
+        try:
+            assert clear_dead(base) == []
+            assert len(members(raylet.pid, own=False)) == 2
+        finally:
+            kill_all(raylet.pid, time.monotonic() + 10, own=False)
+            raylet.wait(10)
 
 
 def test_nothing_is_waited_for_longer_than_told():
     """Where the moment has passed there is one round, and what it didn't see the end of is told."""
-    process = leader(600)
-    try:
+    with leader(600) as process:
         kill_all(process.pid, time.monotonic() - 1, own=False)
         until(lambda: not members(process.pid, own=False), "all are gone")
-    finally:
-        process.kill()
-        process.wait(10)
 
 
 PARENT = """
@@ -228,7 +192,6 @@ def test_a_group_ends_with_the_process_that_started_it(ignored: str) -> None:
     shell = ["/bin/sh", "-c", f'trap "" {ignored}; exec "$@"' if ignored else 'exec "$@"', "sh"]
     command = [*shell, sys.executable, "-c", PARENT]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
         leader = psutil.Process(int(parent.stdout.readline()))
         group = [leader]
         while len(group) < 3:  # the shell and both of its sleeps

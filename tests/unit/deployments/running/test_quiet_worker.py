@@ -7,7 +7,7 @@ import pytest
 from ray.serve._private import controller
 
 from deployments.running import quiet_worker
-from deployments.running.quiet_worker import BUSY_CHECKS, NAP_S, RECENT, Napping, sleep_while_idle, slow_down_later
+from deployments.running.quiet_worker import BUSY_CHECKS, NAP_S, RECENT, _Napping, sleep_while_idle, slow_down_later
 
 LOOK_NS, CALL_NS = 60_000, 260_000
 
@@ -17,7 +17,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.spent_ns, self.naps, self.ending = 0, [], False
-        self.asked = Napping(
+        self.asked = _Napping(
             lambda: self.ending,
             sleep=self.naps.append,
             spent_ns=lambda: self.spent_ns,
@@ -87,7 +87,7 @@ def test_it_is_put_in_place_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = sys.is_finalizing
     sleep_while_idle("ignored")
     assert sys.is_finalizing is first
-    assert isinstance(first, Napping)
+    assert isinstance(first, _Napping)
     assert first() is False
 
 

@@ -5,10 +5,16 @@ import selectors
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from deployments.running.session_leader import drain, wake_on_signals
+from deployments.running import session_leader
+from deployments.running.bounded_log import BoundedLog
+from deployments.running.folder import RunFolder
+from deployments.running.session_leader import REFRESH_S, _SessionLeader, drain, wake_on_signals
 
 PATIENCE_S = 30.0
 
@@ -45,3 +51,15 @@ def test_all_is_as_before_afterwards(raised: type[Exception] | None) -> None:
         assert not waiting.get_map()
     assert signal.getsignal(signal.SIGCHLD) == handler
     assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_run_s_files_look_used_by_wall_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: they are touched once `REFRESH_S` have passed on the wall clock, which goes on while the machine sleeps."""
+    run = RunFolder.create(tmp_path / "ms", 8000)
+    os.utime(run.path, (1, 1))
+    leader = _SessionLeader(run, 0, 0, BoundedLog(tmp_path / "log"))
+    leader._refresh()
+    assert run.path.stat().st_mtime == 1
+    monkeypatch.setattr(session_leader, "time", SimpleNamespace(time=lambda: time.time() + REFRESH_S))
+    leader._refresh()
+    assert run.path.stat().st_mtime > 1

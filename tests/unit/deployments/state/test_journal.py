@@ -119,7 +119,7 @@ class JournalMachine(RuleBasedStateMachine):
         journal.close()
         self.driver.actor = life(self.folder, clock=self.clock)
         actor = self.driver.actor
-        assert state_of(actor) == replay.reduce(before, actor._config, replay.Expire(), actor._now_ns())[0]
+        assert state_of(actor) == replay.reduce(before, actor._config, replay.Tick("expire"), actor._now_ns())[0]
 
     @invariant()
     def the_file_is_the_state(self) -> None:

@@ -13,7 +13,7 @@ from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import find_opened
 from deployments.tiers.thought_watch import CIRCLING_BYTES, ThoughtLimit, ThoughtWatch
 from reliability import loops
-from reliability.loops.patience import PATIENCE_BYTES
+from reliability.loops.in_answer import PATIENCE_BYTES
 from reliability.thinking import ThoughtEnd
 from reliability.types import Event, Finish, Reasoning
 from tests.support import tiny_model as tiny

@@ -17,10 +17,9 @@ from reliability.admission.admit import (
     Rejection,
     admit,
     expire,
-    isolate,
+    obey,
     phase_of,
     reset_session,
-    restore,
     settle,
     sweep,
     with_epoch,
@@ -59,7 +58,7 @@ def test_a_bar_leaks_nothing() -> None:
 )
 def test_every_bar_has_its_name(more: dict[str, Any], rejected_by: RejectedBy) -> None:
     """What keeps a call off is named, with a time where waiting helps."""
-    state = isolate(failed(failed(AdmissionState(), "probing", 2), "open", 2, S), "out")
+    state = obey(failed(failed(AdmissionState(), "probing", 2), "open", 2, S), "out", "isolate", S)
     state, _ = granted(state, S, tier="probing")
     for _ in range(5):
         state, answer = admit(state, CONFIG, ask("other", "t", extra=True), S)
@@ -160,13 +159,13 @@ def test_tiers_are_bounded() -> None:
     """A stream of invented tier names doesn't grow the state beyond its bound, by asking or by hand."""
     state = AdmissionState()
     for n in range(admission.TIERS_MAX):
-        state = isolate(state, f"t{n}")
-    assert isolate(state, "one more") is state
-    assert restore(state, "one more") is state
+        state = obey(state, f"t{n}", "isolate", 0)
+    assert obey(state, "one more", "isolate", 0) is state
+    assert obey(state, "one more", "restore", 0) is state
     _, answer = admit(state, CONFIG, ask("one more"), 0)
     assert isinstance(answer, Rejection)
     assert answer.rejected_by is RejectedBy.FULL
-    assert isinstance(admit(restore(state, "t1"), CONFIG, ask("t1"), 0)[1], Grant)
+    assert isinstance(admit(obey(state, "t1", "restore", 0), CONFIG, ask("t1"), 0)[1], Grant)
 
 
 def test_a_full_house_is_named() -> None:
@@ -190,7 +189,9 @@ def test_grants_of_an_older_life_can_be_settled() -> None:
 
 
 def test_hands_reach_the_books() -> None:
-    """Resetting a session frees its budget, and a sweep forgets the idle."""
+    """Resetting a session frees its budget, a sweep forgets the idle, and a hold that is lifted leaves no trace."""
+    opened = failed(AdmissionState(), "fast", 2)
+    assert obey(obey(opened, "fast", "isolate", 0), "fast", "restore", 0) == opened
     state, grant = granted(AdmissionState(), prompt_tokens=1900)
     state, _ = settle(state, CONFIG, grant.id, Verdict.SUCCESS, None, 0)
     assert isinstance(admit(state, CONFIG, ask(), 0)[1], Rejection)

@@ -17,11 +17,10 @@ from reliability.admission.budget import (
     charge,
     expire,
     output_cap,
-    progress,
     reserve,
     settle,
 )
-from reliability.admission.ledger import Bounds, Budget, count_hour_tokens, session_name, session_of
+from reliability.admission.ledger import Bounds, Budget, count_hour_tokens, note_progress, session_name, session_of
 from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
 
 
@@ -236,7 +235,7 @@ def test_what_was_said_of_a_call_is_what_it_costs_if_nobody_settles(said: int | 
     """Its prompt, or what was last said of it, and its slack as far as that was reserved; what a late settle brings
     beyond is added once, to the session and to the hour."""
     budget, _ = reserve(Budget(), FREE, "r", replace(ask(), local=slack == 0), 0)
-    budget = budget if said is None else progress(progress(budget, "r", 60), "r", said)
+    budget = budget if said is None else note_progress(note_progress(budget, "r", 60), "r", said)
     assert session_of(budget, FREE.bounds, "k", "s", 0).spent == 0
     now_ns = FREE.reservation_ns
     budget, (closed,) = expire(budget, FREE, now_ns)

@@ -19,11 +19,11 @@ EVENTS: list[replay.Event] = [
     replay.Settlement("life:0", Verdict.FAILURE, None, 5),
     replay.Progress("life:0", 40),
     replay.Charge("k", "s", 12),
-    replay.Expire(),
-    replay.Sweep(),
-    replay.Isolate("fast"),
-    replay.Restore("fast"),
-    replay.Close("fast"),
+    replay.Tick("expire"),
+    replay.Tick("sweep"),
+    replay.Order("fast", "isolate"),
+    replay.Order("fast", "restore"),
+    replay.Order("fast", "close"),
     replay.Reset("k", "s"),
 ]
 

@@ -12,9 +12,8 @@ from reliability.admission.budget import (
     reserve,
     reset_session,
     settle,
-    sweep,
 )
-from reliability.admission.ledger import Bounds, Budget, session_name, session_of
+from reliability.admission.ledger import Bounds, Budget, session_name, session_of, sweep_sessions
 from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
 
 
@@ -34,23 +33,12 @@ def test_idle_sessions_leave() -> None:
     budget = spent(Budget(), CONFIG, 150, 0)
     assert session_of(budget, BOUNDS, "k", "s", ttl_ns - 1).spent == 150
     assert session_of(budget, BOUNDS, "k", "s", ttl_ns).spent == 0
-    assert sweep(budget, CONFIG, ttl_ns - 1) is budget
-    assert sweep(budget, CONFIG, ttl_ns).sessions.count == 0
+    assert sweep_sessions(budget, BOUNDS, ttl_ns - 1) is budget
+    assert sweep_sessions(budget, BOUNDS, ttl_ns).sessions.count == 0
     again, _ = reserve(budget, CONFIG, "r", ask(), ttl_ns)
     assert session_of(again, BOUNDS, "k", "s", ttl_ns).spent == 0
     busy, _ = reserve(budget, replace(CONFIG, reservation_ns=10 * ttl_ns), "r", ask(), 0)
-    assert sweep(busy, CONFIG, ttl_ns).sessions.count == 1
-
-
-def test_use_sweeps_idle_sessions() -> None:
-    """Idle sessions leave by themselves while others are served."""
-    config = replace(FREE, bounds=replace(BOUNDS, sessions_max=1000))
-    budget = Budget()
-    for n in range(100):
-        budget = spent(budget, config, 100, 0, session=f"old{n}")
-    for _ in range(128):
-        budget = spent(budget, config, 100, BOUNDS.session_ttl_ns, session="new")
-    assert budget.sessions.count == 1
+    assert sweep_sessions(busy, BOUNDS, ttl_ns).sessions.count == 1
 
 
 def test_a_full_house_refuses() -> None:

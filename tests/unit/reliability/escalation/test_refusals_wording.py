@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from reliability.admission.admit import AdmissionConfig, AdmissionState, RejectedBy, Rejection, admit, charge
 from reliability.admission.budget import BudgetConfig, Limit, Policy
 from reliability.admission.request import AdmissionRequest
-from reliability.escalation.refusals import FIGURE_MAX, LIKE_A_STATUS, describe_rejection, duration, figure
+from reliability.escalation.refusals import FIGURE_MAX, LIKE_A_STATUS, _describe_rejection, duration, figure
 
 SIZES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 SPENT = 616_827
@@ -123,13 +123,13 @@ def test_a_budget_says_what_happened_and_what_helps(what, wait_s, told):
     """The figures are those of the ledger; a time to come back stands there exactly where one helps."""
     rejection, ask = refused(**what)
     assert rejection.retry_after_s == wait_s
-    assert describe_rejection(rejection, ask) == told
+    assert _describe_rejection(rejection, ask) == told
 
 
 @pytest.mark.parametrize("name", ["c-12500ab", "two words", "a/b", "x" * 100, "c-429"])
 def test_a_session_whose_name_misleads_is_not_named(name):
     """It would not stand in a path as it is, or look like a status; the header has it anyway."""
-    told = describe_rejection(*refused(SPENT, 900, named=name, session=600_000))
+    told = _describe_rejection(*refused(SPENT, 900, named=name, session=600_000))
     assert "/v1/reliability/sessions/{id}/reset" in told
     assert name not in told
 
@@ -142,7 +142,7 @@ def test_every_rejection_names_its_tier_and_a_way_out(rejected_by):
     rejection = Rejection(
         "fast", rejected_by, "critical: prompt_tokens >= 4000", None if rejected_by is RejectedBy.ISOLATED else 7.0
     )
-    told = describe_rejection(rejection, wanting(20, "s"))
+    told = _describe_rejection(rejection, wanting(20, "s"))
 
     assert told.startswith("tier fast ")
     assert ("/restore" in told) if rejected_by is RejectedBy.ISOLATED else ("7 s" in told)

@@ -18,7 +18,7 @@ from reliability.loops import (
     read_shown,
     read_turns,
 )
-from reliability.loops.answer_history import CHARS_MAX, KEPT_MAX, count_kept_chars, shorten_turn
+from reliability.loops.answer_history import CHARS_MAX, KEPT_MAX, _shorten_turn, count_kept_chars
 from reliability.types import CallDelta, Text
 from tests.support.shrunk_histories import FULL, HEAD, SHAPES, ShrunkSession, make_lap, run_laps
 
@@ -170,8 +170,8 @@ def test_what_is_kept_is_bounded(said, more):
 def test_shortening_twice_is_shortening_once(text):
     """What is kept compares with what is shown, which is shortened by whoever comes to it first."""
     turn = Turn((SeenCall("f", text),), (Result(text),))
-    once = shorten_turn(turn, CONFIG)
-    assert shorten_turn(once, CONFIG) == once
+    once = _shorten_turn(turn, CONFIG)
+    assert _shorten_turn(once, CONFIG) == once
 
 
 @law

@@ -135,6 +135,8 @@ OF_THE_WORLD = [
         "make -C % | tail -5",
     ],
     *["cp a.txt %.txt", "mkdir -p %", "cat a.txt > %.txt", "curl http://x/%", "curl 'http://x?id=%'", "make %.log"],
+    *["./attempt%.sh", "cat retry_%.log", "pytest tests/try%.py", "./play --round %", "cat attempt-%/out", "make out%"],
+    *["curl http://x/attempts/%", "curl 'http://x?page=%'", "curl -H 'Accept-Version: v%' http://x"],
     *["curl 'http://x?q=%'", "curl -H 'Authorization: Bearer %' http://x", 'curl -d \'{"name": "%"}\' http://x'],
     *["sed -i 's/%=1/%=2/' a", "git commit -m 'try %'", "docker rm %", "kill -9 %", "echo hi > /tmp/%; cat /tmp/%"],
     *[

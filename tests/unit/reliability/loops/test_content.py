@@ -12,8 +12,8 @@ from reliability.loops.content import (
     NUMBER_MAX,
     Who,
     classify_speaker,
-    read_answer_text,
     read_number,
+    read_own_text,
     read_times,
     text_of,
 )
@@ -41,9 +41,9 @@ def test_a_message_of_reminders_is_read_in_one_go():
 def test_a_refusal_is_what_an_answer_says():
     """Law: beside an empty content or as a part of it, a refusal is read as the answer's text."""
     for message in ({"content": None, "refusal": "No."}, {"content": [{"type": "refusal", "refusal": "No."}]}):
-        assert read_answer_text({"role": "assistant", **message}) == "No."
+        assert read_own_text({"role": "assistant", **message}) == "No."
     assert text_of([{"type": "refusal", "refusal": "No."}]) == "No."
-    assert read_answer_text({"role": "assistant", "content": "Yes.", "refusal": None}) == "Yes."
+    assert read_own_text({"role": "assistant", "content": "Yes.", "refusal": None}) == "Yes."
 
 
 POLL_NUDGE, POLL_BREAK = CONFIG.poller_duplicate_threshold, CONFIG.poller_break_threshold

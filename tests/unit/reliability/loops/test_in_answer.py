@@ -130,14 +130,6 @@ def test_a_cycle_of_any_period_in_prose_is_found(period: int) -> None:
     assert len(before) < loop.keep
 
 
-def test_an_emoji_is_no_table() -> None:
-    """The same one again and again is a runaway as words are; a row of boxes isn't yet."""
-    loop = read("Well done! " + "\U0001f600" * 500)
-    assert loop is not None
-    assert loop.period == 1
-    assert read("Well done! " + "\u2500" * 500) is None
-
-
 def test_a_cycle_that_is_not_there_yet_is_no_cycle() -> None:
     """Four copies of a paragraph are too few."""
     assert read("Well. " + (prose(30) + ". ") * 4) is None
@@ -250,15 +242,6 @@ def test_copies_that_differ_a_little_are_found(chars: int, counter: bool, words:
     assert len(LEAD) < loop.keep < len(text) // 2
 
 
-@pytest.mark.parametrize(
-    "name", ["tests", "inserts", "records", "log", "hexdump", "table", "bottles", "pages", "cases"]
-)
-@pytest.mark.parametrize("before", ["", "```\n"])
-def test_honest_repetition_is_left_alone(name: str, before: str) -> None:
-    """Tables, logs, tests, a song, pages that are counted: with a fence around them and without."""
-    assert read(before + HONEST[name]) is None
-
-
 def written(arguments: str) -> str:
     """A call as text, its end included."""
     return f'<tool_call>\n{{"name": "write", "arguments": {arguments}}}\n</tool_call>\n'
@@ -272,23 +255,6 @@ def test_what_a_call_carries_has_the_limits_of_arguments(name: str) -> None:
     assert read("I write it. " + call) is None
     assert read(call + LEAD + "And so it goes on and on. " * 40) is not None
     assert read(json.dumps({"name": "write", "arguments": {"content": HONEST[name]}})) is None
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        '{"text": "' + "a" * 105_000,
-        '{"text": "' + "the same line again. " * 5_000,
-        json.dumps({"edit": "        self.assertEqual(result, expected)\n" * 42}),
-        json.dumps({"text": paragraph(600, 1) * 20}),
-        '{"a": ' + "[" * 2_000,
-        '{"a": 1,' + " " * 2_000,
-    ],
-)
-def test_a_runaway_in_a_call_is_one(arguments: str) -> None:
-    """Higher limits are limits."""
-    assert read(f'<tool_call>\n{{"name": "write", "arguments": {arguments}') is not None
-    assert read(f"<function=write>\n<parameter=content>\n{arguments}") is not None
 
 
 def test_what_is_hostile_costs_no_more_by_the_character() -> None:

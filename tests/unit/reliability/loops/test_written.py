@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reliability.loops import Kind, Scan, Stage, step, truncate
 from reliability.loops.in_answer import BLOCK
-from reliability.loops.written import CALL_CHARS, ROWS, find_opener, row_of
+from reliability.loops.written import CALL_CHARS, ROWS, _find_opener, _row_of
 from reliability.tools.format_row import Format
 from tests.support.written_calls import CALLS, prose, read
 
@@ -40,17 +40,17 @@ SIGNS = [
 @given(st.lists(st.sampled_from(SIGNS), max_size=8).map("".join), st.integers(0, 12))
 def test_what_is_found_is_what_one_pattern_finds(text: str, at: int) -> None:
     """Looking for signs first finds the opener that trying all of them at every character finds."""
-    slow, fast = ALL.search(text, at), find_opener(text, at)
+    slow, fast = ALL.search(text, at), _find_opener(text, at)
     assert (fast is None) == (slow is None)
     if fast and slow:
-        assert (fast.start(), fast.end(), f"r{row_of(fast)}") == (slow.start(), slow.end(), slow.lastgroup)
+        assert (fast.start(), fast.end(), f"r{_row_of(fast)}") == (slow.start(), slow.end(), slow.lastgroup)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.family)
 def test_every_row_is_found(row: Format) -> None:
     """The examples of each row whose calls are compared hold an opener of it."""
     assert [found is None for example in row.examples if (found := ALL.search(example))] == [False] * len(row.examples)
-    assert all(find_opener(example, 0) is not None for example in row.examples)
+    assert all(_find_opener(example, 0) is not None for example in row.examples)
 
 
 @pytest.mark.parametrize("form", CALLS)

@@ -12,7 +12,6 @@ from reliability.memory.pressure import (
     MACOS_LEVEL,
     USED_SHARE,
     Level,
-    LevelChange,
     Pressure,
     PressureConfig,
     Reading,
@@ -38,7 +37,7 @@ STEPS = st.lists(
 
 def read(pressure: Pressure, now_ns: int, share: float | None) -> Pressure:
     """One reading of one source."""
-    return observe(pressure, CONFIG, [Reading("share", share)], now_ns)[0]
+    return observe(pressure, CONFIG, [Reading("share", share)], now_ns)
 
 
 def at(*readings: tuple[int, float]) -> Pressure:
@@ -56,13 +55,11 @@ def test_no_flapping(steps: list[tuple[int, list[tuple[str, float | None]]]]) ->
     for wait_ns, readings in steps:
         now_ns += wait_ns
         before = pressure
-        pressure, change = observe(pressure, CONFIG, [Reading(*r) for r in readings], now_ns)
-        assert (change is None) is (pressure.level is before.level)
-        if change is None:
+        pressure = observe(pressure, CONFIG, [Reading(*r) for r in readings], now_ns)
+        if pressure.level is before.level:
             continue
-        assert (change.before, change.after) == (before.level, pressure.level)
-        if Level.UNKNOWN not in (change.before, change.after) and change.after.rank < change.before.rank:
-            assert change.after.rank == change.before.rank - 1
+        if Level.UNKNOWN not in (before.level, pressure.level) and pressure.level.rank < before.level.rank:
+            assert pressure.level.rank == before.level.rank - 1
             assert moved_ns is not None
             assert now_ns - moved_ns >= CONFIG.calm_ns
         moved_ns = now_ns
@@ -75,7 +72,7 @@ def test_silence_is_unknown_and_no_alarm(steps: list[tuple[int, list[tuple[str, 
     for wait_ns, readings in steps:
         now_ns += wait_ns
         before = pressure
-        pressure, _ = observe(pressure, CONFIG, [Reading(*r) for r in readings], now_ns)
+        pressure = observe(pressure, CONFIG, [Reading(*r) for r in readings], now_ns)
         if pressure.level.rank > max(before.level.rank, 0):
             assert any(
                 value is not None and source in CONFIG.sources and value >= CONFIG.sources[source].warn_enter
@@ -94,7 +91,7 @@ def test_every_latch_times_out(steps: list[tuple[int, list[tuple[str, float | No
     pressure, now_ns = Pressure(), 0
     for wait_ns, readings in steps:
         now_ns += wait_ns
-        pressure, _ = observe(pressure, CONFIG, [Reading(*r) for r in readings], now_ns)
+        pressure = observe(pressure, CONFIG, [Reading(*r) for r in readings], now_ns)
     end_ns = now_ns + 2 * (CONFIG.latch_ns + CONFIG.calm_ns) + CONFIG.stale_ns
     while now_ns <= end_ns:
         pressure = read(pressure, now_ns, share)
@@ -109,7 +106,7 @@ def test_critical_at_once_warn_at_the_second() -> None:
     assert at((0, 0.1), (1, 0.86)).level is Level.NORMAL
     assert at((0, 0.1), (1, 0.86), (2, 0.86)).level is Level.WARN
     assert at((0, 0.1), (1, 0.86), (2, 0.1), (3, 0.86)).level is Level.NORMAL
-    waiting, _ = observe(at((0, 0.1), (1, 0.86)), CONFIG, [], 2)
+    waiting = observe(at((0, 0.1), (1, 0.86)), CONFIG, [], 2)
     assert waiting.level is Level.NORMAL
 
 
@@ -141,23 +138,22 @@ def test_a_held_level_times_out() -> None:
 
 
 def test_the_deciding_source_is_shown() -> None:
-    """The worst of several sources counts and is named, in the state and in the change; normal has none."""
-    calm, _ = observe(Pressure(), CONFIG, [Reading("share", 0.1), Reading("psi", 1)], 0)
+    """The worst of several sources counts and is named; normal has none."""
+    calm = observe(Pressure(), CONFIG, [Reading("share", 0.1), Reading("psi", 1)], 0)
     assert calm.source == ""
-    hot, change = observe(calm, CONFIG, [Reading("share", 0.86), Reading("psi", 50)], 1)
-    assert change == LevelChange(Level.NORMAL, Level.CRITICAL, "psi")
-    held, _ = observe(hot, CONFIG, [Reading("share", 0.86), Reading("psi", 25)], 2)
+    hot = observe(calm, CONFIG, [Reading("share", 0.86), Reading("psi", 50)], 1)
+    assert (hot.level, hot.source) == (Level.CRITICAL, "psi")
+    held = observe(hot, CONFIG, [Reading("share", 0.86), Reading("psi", 25)], 2)
     assert held.source == "psi"
-    cooler, change = observe(held, CONFIG, [Reading("share", 0.86), Reading("psi", 1)], 12)
-    assert change == LevelChange(Level.CRITICAL, Level.WARN, "share")
-    cool, change = observe(cooler, CONFIG, [Reading("share", 0.1), Reading("psi", 1)], 22)
-    assert change == LevelChange(Level.WARN, Level.NORMAL, "share")
-    assert cool.source == ""
+    cooler = observe(held, CONFIG, [Reading("share", 0.86), Reading("psi", 1)], 12)
+    assert (cooler.level, cooler.source) == (Level.WARN, "share")
+    cool = observe(cooler, CONFIG, [Reading("share", 0.1), Reading("psi", 1)], 22)
+    assert (cool.level, cool.source) == (Level.NORMAL, "")
 
 
 def test_a_silent_source_takes_nothing_down_fast() -> None:
     """When the source of an alarm falls silent, the others take the level down at their slow pace."""
-    pressure, _ = observe(Pressure(), CONFIG, [Reading("psi", 60)], 0)
+    pressure = observe(Pressure(), CONFIG, [Reading("psi", 60)], 0)
     levels = []
     for now_ns in range(1, 40):
         pressure = read(pressure, now_ns, 0.1)
@@ -185,7 +181,7 @@ def test_a_clock_that_steps_back_stands_still() -> None:
 def test_known_scales() -> None:
     """macOS's 1, 2 and 4 are the three levels."""
     config = replace(CONFIG, sources={"macos": MACOS_LEVEL})
-    levels = [observe(Pressure(), config, [Reading("macos", v)], 0)[0].level for v in (1, 2, 4)]
+    levels = [observe(Pressure(), config, [Reading("macos", v)], 0).level for v in (1, 2, 4)]
     assert levels == [Level.NORMAL, Level.WARN, Level.CRITICAL]
 
 

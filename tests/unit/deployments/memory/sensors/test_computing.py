@@ -10,7 +10,7 @@ import pytest
 
 from deployments.cli import doctor
 from deployments.memory import room
-from deployments.memory.monitor import make_sensor
+from deployments.memory.monitor import _make_sensor
 from deployments.memory.plan import MonitorSettings
 from deployments.memory.room import estimate_scores_bytes
 from deployments.memory.sensors import computing
@@ -88,7 +88,7 @@ def test_all_that_follows_takes_the_gpu_for_one(gpu):
 
     assert find_held_dtype({"torch_dtype": "bfloat16"}) == "bfloat16"
     assert conversion._choose_dtype() == "float16"
-    assert make_sensor("auto").read(0).working_set_bytes == usable_bytes
+    assert _make_sensor("auto").read(0).working_set_bytes == usable_bytes
     assert MonitorSettings().budget_of(64 * GIB, usable_bytes) == usable_bytes
     assert room.find_room_alone().working_set_bytes == usable_bytes
     assert "that models may use of the GPU" in room.explain_lack(2 * usable_bytes, room.find_room_alone())

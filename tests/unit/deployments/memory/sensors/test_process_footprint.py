@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from deployments.memory.sensors.process_footprint import RusageInfo, count_held_bytes, read_footprint
+from deployments.memory.sensors.process_footprint import _RusageInfo, count_held_bytes, read_footprint
 
 MIB = 1024 * 1024
 
@@ -19,7 +19,7 @@ def answer(footprint: int, failed: int = 0) -> Any:
 
     def rusage(pid: int, flavor: int, info: Any) -> int:
         assert (pid, flavor) == (7, 0)
-        raw = ctypes.cast(info, ctypes.POINTER(ctypes.c_uint8 * ctypes.sizeof(RusageInfo))).contents
+        raw = ctypes.cast(info, ctypes.POINTER(ctypes.c_uint8 * ctypes.sizeof(_RusageInfo))).contents
         raw[72:80] = list(footprint.to_bytes(8, "little"))
         return failed
 
@@ -28,8 +28,8 @@ def answer(footprint: int, failed: int = 0) -> Any:
 
 def test_the_struct_has_apple_s_layout() -> None:
     """Law: ten counters of eight bytes behind a UUID of sixteen; the footprint is the eighth of them."""
-    assert ctypes.sizeof(RusageInfo) == 96
-    assert RusageInfo.phys_footprint.offset == 72
+    assert ctypes.sizeof(_RusageInfo) == 96
+    assert _RusageInfo.phys_footprint.offset == 72
 
 
 def test_a_mac_is_asked_for_its_footprint() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.memory.monitor import make_sensor
-from deployments.memory.sensors.scripted import ScriptedSensor, parse
+from deployments.memory.monitor import _make_sensor
+from deployments.memory.sensors.scripted import ScriptedSensor, _parse
 from deployments.memory.sensors.sensor import NS_PER_S
 from tests.support.sensor_values import values
 
@@ -15,7 +15,7 @@ def test_a_play_in_time(tmp_path: Path):
     """The last line whose time has come counts; time begins with the first reading."""
     path = tmp_path / "play"
     path.write_text("0 normal\n2.5 warn  # here it begins\n5 used_share=0.97 psi=3\n")
-    sensor = make_sensor(f"scripted:{path}")
+    sensor = _make_sensor(f"scripted:{path}")
     assert isinstance(sensor, ScriptedSensor)
     seen = [values(sensor.read(100 * NS_PER_S + int(at * NS_PER_S))) for at in (0, 2.4, 2.5, 7)]
 
@@ -26,7 +26,8 @@ def test_a_word_is_the_level_now(tmp_path: Path):
     """Whoever writes the file turns the knob; a missing or unreadable one is unknown, with the reason."""
     path = tmp_path / "knob"
     sensor = ScriptedSensor(str(path))
-    assert "No such file" in sensor.read(1).problem
+    for missing in (sensor, ScriptedSensor("~nobody-of-that-name/pressure.txt")):
+        assert "No such file" in missing.read(1).problem
     path.write_text("critical")
     assert values(sensor.read(2)) == {"scripted": 4.0}
     path.write_text("unknown")
@@ -39,15 +40,7 @@ def test_a_word_is_the_level_now(tmp_path: Path):
 def test_a_line_is_read_or_refused(text: str):
     """Any text is a list of steps in order of time, or a ValueError."""
     try:
-        steps = parse(text)
+        steps = _parse(text)
     except ValueError:
         return
     assert steps == sorted(steps, key=lambda step: step.at_s)
-
-
-NOBODY = "~nobody-of-that-name"
-
-
-def test_a_scripted_sensor_says_that_it_cannot_read():
-    """The level is unknown, with the reason."""
-    assert "No such file" in ScriptedSensor(f"{NOBODY}/pressure.txt").read(0).problem

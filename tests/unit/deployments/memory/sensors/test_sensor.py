@@ -25,9 +25,9 @@ def replay(name: str, sources: tuple[str, ...]) -> list[tuple[int, str]]:
         at_s, *numbers = (float(word) for word in line.split("\t"))
         now_ns = int(at_s * NS_PER_S) + 1
         readings = [Reading(s, n) for s, n in zip(sources, numbers, strict=True)]
-        pressure, change = observe(pressure, settings, readings, now_ns)
-        if change is not None:
-            moves.append((int(at_s), change.after.value))
+        before, pressure = pressure, observe(pressure, settings, readings, now_ns)
+        if pressure.level is not before.level:
+            moves.append((int(at_s), pressure.level.value))
     assert level_at(pressure, now_ns) is Level.NORMAL
     return moves
 

@@ -1,6 +1,5 @@
 """Another server is asked for the rest of an answer, over real HTTP."""
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.tiers.hosted.continuing import ask_to_go_on, choose_continues
-from deployments.tiers.hosted.hosted_tier import HostedTier, preset
+from deployments.tiers.hosted.hosted_tier import OPENROUTER_URL, HostedTier
 from reliability.answer.seam import find_anchor
-from reliability.types import CallDelta, Event, Failed, Fault, Finish, Reasoning, Text
+from reliability.types import CallDelta, Event, Fault, Finish, Reasoning
 from tests.support.plays import Player, Seen, good, tools
-from tests.support.tier_asking import answer, ask
+from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of
 from tests.support.upstream import Upstream
 
 BEGUN = "First you open the valve on the left, and then you wait until the needle stands"
@@ -24,19 +23,8 @@ def go_on(player: Player, how: Any = "anchor", begun: str = BEGUN) -> tuple[list
     """What the tier makes of this answer to a request for the rest, and what was asked."""
     with Upstream() as upstream:
         upstream.plays("m", player)
-        tier = HostedTier(name="premium", base_url=upstream.base_url, model="m", continues=how)
-
-        async def scene() -> list[Event]:
-            try:
-                return await answer(tier, replace(ask(), begun=begun))
-            finally:
-                await tier.close()
-
-        return asyncio.run(scene()), upstream.log[-1]
-
-
-def text_of(events: list[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Text))
+        (events,) = answers(hosted_tier(upstream, continues=how), replace(ask(), begun=begun))
+        return events, upstream.log[-1]
 
 
 @pytest.mark.parametrize(
@@ -64,9 +52,8 @@ def test_an_answer_about_the_answer_never_leaves(said):
     events, _ = go_on(good(said))
 
     assert text_of(events) == ""
-    assert isinstance(events[-1], Failed)
-    assert events[-1].fault is Fault.SEAM
-    assert "premium" in events[-1].message
+    assert failed(events).fault is Fault.SEAM
+    assert "premium" in failed(events).message
 
 
 def test_a_call_behind_the_text_needs_no_more_words():
@@ -101,23 +88,21 @@ def test_a_prefill_asks_for_no_thoughts(wanted):
 
 
 HOST = "openrouter.ai"
-HONOURED = (
-    "anthropic/claude-3-haiku",
-    "anthropic/claude-3.5-sonnet-20240620",
-    "anthropic/claude-3.7-sonnet",
-    "anthropic/claude-opus-4",
-    "anthropic/claude-sonnet-4-20250514",
-    "anthropic/claude-opus-4.1",
-    "anthropic/claude-haiku-4.5",
-    "anthropic/claude-sonnet-4-5",
-    "anthropic/claude-sonnet-4.5:nitro",
-    "google/gemini-2.0-flash-001",
-    "google/gemini-2.5-flash",
-    "google/gemini-2.5-flash-lite",
-)
+HONOURED = """
+    anthropic/claude-3-haiku    anthropic/claude-3.5-sonnet-20240620      anthropic/claude-3.7-sonnet
+    anthropic/claude-opus-4     anthropic/claude-sonnet-4-20250514        anthropic/claude-opus-4.1
+    anthropic/claude-haiku-4.5  anthropic/claude-sonnet-4-5               anthropic/claude-sonnet-4.5:nitro
+    google/gemini-2.0-flash-001 google/gemini-2.5-flash                   google/gemini-2.5-flash-lite
+"""
+UNKNOWN = """
+    anthropic/claude-3.7-sonnet:thinking  anthropic/claude-sonnet-4.5:thinking  anthropic/claude-fable
+    google/gemini-2.5-pro                 google/gemini-2.5-flash-image         google/gemini-3.6-flash
+    openai/gpt-4o                         mistralai/mistral-large               deepseek/deepseek-chat-v3.1
+    qwen/qwen3-coder                      meta-llama/llama-4-maverick           openrouter/auto
+"""
 
 
-@pytest.mark.parametrize("model", HONOURED)
+@pytest.mark.parametrize("model", HONOURED.split())
 def test_a_family_that_is_known_to_honour_it_is_prefilled(model):
     """Law: at OpenRouter, and nowhere else: another server may do with a last message what it likes."""
     assert choose_continues(HOST, model) == "prefill"
@@ -126,23 +111,7 @@ def test_a_family_that_is_known_to_honour_it_is_prefilled(model):
     assert choose_continues(None, model) == "anchor"
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "anthropic/claude-3.7-sonnet:thinking",
-        "anthropic/claude-sonnet-4.5:thinking",
-        "anthropic/claude-fable",
-        "google/gemini-2.5-pro",
-        "google/gemini-2.5-flash-image",
-        "google/gemini-3.6-flash",
-        "openai/gpt-4o",
-        "mistralai/mistral-large",
-        "deepseek/deepseek-chat-v3.1",
-        "qwen/qwen3-coder",
-        "meta-llama/llama-4-maverick",
-        "openrouter/auto",
-    ],
-)
+@pytest.mark.parametrize("model", UNKNOWN.split())
 def test_a_family_that_is_not_known_gets_an_anchor(model):
     """Law: no evidence, no prefill; a model that thinks is none of its family."""
     assert choose_continues(HOST, model) == "anchor"
@@ -170,7 +139,7 @@ def test_no_name_is_taken_for_one_of_the_table_by_its_middle(text):
 
 def test_what_is_configured_wins():
     """Law: a person knows more than the table, in both directions; the table speaks where nothing is set."""
-    known = {"name": "premium", "base_url": preset("openrouter").base_url, "model": "anthropic/claude-haiku-4.5"}
+    known = {"name": "premium", "base_url": OPENROUTER_URL, "model": "anthropic/claude-haiku-4.5"}
 
     assert HostedTier(**known).continues == "prefill"
     assert HostedTier(**known, continues="anchor").continues == "anchor"

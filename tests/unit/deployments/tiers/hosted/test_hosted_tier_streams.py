@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from deployments.tiers.hosted import hosted_tier as hosted
+from deployments.tiers.hosted.connection import REDACTED
 from deployments.tiers.hosted.hosted_tier import HostedTier
-from deployments.tiers.hosted.redaction import REDACTED
 from deployments.tiers.hosted.upstream_errors import MESSAGE_CHARS_MAX
-from reliability.types import Event, Fault, Finish, Started, Text, TierState
+from reliability.types import Fault, Finish, Started, Text, TierState
 from tests.support import plays
 from tests.support.plays import Head, Send, chunk
-from tests.support.tier_asking import answer, ask, batches, eventually, failed, hosted_tier, play, text_of
+from tests.support.tier_asking import answer, answers, ask, batches, eventually, failed, hosted_tier, play, text_of
 from tests.support.upstream import Upstream
 
 
@@ -32,12 +32,7 @@ def test_each_phase_has_its_clock(upstream: Upstream) -> None:
     """Law: silence before the headers is a first-token timeout, and the request's own time ends everything."""
     assert failed(play(upstream, plays.hang(), idle_s=0.1, connect_s=0.1)).fault is Fault.FIRST_TOKEN_TIMEOUT
     upstream.plays("m", plays.hang(1))
-
-    async def run() -> list[Event]:
-        tier = hosted_tier(upstream)
-        return await answer(tier, ask(timeout_s=0.2))
-
-    assert failed(asyncio.run(run())).fault is Fault.DEADLINE
+    assert failed(answers(hosted_tier(upstream), ask(timeout_s=0.2))[0]).fault is Fault.DEADLINE
 
 
 async def test_one_read_is_one_list(upstream: Upstream) -> None:
@@ -115,25 +110,21 @@ async def test_an_endless_error_body_is_cut(upstream: Upstream) -> None:
     await tier.close()
 
 
-def test_a_slow_reader_loses_nothing(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_reader_loses_nothing(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: with a full inbox the upstream is held back, and every byte still arrives in order."""
     monkeypatch.setattr("deployments.tiers.hosted.connection.INBOX_BYTES_MAX", 1000)
     said = " ".join(str(number) for number in range(60_000))  # twelve megabytes, as chunks
     upstream.plays("m", plays.good(said))
-
-    async def run() -> None:
-        tier = hosted_tier(upstream)
-        got = ""
-        stream: Any = tier.stream(ask())
-        async with aclosing(stream):
-            async for events in stream:
-                # The inbox holds its bound and one piece; a piece is what the connection held, under half a megabyte.
-                assert sum(len(event.text) for event in events if isinstance(event, Text)) < len(said) / 5
-                got += text_of(events)
-        assert got == said
-        await tier.close()
-
-    asyncio.run(run())
+    tier = hosted_tier(upstream)
+    got = ""
+    stream: Any = tier.stream(ask())
+    async with aclosing(stream):
+        async for events in stream:
+            # The inbox holds its bound and one piece; a piece is what the connection held, under half a megabyte.
+            assert sum(len(event.text) for event in events if isinstance(event, Text)) < len(said) / 5
+            got += text_of(events)
+    assert got == said
+    await tier.close()
 
 
 KEY = "sk-or-v1-0123456789abcdef"
@@ -153,11 +144,10 @@ async def test_without_a_key_the_tier_says_so(upstream: Upstream, monkeypatch: p
     assert len(upstream.log) == before
 
 
-def test_the_key_is_read_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_key_is_read_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a key that is set later is used from then on."""
     monkeypatch.setenv(KEY_ENV, "wrong-key-0000")
-
-    async def run(upstream: Upstream) -> None:
+    with Upstream(key=KEY) as upstream:
         tier = hosted_tier(upstream, api_key_env=KEY_ENV)
         assert failed(await answer(tier, ask())).fault is Fault.AUTH
         monkeypatch.setenv(KEY_ENV, f" {KEY}\n")
@@ -165,12 +155,11 @@ def test_the_key_is_read_at_each_request(monkeypatch: pytest.MonkeyPatch) -> Non
         assert upstream.log[-1].headers["authorization"] == f"Bearer {KEY}"
         await tier.close()
 
-    with Upstream(key=KEY) as upstream:
-        asyncio.run(run(upstream))
-
 
 @pytest.mark.parametrize("key", [KEY, "plain0key", "k" * 600, 'with spaces and "quotes"'])
-def test_the_key_never_leaks(key: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_key_never_leaks(
+    upstream: Upstream, key: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Law: an upstream that echoes the key, in any error, finds it redacted everywhere on our side."""
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv(KEY_ENV, key)
@@ -183,34 +172,23 @@ def test_the_key_never_leaks(key: str, monkeypatch: pytest.MonkeyPatch, caplog: 
         plays.whole(json.dumps({"error": key}).encode()),
         (Head(headers=plays.SSE), Send(f"event: error\ndata: {key}\n\n".encode())),
     ]
-
-    async def run(upstream: Upstream) -> None:
-        upstream.plays("m", *echoes)
-        tier = hosted_tier(upstream, api_key_env=KEY_ENV, headers={"X-Api-Key": f"{key}-2"})
-        for _ in echoes:
-            seen = repr(await answer(tier, ask()))
-            assert key not in seen
-            assert key[: len(key) // 2] not in seen
-        assert key not in repr(tier) + str(await tier.status())
-        await tier.close()
-
-    with Upstream() as upstream:
-        asyncio.run(run(upstream))
-    assert key not in caplog.text
+    upstream.plays("m", *echoes)
+    tier = hosted_tier(upstream, api_key_env=KEY_ENV, headers={"X-Api-Key": f"{key}-2"})
+    for _ in echoes:
+        seen = repr(await answer(tier, ask()))
+        assert key not in seen
+        assert key[: len(key) // 2] not in seen
+    assert key not in repr(tier) + str(await tier.status()) + caplog.text
+    await tier.close()
 
 
-def test_a_key_that_no_header_can_carry(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key", ["secret\nkey", "schlüssel"])
+async def test_a_key_that_no_header_can_carry(upstream: Upstream, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a key with a line break or an umlaut is a reason in the status, without the key."""
-
-    async def run(key: str) -> None:
-        monkeypatch.setenv(KEY_ENV, key)
-        tier = hosted_tier(upstream, api_key_env=KEY_ENV)
-        reason = (await tier.status()).reason
-        assert reason == f"{KEY_ENV} holds characters that no HTTP header can carry"
-        assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
-
-    for key in ("secret\nkey", "schlüssel"):
-        asyncio.run(run(key))
+    monkeypatch.setenv(KEY_ENV, key)
+    tier = hosted_tier(upstream, api_key_env=KEY_ENV)
+    assert (await tier.status()).reason == f"{KEY_ENV} holds characters that no HTTP header can carry"
+    assert failed(await answer(tier, ask())).fault is Fault.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

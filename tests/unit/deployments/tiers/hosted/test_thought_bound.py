@@ -1,6 +1,5 @@
 """The thought of a hosted answer is held to its budget, over real HTTP."""
 
-import asyncio
 import time
 from typing import Any
 
@@ -9,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.hosted.continuing import ask_without_thought
-from deployments.tiers.hosted.thought_bound import OVER_TOKENS, find_closer
+from deployments.tiers.hosted.thought_bound import OVER_TOKENS, _find_closer
 from deployments.tiers.stream_matchers import merge_events
 from reliability.answer.thoughts import Thoughts
 from reliability.thinking import ThoughtEnd
@@ -29,7 +28,7 @@ from tests.support.thinkers import (
     thinker,
     thought_of,
 )
-from tests.support.tier_asking import answer, ask, failed, hosted_tier, text_of, usage_of
+from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of, usage_of
 from tests.support.upstream import Upstream
 
 GRACE_TOKENS = 64
@@ -48,15 +47,8 @@ def told(
     """What the tier makes of it, with the thoughts in its text apart as they are for a client, and what was asked."""
     upstream.plays("m", *players)
     before = len(upstream.log)
-
-    async def scene() -> list[Event]:
-        tier = hosted_tier(upstream, **options)
-        try:
-            return await answer(tier, request or ask(max_tokens=100_000, thinking_tokens_max=budget))
-        finally:
-            await tier.close()
-
-    events, thoughts, out = asyncio.run(scene()), Thoughts(), list[Event]()
+    request = request or ask(max_tokens=100_000, thinking_tokens_max=budget)
+    (events,), thoughts, out = answers(hosted_tier(upstream, **options), request), Thoughts(), list[Event]()
     for event in events[:-1]:
         out += thoughts.split(event)
     return [*merge_events([*out, *thoughts.end()]), events[-1]], upstream.log[before:]
@@ -195,7 +187,6 @@ def test_the_time_of_both_is_the_request_s(upstream):
     assert time.monotonic() - began_s < 1.6
     assert (failed(events).fault, len(seen)) == (Fault.DEADLINE, 2)
     assert isinstance(events[-1], Failed)
-    assert events[-1].usage is not None
     assert events[-1].usage.completion_tokens == 10 + OVER_TOKENS
 
 
@@ -245,7 +236,7 @@ def test_thinking_is_switched_off_in_the_words_that_were_used(upstream):
 )
 def test_a_thought_is_closed_as_its_family_closes_it(upstream, opener, closer):
     """Law: by a mark that is read as its end; a thought whose end isn't known is never left."""
-    assert find_closer(f"{opener}I need it. ") == closer
+    assert _find_closer(f"{opener}I need it. ") == closer
     if closer:
         acts = [plays.Send(plays.chunk({"content": piece})) for piece in (opener, *thought_of(500))]
         first = (plays.Head(headers=plays.SSE), *acts, plays.Hang())

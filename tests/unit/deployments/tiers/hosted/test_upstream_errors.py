@@ -172,7 +172,8 @@ def test_a_code_makes_no_refusal_an_upstream_that_broke(status: int, code: objec
 
 
 def test_codes_in_use() -> None:
-    """Groq says a full minute with 413, gateways a model that they don't have with 400."""
+    """Groq says a full minute with 413, gateways a model that they don't have with 400. A plain 413 is about length,
+    and a tier that holds more is tried."""
     words = (
         "Request too large for model `llama` on tokens per minute (TPM): Limit 6000, please reduce your message size"
     )
@@ -180,12 +181,7 @@ def test_codes_in_use() -> None:
     assert fault(400, "model 'foo' not found", "model_not_found") is Fault.UNAVAILABLE
     assert fault(400, "no", "invalid_api_key") is Fault.AUTH
     assert fault(400, "no", 400) is Fault.REFUSED
-
-
-def test_a_body_that_is_too_large_may_fit_elsewhere() -> None:
-    """Law: a plain 413 is about length, and a tier that holds more is tried."""
-    assert fault(413, "Payload Too Large") is Fault.CONTEXT_LENGTH
-    assert fault(413) is Fault.CONTEXT_LENGTH
+    assert fault(413, "Payload Too Large") is fault(413) is Fault.CONTEXT_LENGTH
 
 
 @pytest.mark.parametrize(("form", "said"), [(form, said) for form, all_ in CONVERSATIONS.items() for said in all_])

@@ -65,7 +65,7 @@ def test_a_context_that_the_configuration_leaves_out_is_mlx_lms(tmp_path: Path) 
         folder = tmp_path / name
         folder.mkdir()
         tiny.write_gguf(folder / "tiny.gguf", arch=arch, extra=extra)
-        convert(folder / "tiny.gguf", folder, progress=False)
+        convert(folder / "tiny.gguf", folder)
         config = json.loads((folder / "config.json").read_text())
         del config["max_position_embeddings"]
         (folder / "config.json").write_text(json.dumps(config))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops import Kind, Loop, Stage, finish, open_scan, step
-from reliability.loops.patience import LEFT_CHARS, PATIENCE_BYTES, Doubt
+from reliability.loops.in_answer import LEFT_CHARS, PATIENCE_BYTES, Doubt
 from tests.support.repeating_texts import LEAD, paragraph, vary
 from tests.support.written_calls import CALLS, prose
 

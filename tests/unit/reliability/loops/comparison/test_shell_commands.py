@@ -6,25 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops.comparison.command_spelling import is_run_header, spell_command, spell_query, tells_run
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("make a b", "make 'a'  \"b\" 2>&1 | tail -n 20"),
-        ("ls -al src", "/usr/bin/ls -l -a ./src/ 2>/dev/null || true"),
-        ("make; cat a", "echo 'now: make'\nmake && cat < a"),
-        ("make 2>&1 | tee /tmp/1.log", "make | tee out.log"),
-        ("make >/tmp/1 && tail /tmp/1", "make > /tmp/two; tail /tmp/two"),
-        ("RETRY=1 timeout 5 make", "time make"),
-        ("curl -H 'X-Request-Id: 7' -H 'A: b' x", 'curl -H "A: b" x'),
-        ('curl -d \'{"nonce": 7, "a": 1}\' x', "curl -d '{\"a\": 1}' x"),
-    ],
-)
-def test_commands_that_mean_the_same_are_spelled_alike(one: str, other: str) -> None:
-    """Law: quotes, options, filters that cut, remarks, waits, attempts and names of logs are left out."""
-    assert spell_command(one) == spell_command(other)
+from reliability.loops.comparison.shell_commands import is_run_header, spell_command, spell_query, tells_run
 
 
 @pytest.mark.parametrize(

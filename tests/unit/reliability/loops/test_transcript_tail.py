@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reliability.loops.conversation_tail import MESSAGES_MAX, ConversationTail
+from reliability.loops.transcript import MESSAGES_MAX, _ConversationTail
 from tests.support.conversation import USER, Message, ask, said, told
 
 FENCE = "```bash\nls\n```"
@@ -15,7 +15,7 @@ def user(content: Any) -> Message:
 
 
 def start(*messages: Message) -> int:
-    return ConversationTail(messages).find_start(64)
+    return _ConversationTail(messages).find_start(64)
 
 
 @pytest.mark.parametrize("words", ["You have {} steps left.", "Step {} of 20.", "It is 10:0{}.", "Go to work, please."])
@@ -45,7 +45,7 @@ def test_what_is_glued_behind_the_newest_report_is_none_of_it() -> None:
     laps = [m for n in (7, 8) for m in (said(FENCE), user("I updated the files."), said("Ok."), user(report))]
     messages = (USER, *laps[:-1], user(f"{report}\n\n# Rules\nWrite blocks."))
     assert start(*messages) == 1
-    assert ConversationTail(messages).read_report(len(messages) - 1) == report
+    assert _ConversationTail(messages).read_report(len(messages) - 1) == report
 
 
 def test_a_screen_behind_a_result_is_the_results() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops.comparison.movement import LAPS_MAX, Movement, follow_figures
+from reliability.loops.comparison.near import LAPS_MAX, Movement, follow_figures
 
 
 @pytest.mark.parametrize(

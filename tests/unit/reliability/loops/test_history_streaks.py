@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from reliability.loops import LoopConfig, Stage
 from reliability.loops.comparison.findings import Result, SeenCall, Turn
-from reliability.loops.streaks import PERIOD_MAX, TEXTS_MAX, count_same_errors, count_same_texts
+from reliability.loops.history import TEXT_PERIOD_MAX, TEXTS_MAX, _find_same_errors, _find_same_text
 from reliability.loops.turn_sequence import TurnSequence
 from tests.evals.step_cases import StepCase
 from tests.support.conversation import USER, acted, ask, loop_at, quiet, stages
@@ -16,9 +16,17 @@ def failed(error: str, number: int, tool: str = "edit") -> Turn:
     return Turn((SeenCall(tool, f'{{"n": {number}}}'),), (Result(error),))
 
 
+COUNTING = LoopConfig(duplicate_threshold=1, break_threshold=0)
+
+
 def count(*turns: Turn) -> int:
-    found = count_same_errors(TurnSequence(turns, LoopConfig(), None))
-    return 0 if found is None else found[0]
+    found = _find_same_errors(TurnSequence(turns, COUNTING, None))
+    return 0 if found is None else found.repetitions
+
+
+def count_texts(turns: list[Turn], period: int) -> int:
+    found = _find_same_text(turns, COUNTING, None, period)
+    return 0 if found is None else found.repetitions
 
 
 def test_errors_are_counted_whatever_was_asked() -> None:
@@ -35,38 +43,28 @@ def test_a_shell_and_a_bare_word_are_no_row() -> None:
     assert count(*[failed("Error", n) for n in range(3)]) == 0
 
 
-def test_what_is_not_found_may_be_looked_for_longer() -> None:
-    """The limit of "not found" is twice the other."""
-    config = LoopConfig()
-    found = count_same_errors(TurnSequence([failed("Error: file not found", 1)], config, None))
-    other = count_same_errors(TurnSequence([failed("Error: the disk is full", 1)], config, None))
-    assert found is not None
-    assert other is not None
-    assert (found[2], other[2]) == (2 * config.break_threshold, config.break_threshold)
-
-
 A, B, C = (Turn(text=text) for text in ("I can't open it, sorry.", "Let me look once more.", "Shall I go on then?"))
 
 
 def test_texts_in_turn_are_counted_by_rounds() -> None:
     """A round that has begun counts, as a repetition of calls does."""
-    assert count_same_texts([A, A, A], 0.95, 1)[0] == 3
-    assert [count_same_texts(([A, B] * 9)[:n], 0.95, 2)[0] for n in (1, 2, 3, 4, 5, 6)] == [0, 1, 2, 2, 3, 3]
-    assert count_same_texts([A, B, C, A, B, C], 0.95, 3)[0] == 2
-    assert count_same_texts([A, A, A, A], 0.95, 2)[0] == 0
+    assert count_texts([A, A, A], 1) == 3
+    assert [count_texts(([A, B] * 9)[:n], 2) for n in (1, 2, 3, 4, 5, 6)] == [0, 1, 2, 2, 3, 3]
+    assert count_texts([A, B, C, A, B, C], 3) == 2
+    assert count_texts([A, A, A, A], 2) == 0
 
 
 def test_a_call_ends_the_row_and_a_written_one_does_not() -> None:
     """A native call is work between two texts; one that stands in the text is the text."""
-    assert count_same_texts([A, Turn((SeenCall("f"),), (None,)), A], 0.95, 1)[0] == 1
+    assert count_texts([A, Turn((SeenCall("f"),), (None,)), A], 1) == 1
     written = Turn((SeenCall("f"),), (None,), "```\nf\n```", written=True)
-    assert count_same_texts([written, written], 0.95, 1)[0] == 2
+    assert count_texts([written, written], 1) == 2
 
 
-@given(st.lists(st.sampled_from([A, B, C, Turn()]), max_size=90), st.integers(1, PERIOD_MAX))
+@given(st.lists(st.sampled_from([A, B, C, Turn()]), max_size=90), st.integers(1, TEXT_PERIOD_MAX))
 def test_the_count_is_bounded(turns: list[Turn], period: int) -> None:
     """However long the talk is, so many texts are looked at and no more."""
-    assert 0 <= count_same_texts(turns, 0.95, period)[0] <= TEXTS_MAX
+    assert 0 <= count_texts(turns, period) <= TEXTS_MAX
 
 
 CONFIG = LoopConfig()

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from reliability.loops import Result, SeenCall, Stage
-from reliability.loops.polling import is_poll, polls_by_name
+from reliability.loops.repeatable_calls import _polls_by_name, is_poll
 from tests.evals.step_cases import StepCase
 from tests.support.conversation import CONFIG, stages
 
@@ -26,21 +26,21 @@ from tests.support.conversation import CONFIG, stages
 )
 def test_pollers_by_name(name: str) -> None:
     """A name that says wait, poll, page or a job's status is a poller's."""
-    assert polls_by_name(name)
+    assert _polls_by_name(name)
 
 
 @pytest.mark.parametrize("name", ["get_flight_status", "read_file", "bash", "result", "pool", "", "waiter_info"])
 def test_no_pollers_by_name(name: str) -> None:
     """A name that only looks like it is not."""
-    assert not polls_by_name(name)
+    assert not _polls_by_name(name)
 
 
 def test_declared_pollers() -> None:
     """A declaration is a name, or a name with a star at one end."""
-    assert polls_by_name("check_ci", ("check_ci",))
-    assert polls_by_name("check_ci", ("check_*",))
-    assert polls_by_name("check_ci", ("*_ci",))
-    assert not polls_by_name("check_ci", ("check", "ci_*"))
+    assert _polls_by_name("check_ci", ("check_ci",))
+    assert _polls_by_name("check_ci", ("check_*",))
+    assert _polls_by_name("check_ci", ("*_ci",))
+    assert not _polls_by_name("check_ci", ("check", "ci_*"))
 
 
 #: What a command may stand behind or in, one a line; `{}` is the command.

@@ -4,7 +4,7 @@ import pytest
 
 from reliability.loops import LoopConfig, Stage
 from reliability.loops.comparison.findings import Result, SeenCall
-from reliability.loops.leading_steps import acts, find_entities, leads_on
+from reliability.loops.repeatable_calls import acts, find_entities, leads_on
 from tests.evals.step_cases import COUNTS, StepCase, list_stuck, list_work
 from tests.support.conversation import stages
 

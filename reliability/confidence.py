@@ -1,0 +1,251 @@
+"""How likely a valid call is right, and how likely no tool was wanted, told from the answer itself.
+
+By its signs: small numbers that cost next to nothing. Of the model: how unsure it was of the tokens of its calls. Of
+the calls: what of their values stands nowhere in the conversation, and what of the request stands in none of them.
+Words are compared by their beginnings, so that `orders` and `ordering` are one; numbers by value, so that `1,000`,
+`thousand` and `10%` (as 0.1) are found. How much each sign counts is a model's own: logistic models, fitted on cases
+with known answers (`Calibration`).
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reliability.answer.judgement import Judged
+from reliability.attempt import UNMEASURED, Confidence
+from reliability.tools import ToolBox
+from reliability.types import Flaw, ToolCall
+
+_WORD = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*")
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_NO_LETTER = re.compile(r"[\W_]+")
+_STEM_CHARS = 5
+LEAVES_MAX, _VALUE_CHARS_MAX = 20, 2_000
+_UNITS = "zero one two three four five six seven eight nine ten eleven twelve"
+_NUMBER_WORDS = {word: float(number) for number, word in enumerate(_UNITS.split())} | {
+    "twenty": 20.0,
+    "thirty": 30.0,
+    "forty": 40.0,
+    "fifty": 50.0,
+    "hundred": 100.0,
+    "thousand": 1_000.0,
+    "million": 1_000_000.0,
+    "half": 0.5,
+    "quarter": 0.25,
+    "dozen": 12.0,
+    "first": 1.0,
+    "second": 2.0,
+    "third": 3.0,
+}
+# English words that say nothing of the matter. In other languages all words count.
+_SAY_NOTHING = (
+    "a an the of to in on at for and or is are was were be by with from as it its this that what which who how do "
+    "does did can could would will you your me my i we our us please if not no any all some get find give tell "
+    "show want need have has about into than then there their them they he she his her up out so just also like"
+)
+_FILLERS = frozenset(_SAY_NOTHING.split())
+
+
+class _Said:
+    """What one text says."""
+
+    def __init__(self, text: str) -> None:
+        words = _split_words(text)
+        self._stems = {_cut_stem(word) for word in words}
+        self._letters = _NO_LETTER.sub("", text.lower())
+        self.numbers = {number for number in map(_read_number, words) if number is not None}
+        self._sizes = {_round(number) for number in self.numbers}
+
+    def find_missing(self, value: Any) -> float:
+        """Return which share of a plain value's words and numbers the text doesn't have, 0 to 1. Truth values and null
+        say nothing that could be missing."""
+        if value is None or isinstance(value, bool):
+            return 0.0
+        if isinstance(value, int | float):
+            return 0.0 if self.has_number(float(value)) else 1.0
+        text = str(value)[:_VALUE_CHARS_MAX]
+        letters = _NO_LETTER.sub("", text.lower())
+        if letters in self._letters:
+            return 0.0
+        words = _split_words(text)
+        return sum(not self._has_word(word) for word in words) / len(words) if words else 0.0
+
+    def has_number(self, number: float) -> bool:
+        """Return whether the number stands in the text, as itself, in percent or in thousands."""
+        size = abs(number)
+        return any(_round(written) in self._sizes for written in (size, size * 100, size / 1_000))
+
+    def _has_word(self, word: str) -> bool:
+        number = _read_number(word)
+        return _cut_stem(word) in self._stems or word in _FILLERS or (number is not None and self.has_number(number))
+
+
+def _split_words(text: str) -> list[str]:
+    """Return the words of a text and its numbers, in small letters; `getUser_id` has three."""
+    return [word.lower() for word in _WORD.findall(_HUMP.sub(" ", text))]
+
+
+def _read_number(word: str) -> float | None:
+    """Return the number that a word of `_split_words` is; None where it is none."""
+    if word[0].isdigit():
+        try:
+            return float(word.replace(",", ""))
+        except ValueError:  # 1.2.3
+            return None
+    return _NUMBER_WORDS.get(word)
+
+
+def _list_leaves(value: Any) -> Iterator[Any]:
+    """Yield the plain values within a JSON value, in no order, `LEAVES_MAX` at most."""
+    open_values, left = [value], LEAVES_MAX
+    while open_values and left:
+        one = open_values.pop()
+        if isinstance(one, dict):
+            open_values += one.values()
+        elif isinstance(one, list):
+            open_values += one
+        else:
+            left -= 1
+            yield one
+
+
+def _round(number: float) -> float:
+    """Round to nine digits, so that 0.1 * 100 is 10."""
+    return float(f"{number:.9g}")
+
+
+def _cut_stem(word: str) -> str:
+    return word[:_STEM_CHARS] if len(word) > _STEM_CHARS else word.rstrip("s")
+
+
+# The tokens that the model was unsure of: the text of each, and -ln of its probability against the next likeliest.
+Unsure = Sequence[tuple[str, float]]
+TEXT_CHARS_MAX = 100_000
+CALLS_MAX, KEYS_MAX = 16, 64
+# Of a request its end is read: what an agent's client puts in front of the user's words tells nothing of the call.
+REQUEST_CHARS_MAX = 1_000
+_NAME = re.compile(r"(?<=[\w,;()] )[A-Z][\w-]+|(?<=[\"'“])[^\"'”]{2,40}(?=[\"'”])")
+_AND = re.compile(r"\band\b|;|, then\b|\brespectively\b")
+
+
+def read_signs(
+    calls: Sequence[ToolCall], toolbox: ToolBox, texts: Sequence[str], request: str, unsure: Unsure
+) -> dict[str, float]:
+    """Read the signs of an answer with valid calls. `texts`: those of the conversation, the newest first; `request`:
+    what the user has just asked for, "" where the last message is not the user's."""
+    arguments = [json.loads(call.arguments) for call in calls]
+    return {
+        **_read_tokens(calls, unsure),
+        **_read_values(calls, arguments, toolbox, _Said("\n".join(texts)[:TEXT_CHARS_MAX])),
+        **_read_request(calls, arguments, toolbox, request[-REQUEST_CHARS_MAX:]),
+    }
+
+
+def _read_tokens(calls: Sequence[ToolCall], unsure: Unsure) -> dict[str, float]:
+    written, telling = _join(calls), [0.0]
+    for text, surprise in unsure:
+        if text.strip() in written and any(char.isalnum() for char in text):
+            telling.append(surprise)
+    return {"most_unsure": min(5.0, max(telling)), "unsure": min(15.0, sum(telling))}
+
+
+def _read_values(
+    calls: Sequence[ToolCall], arguments: Sequence[Mapping[str, Any]], toolbox: ToolBox, said: _Said
+) -> dict[str, float]:
+    made_up = {True: 0.0, False: 0.0}
+    for call, given in list(zip(calls, arguments, strict=True))[:CALLS_MAX]:
+        tool = toolbox.find(call.name)
+        schema = tool.parameters if tool is not None else {}
+        for key, value in list(given.items())[:KEYS_MAX]:
+            known = schema.get("properties", {}).get(key, {})
+            if not isinstance(known, Mapping) or known.get("default") != value:
+                missing = sum(said.find_missing(leaf) for leaf in _list_leaves(value))
+                made_up[key in schema.get("required", ())] += missing
+    return {"made_up": min(4.0, made_up[True]), "made_up_optional": min(4.0, made_up[False])}
+
+
+def _read_request(
+    calls: Sequence[ToolCall], arguments: Sequence[Any], toolbox: ToolBox, request: str
+) -> dict[str, float]:
+    used = _Said(_join(calls))
+    asked = _Said(request)
+    numbers = sum(not used.has_number(number) for number in asked.numbers)
+    names = sum(used.find_missing(name) > 0.5 for name in _NAME.findall(request))
+    return {
+        "named": min(1.0 - asked.find_missing(call.name) for call in calls[:CALLS_MAX]),
+        "unused_numbers": min(4.0, float(numbers)),
+        "unused_names": min(4.0, float(names)),
+        "ands_a_call": min(4.0, len(_AND.findall(request)) / len(calls)),
+        "length": math.log(1 + len(_split_words(request))),
+        "tools": math.log(max(1, len(toolbox.tools))),
+    }
+
+
+def _join(calls: Sequence[ToolCall]) -> str:
+    return " ".join(f"{call.name} {call.arguments}" for call in calls)[:TEXT_CHARS_MAX]
+
+
+# From here on a call is held to be one that nobody wanted (docs/decisions/092-confidence.md).
+UNWANTED_MIN = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What each sign of a call adds to the log-odds of something, beginning at `base`. `share`: in how many of the
+    measured cases it held, 0 to 1."""
+
+    base: float
+    weights: Mapping[str, float]
+    share: float = 1.0
+
+    def estimate(self, signs: Mapping[str, float]) -> float:
+        """Return how likely it is, 0 to 1. A sign without a weight says nothing."""
+        odds = self.base + sum(self.weights.get(name, 0.0) * value for name, value in signs.items())
+        return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, odds))))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCalibration:
+    """What was measured of one model: how its signs tell that a call is `right`, and, if known, that it is one where no
+    tool was wanted (`unwanted`)."""
+
+    right: Calibration
+    unwanted: Calibration | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """What tells how likely the calls of one tier are right, and how likely they have to be (`least`; 0: they need
+    not). `texts`, `request`: as in `read_signs`. `words_do`: an answer in words may be what was wanted."""
+
+    calibration: ModelCalibration | None
+    least: float
+    texts: Sequence[str]
+    request: str
+    words_do: bool
+
+    def measure(self, judged: Judged, toolbox: ToolBox, unsure: Unsure | None) -> Confidence:
+        """Measure an answer's calls, where they are good otherwise and the tier has told what it was unsure of. Of
+        invalid calls only the model is known: once valid, they are right as often as its others are."""
+        if judged.flaw is Flaw.TOOL_CALL_INVALID and self.calibration is not None:
+            return Confidence({}, self.calibration.right.share)
+        if judged.flaw is not None or not judged.calls or unsure is None:
+            return UNMEASURED
+        signs = read_signs(judged.calls, toolbox, self.texts, self.request, unsure)
+        known = self.calibration
+        if known is None:
+            return Confidence(signs)
+        asks = known.unwanted if self.words_do else None
+        return Confidence(signs, known.right.estimate(signs), None if asks is None else asks.estimate(signs))
+
+    def explain_doubt(self, confidence: Confidence) -> str:
+        """Explain why calls are in doubt; "" where they aren't, or nobody knows."""
+        likely, unwanted = confidence.likely, confidence.unwanted
+        if likely is not None and likely < self.least:
+            return f"its tool call is right with a probability of {likely:.0%}"
+        if self.least and unwanted is not None and unwanted >= UNWANTED_MIN:
+            return f"no tool was wanted with a probability of {unwanted:.0%}"
+        return ""

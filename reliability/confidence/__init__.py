@@ -1,1 +1,0 @@
-"""How likely an answer is right, told from the answer itself."""

@@ -1,0 +1,324 @@
+"""Calls that may repeat: pollers wait for the world, pagers move through it, steps do something once more.
+
+A call is a poll by the configuration, by its name (`job_poll`, `scroll_down`), by what it does (a command that sleeps
+or asks another system how it stands, wherever it runs; `action: poll`), or by its result, which says that something
+still goes on or is locked, that one must come again later, or that nothing has come yet. A name that ends in `status`
+alone is no poll, nor is what changes the world and answers with a state: `queued` says that it is done.
+
+Six more in the cart, twelve lines down, eight tickets: each such step is equal to the one before. It is told from a
+repetition by its call, which names a step or anything but reading, checking and editing a file (`acts`), and by its
+result, which is short, no failure and no refusal (`leads_on`) or only says that it was done (`acknowledges`). How far
+steps may go is said in `history`, and how many of them a person asks for in `content`.
+
+A tool that only takes a note (`is_thought`) is no step between two equal calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from reliability.loops.comparison.call_normalization import names_place
+from reliability.loops.comparison.findings import Result, SeenCall, has_failed, parse
+from reliability.loops.comparison.same_result import is_ongoing
+from reliability.loops.comparison.shell_commands import Deed, read_deed
+from reliability.loops.comparison.volatile_fields import (
+    MARKED,
+    NAMES_MAX,
+    ONGOING_WORDS,
+    names_state,
+    phrase_set,
+    word_set,
+    words_of,
+)
+
+_GENERIC = word_set(
+    "bash shell sh terminal exec execute run command cmd console powershell python ipython jupyter code repl "
+    "browser computer"
+)
+_STEPS = word_set(
+    "press key keys hotkey keypress click tap swipe scroll step next continue resume move turn go forward back "
+    "backward backwards up down left right add increment increase decrement decrease raise lower advance rotate undo "
+    "redo jump walk zoom tab enter drag skip play roll draw n s c fin stepi nexti"
+)
+_WALKS = word_set("step next continue finish over into out n s c ni si fin stepi nexti")
+READS = word_set(
+    "get read list ls search find fetch show view query check look inspect describe status state cat grep lookup count "
+    "is has test tests validate lint verify compile analyze calculate compute info help whoami ping diagnose retrieve "
+    "explain summarize logs price prices quote monitor"
+)
+_EDITS = word_set("edit editor replace write patch overwrite save apply rewrite str")
+#: Where a shell or a terminal is told what to do.
+COMMAND_KEYS = ("command", "cmd", "input", "chars", "keys")
+ACTION_KEYS = ("action", "operation", "op", "mode", "command", "cmd", "key", "type")
+#: A longer text is a command or a content, and names no step.
+ACTION_CHARS = 16
+#: A longer result shows a file or a page, and a figure in it is none of the call's doing.
+STEP_CHARS, DONE_CHARS = 500, 80
+#: Words that say no more than that it was done, and those that name the deed.
+_DONE = word_set(
+    "ok okay done success successful successfully succeeded true null none completed executed performed fertig "
+    "erledigt hecho listo fait"
+)
+_DEEDS = word_set(
+    "undone redone sent set put made drawn shown hit cut taken given thrown driven spun gone built sold bought eaten"
+)
+_NO_DEEDS = word_set(
+    "need feed seed speed exceed proceed hundred limited expired crashed timed errored aborted disconnected "
+    "interrupted terminated exhausted required expected exceeded prohibited completed executed performed succeeded "
+    "queued enqueued accepted submitted scheduled dispatched"
+)
+_DEED = re.compile(r"[a-z]{3,20}ed")
+#: Words beside it that tell of the log and not of the deed.
+_LEVELS = word_set("info debug log notice result status output message")
+DONE_WORDS = 3
+_FOLDER_UP = re.compile(r"\s*(?:cd|pushd|popd)\b[ ./~-]*(?:&& ls)?\s*")
+_REFUSES = re.compile(
+    r"\b(?:already|unchanged|cannot|can't|could not|unable|rejected|denied|refused|invalid|failed|failure|blocked|"
+    r"no (?:change|effect|more|such)\w{0,1}|nothing|not (?!e\b)\w+|bereits|fehl\w+|nicht|erreur|échec|impossible|déjà|"
+    r"no se|ya est\w+|imposible)\b",
+    re.IGNORECASE,
+)
+_ENTITY = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    r"|(?<![a-z0-9])(?=\d{0,24}[a-f])(?=[a-f]{0,24}\d)[0-9a-f]{8,24}(?![a-z0-9])",
+    re.IGNORECASE,
+)
+ENTITY_LABEL_CHARS = 24
+
+
+def is_generic_tool(name: str) -> bool:
+    """Return whether it is a shell, a code runner or a browser: with other arguments another tool."""
+    return not _GENERIC.isdisjoint(words_of(name))
+
+
+def _read_texts(call: SeenCall) -> dict[str, str]:
+    """Return the texts among a call's arguments, by name."""
+    return {key: value for key, value in _read_fields(call).items() if isinstance(value, str)}
+
+
+def _read_fields(call: SeenCall) -> dict[str, Any]:
+    """Return a call's arguments, by name."""
+    known, arguments = parse(call.arguments)
+    return arguments if known and isinstance(arguments, dict) else {}
+
+
+def _name_actions(call: SeenCall, texts: dict[str, str]) -> set[str]:
+    named = set(words_of(call.name))
+    for key in ACTION_KEYS:
+        named.update(words_of(texts.get(key, "")) if len(texts.get(key, "")) <= ACTION_CHARS else ())
+    return named
+
+
+def acts(call: SeenCall) -> bool:
+    """Return whether the call does something, of which a person may want more."""
+    named = _name_actions(call, _read_texts(call))
+    if not READS.isdisjoint(named):
+        return "next" in named
+    if not _STEPS.isdisjoint(named):
+        return True
+    return bool(named) and named.isdisjoint(_GENERIC | _EDITS) and not any(map(names_place, _read_fields(call)))
+
+
+def walks(call: SeenCall) -> bool:
+    """Return whether the call steps through a program in a debugger: in a loop of it the same lines come again."""
+    named = words_of(call.name)
+    if any(word.startswith("debug") for word in named) and not _WALKS.isdisjoint(named):
+        return True
+    texts = _read_texts(call)
+    return any(texts[key].strip().lower() in _WALKS for key in (*ACTION_KEYS, *COMMAND_KEYS) if key in texts)
+
+
+def leads_on(result: Result | None) -> bool:
+    """Return whether the result may be one of a step: short, no failure, no refusal."""
+    if result is None or len(result.text) > STEP_CHARS:
+        return False
+    return not has_failed(result) and not _REFUSES.search(result.text)
+
+
+def acknowledges(call: SeenCall, result: str) -> bool:
+    """Return whether the call goes one step on, and its result says no more than that it was done."""
+    if not _is_done(result):
+        return False
+    texts = _read_texts(call)
+    if not _STEPS.isdisjoint(_name_actions(call, texts)):
+        return True
+    if is_generic_tool(call.name):
+        return any(_FOLDER_UP.fullmatch(texts.get(key, "-")) for key in COMMAND_KEYS)
+    return acts(call) and any(map(_is_deed, words_of(result)))
+
+
+def _is_done(result: str) -> bool:
+    """Return whether a result says no more than that something was done."""
+    if len(result) > DONE_CHARS:
+        return False
+    known, value = parse(result)
+    if known and isinstance(value, dict):
+        items = value.values()
+        return all(item in (True, None, 0, "") or (isinstance(item, str) and _says_done(item)) for item in items)
+    return _says_done(result)
+
+
+def _says_done(text: str) -> bool:
+    if not any(map(str.isalnum, text)):
+        return True
+    words = [word for word in words_of(text) if word not in _LEVELS]
+    few = 0 < len(words) <= DONE_WORDS and not _REFUSES.search(text)
+    return few and any(word in _DONE or _is_deed(word) for word in words)
+
+
+def _is_deed(word: str) -> bool:
+    """Return whether the word names what was done: `deleted`, `undone`."""
+    return word in _DEEDS or (word not in _NO_DEEDS and bool(_DEED.fullmatch(word)))
+
+
+def find_entities(text: str) -> frozenset[str]:
+    """Find the random ids of what a step has made; one that names the request or the message is none."""
+    found = (match for match in _ENTITY.finditer(text[:STEP_CHARS]))
+    return frozenset(match[0] for match in found if MARKED.isdisjoint(words_of(_read_label(text, match.start()))))
+
+
+def _read_label(text: str, at: int) -> str:
+    return text[max(0, at - ENTITY_LABEL_CHARS) : at].rpartition(",")[2]
+
+
+_LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
+_FIRST = word_set("poll wait await sleep watch scroll tail")
+_PAIRS = phrase_set(
+    "job status|task status|build status|run status|process status|command status|deployment status|deploy status"
+    "|pipeline status|workflow status|read output|get output|bash output|task output|command output|process output"
+    "|shell output|terminal output|get result|fetch result|await result|page down|page up|scroll down|scroll up"
+    "|next page|previous page|prev page|load more|read more|fetch more|show more|current time|write stdin"
+)
+_WAITS = frozenset({"poll", "wait", "await", "sleep", "watch", "tail"})
+_SLEEPS = re.compile(r"(?:^|[;&|(\s\"])sleep\s+\d", re.IGNORECASE)
+#: Tools that look whether something has come.
+_RECEIVERS = word_set(
+    "inbox mail mails email emails message messages notification notifications queue event events update updates "
+    "receive listen alerts feed"
+)
+_NOTHING_YET = re.compile(
+    r"\W*(?:(?:there (?:are|is) )?(?:no|0|zero)(?: new| unread| more| pending| further){0,2} (?:e?mails?|messages?|"
+    r"notifications?|events?|updates?|alerts?|replies|items? in (?:the )?queue)(?: yet| so far| available)?"
+    r"|(?:nothing|none|no \w{1,20}|not \w{1,20})(?: new)? (?:yet|so far)|not (?:yet|ready|finished|done)"
+    r"|0/[1-9]\d{0,5} (?:ready|running|available|done|complete)"
+    r"|(?:inbox|queue) (?:is )?empty|still \w+.{0,40}|please wait.{0,40}|(?:try|check) again (?:later"
+    r"|soon|in)\b.{0,40})\W*",
+    re.IGNORECASE,
+)
+#: Verbs of tools that change the world, and what only such a tool carries: what it answers is no state to wait for.
+_CHANGES = word_set(
+    "send submit transfer post create pay purchase buy publish cancel delete remove add insert upload deploy start "
+    "stop restart trigger reply invite approve merge charge refund withdraw deposit register subscribe notify email"
+)
+_CARRIED = word_set("body subject amount recipient recipients comment")
+#: A result that is one of these says how a job stands, and nothing else.
+_STANDS = ONGOING_WORDS | phrase_set("pending|accepted|scheduled|submitted|dispatched")
+_LOCKED = re.compile(
+    r"could not get lock|unable to acquire the \S{1,20} ?(?:frontend )?lock|blocking waiting for file lock"
+    r"|error acquiring the state lock|waiting for (?:the )?(?:cache |file |state )?lock",
+    re.IGNORECASE,
+)
+LOCK_CHARS = 2_000
+_COME_AGAIN = re.compile(
+    r"(?:^|http|status|code|error)\W{0,6}(?:429|503)\b|too many requests|rate[ _-]?limit|retry[ "
+    r"_-]?after|temporarily unavailable|service unavailable"
+    r"|quota exceeded|server is busy|overloaded|try again (?:later|in \d)",
+    re.IGNORECASE,
+)
+COME_AGAIN_CHARS = 400
+_THOUGHTS = word_set(
+    "think thinking thought thoughts reflect reflection sequentialthinking ponder brainstorm scratchpad"
+)
+_NOTES = phrase_set(
+    "update plan|update todo|update todos|write plan|write todo|write todos|set plan|set todo|set todos|manage plan"
+    "|manage todo|manage todos|revise plan|revise todo|revise todos|todo write|todo update|todos write|todos update"
+    "|plan write|plan update|report progress|task progress|task tracker"
+)
+
+
+def _polls_by_name(name: str, declared: Iterable[str] = ()) -> bool:
+    """Return whether the configuration or the name itself says that the tool waits, pages or tells the time."""
+    if any(_matches(name, pattern) for pattern in declared):
+        return True
+    words = words_of(name)
+    if not words:
+        return False
+    return words[-1] in _LAST or words[0] in _FIRST or not _PAIRS.isdisjoint(map(" ".join, pairwise(words)))
+
+
+def _matches(name: str, pattern: str) -> bool:
+    if pattern.startswith("*"):
+        return name.endswith(pattern[1:])
+    if pattern.endswith("*"):
+        return name.startswith(pattern[:-1])
+    return name == pattern
+
+
+def is_poll(call: SeenCall, result: Result | None, declared: Iterable[str] = ()) -> bool:
+    """Return whether this call, with this result, waits for the world or pages through it."""
+    if _polls_by_name(call.name, declared):
+        return True
+    texts = _read_texts(call)
+    if _waits(call, texts):
+        return True
+    if result is None:
+        return False
+    goes_on = is_ongoing(result.text) or names_state(result.text, _STANDS)
+    return (goes_on and not _changes(call, texts)) or _says_later(call, result.text)
+
+
+def _changes(call: SeenCall, texts: dict[str, str]) -> bool:
+    """Return whether the call changes the world: the verb of its name says so, what it carries, or its command."""
+    words = words_of(call.name)
+    named = not (_CHANGES.isdisjoint(words) and _CARRIED.isdisjoint(_read_fields(call)))
+    if named and READS.isdisjoint(words):
+        return True
+    return any(read_deed(command) is Deed.ACTS for command in _list_commands(call, texts))
+
+
+def _waits(call: SeenCall, texts: dict[str, str]) -> bool:
+    if any(texts.get(key, "").lower() in _WAITS for key in ACTION_KEYS):
+        return True
+    commands = _list_commands(call, texts)
+    deeds = set(map(read_deed, commands))
+    if Deed.ACTS in deeds:
+        return False
+    return (
+        Deed.ASKS in deeds or any(map(_SLEEPS.search, commands)) or (bool(commands) and not "".join(commands).strip())
+    )
+
+
+def _list_commands(call: SeenCall, texts: dict[str, str]) -> list[str]:
+    return [texts[key] for key in COMMAND_KEYS if key in texts] if is_generic_tool(call.name) else []
+
+
+def _says_later(call: SeenCall, text: str) -> bool:
+    """Return whether the result says that there is nothing yet, or that one must come again later."""
+    said = text.strip()
+    if len(said) <= LOCK_CHARS and _LOCKED.search(said):
+        return True
+    if len(said) > COME_AGAIN_CHARS:
+        return False
+    if _COME_AGAIN.search(said) or _NOTHING_YET.fullmatch(said):
+        return True
+    empty = not any(map(str.isalnum, said)) or bool(_EMPTY_FIELDS.fullmatch(said))
+    return empty and not _RECEIVERS.isdisjoint(words_of(call.name))
+
+
+_EMPTY_FIELDS = re.compile(r'\{(?:\s*"\w{1,40}"\s*:\s*(?:\[\s*\]|0|null|\{\s*\})\s*,?){1,8}\s*\}')
+
+
+def is_thought(call: SeenCall) -> bool:
+    """Return whether the call only takes a note of what the model thinks or plans."""
+    return takes_notes(call.name)
+
+
+@lru_cache(NAMES_MAX)
+def takes_notes(name: str) -> bool:
+    """Return whether a tool of this name only takes notes."""
+    words = words_of(name)
+    return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(map(" ".join, pairwise(words)))

@@ -1,0 +1,209 @@
+"""How likely a call is right: what a text says, an answer's signs, and what a calibration makes of them."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.attempt import UNMEASURED, Confidence
+from reliability.confidence import (
+    LEAVES_MAX,
+    UNWANTED_MIN,
+    Calibration,
+    Gauge,
+    ModelCalibration,
+    _list_leaves,
+    _Said,
+    _split_words,
+    read_signs,
+)
+from reliability.tools import ToolBox, build_toolbox
+from reliability.types import Flaw, Text, ToolCall
+from tests.support.call_values import made
+from tests.support.renderings import tool
+from tests.support.value_paths import judge_events
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("flights to New York", "new york"),
+        ("flights to New York on the 5th", "New York, on 5th"),
+        ("all orders of today", "order"),
+        ("raise it by ten percent", 10),
+        ("raise it by 10%", 0.1),
+        ("about 5,000 people", 5000),
+        ("5 thousand people", 5),
+        ("4 kilometers", 4000),
+        ("minus 3 degrees", -3),
+        ("the function getUserId", "user id"),
+        ("plant 一つ", "一つ"),
+        ("anything", True),
+        ("anything", None),
+        ("anything", ""),
+        ("anything", "?!"),
+    ],
+)
+def test_what_a_text_says_is_found(text: str, value: object) -> None:
+    """Law: a value that a text has in another spelling is in it."""
+    assert _Said(text).find_missing(value) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "missing"),
+    [
+        ("flights to Oslo", "Paris", 1.0),
+        ("flights to New York", "New Orleans", 0.5),
+        ("five people", 6, 1.0),
+        ("version 1.2.3", "1.2.4", 1.0),
+        ("", "Paris", 1.0),
+    ],
+)
+def test_what_a_text_doesn_t_say_is_missing(text: str, value: object, missing: float) -> None:
+    """Law: what a text has no word of is missing, in the share of the words."""
+    assert _Said(text).find_missing(value) == missing
+
+
+@given(st.text(), st.one_of(st.text(), st.floats(), st.integers(), st.booleans()))
+def test_any_text_can_be_asked_for_any_value(text: str, value: object) -> None:
+    """Law: a share, whatever is asked; and a text has all of itself."""
+    assert 0.0 <= _Said(text).find_missing(value) <= 1.0
+    assert _Said(text).find_missing(text) == 0.0
+
+
+def test_plain_values_are_found_in_any_depth() -> None:
+    """Law: what stands within lists and objects is a value of the call as well."""
+    assert set(_list_leaves({"a": [1, {"b": "x"}], "c": None, "d": []})) == {1, "x", None}
+    assert _split_words("getUser_id2, 1,000.5") == ["get", "user", "id", "2", "1,000.5"]
+
+
+def test_of_a_huge_value_a_part_is_read() -> None:
+    """Law: neither the size of a value nor its depth makes more of it than `LEAVES_MAX` plain values."""
+    deep: Any = 1
+    for _ in range(5_000):
+        deep = [deep]
+    assert list(_list_leaves(deep)) == [1]
+    assert len(list(_list_leaves(list(range(100_000))))) == LEAVES_MAX
+    assert _Said("17 words").find_missing("word 17 " * 100_000) == 0.0
+
+
+def declare(*required: str, **properties: Any) -> ToolBox:
+    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    box = build_toolbox([{"type": "function", "function": {"name": "book", "parameters": parameters}}])
+    assert isinstance(box, ToolBox)
+    return box
+
+
+BOX = declare("city", city={"type": "string"}, nights={"type": "integer", "default": 1}, note={"type": "string"})
+
+
+def read(request: str, *calls: dict[str, Any], unsure: Any = (), box: ToolBox = BOX) -> dict[str, float]:
+    called = [ToolCall(id=str(i), name="book", arguments=json.dumps(call)) for i, call in enumerate(calls)]
+    return read_signs(called, box, [request], request, unsure)
+
+
+def test_a_value_out_of_nowhere_is_made_up() -> None:
+    """Law: what stands in the conversation, and a default, is not made up; what a tool requires counts by itself."""
+    assert read("a room in Oslo", {"city": "Oslo", "nights": 1})["made_up"] == 0.0
+    assert read("a room in Oslo", {"city": "Paris"})["made_up"] == 1.0
+    signs = read("a room in Oslo", {"city": "Oslo", "nights": 3, "note": "sea view"})
+    assert (signs["made_up"], signs["made_up_optional"]) == (0.0, 2.0)
+
+
+def test_what_no_argument_holds_is_unused() -> None:
+    """Law: numbers and names of the request that stand in no argument are signs that something was forgotten."""
+    assert read("3 nights in Oslo", {"city": "Oslo", "nights": 3})["unused_numbers"] == 0.0
+    signs = read("2 nights in Oslo and 5 in Bergen, for Ann", {"city": "Oslo", "nights": 2})
+    assert (signs["unused_numbers"], signs["unused_names"]) == (1.0, 2.0)
+    both = read("2 nights in Oslo and 5 in Bergen", {"city": "Oslo", "nights": 2}, {"city": "Bergen", "nights": 5})
+    assert both["unused_numbers"] == both["unused_names"] == 0.0
+    assert both["ands_a_call"] < signs["ands_a_call"]
+
+
+def test_a_tool_that_the_request_does_not_name_is_less_likely_wanted() -> None:
+    """Law: of several calls the one that the request names least counts."""
+    assert read("book a room", {"city": "Oslo"})["named"] == 1.0
+    assert read("who won?", {"city": "Oslo"})["named"] == 0.0
+
+
+def test_what_stands_far_before_the_request_tells_nothing() -> None:
+    """Law: an agent's client may put any length of reminders in front of a request; the call's signs stay the same."""
+    asked = "x" * 50 + " a room in Oslo for 3 nights. " + "Book it, please, as you did last time. " * 24
+    plain = read(asked, {"city": "Oslo"})
+    assert read("Reminder 17: Never do Anything. " * 900 + asked, {"city": "Oslo"}) == plain
+
+
+def test_tokens_count_where_they_stand_in_a_call() -> None:
+    """Law: words around the call, and punctuation, don't count."""
+    signs = read("a room in Oslo", {"city": "Oslo"}, unsure=[("Sure", 2.0), ("Os", 0.5), ("lo", 0.25), ('"', 3.0)])
+    assert (signs["most_unsure"], signs["unsure"]) == (0.5, 0.75)
+
+
+@given(
+    st.text(max_size=200),
+    st.lists(
+        st.dictionaries(
+            st.text(max_size=5),
+            st.recursive(st.none() | st.text() | st.floats(allow_nan=False) | st.integers(), st.lists, max_leaves=5),
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.lists(st.tuples(st.text(max_size=5), st.floats(0, 50)), max_size=20),
+    st.sampled_from([declare(), declare("a", a=True, b={"default": {}}), BOX]),
+)
+def test_any_answer_has_signs_within_bounds(request: str, calls: Any, unsure: Any, box: ToolBox) -> None:
+    """Law: each sign is a number from 0 to 15, whatever was asked, called and declared."""
+    signs = read(request, *calls, unsure=unsure, box=box)
+    assert all(0.0 <= value <= 15.0 for value in signs.values())
+
+
+signs = st.dictionaries(st.sampled_from(["made_up", "unsure", "other"]), st.floats(0, 15))
+
+
+@given(signs, st.floats(-5, 5), st.floats(-3, 0))
+def test_it_is_a_probability_that_falls_with_each_bad_sign(found: dict[str, float], base: float, weight: float) -> None:
+    """Law: between 0 and 1; a sign with a negative weight never makes an answer likelier; an unknown one says
+    nothing."""
+    calibration = Calibration(base, {"made_up": weight, "unsure": weight})
+    likely = calibration.estimate(found)
+    assert 0.0 < likely < 1.0
+    assert calibration.estimate(found | {"made_up": found.get("made_up", 0.0) + 1}) <= likely
+    assert calibration.estimate({**found, "other": 9.0}) == likely
+
+
+@given(st.floats(0, 1), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1))
+def test_a_doubt_says_what_it_is(least: float, likely: float | None, unwanted: float | None) -> None:
+    """Law: a call is in doubt if it is less likely right than it has to be, or if probably no tool was wanted; never
+    where it need not be right, or nobody knows."""
+    gauge = Gauge(calibration=None, least=least, texts=(), request="", words_do=True)
+    words = gauge.explain_doubt(Confidence({}, likely, unwanted))
+    if likely is not None and likely < least:
+        assert "is right with" in words
+    elif least and unwanted is not None and unwanted >= UNWANTED_MIN:
+        assert "no tool was wanted" in words
+    else:
+        assert words == ""
+
+
+def test_the_log_odds_add_up() -> None:
+    """Law: base and weights are log-odds."""
+    assert Calibration(0.0, {}).estimate({"unsure": 3.0}) == 0.5
+    assert Calibration(1.0, {"unsure": -0.5}).estimate({"unsure": 2.0}) == 0.5
+    assert Calibration(2.0, {}).estimate({}) == pytest.approx(0.8808, abs=1e-4)
+
+
+def test_an_invalid_call_is_as_likely_right_as_the_model_s_others() -> None:
+    """Law: of a call that can't be measured what is known is its model; of other flaws, and other models, nothing."""
+    known = ModelCalibration(Calibration(2.0, {}, share=0.13))
+    gauge = Gauge(calibration=known, least=0.25, texts=(), request="", words_do=True)
+    box = made([tool("search", {"properties": {"query": {}}, "required": ["query"]})])
+    invalid = judge_events([[Text('{"name": "search", "arguments": {"nothing": 1}}')]], box)[1]
+    assert invalid.flaw is Flaw.TOOL_CALL_INVALID
+    assert gauge.measure(invalid, box, None) == Confidence({}, 0.13)
+    assert replace(gauge, calibration=None).measure(invalid, box, None) == UNMEASURED
+    assert gauge.measure(replace(invalid, flaw=Flaw.EMPTY), box, None) == UNMEASURED
