@@ -10,7 +10,7 @@ export RAY_USAGE_STATS_ENABLED ?= 0
 # What Python compiles is kept, whatever the caller's environment says: a run of the tests starts some hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: serve help prepare doctor evaluate test test-fast evals mutants bench load chaos bystander soak stops real-agents clients nightly bench-mlx sim coverage \
+.PHONY: serve help prepare doctor evaluate test test-fast test-slow evals mutants bench load chaos bystander soak stops real-agents clients nightly bench-mlx sim coverage \
 	check format docs lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000, with the flags of serve.env
@@ -30,12 +30,16 @@ doctor: .venv/.serve ## check platform, packages, models, key, memory and every 
 evaluate: .venv/.serve ## is each model good enough on this machine? A report with the evidence: make evaluate EVALUATE="--budget-minutes 5"
 	@$(BIN)/python -P -m deployments evaluate $(CONFIG) $(EVALUATE)
 
-test: .venv/.dev test-fast ## the whole test suite; what `make nightly` alone runs says docs/decisions/090-tests-that-share-an-app.md
-	$(BIN)/python -m pytest -n 0 -m "model and not ray" --hypothesis-profile=quick # by themselves: a matrix thread per core
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ray # each process has a Ray of its own; they mostly wait
+SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+test: .venv/.dev ## the whole test suite; what `make nightly` alone runs says docs/decisions/090-tests-that-share-an-app.md
+	@$(MAKE) --no-print-directory -j 2 $(SYNC) test-fast test-slow WORKERS=2
 
+WORKERS ?= 3
 test-fast: .venv/.dev ## what needs no Ray and no model: nearly all laws
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not ray and not model" --hypothesis-profile=quick # half of them wait
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not ray and not model" --hypothesis-profile=quick # half of them wait
+
+test-slow: .venv/.dev ## what needs Ray or the model: it mostly waits, so that the others run meanwhile
+	$(BIN)/python -m pytest -n 0 -m "ray or model" --hypothesis-profile=quick
 
 evals: .venv/.dev ## the core on recorded data, as a table; fails below the floor
 	$(BIN)/python -m tests.evals

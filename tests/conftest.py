@@ -54,17 +54,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--on-ray", action="store_true", help="run the contract tests on Ray")
 
 
-# The marks of two stages of `make test`, by what they ask for. To import the files that have nothing for a stage takes
-# longer than a start of Ray.
-STAGES = {"ray": "mark.ray", "model and not ray": "mark.model", "nightly": "mark.nightly"}
+# The marks of stages of `make test` and `make nightly`, by what they ask for. To import the files that have nothing for
+# a stage takes longer than a start of Ray.
+STAGES = {
+    "ray or model": ("mark.ray", "mark.model"),
+    "ray": ("mark.ray",),
+    "model and not ray": ("mark.model",),
+    "nightly": ("mark.nightly",),
+}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A stage reads the files that name its mark."""
-    mark = STAGES.get(config.option.markexpr)
-    if mark is None or not collection_path.name.startswith("test_"):
+    """A stage reads the files that name its marks."""
+    marks = STAGES.get(config.option.markexpr)
+    if marks is None or not collection_path.name.startswith("test_"):
         return None
-    return mark not in collection_path.read_text(encoding="utf-8") or None
+    text = collection_path.read_text(encoding="utf-8")
+    return not any(mark in text for mark in marks) or None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -95,12 +101,12 @@ def _import_in_turns(config: pytest.Config) -> None:
 
 # The files that take longest: they begin first, in this order, so that no process waits for another at the end.
 LONGEST = (
-    "e2e/test_stops.py",
-    "contract/test_mlx_kill.py",
+    "contract/test_on_ray.py",
     "e2e/",
     "contract/test_kill",
     "contract/test_sleeping.py",
     "unit/deployments/memory/",
+    "contract/test_serve.py",
     "clients/test_sdks.py",
     "contract/test_control_room.py",
     "contract/test_fault_matrix.py",

@@ -1,1 +1,1 @@
-"""The server over a real socket, with the real openai client, on a real Ray instance."""
+"""The server over a real socket, with real clients: in one process, and on Ray what only Ray does."""

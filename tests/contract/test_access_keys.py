@@ -1,22 +1,20 @@
 """With API keys on: who is let in, who sees what, who may change what, and the routes under `/v1/reliability`.
 
-Four keys: `boss` (admin), `agent` and `other` (neither sees the other's), `poor` (a budget of its own).
+Three keys: `boss` (admin), `agent` and `other` (neither sees the other's).
 """
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from tests.support import scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
 from tests.support.serving import Deploy, Server, until
 
-KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("boss", "agent", "other", "poor")}
-POOR_TOKENS, SESSION_TOKENS = 1_000, 1_250
+KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("boss", "agent", "other")}
+SESSION_TOKENS = 1_250
 # What each answer to "spend" says that it has cost.
 SPENT = {"prompt_tokens": 300, "completion_tokens": 100}
 
@@ -28,23 +26,10 @@ def rules(tier: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    keys = tmp_path_factory.mktemp("keys") / "keys.yaml"
-    entries = [
-        {"name": name, "sha256": hashlib.sha256(key.encode()).hexdigest(), "admin": name == "boss"}
-        | ({"tokens_per_hour": POOR_TOKENS} if name == "poor" else {})
-        for name, key in KEYS.items()
-    ]
-    keys.write_text(yaml.safe_dump(entries))
-    tiers = {name: {"kind": "scripted", "script": rules(name)} for name in ("fast", "standard")}
+    keys = scripts.write_keys(tmp_path_factory.mktemp("keys"), KEYS, boss={"admin": True})
+    tiers = {name: scripts.scripted(*rules(name)) for name in scripts.TWO}
     budget = {"per_session": SESSION_TOKENS, "max_output_tokens": 100, "policy": "hard_stop"}
-    escalation = {"chain": list(tiers), "max_retries_before_escalate": 1}
-    reliability = {"escalation": escalation, "token_budget": budget, **scripts.UNBOUNDED}
-    args = {
-        "tiers": tiers,
-        "reliability": reliability,
-        "server": {"timeouts": scripts.QUICK, "api_keys_file": str(keys)},
-    }
-    return deploy(args, "keys")
+    return deploy(scripts.graph(tiers, server={"api_keys_file": keys}, token_budget=budget), "keys")
 
 
 def as_(name: str) -> dict[str, str]:
@@ -138,19 +123,6 @@ def test_what_changes_or_shows_everything_needs_an_admin(server, method, path):
     """403 for a key that isn't one; and nothing has changed."""
     assert code(call(server, method, path, key="agent")) == (403, "forbidden")
     assert asked(server).header("Tier") == "fast"
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_keys_own_budget_is_its_own(server, stream):
-    """Who has spent its hour gets a 429 that says when; the others go on."""
-    spent = [asked(server, "spend", key="poor", stream=stream, session=f"poor-{stream}-{n}") for n in range(4)]
-
-    assert spent[-1].status == 429
-    assert spent[-1].code == "rate_limit_exceeded"
-    assert "x-should-retry" not in spent[-1].headers
-    assert "this API key has used" in spent[-1].error["message"]
-    assert int(spent[-1].headers["retry-after"]) > 0
-    assert asked(server, "spend", stream=stream, session=f"rich-{stream}").status == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -33,9 +33,7 @@ def rules(tier: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy) -> Server:
-    tiers = {name: {"kind": "scripted", "script": rules(name)} for name in ("fast", "standard")}
-    reliability = {"escalation": {"chain": list(tiers), "max_retries_before_escalate": 1}, **scripts.UNBOUNDED}
-    return deploy({"tiers": tiers, "reliability": reliability, "server": {"timeouts": scripts.QUICK}}, "agent-loop")
+    return deploy(scripts.graph({name: scripts.scripted(*rules(name)) for name in scripts.TWO}), "agent-loop")
 
 
 QUIET = {"Tier": "fast", "Retries": "0", "Attempts": "1"}

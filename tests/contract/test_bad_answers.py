@@ -77,18 +77,16 @@ def rules() -> list[dict[str, Any]]:
 
 
 def run(deploy: Deploy, upstream: Upstream, name: str, **streaming: Any) -> Server:
-    hosted = {"kind": "hosted", "base_url": upstream.base_url}
-    good = {"kind": "scripted", "script": [{"when": {"has_tools": True}, "answer": [GOOD]}, {"answer": "Hello."}]}
     tiers = {
-        "weak": hosted | {"model": "weak/model"},
-        "fast": {"kind": "scripted", "script": rules()},
-        "standard": good,
-        "last": hosted | {"model": "last/model"},
+        "weak": scripts.hosted(upstream, "weak/model"),
+        "fast": scripts.scripted(*rules()),
+        "standard": scripts.scripted({"when": {"has_tools": True}, "answer": [GOOD]}, {"answer": "Hello."}),
+        "last": scripts.hosted(upstream, "last/model"),
     }
-    escalation = {"chain": ["weak", "fast", "standard"], "max_retries_before_escalate": 1}
-    reliability = {"escalation": escalation, "streaming": streaming, **scripts.UNBOUNDED}
-    server = {"timeouts": scripts.QUICK | {"first_token_s": 5.0}, "keepalive_s": 1.0}
-    return deploy({"tiers": tiers, "reliability": reliability, "server": server}, name)
+    timeouts, chain = scripts.QUICK | {"first_token_s": 5.0}, ["weak", "fast", "standard"]
+    return deploy(
+        scripts.graph(tiers, chain, timeouts=timeouts, server={"keepalive_s": 1.0}, streaming=streaming), name
+    )
 
 
 @pytest.fixture(scope="module")

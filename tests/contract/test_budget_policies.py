@@ -35,15 +35,8 @@ HOUR_FIT = 50
 def args(policy: str, *, tiers: tuple[str, ...] = ("local",), limits: dict[str, Any] | None = None) -> dict[str, Any]:
     """A graph whose every tier is scripted, under one policy."""
     limits = {"policy": policy, "per_session": LIMIT, "per_hour": None} | (limits or {})
-    return {
-        "tiers": {name: {"kind": "scripted", "script": [BIG, scripted(0.0)]} for name in tiers},
-        "reliability": {
-            "escalation": {"chain": list(tiers), "max_retries_before_escalate": 0},
-            "token_budget": limits,
-            **scripts.UNBOUNDED,
-        },
-        "server": {"timeouts": PATIENT, "body_s": 60.0},
-    }
+    graph = {name: scripts.scripted(BIG, scripted(0.0)) for name in tiers}
+    return scripts.graph(graph, retries=0, timeouts=PATIENT, server={"body_s": 60.0}, token_budget=limits)
 
 
 @pytest.fixture(scope="module")

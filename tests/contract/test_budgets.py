@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from deployments.api.api_keys import digest, new_key
+from deployments.api.api_keys import new_key
 from tests.conftest import CLOUD_KEY_ENV
 from tests.support import scripts
 from tests.support.client_load import (
@@ -66,29 +66,18 @@ def on_ray(deploy_on_ray: Deploy, upstream: Upstream, tmp_path_factory: pytest.T
 
 def args(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """`premium` costs money, `local` doesn't; each answers alone. The interns have hours of their own."""
-    keys = tmp_path_factory.mktemp("keys") / "keys.yaml"
-    boss = f"- {{name: boss, sha256: '{digest(BOSS).hex()}', admin: true}}"
-    hour = f"tokens_per_hour: {INTERN_FIT * COST}"
-    interns = [f"- {{name: {name}, sha256: '{digest(key).hex()}', {hour}}}" for name, key in INTERNS.items()]
-    keys.write_text("\n".join([boss, *interns]))
-    premium = {"kind": "hosted", "base_url": upstream.base_url, "model": "some/model", "api_key_env": CLOUD_KEY_ENV}
-    return {
-        "tiers": {
-            "local": {"kind": "scripted", "script": [TALK, scripted()]},
-            "premium": premium | {"cloud": True},
-        },
-        "reliability": {
-            "escalation": {"chain": ["local"], "max_retries_before_escalate": 0},
-            "token_budget": {
-                "policy": "hard_stop",
-                "per_session": LIMIT,
-                "per_hour": None,
-                "max_output_tokens": OUTPUT_MAX,
-            },
-            **scripts.UNBOUNDED,
-        },
-        "server": {"timeouts": PATIENT, "router_replicas": 2, "body_s": 60.0, "api_keys_file": str(keys)},
-    }
+    hours = {name: {"tokens_per_hour": INTERN_FIT * COST} for name in INTERNS}
+    keys = scripts.write_keys(tmp_path_factory.mktemp("keys"), {"boss": BOSS, **INTERNS}, boss={"admin": True}, **hours)
+    premium = scripts.hosted(upstream, api_key_env=CLOUD_KEY_ENV, cloud=True)
+    budget = {"policy": "hard_stop", "per_session": LIMIT, "per_hour": None, "max_output_tokens": OUTPUT_MAX}
+    return scripts.graph(
+        {"local": scripts.scripted(TALK, scripted()), "premium": premium},
+        ["local"],
+        retries=0,
+        timeouts=PATIENT,
+        server={"router_replicas": 2, "body_s": 60.0, "api_keys_file": keys},
+        token_budget=budget,
+    )
 
 
 def ledger_of(server: Server, session: str, key: str = "boss") -> Ledger:

@@ -1,25 +1,15 @@
 """The promise to an unchanged agent, with the real openai client over a real socket."""
 
 import json
-from typing import Any
 
 import httpx
 import openai
 import pytest
 
 from tests.support import scripts
+from tests.support.http_asking import WEATHER_TOOLS, ask, user
 from tests.support.matrices import STREAMS, take_turns
 from tests.support.serving import Deploy, Server, until
-
-TOOLS: list[Any] = [
-    {
-        "type": "function",
-        "function": {
-            "name": "get_weather",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-        },
-    }
-]
 
 
 @pytest.fixture(scope="module")
@@ -34,31 +24,17 @@ def quiet_server(deploy: Deploy) -> Server:
     return deploy(args | {"server": args["server"] | {"keepalive_s": 0.3}}, "quiet")
 
 
-def ask(server: Server, text: str, *, stream: bool, model: str = "auto", **options: Any) -> tuple[str, Any, Any]:
-    """Ask once; return the text, the last chunk or the body, and the headers."""
-    with server.client() as client:
-        messages: Any = [{"role": "user", "content": text}]
-        raw = client.chat.completions.with_raw_response.create(model=model, messages=messages, stream=stream, **options)
-        if not stream:
-            body = raw.parse()
-            return body.choices[0].message.content or "", body, raw.headers
-        chunks = list(raw.parse())
-        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
-        return text, chunks[-1], raw.headers
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_plain_answer(server, stream):
     """An unchanged client gets the text, the usage, and the headers that say which tier answered."""
     options = {"stream_options": {"include_usage": True}} if stream else {}
-    text, last, headers = ask(server, "hi", stream=stream, **options)
+    outcome = ask(server, user("hi"), stream=stream, **options)
+    usage = (outcome.frames[-1] if stream else json.loads(outcome.wire))["usage"]
 
-    assert text == "Hello from fast. Grüße, 你好."
-    assert last.usage.total_tokens == last.usage.prompt_tokens + last.usage.completion_tokens > 0
-    assert headers["x-mlx-stack-tier"] == "fast"
-    assert headers["x-mlx-stack-retries"] == "0"
-    assert "x-mlx-stack-escalated-from" not in headers
-    assert headers["x-request-id"]
+    assert outcome.text == "Hello from fast. Grüße, 你好."
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"] > 0
+    assert outcome.trail == {"Tier": "fast", "Retries": "0", "Attempts": "1"}
+    assert outcome.request_id
 
 
 @pytest.mark.parametrize(
@@ -76,23 +52,20 @@ def test_a_plain_answer(server, stream):
 def test_a_broken_tier_is_replaced_by_the_next(server, fault, reason, retries, stream):
     """Also for what only a tier of this machine says of itself: the client sees one good answer, and the headers tell.
     What a hosted one does wrong is `test_fault_matrix`'s."""
-    text, _, headers = ask(server, f"fast:{fault}", stream=stream)
+    outcome = ask(server, user(f"fast:{fault}"), stream=stream)
+    way = {"Tier": "standard", "Escalated-From": "fast", "Escalation-Reason": reason, "Retries": str(retries)}
 
-    assert text.startswith("Hello from standard")
-    assert headers["x-mlx-stack-tier"] == "standard"
-    assert headers["x-mlx-stack-escalated-from"] == "fast"
-    assert headers["x-mlx-stack-escalation-reason"] == reason
-    assert headers["x-mlx-stack-retries"] == str(retries)
+    assert outcome.text.startswith("Hello from standard")
+    assert outcome.trail.items() >= way.items()
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_two_broken_tiers(server, stream):
     """The walk goes on until a tier answers; it is named with the tier that the request started at."""
-    text, _, headers = ask(server, "fast:500 standard:hang", stream=stream)
+    outcome = ask(server, user("fast:500 standard:hang"), stream=stream)
 
-    assert text.startswith("Hello from longctx")
-    assert headers["x-mlx-stack-escalated-from"] == "fast"
-    assert headers["x-mlx-stack-escalation-reason"] == "server_error"
+    assert outcome.text.startswith("Hello from longctx")
+    assert outcome.trail.items() >= {"Escalated-From": "fast", "Escalation-Reason": "server_error"}.items()
 
 
 @pytest.mark.parametrize(
@@ -112,16 +85,13 @@ def test_two_broken_tiers(server, stream):
 )
 def test_no_tier_left_is_one_clear_error(server, text, status, code, retry, stream):
     """When nobody can answer, the client gets one HTTP error that names the reasons, streamed or not."""
-    with pytest.raises(openai.APIStatusError) as caught:
-        ask(server, text, stream=stream)
+    outcome = ask(server, user(text), stream=stream)
 
-    error = caught.value
-    assert error.status_code == status
-    assert error.body["code"] == code
-    assert error.body["message"]
-    assert error.response.headers.get("x-should-retry") == retry
+    assert (outcome.status, outcome.code) == (status, code)
+    assert outcome.error["message"]
+    assert outcome.headers.get("x-should-retry") == retry
     wait_s = {"timeout": "5", "upstream_error": "5", "overloaded": "7", "tiers_loading": "5"}
-    assert error.response.headers.get("retry-after") == wait_s.get(code)
+    assert outcome.headers.get("retry-after") == wait_s.get(code)
 
 
 def test_an_error_after_a_keep_alive_is_a_frame(quiet_server):
@@ -163,16 +133,16 @@ def test_text_that_breaks_off_ends_in_an_error_frame(server, fault):
 
 def test_a_whole_answer_that_breaks_off_is_answered_by_the_next_tier(server):
     """A client that doesn't stream has seen nothing of the broken answer, so it gets a whole one."""
-    text, _, headers = ask(server, "fast:break", stream=False)
+    outcome = ask(server, user("fast:break"), stream=False)
 
-    assert text.startswith("Hello from standard")
-    assert headers["x-mlx-stack-escalated-from"] == "fast"
+    assert outcome.text.startswith("Hello from standard")
+    assert outcome.header("Escalated-From") == "fast"
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_half_a_call_never_leaves(server, stream):
     """A tier that breaks off in a call leaves no trace: the call comes from the next tier, once."""
-    response = server.post({"messages": user("fast:cut-call weather"), "tools": TOOLS, "stream": stream})
+    response = server.post({"messages": user("fast:cut-call weather"), "tools": WEATHER_TOOLS, "stream": stream})
 
     assert response.text.count("get_weather") == 1
     assert response.headers["x-mlx-stack-tier"] == "standard"
@@ -181,7 +151,7 @@ def test_half_a_call_never_leaves(server, stream):
 @pytest.mark.parametrize("stream", [False, True])
 def test_legacy_functions(server, stream):
     """A client that still speaks `functions` is answered with `function_call`."""
-    function = TOOLS[0]["function"]
+    function = WEATHER_TOOLS[0]["function"]
     body = {"messages": user("weather"), "functions": [function], "stream": stream}
     text = server.post(body).text
 
@@ -207,7 +177,7 @@ def test_the_report_stands_in_the_last_chunk_and_under_its_id(server):
     )
     frames = [line.removeprefix("data: ") for line in response.text.split("\n\n") if line.startswith("data: {")]
     report = json.loads(frames[-1])["mlx_stack"]
-    kept = until(lambda: found(server.get(f"/v1/reliability/requests/{report['request_id']}")), "the report")
+    kept = until(lambda: server.find(f"/v1/reliability/requests/{report['request_id']}"), "the report")
 
     assert kept == report
     assert report["request_id"] == response.headers["x-request-id"]
@@ -218,21 +188,15 @@ def test_the_report_stands_in_the_last_chunk_and_under_its_id(server):
     assert totals["completion_tokens"] > 0
 
 
-@pytest.mark.parametrize("path", ["requests/none", "sessions/none"])
-def test_an_unknown_report_is_a_404(server, path):
-    """What isn't kept is said so."""
-    assert server.get(f"/v1/reliability/{path}").status_code == 404
-
-
 @pytest.mark.parametrize(
     ("model", "tier"),
     [("auto", "fast"), ("standard", "standard"), ("openai/gpt-4o", "standard"), ("gpt-4o-mini", "fast")],
 )
 def test_model_names_the_starting_tier(server, model, tier):
     """`model` is a tier, an alias or `auto`."""
-    _, body, headers = ask(server, "hi", stream=False, model=model)
+    outcome = ask(server, user("hi"), stream=False, model=model)
 
-    assert headers["x-mlx-stack-tier"] == body.model == tier
+    assert outcome.header("Tier") == json.loads(outcome.wire)["model"] == tier
 
 
 def test_models(server):
@@ -270,16 +234,8 @@ def test_a_client_that_leaves_stops_the_generation(server, stream):
         else:
             with pytest.raises(httpx.ReadTimeout):
                 client.send(request)
-    report = until(lambda: found(server.get(f"/v1/reliability/requests/{name}")), "the report", wait_s=2.0)
+    report = until(lambda: server.find(f"/v1/reliability/requests/{name}"), "the report", wait_s=2.0)
 
     assert report["outcome"] == "client_left"
     assert report["attempts"][0]["cancelled"] is True
     assert report["attempts"][0]["elapsed_ms"] < 2000
-
-
-def user(text: str) -> Any:
-    return [{"role": "user", "content": text}]
-
-
-def found(response: httpx.Response) -> Any:
-    return response.json() if response.status_code == 200 else None

@@ -50,12 +50,8 @@ def break_off(how: str, share: float) -> Player:
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream) -> Server:
     timeouts = {"connect_s": 3.0, "first_token_s": 5.0, "idle_s": 1.0, "total_s": 20.0}
-    hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "timeouts": timeouts}
-    args = {
-        "tiers": {"premium": hosted | {"model": MODEL}, "other": hosted | {"model": MODEL}},
-        "reliability": {"escalation": {"chain": ["premium", "other"]}, **scripts.UNBOUNDED},
-    }
-    return deploy(args, "continuing")
+    hosted = scripts.hosted(upstream, MODEL, api_key_env=CLOUD_KEY_ENV, timeouts=timeouts)
+    return deploy(scripts.graph({"premium": hosted, "other": hosted}), "continuing")
 
 
 @pytest.mark.parametrize("share", [0.1, 0.4, 0.8])

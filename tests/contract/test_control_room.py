@@ -1,6 +1,5 @@
 """The control room in a real browser, on the real server: what happens is shown, and what is ordered is done."""
 
-import hashlib
 import re
 import statistics
 import threading
@@ -11,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from tests.support import scripts
 from tests.support.agent import Agent
@@ -45,15 +43,9 @@ def rules(name: str) -> list[dict[str, Any]]:
 
 
 def args(**server: Any) -> dict[str, Any]:
-    chain = list(scripts.TWO)
     budget = {"per_session": 8_000, "policy": "hard_stop", "max_output_tokens": 4_000}
-    reliability = {
-        "escalation": {"chain": chain, "max_retries_before_escalate": 1},
-        "token_budget": budget,
-        **scripts.UNBOUNDED,
-    }
-    tiers = {name: {"kind": "scripted", "script": rules(name)} for name in chain}
-    return {"tiers": tiers, "reliability": reliability, "server": {"timeouts": scripts.QUICK} | server}
+    tiers = {name: scripts.scripted(*rules(name)) for name in scripts.TWO}
+    return scripts.graph(tiers, server=server, token_budget=budget)
 
 
 @pytest.fixture(scope="module")
@@ -278,11 +270,8 @@ def test_no_page_has_a_serious_fault_for_those_who_need_aid(chromium, server, pa
 
 def test_with_keys_an_admin_s_key_opens_it(chromium, deploy, tmp_path):  # noqa: F811
     """Signed in by the form; signed out, the pages are closed again. The API takes no cookie."""
-    keys = tmp_path / "keys.yaml"
-    keys.write_text(
-        yaml.safe_dump([{"name": "boss", "sha256": hashlib.sha256(KEY.encode()).hexdigest(), "admin": True}])
-    )
-    server = deploy(args(api_keys_file=str(keys)), "keyed_room")
+    keys = scripts.write_keys(tmp_path, {"boss": KEY}, boss={"admin": True})
+    server = deploy(args(api_keys_file=keys), "keyed_room")
     with open_visitor(chromium, server.url) as visitor:
         page = visitor.go("/ui/tiers")
         page.get_by_label("API key").fill(KEY)

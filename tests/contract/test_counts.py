@@ -27,13 +27,8 @@ def upstream() -> Iterator[Upstream]:
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream) -> Server:
-    tier = {"kind": "hosted", "base_url": upstream.base_url, "model": "some/model"}
-    args = {
-        "tiers": {"fast": tier, "standard": tier},
-        "reliability": {"escalation": {"chain": ["fast", "standard"]}, **scripts.UNBOUNDED},
-        "server": {"timeouts": PATIENT},
-    }
-    return deploy(args, "counts")
+    tier = scripts.hosted(upstream)
+    return deploy(scripts.graph({"fast": tier, "standard": tier}, timeouts=PATIENT), "counts")
 
 
 def steps(server: Server) -> int:

@@ -1,4 +1,4 @@
-"""Every way in which a hosted tier goes wrong, with breakers and retry budget as shipped.
+"""A hosted tier before a provider: what goes up and comes back, and every way to go wrong, with the limits as shipped.
 
 Each case plays one fault on a real HTTP server in OpenRouter's place and looks at three things: what the client gets
 (status, code, headers, how the stream ends), how long it takes, and how many calls the upstream's own log holds. The
@@ -48,12 +48,12 @@ class Room:
     upstream: Upstream
     extras: deque[float] = field(default_factory=deque)
 
-    def play(self, player: Player, *, model: str = "premium", stream: bool) -> tuple[Outcome, int]:
+    def play(self, player: Player, *, model: str = "premium", stream: bool, **fields: Any) -> tuple[Outcome, int]:
         """The outcome of one request and the calls that the upstream saw, from a tier that is well."""
         self._calm(model)
         self.upstream.plays(ALONE if model == "alone" else MODEL, player)
         before = len(self.upstream.log)
-        outcome = ask(self.server, user("hi"), model=model, stream=stream)
+        outcome = ask(self.server, user("hi"), model=model, stream=stream, **fields)
         calls = len(self.upstream.log) - before
         self.extras += [time.monotonic()] * int(outcome.header("Retries") or 0)
         assert outcome.ends_as_it_should, outcome.wire
@@ -64,7 +64,7 @@ class Room:
         """The breaker is closed and forgets its failures; the retry budget has room."""
         self.upstream.plays(MODEL, plays.good())
         self.upstream.plays(ALONE, plays.good())
-        well = {"refused": "premium"}.get(model, model)
+        well = {"keyless": "premium", "refused": "premium"}.get(model, model)
         until(lambda: self.answers(well), "the tier is well")
         until(self._has_room, "the retry budget has room")
 
@@ -81,20 +81,19 @@ class Room:
 
 @pytest.fixture(scope="module")
 def room(deploy: Deploy, upstream: Upstream) -> Room:
-    """`premium` and then `backup`; `refused` before them, where nobody listens; `alone` outside of the chain."""
-    hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "timeouts": TIMEOUTS}
+    """`premium` and then `backup`; before them `keyless`, and `refused`, where nobody listens; `alone` outside of the
+    chain."""
+    hosted = scripts.hosted(upstream, MODEL, preset="openrouter", api_key_env=CLOUD_KEY_ENV, timeouts=TIMEOUTS)
     tiers = {
-        "refused": hosted | {"model": MODEL, "base_url": f"http://127.0.0.1:{free_port()}/v1"},
-        "premium": hosted | {"model": MODEL},
+        "keyless": hosted | {"api_key_env": "NOT_SET"},
+        "refused": hosted | {"base_url": f"http://127.0.0.1:{free_port()}/v1"},
+        "premium": hosted,
         "backup": scripts.tier("backup"),
         "alone": hosted | {"model": ALONE},
     }
-    # How a broken text is gone on with has a wall of its own: test_continuing.
-    retries = {"max_retries_before_escalate": 1, "continuations_max": 0}
-    escalation = {"chain": ["refused", "premium", "backup"], **retries}
-    reliability = {"escalation": escalation, **SCALED}
-    args = {"tiers": tiers, "reliability": reliability, "server": {"timeouts": scripts.QUICK}}
-    return Room(deploy(args, "matrix"), upstream)
+    # How a broken text is gone on with is test_continuing's.
+    limits = SCALED | {"escalation": {"continuations_max": 0}}
+    return Room(deploy(scripts.graph(tiers, ["keyless", "refused", "premium", "backup"], **limits), "matrix"), upstream)
 
 
 def from_backup(reason: str, *, calls: int) -> dict[str, str]:
@@ -267,3 +266,40 @@ def test_the_report_agrees_with_the_upstream(room):
 
     assert [a["fault"] for a in report["attempts"] if a["tier"] == "premium"] == ["server_error"] * seen
     assert os.environ[CLOUD_KEY_ENV] not in json.dumps(report) + outcome.wire
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_good_answer(room, stream):
+    """The upstream's text, calls and usage reach the client; the upstream saw the key, the model and the client's
+    fields."""
+    tools: list[Any] = [{"type": "function", "function": {"name": name}} for name in "fg"]
+    calls = [("f", {"a": 1}), ("g", {"b": "ü"})]
+    more: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
+    outcome, _ = room.play(plays.tools(*calls, text="I look."), stream=stream, tools=tools, seed=7, **more)
+    seen = room.upstream.log[-1]
+
+    assert (outcome.text, outcome.calls, outcome.choice.finish_reason) == ("I look.", calls, "tool_calls")
+    assert len({call.id for call in outcome.choice.message.tool_calls}) == 2
+    assert '"total_tokens":18' in outcome.wire
+    assert seen.headers["authorization"] == f"Bearer {UPSTREAM_KEY}"
+    assert (seen.body["model"], seen.body["stream"], seen.body["seed"]) == (MODEL, True, 7)
+
+
+def test_without_its_key_a_tier_is_skipped_and_says_why(room):
+    """No key: the tier is `unavailable` with the variable's name, nothing is sent, and the chain goes on."""
+    outcome, _ = room.play(plays.good(), model="keyless", stream=False)
+    ready = room.server.get("/ready").json()["tiers"]["keyless"]
+
+    assert outcome.header("Escalated-From") == "keyless"
+    assert ready == {"state": "unavailable", "reason": "NOT_SET is not set", "breaker": "closed"}
+
+
+def test_the_key_is_nowhere_to_be_seen(room):
+    """An upstream that echoes the key in its error doesn't make us tell it: not in answers, reports or status pages."""
+    echo = plays.status(400, f"your key {UPSTREAM_KEY} is odd", error_code="content_filter")
+    outcome, _ = room.play(echo, stream=False)
+    pages = [room.server.get(path).text for path in ("/ready", "/v1/models")]
+
+    assert outcome.status == 400
+    told = [outcome.wire, str(outcome.headers), json.dumps(report_of(room.server, outcome)), *pages]
+    assert not any(UPSTREAM_KEY in text for text in told)

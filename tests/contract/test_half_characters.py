@@ -22,15 +22,8 @@ HALF = "x\ud83dy"
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream) -> Server:
-    args = {
-        "tiers": {"far": {"kind": "hosted", "base_url": upstream.base_url, "model": "far"}},
-        "reliability": {
-            "escalation": {"chain": ["far"], "max_retries_before_escalate": 0},
-            "tool_validation": {"placeholders": []},
-            **scripts.UNBOUNDED,
-        },
-    }
-    return deploy(args, "halves")
+    tiers = {"far": scripts.hosted(upstream, "far")}
+    return deploy(scripts.graph(tiers, retries=0, tool_validation={"placeholders": []}), "halves")
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -129,9 +122,7 @@ def test_a_conversation_with_half_characters_goes_on(
     arguments = next(m for m in seen.body["messages"] if m.get("tool_calls"))["tool_calls"][0]["function"]["arguments"]
     assert json.loads(arguments) == WHOLE
     assert seen.body["tools"][0]["function"]["parameters"]["properties"]["x\ufffdy"]["maximum"] == LONG
-    path = f"/v1/reliability/requests/half-{dialect}-{stream}"
-    until(lambda: server.get(path).status_code == 200, "the report is there")
-    told = server.get(path).json()
+    told = until(lambda: server.find(f"/v1/reliability/requests/half-{dialect}-{stream}"), "the report is there")
     assert any("half a character" in note for note in told["notes"])
 
 

@@ -49,16 +49,12 @@ def _call() -> str:
 @pytest.fixture(scope="module")
 def server(deploy: Deploy) -> Server:
     tiers = {
-        "fast": {"kind": "scripted", "script": rules()},
-        "standard": {"kind": "scripted", "script": [{"when": {"has_tools": True}, "answer": [GOOD]}]},
+        "fast": scripts.scripted(*rules()),
+        "standard": scripts.scripted({"when": {"has_tools": True}, "answer": [GOOD]}),
     }
-    reliability = {
-        "escalation": {"chain": ["fast", "standard"], "max_retries_before_escalate": 1},
-        "token_budget": {"per_session": 500_000, "per_hour": None, "policy": "hard_stop", "max_output_tokens": 1_000},
-        "tier_health": {"failures_max": 3, "rate_percent": None, "open_s": 1.0},
-        "retry_budget": {"floor": 100_000},
-    }
-    return deploy({"tiers": tiers, "reliability": reliability, "server": {"timeouts": scripts.QUICK}}, "incidents")
+    budget = {"per_session": 500_000, "per_hour": None, "policy": "hard_stop", "max_output_tokens": 1_000}
+    health = {"failures_max": 3, "rate_percent": None, "open_s": 1.0}
+    return deploy(scripts.graph(tiers, token_budget=budget, tier_health=health), "incidents")
 
 
 def asked(server: Server, task: str, *, stream: bool, session: str = "", model: str = "auto") -> Outcome:

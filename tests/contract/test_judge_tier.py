@@ -28,15 +28,10 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
 
 
 def run(deploy: Deploy, upstream: Upstream, name: str, **judge: Any) -> Server:
-    hosted = {"kind": "hosted", "base_url": upstream.base_url}
-    tiers = {"fast": hosted | {"model": AGENT}, "judge": hosted | {"model": JUDGE, "cloud": True}}
-    reliability = {
-        "escalation": {"chain": ["fast"], "max_retries_before_escalate": 1},
-        "circuit_breaker": {"enabled": True, "timeout_s": 3.0, **judge},
-        **scripts.UNBOUNDED,
-    }
+    tiers = {"fast": scripts.hosted(upstream, AGENT), "judge": scripts.hosted(upstream, JUDGE, cloud=True)}
     timeouts = scripts.QUICK | {"connect_s": 5.0, "first_token_s": 5.0}
-    server = deploy({"tiers": tiers, "reliability": reliability, "server": {"timeouts": timeouts}}, name)
+    breaker = {"enabled": True, "timeout_s": 3.0, **judge}
+    server = deploy(scripts.graph(tiers, ["fast"], timeouts=timeouts, circuit_breaker=breaker), name)
     upstream.plays(AGENT, plays.good())
     upstream.plays(JUDGE, plays.good())
     for tier in tiers:  # a first call may take long: it isn't the judge's silence that is tested here

@@ -65,21 +65,15 @@ def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
 
 
 def args(upstream: Upstream) -> dict[str, Any]:
-    hosted = {"kind": "hosted", "base_url": upstream.base_url, "cloud": True}
-    return {
-        "tiers": {
-            "slow": {"kind": "scripted", "script": [{"token_delay_s": WORD_S, "answer": TEXT}]},
-            "far": hosted | {"model": "whole"},
-            "broken": hosted | {"model": "broken"},
-            "stalled": hosted | {"model": "stalled", "timeouts": PATIENT | {"idle_s": 0.5}},
-        },
-        "reliability": {
-            # One call for each stream: another that goes on with it would read on behind the client's count.
-            "escalation": {"chain": ["slow"], "max_retries_before_escalate": 0, "continuations_max": 0},
-            **scripts.UNBOUNDED,
-        },
-        "server": {"timeouts": PATIENT, "deadline_s": DEADLINE_S},
+    tiers = {
+        "slow": scripts.scripted({"token_delay_s": WORD_S, "answer": TEXT}),
+        "far": scripts.hosted(upstream, "whole", cloud=True),
+        "broken": scripts.hosted(upstream, "broken", cloud=True),
+        "stalled": scripts.hosted(upstream, "stalled", cloud=True, timeouts=PATIENT | {"idle_s": 0.5}),
     }
+    # One call for each stream: another that goes on with it would read on behind the client's count.
+    once, server = {"continuations_max": 0}, {"deadline_s": DEADLINE_S}
+    return scripts.graph(tiers, ["slow"], retries=0, timeouts=PATIENT, server=server, escalation=once)
 
 
 @dataclass

@@ -19,19 +19,9 @@ HUGE = 10**15
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream) -> Server:
-    args = {
-        "tiers": {
-            "liar": {"kind": "hosted", "base_url": upstream.base_url, "model": "liar"},
-            "honest": scripts.tier("honest"),
-        },
-        "reliability": {
-            "escalation": {"chain": ["liar", "honest"], "max_retries_before_escalate": 0},
-            "token_budget": {"per_session": 50_000, "policy": "hard_stop"},
-            **scripts.UNBOUNDED,
-        },
-        "server": {"timeouts": PATIENT},
-    }
-    return deploy(args, "liars")
+    tiers = {"liar": scripts.hosted(upstream, "liar"), "honest": scripts.tier("honest")}
+    budget = {"per_session": 50_000, "policy": "hard_stop"}
+    return deploy(scripts.graph(tiers, retries=0, timeouts=PATIENT, token_budget=budget), "liars")
 
 
 def spent(server: Server, session: str) -> int:

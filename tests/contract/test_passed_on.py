@@ -8,7 +8,6 @@ import httpx
 import openai
 import pytest
 
-from deployments.api.api_keys import ApiKey, digest, entry_line
 from tests.conftest import CLOUD_KEY_ENV
 from tests.support import plays, scripts
 from tests.support.plays import completion, completion_frames, embeddings
@@ -22,30 +21,19 @@ ADMIN, LOCAL = "sk-mlx-admin-0123456789abcdefghij", "sk-mlx-local-0123456789abcd
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
     """`fast` has no completions; `premium` is in the cloud, `backup` on this machine; `vectors` stands alone."""
-    keys = tmp_path_factory.mktemp("keys") / "keys.yaml"
-    admin = ApiKey(name="admin", sha256=digest(ADMIN), admin=True)
-    local = ApiKey(name="local", sha256=digest(LOCAL), allow_cloud=False)
-    keys.write_text("\n".join(map(entry_line, (admin, local))))
-    hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV}
-    args = scripts.args(
-        tiers={
-            "fast": scripts.tier("fast"),
-            "premium": hosted | {"model": "some/model", "cloud": True},
-            "backup": hosted | {"model": "backup/model"},
-            "vectors": hosted | {"model": "some/vectors", "cloud": True},
-            "alone": scripts.tier("alone"),
-        },
-        reliability={
-            "escalation": {"chain": ["fast", "premium", "backup"], "max_retries_before_escalate": 1},
-            **scripts.UNBOUNDED,
-        },
-        server={
-            "timeouts": scripts.QUICK | {"total_s": 3.0},
-            "aliases": {"text-embedding-3-small": "vectors"},
-            "api_keys_file": str(keys),
-        },
-    )
-    return deploy(args, "passed-on")
+    fields: Any = {"admin": {"admin": True}, "local": {"allow_cloud": False}}
+    keys = scripts.write_keys(tmp_path_factory.mktemp("keys"), {"admin": ADMIN, "local": LOCAL}, **fields)
+    hosted = scripts.hosted(upstream, api_key_env=CLOUD_KEY_ENV)
+    tiers = {
+        "fast": scripts.tier("fast"),
+        "premium": hosted | {"cloud": True},
+        "backup": hosted | {"model": "backup/model"},
+        "vectors": hosted | {"model": "some/vectors", "cloud": True},
+        "alone": scripts.tier("alone"),
+    }
+    timeouts, server = scripts.QUICK | {"total_s": 3.0}, {"aliases": {"text-embedding-3-small": "vectors"}}
+    server |= {"api_keys_file": keys}
+    return deploy(scripts.graph(tiers, ["fast", "premium", "backup"], timeouts=timeouts, server=server), "passed-on")
 
 
 def client(server: Server, key: str = ADMIN) -> openai.OpenAI:

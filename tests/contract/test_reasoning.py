@@ -29,11 +29,7 @@ WRITTEN = {
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream) -> Server:
-    args = {
-        "tiers": {"far": {"kind": "hosted", "base_url": upstream.base_url, "model": "far"}},
-        "reliability": {"escalation": {"chain": ["far"], "max_retries_before_escalate": 1}, **scripts.UNBOUNDED},
-    }
-    return deploy(args, "reasoning")
+    return deploy(scripts.graph({"far": scripts.hosted(upstream, "far")}), "reasoning")
 
 
 def in_pieces(text: str) -> plays.Play:

@@ -7,13 +7,10 @@ import pytest
 from pydantic import BaseModel
 
 from tests.support import scripts
+from tests.support.http_asking import WEATHER_TOOLS
 from tests.support.serving import Deploy, Server
 
-WEATHER: Any = {
-    "type": "function",
-    "name": "get_weather",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-}
+WEATHER: Any = {"type": "function", **WEATHER_TOOLS[0]["function"]}
 
 
 @pytest.fixture(scope="module")

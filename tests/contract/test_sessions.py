@@ -20,14 +20,9 @@ SESSION = "x-mlx-stack-session"
 @pytest.fixture(scope="module")
 def server(deploy: Deploy) -> Server:
     rules = [{"when": {"has_tools": True}, "answer": [GOOD]}, {"answer": SAID}]
-    tiers = {name: {"kind": "scripted", "script": rules} for name in ("fast", "standard")}
-    reliability = {
-        "escalation": {"chain": list(tiers), "max_retries_before_escalate": 1},
-        "token_budget": {"policy": "hard_stop", "per_session": PER_SESSION, "max_output_tokens": 100},
-        **scripts.UNBOUNDED,
-    }
-    more = {"timeouts": scripts.QUICK, "router_replicas": 2}
-    return deploy({"tiers": tiers, "reliability": reliability, "server": more}, "sessions")
+    tiers = {name: scripts.scripted(*rules) for name in scripts.TWO}
+    budget = {"policy": "hard_stop", "per_session": PER_SESSION, "max_output_tokens": 100}
+    return deploy(scripts.graph(tiers, server={"router_replicas": 2}, token_budget=budget), "sessions")
 
 
 def begin(task: str) -> list[Any]:

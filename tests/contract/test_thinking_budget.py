@@ -35,11 +35,9 @@ WAYS = [(tags, continues) for tags in (False, True) for continues in ("prefill",
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream) -> Server:
-    tier = {"kind": "hosted", "base_url": upstream.base_url}
-    tiers = {way: tier | {"model": "far", "continues": way} for way in ("prefill", "anchor")}
-    tiers["next"] = tier | {"model": "next"}
-    chain = {"chain": ["anchor", "next"], "max_retries_before_escalate": 0}
-    return deploy({"tiers": tiers, "reliability": {"escalation": chain, **scripts.UNBOUNDED}}, "thinking-budget")
+    tiers = {way: scripts.hosted(upstream, "far", continues=way) for way in ("prefill", "anchor")}
+    tiers["next"] = scripts.hosted(upstream, "next")
+    return deploy(scripts.graph(tiers, ["anchor", "next"], retries=0), "thinking-budget")
 
 
 def ask_for(server: Server, dialect: str, model: str, stream: bool) -> tuple[str, str, dict[str, Any]]:
@@ -50,12 +48,12 @@ def ask_for(server: Server, dialect: str, model: str, stream: bool) -> tuple[str
     response = httpx.post(f"{server.url}/v1/{path}", json=body, headers=headers, timeout=60.0)
     assert response.status_code == 200, response.text
 
-    def find_report() -> Any:
-        got = server.get(f"/v1/reliability/requests/{request_id}")
-        return got.json() if got.status_code == 200 else None
-
     text = WIRES[f"/{path}"].read_answer(response.content).text
-    return response.text, text, until(find_report, "the report is there")
+    return (
+        response.text,
+        text,
+        until(lambda: server.find(f"/v1/reliability/requests/{request_id}"), "the report is there"),
+    )
 
 
 @pytest.mark.parametrize(("tags", "continues"), WAYS)

@@ -30,13 +30,11 @@ SCALED: dict[str, Any] = {
 
 def run(deploy: Deploy, upstream: Upstream, name: str, *, retries_max: int, **limits: Any) -> Server:
     """`premium` on the upstream, and `backup`, which always answers; `alone` has nobody behind it."""
-    hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "model": MODEL}
+    hosted = scripts.hosted(upstream, MODEL, api_key_env=CLOUD_KEY_ENV)
     tiers = {"premium": hosted, "backup": scripts.tier("backup"), "alone": hosted}
-    escalation = {"chain": ["premium", "backup"], "max_retries_before_escalate": retries_max}
     timeouts = scripts.QUICK | {"connect_s": 5.0, "first_token_s": 5.0}
-    return deploy(
-        {"tiers": tiers, "reliability": {"escalation": escalation, **limits}, "server": {"timeouts": timeouts}}, name
-    )
+    limits = {"tier_health": {}, "retry_budget": {}} | limits
+    return deploy(scripts.graph(tiers, ["premium", "backup"], retries=retries_max, timeouts=timeouts, **limits), name)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import yaml
 from tests.support.repository import ROOT
 from tests.support.serving import Deploy, Server
 
+pytestmark = pytest.mark.nightly
 USERS, SECONDS = 17, 12  # as many users as their weights sum up to: at least one of each kind
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anthropic
-import httpx
 import openai
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
@@ -49,8 +48,7 @@ def ask_in(dialect: str, server: Server, messages: Messages, *, stream: bool, **
     request_id = uuid.uuid4().hex
     headers = {"x-request-id": request_id, "X-MLX-Stack-Session": request_id}
     told = DIALECTS[dialect](server, messages, stream, headers, options)
-    path = f"{server.url}/v1/reliability/requests/{request_id}"
-    told.report = until(lambda: _find_report(path), "the report is there")
+    told.report = until(lambda: server.find(f"/v1/reliability/requests/{request_id}"), "the report is there")
     return told
 
 
@@ -59,11 +57,6 @@ def ask_in_all(server: Server, messages: Messages, **options: Any) -> dict[str, 
     with ThreadPoolExecutor(len(DIALECTS)) as pool:
         asked = {one: pool.submit(ask_in, one, server, messages, **options) for one in DIALECTS}
     return {one: told.result() for one, told in asked.items()}
-
-
-def _find_report(path: str) -> dict[str, Any] | None:
-    got = httpx.get(path, timeout=30.0)
-    return dict(got.json()) if got.status_code == 200 else None
 
 
 def _read_error(error: openai.APIError | anthropic.APIError, told: Told) -> None:

@@ -169,13 +169,8 @@ def _streamed(chunks: Any) -> Any:
 
 def report_of(server: Server, outcome: Outcome, **options: Any) -> dict[str, Any]:
     """The request's report, as soon as it is there."""
-    path = f"{server.url}/v1/reliability/requests/{outcome.request_id}"
-
-    def found() -> Any:
-        got = httpx.get(path, timeout=30.0, **options)
-        return got.json() if got.status_code == 200 else None
-
-    return dict(until(found, "the report is there"))
+    path = f"/v1/reliability/requests/{outcome.request_id}"
+    return dict(until(lambda: server.find(path, **options), "the report is there"))
 
 
 def incidents_of(server: Server, outcome: Outcome, **options: Any) -> list[Any]:

@@ -4,7 +4,14 @@
 answers with its own name.
 """
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import yaml
+
+from deployments.api.api_keys import digest
+from tests.support.upstream import Upstream
 
 WEATHER = {"name": "get_weather", "arguments": {"city": "Paris"}}
 
@@ -54,6 +61,46 @@ UNBOUNDED: dict[str, Any] = {
     "tier_health": {"failures_max": None, "rate_percent": None, "retry_after_max_s": 0},
     "retry_budget": {"floor": 100_000},
 }
+
+
+def scripted(*rules: dict[str, Any], **keys: Any) -> dict[str, Any]:
+    """A scripted tier with these rules."""
+    return {"kind": "scripted", "script": list(rules), **keys}
+
+
+def hosted(upstream: Upstream, model: str = "some/model", **keys: Any) -> dict[str, Any]:
+    """A tier before this upstream."""
+    return {"kind": "hosted", "base_url": upstream.base_url, "model": model, **keys}
+
+
+def graph(
+    tiers: Mapping[str, Any],
+    chain: Sequence[str] = (),
+    *,
+    retries: int = 1,
+    timeouts: Mapping[str, float] = QUICK,
+    server: Mapping[str, Any] | None = None,
+    **reliability: Any,
+) -> dict[str, Any]:
+    """The `args` of these tiers: in a row, unless `chain` says which; unbounded, unless `reliability` says how much."""
+    escalation = {"chain": list(chain or tiers), "max_retries_before_escalate": retries}
+    escalation |= reliability.pop("escalation", {})
+    return {
+        "tiers": dict(tiers),
+        "reliability": {"escalation": escalation, **UNBOUNDED, **reliability},
+        "server": {"timeouts": dict(timeouts), **(server or {})},
+    }
+
+
+def write_keys(folder: Path, keys: Mapping[str, str], **fields: Mapping[str, Any]) -> str:
+    """Write a file of API keys, by name; of each name the further fields of its entry. Return its path."""
+    path = folder / "keys.yaml"
+    entries = [
+        {"name": name, "sha256": digest(key).hex(), "admin": False, **fields.get(name, {})}
+        for name, key in keys.items()
+    ]
+    path.write_text(yaml.safe_dump(entries))
+    return str(path)
 
 
 def args(chain: list[str] = CHAIN, **changes: Any) -> dict[str, Any]:

@@ -78,6 +78,11 @@ class Server:
         """One raw GET."""
         return httpx.get(f"{self.url}{path}", timeout=30.0)
 
+    def find(self, path: str, **options: Any) -> Any:
+        """The JSON at a path, once it is there; None before."""
+        got = httpx.get(f"{self.url}{path}", timeout=30.0, **options)
+        return got.json() if got.status_code == 200 else None
+
 
 @pytest.fixture(scope="session")
 def serve_port() -> Iterator[int]:

@@ -15,8 +15,5 @@ def server(deploy: Deploy, request: pytest.FixtureRequest) -> Iterator[Server]:
     """Run the server of one module."""
     with Upstream() as upstream:
         upstream.plays("some/model", play_named)
-        hosted = {"kind": "hosted", "base_url": upstream.base_url, "model": "some/model"}
-        escalation = {"chain": ["premium"], "max_retries_before_escalate": 0}
-        reliability = {"escalation": escalation, **scripts.UNBOUNDED}
-        args = {"tiers": {"premium": hosted}, "reliability": reliability, "server": {"timeouts": scripts.QUICK}}
+        args = scripts.graph({"premium": scripts.hosted(upstream)}, retries=0)
         yield deploy(args, request.module.__name__.rpartition(".")[2].replace("_", "-"))

@@ -61,7 +61,7 @@ def test_a_request_is_handed_over_once(times, broken):
 
 
 class Recorded:
-    """A Ray metric that keeps what it is given. Ray's own is tried in `tests/contract/test_metrics.py`."""
+    """A Ray metric that keeps what it is given. Ray's own is tried in `tests/contract/test_serve.py`."""
 
     def __init__(self, name: str, description: str, tag_keys: tuple[str, ...], boundaries: Any = None) -> None:
         self.name, self.labels, self.seen = name, tag_keys, []
