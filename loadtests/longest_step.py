@@ -122,7 +122,7 @@ async def _serve(raw: bytes, pieces: Callable[[], Iterator[bytes]]) -> str:
             writer.chunks(MODEL, batch) if call.stream else answer.take(batch)
     account = Account(run=run, state=None, started_ns=0)  # type: ignore[arg-type]
     report = account.report(clock.now_ns(), {})
-    incidents_of(run, at_s=1.0, key="", statuses={}, keep_text=False)
+    incidents_of(run, at_s=1.0, statuses={}, keep_text=False)
     if run.finish is not None:
         answer.body(MODEL, run.finish)
     flaws = ",".join(str(a.fault or a.flaw or "good").split(".")[-1] for a in run.attempts)

@@ -20,8 +20,8 @@ from typing import Any
 
 import httpx
 
-from deployments.state.journal import JournalBounds
-from deployments.state.recovery import open_journal
+from deployments.config.app_config import StateConfig
+from deployments.state.journal import open_journal
 from loadtests.running import run_server, short_folder
 
 __all__ = ["ROWS", "fill_journal", "measure_loads"]
@@ -63,7 +63,7 @@ KINDS = ("repair", "escalation", "fault", "flaw", "loop", "budget")
 
 def fill_journal(path: Path, step_s: float = STEP_S) -> None:
     """Fill a journal as busy agents do: each request with an incident, every fifth mended, every ninth escalated."""
-    journal, _ = open_journal(path, "me", JournalBounds())
+    journal, _ = open_journal(path, "me", StateConfig())
     now_s = time.time()
     for begin in range(0, ROWS, 1000):
         with journal.step():

@@ -31,46 +31,41 @@ class Rolling:
     buckets: tuple[tuple[int, int], ...] = ()
     total: int = 0
 
+    def drop_expired(self, span: Span, now_ns: int) -> Rolling:
+        """Drop the buckets that are older than the window as a whole."""
+        gone = 0
+        freed = 0
+        while gone < len(self.buckets) and _leaves_ns(self.buckets[gone][0], span) <= now_ns:
+            freed += self.buckets[gone][1]
+            gone += 1
+        return Rolling(self.buckets[gone:], self.total - freed) if gone else self
+
+    def add(self, span: Span, amount: int, now_ns: int) -> Rolling:
+        """Add `amount` at `now_ns`."""
+        kept = self.drop_expired(span, now_ns)
+        number = now_ns // span.bucket_ns
+        if kept.buckets and kept.buckets[-1][0] >= number:
+            newest, held = kept.buckets[-1]
+            return Rolling((*kept.buckets[:-1], (newest, held + amount)), kept.total + amount)
+        return Rolling((*kept.buckets, (number, amount)), kept.total + amount)
+
+    def inner_total(self, span: Span, now_ns: int) -> int:
+        """Return the sum of the buckets that lie in the window as a whole."""
+        return sum(amount for number, amount in self.buckets if number * span.bucket_ns + span.window_ns > now_ns)
+
+    def frees_in_ns(self, span: Span, amount: int, now_ns: int) -> int | None:
+        """Return how long until `amount` at least has left the window. None: there is less in it."""
+        freed = 0
+        if amount <= 0:
+            return 0
+        for number, held in self.buckets:
+            freed += held
+            if freed >= amount:
+                return max(0, _leaves_ns(number, span) - now_ns)
+        return None
+
 
 EMPTY = Rolling()
-
-
-def drop_expired(rolling: Rolling, span: Span, now_ns: int) -> Rolling:
-    """Drop the buckets that are older than the window as a whole."""
-    buckets = rolling.buckets
-    gone = 0
-    freed = 0
-    while gone < len(buckets) and _leaves_ns(buckets[gone][0], span) <= now_ns:
-        freed += buckets[gone][1]
-        gone += 1
-    return Rolling(buckets[gone:], rolling.total - freed) if gone else rolling
-
-
-def add_amount(rolling: Rolling, span: Span, amount: int, now_ns: int) -> Rolling:
-    """Add `amount` at `now_ns`."""
-    kept = drop_expired(rolling, span, now_ns)
-    number = now_ns // span.bucket_ns
-    if kept.buckets and kept.buckets[-1][0] >= number:
-        newest, held = kept.buckets[-1]
-        return Rolling((*kept.buckets[:-1], (newest, held + amount)), kept.total + amount)
-    return Rolling((*kept.buckets, (number, amount)), kept.total + amount)
-
-
-def inner_total(rolling: Rolling, span: Span, now_ns: int) -> int:
-    """Return the sum of the buckets that lie in the window as a whole."""
-    return sum(amount for number, amount in rolling.buckets if number * span.bucket_ns + span.window_ns > now_ns)
-
-
-def frees_in_ns(rolling: Rolling, span: Span, amount: int, now_ns: int) -> int | None:
-    """Return how long until `amount` at least has left the window. None: there is less in it."""
-    freed = 0
-    if amount <= 0:
-        return 0
-    for number, held in rolling.buckets:
-        freed += held
-        if freed >= amount:
-            return max(0, _leaves_ns(number, span) - now_ns)
-    return None
 
 
 def _leaves_ns(number: int, span: Span) -> int:

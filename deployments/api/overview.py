@@ -105,7 +105,7 @@ class Overview:
         """Show the other Routers what this one runs, as long as somebody looks through one of them. Never ends."""
         while True:
             await asyncio.sleep(SHARE_S)
-            if self.state.link.watched and self.config().server.router_replicas > 1:
+            if self.state.watched and self.config().server.router_replicas > 1:
                 with suppress(StateUnavailable):  # the next turn tries again
                     await self.state.share_running(self._list_running())
 

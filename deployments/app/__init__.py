@@ -51,7 +51,7 @@ def build(args: dict[str, Any]) -> serve.Application:
 
 def _bind_tier(name: str, tier: TierBase, config: AppConfig, memory: MemoryPlan | None, ask_bytes: int) -> Any:
     if isinstance(tier, MlxTierConfig) and tier.blas_threads is None:
-        tier = tier.model_copy(update={"blas_threads": blas_threads(config, os.cpu_count() or 1)})
+        tier = tier.model_copy(update={"blas_threads": _share_cores(config, os.cpu_count() or 1)})
     slots = tier.max_running + tier.max_waiting + ADMISSION_SLACK if isinstance(tier, MlxTierConfig) else STREAMS_MAX
     deployment = serve.deployment(TierReplica).options(
         name=name,
@@ -66,7 +66,7 @@ def _bind_tier(name: str, tier: TierBase, config: AppConfig, memory: MemoryPlan 
     return deployment.bind(name, tier, config.reliability.escalation.cloud_fallback, memory)
 
 
-def blas_threads(config: AppConfig, cores: int) -> int:
+def _share_cores(config: AppConfig, cores: int) -> int:
     """Share the cores out among all replicas that may compute on them at once."""
     replicas = sum(tier.max_replicas for tier in config.tiers.values() if isinstance(tier, MlxTierConfig))
     return max(1, cores // max(1, replicas))

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, Protocol
+from typing import Literal
 
 import psutil
 
@@ -26,23 +26,13 @@ END_S = 5.0
 CAFFEINATE = "/usr/bin/caffeinate"
 
 
-class Held(Protocol):
-    """An assertion that holds off idle sleep."""
-
-    def terminate(self) -> None:
-        """Give it up."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until it is gone."""
-
-
-def is_on_mains() -> bool:
+def _is_on_mains() -> bool:
     """Return whether the machine takes its power from the mains; one without a battery does."""
     battery = psutil.sensors_battery()
     return battery is None or battery.power_plugged is not False
 
 
-def hold_off_sleep() -> Held:
+def _hold_off_sleep() -> subprocess.Popen[bytes]:
     """Hold off idle sleep until it is given up, or this process ends. Raises OSError: the program isn't there."""
     command = [CAFFEINATE, "-i", "-w", str(os.getpid())]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -56,13 +46,13 @@ class KeepAwake:
         when: When,
         *,
         system: str = sys.platform,
-        on_mains: Callable[[], bool] = is_on_mains,
-        hold: Callable[[], Held] = hold_off_sleep,
+        on_mains: Callable[[], bool] = _is_on_mains,
+        hold: Callable[[], subprocess.Popen[bytes]] = _hold_off_sleep,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._when: When = when if system == "darwin" else "never"
         self._on_mains, self._hold, self._now_s = on_mains, hold, now_s
-        self._held: Held | None = None
+        self._held: subprocess.Popen[bytes] | None = None
         self._running = False
         self._last_s = float("-inf")
         self._news = asyncio.Event()

@@ -13,10 +13,11 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from ray import serve
 from ray.serve.handle import DeploymentHandle
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -25,7 +26,7 @@ from starlette.routing import Route
 
 from deployments.api.access import Caller
 from deployments.api.admin import Insight
-from deployments.api.body import parse_body
+from deployments.api.body import Bodies, parse_body
 from deployments.api.dialect import Dialect
 from deployments.api.exchange import Exchange
 from deployments.api.headers import deadline_of, is_local_only, request_id_of
@@ -35,17 +36,23 @@ from deployments.api.models import count_prompt, filter_for, is_held_off, make_p
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.stored_record import NeedsRecall
-from deployments.api.openai_responses.stored_responses import StoredRoutes
+from deployments.api.openai_responses.stored_responses import StoredResponses, StoredRoutes
 from deployments.api.openapi.openapi_document import list_docs_routes
+from deployments.api.overview import Overview
 from deployments.api.responses import build_error_handlers, json_response
-from deployments.app.router_parts import COUNTED, DIALECTS, LiveConfig, build_services, collect_facts
-from deployments.app.stopping import Stoppable
+from deployments.app.keep_awake import KeepAwake
+from deployments.app.router_parts import COUNTED, DIALECTS, WORKER_IMPORTS, LiveConfig, collect_facts
+from deployments.app.stopping import Stopping
 from deployments.config.app_config import AppConfig
 from deployments.graph.node_port import bind_to_node
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
+from deployments.graph.status_poll import TierWatch
+from deployments.memory.view import MemoryView
 from deployments.models.calibrations import find_calibration
-from deployments.reports.account import Account
+from deployments.models.needs import plan_of
+from deployments.reports.account import Account, RequestMetrics
 from deployments.reports.incidents import note_memory
+from deployments.reports.traces import Traces
 from deployments.request.drive import drive
 from deployments.request.idempotency import KeptRequest, find_kept
 from deployments.request.interfaces import MonotonicClock, Ports
@@ -53,9 +60,12 @@ from deployments.request.judge import advise
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.policy import build_expected, chain_for, chain_of, hold_of
 from deployments.request.run_record import Run
-from deployments.ui.control_room import ControlRoom, wants_page
+from deployments.state.client import RequestState, State, ray_finder
+from deployments.telemetry import flush_logs
+from deployments.ui.control_room import ControlRoom
 from deployments.work.large_work import collect_less, large
 from deployments.work.turns import Asker
+from deployments.work.worker_pool import Workers
 from reliability.answer.estimate import prompt_bytes
 from reliability.confidence import ModelCalibration
 from reliability.context_edits import apply_edits
@@ -69,18 +79,34 @@ LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where 
 KEY_STAYS = "this API key may not use the cloud: one without the flag local-only may"
 
 
-class Router(Stoppable):
+class Router:
     """The ingress deployment. `handles` maps tier names to the handles of their deployments."""
 
     def __init__(self, config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> None:
         bind_to_node()
         self._facts = collect_facts(config, handles)
         self._live = LiveConfig(config, self._facts)
-        self._services = build_services(config, self._facts, self._live)
-        self._stopping, self._state = self._services.stopping, self._services.state
-        self._watch = self._services.watch
-        overview = self._services.overview
-        self._room = ControlRoom(access=lambda: self._live.access, overview=overview, chat=partial(self._answer, CHAT))
+        app, names, plan = serve.get_replica_context().app_name, tuple(self._facts.tiers), plan_of(config)
+        self._stopping = Stopping(KeepAwake(config.server.keep_awake))
+        self._watch = TierWatch(self._facts.tiers, self._facts.kinds, self._facts.contexts)
+        self._memory = None if plan is None else MemoryView(plan, app)  # None without leases
+        self._state = State(ray_finder(app, config.state), self._live.state_limits())
+        self._stored = StoredResponses(self._state, lambda: self._watch.context_tokens_max)
+        self._overview = Overview(
+            state=self._state,
+            watch=self._watch,
+            running=self._stopping.list_running,
+            stopping=lambda: self._stopping.begun,
+            memory=self._memory,
+            tiers=names,
+            cloud=self._facts.cloud,
+            config=lambda: self._live.now,
+        )
+        chat = partial(self._answer, CHAT)
+        self._room = ControlRoom(access=lambda: self._live.access, overview=self._overview, chat=chat)
+        self._workers = Workers(imports=WORKER_IMPORTS)
+        self._metrics, self._traces = RequestMetrics(), Traces(config.telemetry)
+        self._bodies = Bodies(config.server.max_ongoing_requests // 2)
         self._clock = MonotonicClock()
         self._jitter = random.Random()
         self._started_s = int(time.time())
@@ -88,7 +114,27 @@ class Router(Stoppable):
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
         """Apply a changed `user_config`, a patch to `reliability` and `server`; see `deployments.graph.reconfigure`."""
         self._live.apply(user_config)
-        self._state.limit(self._live.state_limits())
+        self._state.limits = self._live.state_limits()
+
+    # -- what whoever runs the server may ask, by the handle ---------------------------------------------------
+
+    async def ask_tiers(self) -> list[dict[str, Any]]:
+        """Ask the tiers for their status now: `TierStatus`, each as a mapping."""
+        return [asdict(status) for status in await self._watch.ask()]
+
+    async def stop_taking(self) -> int:
+        """Refuse new requests from now on; return how many are running."""
+        return self._stopping.begin()
+
+    async def drain(self, within_s: float) -> int:
+        """Let the running requests end within this time and cut the rest; return how many those were. When it returns,
+        the state has heard everything, and the logs are written."""
+        cut = await self._stopping.drain(within_s)
+        await self._state.close()
+        flush_logs()
+        return cut
+
+    # -- the app -----------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncGenerator[None, None]:
@@ -96,8 +142,8 @@ class Router(Stoppable):
         self._watch.start()
         await self._state.start()
         chores = (
-            note_memory(self._services.memory, self._state.note),
-            self._services.overview.share_on(),
+            note_memory(self._memory, self._state.note),
+            self._overview.share_on(),
             self._stopping.awake.run(),
         )
         beside = [asyncio.create_task(chore) for chore in chores]
@@ -105,13 +151,13 @@ class Router(Stoppable):
         yield
         for task in beside:
             task.cancel()
-        if self._services.memory is not None:
-            await self._services.memory.close()
-        await self._services.workers.close()
+        if self._memory is not None:
+            await self._memory.close()
+        await self._workers.close()
         await self._watch.close()
-        await self._services.stored.close()
+        await self._stored.close()
         await self._state.close()
-        await self._services.traces.close()
+        await self._traces.close()
 
     def __serve_build_asgi_app__(self) -> Starlette:
         """Build the ASGI app that Serve runs; called once per replica."""
@@ -124,9 +170,9 @@ class Router(Stoppable):
             Route("/v1/models/{model:path}", self.model),
             *(Route(path, partial(self._answer, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
             *list_docs_routes(lambda: self._live.access),
-            *StoredRoutes(self._services.stored, self._identify_caller).routes(),
-            *Insight(self._services.overview, lambda: self._live.access).routes(),
-            *MetricsRoute(self._services.overview, lambda: self._live.access, find_endpoints).routes(),
+            *StoredRoutes(self._stored, self._identify_caller).routes(),
+            *Insight(self._overview, lambda: self._live.access).routes(),
+            *MetricsRoute(self._overview, lambda: self._live.access, find_endpoints).routes(),
             self._room.mount(),
         ]
         return MiddlewareApp(
@@ -141,7 +187,7 @@ class Router(Stoppable):
     async def root(self, request: Request) -> Response:
         """Answer that something is here, and where the rest is, as agents ask at their start; to a browser with the
         control room."""
-        if wants_page(request):
+        if "text/html" in request.headers.get("accept", ""):  # a person, and no agent
             return await self._room.show_now(request)
         return json_response({"name": "mlx-stack-serve", "models": "/v1/models", "ready": "/ready", "docs": "/docs"})
 
@@ -156,9 +202,9 @@ class Router(Stoppable):
         caller = self._live.access.viewer(request.client.host if request.client else None, request.headers)
         statuses = await self._watch.ask()
         chain = self._live.now.reliability.escalation.chain
-        memory = None if self._services.memory is None else self._services.memory.summary()
+        memory = None if self._memory is None else self._memory.summary()
         body = readiness(
-            statuses, chain, self._live.refused_patch, self._state.health, state_up=self._state.link.up, memory=memory
+            statuses, chain, self._live.refused_patch, self._state.health, state_up=self._state.up, memory=memory
         )
         return json_response(filter_for(body, caller), status=200 if body["ready"] else 503)
 
@@ -185,7 +231,8 @@ class Router(Stoppable):
         call = await self._read_call(spoken, request, raw, caller)
         run = await large(call.request.body_bytes, self._make_run, call, caller, is_local_only(request.headers))
         kept = await find_kept(self._state, spoken.name, request.headers, raw, run)
-        state = self._state.request(
+        state = RequestState(
+            self._state,
             key=run.key,
             session=run.request.session_id,
             parent=run.request.parent,
@@ -203,7 +250,7 @@ class Router(Stoppable):
             report=lambda: account.report(self._clock.now_ns(), self._facts.prices),
             close=lambda: self._close(account),
             keepalive_s=self._live.now.server.keepalive_s,
-            keep=lambda written: self._services.stored.keep(call, run, written),
+            keep=lambda written: self._stored.keep(call, run, written),
             kept=kept,
         )
         return await exchange.respond()
@@ -221,7 +268,7 @@ class Router(Stoppable):
 
     async def _read_body(self, request: Request, caller: Caller) -> bytes:
         own = self._live.now.server
-        bodies, ending = self._services.bodies, find_ending(request.scope)
+        bodies, ending = self._bodies, find_ending(request.scope)
         return await bodies.read(
             request, bytes_max=own.body_bytes_max, first_s=own.body_s, ending=ending, key=caller.name
         )
@@ -230,7 +277,7 @@ class Router(Stoppable):
         """Parse a body; where it goes on from stored responses, with those."""
         parse = partial(
             parse_body,
-            self._services.workers,
+            self._workers,
             raw=raw,
             headers=request.headers,
             key=caller.name,
@@ -241,7 +288,7 @@ class Router(Stoppable):
         try:
             return await parse(parse=spoken.parse)
         except NeedsRecall as need:
-            recalled = await self._services.stored.recall(caller.name, need, find_ending(request.scope))
+            recalled = await self._stored.recall(caller.name, need, find_ending(request.scope))
         return await parse(parse=partial(spoken.parse, recalled=recalled), beside=recalled.size)
 
     def _identify_caller(self, request: Request) -> Caller:
@@ -276,7 +323,7 @@ class Router(Stoppable):
 
     def _observe_memory(self, tier: str | None) -> tuple[Level, int]:
         """Return the memory level of a tier's nodes, or of all, and for how many nanoseconds it has been so."""
-        observed = None if self._services.memory is None else self._services.memory.level(tier)
+        observed = None if self._memory is None else self._memory.level(tier)
         return (Level.UNKNOWN, 0) if observed is None else (observed.level, observed.sustained_ns)
 
     def _find_calibration(self, tier: str) -> ModelCalibration | None:
@@ -297,7 +344,7 @@ class Router(Stoppable):
             memory=self._observe_memory,
             calibration=self._find_calibration,
             large=large,
-            elsewhere=partial(self._services.workers.run, asker=Asker(account.run.key, judges=True)),
+            elsewhere=partial(self._workers.run, asker=Asker(account.run.key, judges=True)),
         )
         judge = self._live.now.reliability.circuit_breaker
         walk = forward if account.run.request.route else drive
@@ -327,8 +374,8 @@ class Router(Stoppable):
             prices=self._facts.prices,
             statuses=self._watch.known,
             keep_text=self._live.now.reliability.incidents.keep_text,
-            metrics=self._services.metrics,
-            traces=self._services.traces,
+            metrics=self._metrics,
+            traces=self._traces,
         )
 
     async def _list_models(self) -> list[dict[str, Any]]:

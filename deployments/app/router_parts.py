@@ -1,6 +1,4 @@
-"""What a Router replica is made of: the dialects by their paths, the facts of its tiers, its live configuration, and
-its services.
-"""
+"""What a Router replica is made of: the dialects by their paths, the facts of its tiers, and its live configuration."""
 
 from __future__ import annotations
 
@@ -8,35 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from deployments.api.access import access_for
 from deployments.api.anthropic.messages_render import MESSAGES
-from deployments.api.body import Bodies
 from deployments.api.dialect import Dialect
 from deployments.api.openai_passthrough import COMPLETIONS, EMBEDDINGS
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.response_events import COMPACT, RESPONSES
-from deployments.api.openai_responses.stored_responses import StoredResponses
-from deployments.api.overview import Overview
-from deployments.app.keep_awake import KeepAwake
-from deployments.app.stopping import Stopping
 from deployments.config.app_config import ROUTER, AppConfig, RouterConfig
 from deployments.config.tier_config import TierBase, Timeouts
 from deployments.config.tier_cost import Price, cloud_tiers, price_of
 from deployments.graph.handle import HandleTier
 from deployments.graph.reconfigure import apply_change, patch_router
 from deployments.graph.scale_to_zero import make_cold_status
-from deployments.graph.status_poll import TierWatch
-from deployments.memory.view import MemoryView
-from deployments.models.needs import plan_of
-from deployments.reports.account import RequestMetrics
-from deployments.reports.traces import Traces
 from deployments.request.policy import limits_of, state_limits
-from deployments.state.client import State, ray_finder
 from deployments.state.records import StateLimits
-from deployments.work.worker_pool import Workers
 from reliability.escalation.decisions import RetryStep
 
 DIALECTS: dict[str, Dialect] = {
@@ -52,7 +37,7 @@ WORKER_IMPORTS = ("deployments.request.attempt", *(spoken.parse.__module__ for s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TierFacts:
+class _TierFacts:
     """The tiers as the configuration had them at the start, by name: how to call each, and what is known of it."""
 
     tiers: Mapping[str, HandleTier]
@@ -65,11 +50,11 @@ class TierFacts:
     cloud: frozenset[str]
 
 
-def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> TierFacts:
+def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> _TierFacts:
     """Collect the facts of the tiers. `handles`: those of their deployments, by tier."""
     fallback = config.reliability.escalation.cloud_fallback
     prices = {name: price_of(tier, fallback) for name, tier in config.tiers.items()}
-    return TierFacts(
+    return _TierFacts(
         tiers={name: HandleTier(name, handles[name], make_cold_status(name, config)) for name in config.tiers},
         scalable={name: tier for name, tier in config.tiers.items() if tier.min_replicas == 0},
         timeouts={name: tier.timeouts for name, tier in config.tiers.items()},
@@ -84,7 +69,7 @@ def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) ->
 class LiveConfig:
     """The sections `reliability` and `server`, as `user_config` has patched them, and what follows from them."""
 
-    def __init__(self, config: AppConfig, facts: TierFacts) -> None:
+    def __init__(self, config: AppConfig, facts: _TierFacts) -> None:
         self._base = RouterConfig(reliability=config.reliability, server=config.server)
         self._state_config = config.state
         self._facts = facts
@@ -113,49 +98,3 @@ class LiveConfig:
     def state_limits(self) -> StateLimits:
         """Return the bounds that the state actor keeps."""
         return state_limits(self.now, self._state_config, self.access.key_hours)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouterServices:
-    """What the Router's routes use. `memory`: None without leases."""
-
-    stopping: Stopping
-    watch: TierWatch
-    memory: MemoryView | None
-    state: State
-    stored: StoredResponses
-    overview: Overview
-    workers: Workers
-    metrics: RequestMetrics
-    traces: Traces
-    bodies: Bodies
-
-
-def build_services(config: AppConfig, facts: TierFacts, live: LiveConfig) -> RouterServices:
-    """Build the services of this replica."""
-    app, names, plan = serve.get_replica_context().app_name, tuple(facts.tiers), plan_of(config)
-    stopping = Stopping(KeepAwake(config.server.keep_awake))
-    watch = TierWatch(facts.tiers, facts.kinds, facts.contexts)
-    memory = None if plan is None else MemoryView(plan, app)
-    state = State(ray_finder(app, config.state), live.state_limits())
-    return RouterServices(
-        stopping=stopping,
-        watch=watch,
-        memory=memory,
-        state=state,
-        stored=StoredResponses(state, lambda: watch.context_tokens_max),
-        overview=Overview(
-            state=state,
-            watch=watch,
-            running=stopping.list_running,
-            stopping=lambda: stopping.begun,
-            memory=memory,
-            tiers=names,
-            cloud=facts.cloud,
-            config=lambda: live.now,
-        ),
-        workers=Workers(imports=WORKER_IMPORTS),
-        metrics=RequestMetrics(names),
-        traces=Traces(config.telemetry),
-        bodies=Bodies(config.server.max_ongoing_requests // 2),
-    )

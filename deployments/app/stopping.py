@@ -11,15 +11,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from deployments.app.keep_awake import KeepAwake
-from deployments.graph.status_poll import TierWatch
 from deployments.reports.report import describe_running
 from deployments.request.run_record import Run
-from deployments.state.client import State
-from deployments.telemetry import flush_logs
 from reliability.escalation.decisions import Refuse
 from reliability.types import Event, RefuseCode
 
@@ -135,27 +132,3 @@ class Stopping:
                 one.cut = True
                 one.task.cancel()
         return self.running
-
-
-class Stoppable:
-    """What whoever runs the server may ask of a Router replica, by its handle."""
-
-    _stopping: Stopping
-    _state: State
-    _watch: TierWatch
-
-    async def ask_tiers(self) -> list[dict[str, Any]]:
-        """Ask the tiers for their status now: `TierStatus`, each as a mapping."""
-        return [asdict(status) for status in await self._watch.ask()]
-
-    async def stop_taking(self) -> int:
-        """Refuse new requests from now on; return how many are running."""
-        return self._stopping.begin()
-
-    async def drain(self, within_s: float) -> int:
-        """Let the running requests end within this time and cut the rest; return how many those
-        were. When it returns, the state has heard everything, and the logs are written."""
-        cut = await self._stopping.drain(within_s)
-        await self._state.close()
-        flush_logs()
-        return cut

@@ -103,16 +103,17 @@ def _show_timeline(report: Record, timeline: Timeline) -> Iterator[str]:
     took = f"{write_ms(report['total_ms'])}, of it this server {write_ms(report['overhead_ms'])}"
     yield plain(f"{report['request_id']}: {write_word(report['outcome'])} in {took}; session {report['session']}")
     for step in timeline.steps:
+        attempt, usage = step.attempt, step.attempt["usage"]
         failure = write_word(step.failure) if step.failure else "good"
-        yield plain(f"{step.number}. {step.tier}: {failure}, {write_ms(step.elapsed_ms)} ({step.how})")
+        yield plain(f"{step.number}. {attempt['tier']}: {failure}, {write_ms(attempt['elapsed_ms'])} ({step.how})")
         if step.wait_ms >= 1:
             yield f"   it began {write_ms(step.wait_ms)} after what was before"
         for words in (*step.said, *(f"{name}: {text}" for name, text in step.texts.items())):
             yield f"   {plain(words)}"
-        if step.usage:
-            cached = step.usage["prompt_tokens_details"]["cached_tokens"]
-            prompt = f"{write_count(step.usage['prompt_tokens'])} prompt tokens ({write_count(cached)} cached)"
-            yield f"   {prompt}, {write_count(step.usage['completion_tokens'])} written, {write_usd(step.cost_usd)}"
+        if usage:
+            cached = usage["prompt_tokens_details"]["cached_tokens"]
+            prompt = f"{write_count(usage['prompt_tokens'])} prompt tokens ({write_count(cached)} cached)"
+            yield f"   {prompt}, {write_count(usage['completion_tokens'])} written, {write_usd(attempt['cost_usd'])}"
     yield from (plain(words) for words in (*timeline.others, *(f"note: {note}" for note in report["notes"])))
 
 

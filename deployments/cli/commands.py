@@ -160,7 +160,7 @@ def _doctor(config: Path | None, ask: bool, report: Path | None) -> int:
             return doctor(file.args, path, ask=ask)
         from deployments.cli.anonymous_report import write_report
         from deployments.state.client import folder_of
-        from deployments.state.recovery import JOURNAL
+        from deployments.state.journal import JOURNAL
 
         return write_report(file.args, folder_of(file.app, file.args.state) / JOURNAL, report)
 

@@ -27,7 +27,7 @@ from deployments.reports.traces import check_packages
 from deployments.running.folder import RunFolder, base_folder, clear_dead
 from deployments.state.client import folder_of
 from deployments.state.file_permissions import ForeignStateError, make_private_folder, refuse_strangers_file
-from deployments.state.recovery import JOURNAL, refuse_parts
+from deployments.state.journal import JOURNAL
 from deployments.tiers.scripted.script import ScriptError, load_script
 
 # MLX 0.32 has wheels for macOS 14 and newer.
@@ -110,7 +110,6 @@ def _check_state(file: ConfigFile) -> None:
         raise ConfigError(f"{key}: can't write to {folder}: {error.strerror}") from None
     except ValueError:
         raise ConfigError(f"{key}: no folder can have that name") from None
-    refuse_parts(folder / JOURNAL)
 
 
 def _check_tls(file: ConfigFile) -> None:

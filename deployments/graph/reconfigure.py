@@ -8,14 +8,16 @@ an error that Serve shows; later the replica keeps its configuration, logs the l
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from deployments.config.app_config import RouterConfig, check_names, patch
 from deployments.config.config_errors import ConfigError
 from deployments.config.tier_config import TierBase
 from deployments.config.tier_cost import is_cloud
-from deployments.memory.plan import check_live
+from deployments.memory.plan import settings_of
 from deployments.telemetry import log_error
+from reliability.config import MemoryPressureConfig
 
 C = TypeVar("C")
 
@@ -46,12 +48,22 @@ def patch_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collectio
     `deployments.config.app_config.patch`; a name that doesn't exist; a key that needs a restart."""
     config = patch(base, change)
     check_names(config, tuple(tiers))
-    check_live(base.reliability.memory_pressure, config.reliability.memory_pressure)
+    _check_monitors(base.reliability.memory_pressure, config.reliability.memory_pressure)
     for name in SERVERS_AT_START:
         _refuse_difference(f"server.{name}", getattr(base.server, name), getattr(config.server, name))
     before, after = base.reliability.escalation, config.reliability.escalation
     _refuse_difference("reliability.escalation.cloud_fallback", before.cloud_fallback, after.cloud_fallback)
     return config
+
+
+def _check_monitors(base: MemoryPressureConfig, changed: MemoryPressureConfig) -> None:
+    """Refuse a change of what the monitors were started with: everything but the rules."""
+    _refuse_difference("reliability.memory_pressure.enabled", base.enabled, changed.enabled)
+    before, after = settings_of(base), settings_of(changed)
+    if before is not None and after is not None:
+        old, new = asdict(before), asdict(after)
+        for name in old:
+            _refuse_difference(f"reliability.memory_pressure.{name}", old[name], new[name])
 
 
 def patch_tier(base: TierBase, change: Mapping[str, Any]) -> TierBase:

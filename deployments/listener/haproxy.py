@@ -24,18 +24,11 @@ SEND_BUFFER_BYTES = 16_384
 SOURCES_MAX = 100_000
 SOURCE_FORGOTTEN_S = 60
 HEADER_S, UNREAD_S = 10.0, 60.0
+OF_ONE = 3072  # connections of one address
 FRONTENDS = ("http_frontend", "grpc_frontend")
 PAGES = (("frontend", "prometheus"), ("listen", "stats"))
 TABLE = "mlx_stack_sources"
 DEFAULT_LOG = "127.0.0.1:514"  # Ray's default
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyLimits:
-    """`header_s` for the head of a request; `of_one` connections for one address."""
-
-    header_s: float = HEADER_S
-    of_one: int = 3072
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +74,13 @@ OWN_ERRORS = (
 )
 
 
-def limits_of(environ: Mapping[str, str]) -> ProxyLimits:
-    """Read the limits that the environment asks for (`serve.env`, `deployments/cli/serve_command.py`). Raises
-    ValueError: one line that names the variable."""
-    of_one = environ.get("MLX_STACK_CONNECTIONS_OF_ONE", "")
-    if of_one and not (of_one.isascii() and of_one.isdigit() and int(of_one) > 0):
+def limits_of(environ: Mapping[str, str]) -> tuple[float, int]:
+    """Read what the environment asks for (`serve.env`, `deployments/cli/serve_command.py`): the seconds for the head of
+    a request, and the connections for one address. Raises ValueError: one line that names the variable."""
+    of_one = environ.get("MLX_STACK_CONNECTIONS_OF_ONE") or str(OF_ONE)
+    if not (of_one.isascii() and of_one.isdigit() and int(of_one) > 0):
         raise ValueError(f"MLX_STACK_CONNECTIONS_OF_ONE: a whole number of connections is needed, not {of_one!r}")
-    header_s = read_seconds(environ, "MLX_STACK_HEADER_S", HEADER_S)
-    return ProxyLimits(header_s=header_s, of_one=int(of_one)) if of_one else ProxyLimits(header_s=header_s)
+    return read_seconds(environ, "MLX_STACK_HEADER_S", HEADER_S), int(of_one)
 
 
 def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float:
@@ -102,15 +94,16 @@ def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float
     return float(text)
 
 
-def rewrite(text: str, limits: ProxyLimits) -> str:
-    """Rewrite Ray's configuration with this server's changes."""
+def rewrite(text: str, header_s: float = HEADER_S, of_one: int = OF_ONE) -> str:
+    """Rewrite Ray's configuration with this server's changes. `header_s` for the head of a request; `of_one`
+    connections for one address."""
     routed = re.search(r"^ *use_backend ", text, re.MULTILINE) is not None
     lines: list[str] = []
     section: tuple[str, ...] = ("",)
     for line in text.splitlines():
         if re.match("[a-z]", line):
             section = tuple(line.split()[:2])
-            lines += [] if section in PAGES else [line, *_add_first_lines(section, limits)]
+            lines += [] if section in PAGES else [line, *_add_first_lines(section, header_s, of_one)]
         elif section not in PAGES:
             lines += _change_line(line, section, routed)
     # Who has how many connections.
@@ -118,18 +111,18 @@ def rewrite(text: str, limits: ProxyLimits) -> str:
     return "\n".join([*lines, f"backend {TABLE}", table]) + "\n"
 
 
-def _add_first_lines(section: tuple[str, ...], limits: ProxyLimits) -> Iterator[str]:
+def _add_first_lines(section: tuple[str, ...], header_s: float, of_one: int) -> Iterator[str]:
     if section[0] == "global":
         yield f"    tune.sndbuf.client {SEND_BUFFER_BYTES}"
     if section[0] == "defaults":
-        yield f"    timeout http-request {round(limits.header_s * 1000)}ms"
+        yield f"    timeout http-request {round(header_s * 1000)}ms"
         # A connection that was opened ahead and never used is closed without a word.
         yield "    option http-ignore-probes"
         yield from (f"    http-error status {error.status} {error.words()}" for error in OWN_ERRORS)
     if section == ("frontend", "http_frontend"):
         yield "    option http-buffer-request"
         yield f"    tcp-request connection track-sc0 src table {TABLE}"
-        yield f"    tcp-request connection reject if {{ sc0_conn_cur({TABLE}) gt {limits.of_one} }}"
+        yield f"    tcp-request connection reject if {{ sc0_conn_cur({TABLE}) gt {of_one} }}"
         too_large = f"{{ req.hdrs,length gt {HEADER_BYTES_MAX} }}"
         yield f"    http-request return status {LARGE_ERROR.status} {LARGE_ERROR.words()} if {too_large}"
 
@@ -153,4 +146,4 @@ def _change_line(line: str, section: tuple[str, ...], routed: bool) -> list[str]
 
 
 if __name__ == "__main__":
-    sys.stdout.write(rewrite(Path(sys.argv[1]).read_text(encoding="utf-8"), limits_of(os.environ)))
+    sys.stdout.write(rewrite(Path(sys.argv[1]).read_text(encoding="utf-8"), *limits_of(os.environ)))

@@ -30,7 +30,6 @@ from deployments.memory.plan import Holder, MonitorSettings, NodeReport, TierNee
 from deployments.memory.sensors.computing import find_working_set, read_working_set
 from deployments.memory.sensors.linux import LinuxSensor
 from deployments.memory.sensors.macos import MacosSensor
-from deployments.memory.sensors.process_footprint import count_held_bytes
 from deployments.memory.sensors.scripted import ScriptedSensor
 from deployments.memory.sensors.sensor import NS_PER_S, Sample, Sensor
 from deployments.telemetry import log_error
@@ -95,7 +94,7 @@ class MemoryPressure:
     ) -> Level:
         """Renew the lease of a holder; return the node's level. `used_bytes`: what its process holds."""
         now_ns = self._note_call(needs)
-        counted = count_held_bytes(held_bytes, used_bytes)
+        counted = _count_held_bytes(held_bytes, used_bytes)
         self._leases = ledger.renew(
             self._leases, holder, tier, counted, ttl_ns=_ns(self._settings.lease_s), now_ns=now_ns
         )
@@ -231,6 +230,12 @@ def _make_sensor(which: str) -> Sensor:
         find_working_set()
         return MacosSensor(read_working_set=read_working_set)
     return Sensor()
+
+
+def _count_held_bytes(leased_bytes: int, used_bytes: int | None) -> int:
+    """Return what a replica's lease counts for: on macOS no less than what its process really holds, since the kernel
+    ends it by that; elsewhere what was leased."""
+    return max(leased_bytes, used_bytes or 0) if sys.platform == "darwin" and leased_bytes else leased_bytes
 
 
 def _ns(seconds: float) -> int:

@@ -78,18 +78,6 @@ def settings_of(config: MemoryPressureConfig) -> MonitorSettings | None:
     return MonitorSettings(budget_share=share, **same)
 
 
-def check_live(base: MemoryPressureConfig, changed: MemoryPressureConfig) -> None:
-    """Raise ValueError where a `user_config` changes what only a restart can: everything but the rules."""
-    before, after = settings_of(base), settings_of(changed)
-    if before == after:
-        return
-    key = "enabled"
-    if before is not None and after is not None:
-        old, new = asdict(before), asdict(after)
-        key = next(name for name in old if old[name] != new[name])
-    raise ValueError(f"reliability.memory_pressure.{key}: changes with a restart only; put it under args")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
     """A replica that holds bytes, or waits for them (`why`). `used_bytes`: what its process really holds."""

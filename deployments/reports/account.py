@@ -1,14 +1,14 @@
 """The end of a request: its report, its incidents, its numbers, its line in the log.
 
 However a request ended, `close` is called once, when nothing more will be sent. It waits for nothing and raises nothing
-into the request. Metrics appear on Ray's Prometheus endpoint under `ray_mlx_stack_*`, and nothing else counts. Each
-label has a closed set of values, so no client can make a new time series.
+into the request. Metrics appear on Ray's Prometheus endpoint under `ray_mlx_stack_*`, and nothing else counts. Labels
+are values of enums and names of configured tiers, so no client can make a new time series.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -29,15 +29,9 @@ from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.loops import calls_turn
 from reliability.sessions import Answered, describe_answer
-from reliability.tool_calls import RepairKind
-from reliability.types import Fault, Flaw, Reason, Refusal, RefuseCode, Text, TierStatus
+from reliability.types import Refusal, Text, TierStatus
 
-OTHER = "other"
 NONE = "none"
-OUTCOMES = frozenset({"answered", "client_left", *RefuseCode})
-FAULTS = frozenset({NONE, *Fault})
-FLAWS = frozenset({NONE, *Flaw})
-MARKS = frozenset({"nudged", "broken", "detected"})
 TTFT_MS: list[float] = [10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000]
 INTER_TOKEN_MS: list[float] = [1, 2.5, 5, 10, 20, 35, 50, 75, 100, 200, 500, 1000, 5000]
 OVERHEAD_MS: list[float] = [0.5, 1, 2, 3, 5, 7.5, 10, 20, 50, 100, 500, 2000]
@@ -45,14 +39,9 @@ REQUEST_MS: list[float] = [50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 
 
 
 class RequestMetrics:
-    """The metrics of one Router replica. Made inside a replica, since Ray's metrics belong to a process. `tiers` are
-    the configured names: every other one is counted as `other`. What is read of a report: `outcome`, `tier`, `loop`,
-    `repairs`, `attempts`, and, where they are there, `total_ms` (from the request's arrival to its end) and
-    `overhead_ms` (the same without the `elapsed_ms` of the attempts). Of an attempt: `tier`, `ran`, `fault`, `flaw`,
-    `elapsed_ms`, `ttft_ms`, `usage`, and `cost_usd` where it is there."""
+    """The metrics of one Router replica. Made inside a replica, since Ray's metrics belong to a process."""
 
-    def __init__(self, tiers: Collection[str] = ()) -> None:
-        self._tiers = frozenset(tiers)
+    def __init__(self) -> None:
         self._requests = _counter("requests", "Finished requests, by the tier that was asked last.", "outcome", "tier")
         self._attempts = _counter("attempts", "Attempts, by fault and flaw (none: good).", "tier", "fault", "flaw")
         self._escalations = _counter("escalations", "Times that a tier was left for the next one.", "tier", "reason")
@@ -67,36 +56,31 @@ class RequestMetrics:
         self._overhead_ms = _histogram("overhead_ms", "A request's time without its attempts' time.", OVERHEAD_MS)
         self._request_ms = _histogram("request_ms", "A request's whole time.", REQUEST_MS, "outcome")
 
-    def count(self, report: Mapping[str, Any]) -> None:
-        """Count one finished request by its report."""
-        outcome = _choose_label(report["outcome"], OUTCOMES)
-        self._requests.inc(tags={"outcome": outcome, "tier": self._tier(report["tier"])})
+    def count(self, report: Mapping[str, Any], attempts: Sequence[Attempt]) -> None:
+        """Count one finished request by its report and its attempts."""
+        outcome = {"outcome": report["outcome"]}
+        self._requests.inc(tags=outcome | {"tier": report["tier"] or NONE})
         if report["loop"] is not None:
-            self._loops.inc(tags={"mark": _choose_label(report["loop"], MARKS)})
+            self._loops.inc(tags={"mark": report["loop"]})
         for kind in report["repairs"]:
-            self._repairs.inc(tags={"kind": _choose_label(kind, frozenset(RepairKind))})
+            self._repairs.inc(tags={"kind": kind})
         for attempt in report["attempts"]:
             self._count_attempt(attempt)
-        for before, after in pairwise(report["attempts"]):
-            if before["tier"] != after["tier"]:
-                self._escalations.inc(tags={"tier": self._tier(before["tier"]), "reason": _find_reason(before)})
-        if (total_ms := report.get("total_ms")) is not None:
-            self._request_ms.observe(max(0, total_ms), tags={"outcome": outcome})
-        if (overhead_ms := report.get("overhead_ms")) is not None:
-            self._overhead_ms.observe(max(0, overhead_ms), tags={})
+        for before, after in pairwise(attempts):
+            if before.tier != after.tier:
+                self._escalations.inc(tags={"tier": before.tier, "reason": reason_of(before).value})
+        self._request_ms.observe(report["total_ms"], tags=outcome)
+        self._overhead_ms.observe(report["overhead_ms"], tags={})
 
     def _count_attempt(self, attempt: Mapping[str, Any]) -> None:
-        tier = {"tier": self._tier(attempt["tier"])}
-        fault, flaw = (
-            _choose_label(attempt[name] or NONE, known) for name, known in (("fault", FAULTS), ("flaw", FLAWS))
-        )
-        self._attempts.inc(tags=tier | {"fault": fault, "flaw": flaw})
+        tier = {"tier": attempt["tier"]}
+        self._attempts.inc(tags=tier | {"fault": attempt["fault"] or NONE, "flaw": attempt["flaw"] or NONE})
         usage = attempt["usage"] or {}
         for kind in ("prompt", "completion"):
             if tokens := usage.get(f"{kind}_tokens", 0):
                 self._tokens.inc(tokens, tags=tier | {"kind": kind})
         # A counter takes no zero; a tier that costs nothing has no cost to show.
-        if cost_usd := attempt.get("cost_usd"):
+        if cost_usd := attempt["cost_usd"]:
             self._cost.inc(cost_usd, tags=tier)
         if attempt["ttft_ms"] is not None:
             self._ttft_ms.observe(attempt["ttft_ms"], tags=tier)
@@ -105,9 +89,6 @@ class RequestMetrics:
                 decoding_ms = max(0, attempt["elapsed_ms"] - attempt["ttft_ms"])
                 self._inter_token_ms.observe(decoding_ms / gaps, tags=tier)
 
-    def _tier(self, name: str | None) -> str:
-        return NONE if name is None else _choose_label(name, self._tiers)
-
 
 def _counter(name: str, words: str, *labels: str) -> metrics.Counter:
     return metrics.Counter(f"mlx_stack_{name}", description=words, tag_keys=labels)
@@ -115,23 +96,6 @@ def _counter(name: str, words: str, *labels: str) -> metrics.Counter:
 
 def _histogram(name: str, words: str, boundaries: list[float], *labels: str) -> metrics.Histogram:
     return metrics.Histogram(f"mlx_stack_{name}", description=words, boundaries=boundaries, tag_keys=labels)
-
-
-def _choose_label(value: object, known: frozenset[str]) -> str:
-    return str(value) if isinstance(value, str) and value in known else OTHER
-
-
-def _find_reason(attempt: Mapping[str, Any]) -> str:
-    fault, flaw = attempt["fault"], attempt["flaw"]
-    if (fault or NONE) not in FAULTS or (flaw or NONE) not in FLAWS:
-        return OTHER
-    left = Attempt(
-        tier=attempt["tier"],
-        ran=attempt["ran"],
-        fault=Fault(fault) if fault else None,
-        flaw=Flaw(flaw) if flaw else None,
-    )
-    return _choose_label(reason_of(left), frozenset(Reason))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,12 +140,10 @@ class Account:
         self._closed = True
         try:
             report = self.report(now_ns, prices)
-            incidents = incidents_of(
-                self.run, at_s=time.time(), key=self.run.key, statuses=statuses, keep_text=keep_text
-            )
+            incidents = incidents_of(self.run, at_s=time.time(), statuses=statuses, keep_text=keep_text)
             found = [*incidents, *self._record_advice()]
             self.state.finish(report, found, self._find_turn(), self._describe_answer())
-            metrics.count(report)
+            metrics.count(report, self.run.attempts)
             log_request(report)
             declared = bool(self.run.expected.toolbox.tools)
             traces.add(report, statuses=statuses, checked=declared, traceparent=self.traceparent)

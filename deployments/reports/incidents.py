@@ -41,13 +41,11 @@ _WARNINGS_MAX = 3  # one for each window
 _TOOL_CHOICES = ("none", "auto", "required", "function", "allowed_tools")
 
 
-def incidents_of(
-    run: Run, *, at_s: float, key: str, statuses: Mapping[str, TierStatus], keep_text: bool
-) -> list[dict[str, Any]]:
+def incidents_of(run: Run, *, at_s: float, statuses: Mapping[str, TierStatus], keep_text: bool) -> list[dict[str, Any]]:
     """Write the records of one finished request, at most `RECORDS_MAX` of `RECORD_BYTES_MAX` bytes of JSON each. Where
     there are more, the first ones and the last one are kept, and the last one's evidence says how many were left out.
-    `statuses`: of the tiers, by name, as far as they are known. `key`: the name of the API key."""
-    writer = _Writer(run, at_s, key, statuses, Shown(run.expected.toolbox, keep_text))
+    `statuses`: of the tiers, by name, as far as they are known."""
+    writer = _Writer(run, at_s, statuses, Shown(run.expected.toolbox, keep_text))
     found = list(writer.write_all())
     if len(found) > RECORDS_MAX:
         left_out = {"left_out": len(found) - RECORDS_MAX}
@@ -62,7 +60,6 @@ class _Writer:
 
     run: Run
     at_s: float
-    key: str
     statuses: Mapping[str, TierStatus]
     shown: Shown
 
@@ -88,7 +85,7 @@ class _Writer:
             reason=reason,
             request_id=run.request.request_id,
             session=run.request.session_id,
-            key=self.key,
+            key=run.key,
             tier=tier,
             evidence=evidence,
             attempt=number,
@@ -265,7 +262,7 @@ Holder = Mapping[str, Any]  # as `MemoryView.list_holders` has it
 
 async def note_memory(view: MemoryView | None, note: Callable[[Mapping[str, Any]], None]) -> None:
     """Note every change of a machine's level, with who held what, and every replica that comes or goes."""
-    replicas = ReplicaNotes()
+    replicas = _ReplicaNotes()
     while view is not None:
         view.level()  # starts to poll
         for transition in view.transitions():
@@ -275,7 +272,7 @@ async def note_memory(view: MemoryView | None, note: Callable[[Mapping[str, Any]
         await asyncio.sleep(_NOTE_EVERY_S)
 
 
-class ReplicaNotes:
+class _ReplicaNotes:
     """Which replicas have held memory so far. There are as many as there are replicas."""
 
     def __init__(self) -> None:

@@ -43,7 +43,8 @@ Value = str | int | float | bool | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FinishedRequest:
-    """A request whose spans are to be made."""
+    """A request whose spans are to be made. `ended_ns`: since 1970. `checked`: it declared tools, so each answer was
+    checked."""
 
     report: Mapping[str, Any]
     ended_ns: int
@@ -92,10 +93,13 @@ class Traces:
             await asyncio.to_thread(self._thread.join, within_s)
 
     def _send(self, provider: TracerProvider) -> None:
-        tracer = provider.get_tracer(_SERVICE)
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        tracer, headers = provider.get_tracer(_SERVICE), TraceContextTextMapPropagator()
         while (finished := self._queue.get()) is not None:
             try:
-                _record(tracer, finished)
+                parent = headers.extract({"traceparent": finished.traceparent or ""})
+                _emit(tracer, _find_spans(finished), parent)
             except Exception as error:
                 log_error("trace_failed", error, request_id=finished.report.get("request_id"))
             if self._closing.is_set() and self._queue.empty():
@@ -125,14 +129,6 @@ def _make_provider() -> TracerProvider:
     provider = TracerProvider(resource=named, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
-
-
-def _record(tracer: Tracer, finished: _FinishedRequest) -> None:
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    parent = TraceContextTextMapPropagator().extract({"traceparent": finished.traceparent or ""})
-    root = find_spans(finished.report, ended_ns=finished.ended_ns, statuses=finished.statuses, checked=finished.checked)
-    _emit(tracer, root, parent)
 
 
 def _emit(tracer: Tracer, facts: _Span, parent: Context) -> None:
@@ -166,26 +162,25 @@ class _Span:
     children: tuple[_Span, ...] = ()
 
 
-def find_spans(report: Mapping[str, Any], *, ended_ns: int, statuses: Mapping[str, TierStatus], checked: bool) -> _Span:
-    """Find the spans of a report whose request ended at `ended_ns` (since 1970). `checked`: it declared tools, so each
-    answer was checked."""
-    start_ns = ended_ns - int(report["total_ms"] * NS_PER_MS)
+def _find_spans(finished: _FinishedRequest) -> _Span:
+    report, ended_ns = finished.report, finished.ended_ns
     judged = report["judge"]["attempts"] if report["judge"] else []
     calls = [(attempt, False) for attempt in report["attempts"]] + [(attempt, True) for attempt in judged]
     ran = [(attempt, judge) for attempt, judge in calls if attempt["ran"] and attempt["at_ms"] is not None]
-    children = [
-        _find_attempt(attempt, start_ns, ended_ns, statuses.get(attempt["tier"]), judge=judge, checked=checked)
-        for attempt, judge in ran
-    ]
+    children = [_find_attempt(finished, attempt, judge=judge) for attempt, judge in ran]
     return _Span(
         name="chat",
         kind="server",
-        start_ns=start_ns,
+        start_ns=_find_start_ns(finished),
         end_ns=ended_ns,
         attributes=dict(_list_request(report)),
         error=None if report["outcome"] in _WELL else report["outcome"],
         children=tuple(sorted(children, key=lambda child: child.start_ns)),
     )
+
+
+def _find_start_ns(finished: _FinishedRequest) -> int:
+    return finished.ended_ns - int(finished.report["total_ms"] * NS_PER_MS)
 
 
 def _list_request(report: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
@@ -206,11 +201,10 @@ def _list_request(report: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
             yield f"mlx_stack.{name}", report[name]
 
 
-def _find_attempt(
-    attempt: Mapping[str, Any], request_ns: int, ended_ns: int, status: TierStatus | None, *, judge: bool, checked: bool
-) -> _Span:
-    start_ns = min(request_ns + attempt["at_ms"] * NS_PER_MS, ended_ns)
-    end_ns = min(start_ns + attempt["elapsed_ms"] * NS_PER_MS, ended_ns)
+def _find_attempt(finished: _FinishedRequest, attempt: Mapping[str, Any], *, judge: bool) -> _Span:
+    start_ns = min(_find_start_ns(finished) + attempt["at_ms"] * NS_PER_MS, finished.ended_ns)
+    end_ns = min(start_ns + attempt["elapsed_ms"] * NS_PER_MS, finished.ended_ns)
+    status = finished.statuses.get(attempt["tier"])
     model = (status.model if status else None) or attempt["tier"]
     check = _Span(
         name="check_tool_calls",
@@ -220,7 +214,7 @@ def _find_attempt(
         attributes={"mlx_stack.tier": attempt["tier"], "mlx_stack.native_calls": attempt["native_calls"]},
         error=attempt["flaw"],
     )
-    has_answer = checked and not judge and not attempt["fault"] and not attempt["cancelled"]
+    has_answer = finished.checked and not judge and not attempt["fault"] and not attempt["cancelled"]
     return _Span(
         name=f"chat {model}",
         kind="client",

@@ -12,7 +12,7 @@ from functools import partial
 
 from reliability import loops
 from reliability.answer import gate as gates
-from reliability.answer.answer_head import Head, strip_turn_start
+from reliability.answer.answer_head import Head
 from reliability.answer.call_scan import CallScan, step_calls
 from reliability.answer.estimate import text_bytes, tokens_min
 from reliability.answer.gate import Gate, Stopped, reopen_gate
@@ -50,8 +50,8 @@ class Delivery:
         self.head = Head()
 
     def release(self, events: Sequence[Event]) -> tuple[Event, ...]:
-        """Let these leave: all but white space, and the opening of the model's turn, that no word stands before yet. It
-        would commit the answer to an attempt without text; many models write a line end before a call."""
+        """Let these leave: all but white space, and marks, that no word stands before yet. They would commit the answer
+        to an attempt without text; many models write a line end before a call."""
         out: list[Event] = []
         for event in events:
             if isinstance(event, Text) and self.sent and not self.undelivered:  # nearly always
@@ -62,9 +62,8 @@ class Delivery:
                 head = event.text if self.sent else self.head.take(event.text)
                 if head is None:
                     continue
-                text = head if self.sent else strip_turn_start(head)
-                self.sent.append(text)
-                out += self._drop_repeated(Text(text))
+                self.sent.append(head)
+                out += self._drop_repeated(Text(head))
             else:
                 out.append(event)
         return tuple(out)

@@ -18,9 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from deployments.config.app_config import StateConfig
 from deployments.config.config_errors import ConfigError
 from deployments.state.idempotent_answers import KeptAnswers, KeptItem, KeptQuestion, KeptReply
-from deployments.state.journal import JournalBounds, Superseded
+from deployments.state.incident_record import IncidentKind
+from deployments.state.journal import JOURNAL, Superseded, open_journal
 from deployments.state.records import (
     AnswerItem,
     Health,
@@ -32,7 +34,6 @@ from deployments.state.records import (
     StepAnswer,
     StepRequest,
 )
-from deployments.state.recovery import JOURNAL, open_journal
 from deployments.state.transaction import Transaction
 from deployments.state.unix_socket import StepListener, find_socket_folder
 from deployments.state.watching import Watchable, one_at_a_time
@@ -44,7 +45,6 @@ from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
 from reliability.admission.events import Order, Reset, Tick
-from reliability.admission.ledger import count_running_tokens, session_of
 from reliability.loops import LoopConfig
 from reliability.sessions import Conversations
 
@@ -56,15 +56,14 @@ _IDLE_EXIT_S = 60.0
 
 
 class SessionState(Watchable):
-    """The actor. `folder` holds the journal; `windows_max` bounds the loop windows; `clock_ns` stands in for the
-    machine's monotonic clock. With `idle_exit_s` None it stays."""
+    """The actor. `folder` holds the journal; `clock_ns` stands in for the machine's monotonic clock. With `idle_exit_s`
+    None it stays."""
 
     def __init__(
         self,
         *,
         folder: str,
-        bounds: JournalBounds,
-        windows_max: int,
+        bounds: StateConfig,
         idle_exit_s: float | None = _IDLE_EXIT_S,
         clock_ns: Callable[[], int] | None = None,
     ) -> None:
@@ -73,9 +72,9 @@ class SessionState(Watchable):
         self._superseded = False
         self._incarnation = uuid.uuid4().hex[:12]
         self._clock_ns = clock_ns or time.monotonic_ns
-        self._windows = Windows(windows_max)
+        self._windows = Windows(bounds.sessions_max)
         self._kept = KeptAnswers()
-        self._conversations = Conversations(windows_max, int(bounds.session_ttl_s * NS_PER_S))
+        self._conversations = Conversations(bounds.sessions_max, int(bounds.session_ttl_s * NS_PER_S))
         self._journal, restored = open_journal(Path(folder) / JOURNAL, self._incarnation, bounds)
         self._digest, self._config, self._loops = "", restored.config, LoopConfig()
         # Wall time where this incarnation began, monotonic time from there on; never before the journal's last
@@ -196,23 +195,18 @@ class SessionState(Watchable):
     # -- questions ---------------------------------------------------------------------------------------------
 
     @one_at_a_time
-    def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
-        """Return the report of one request, or None. `key` None: of any key."""
+    def report(self, key: str, request_id: str) -> dict[str, Any] | None:
+        """Return the report of one request, or None."""
         return self._journal.report(key, request_id)
-
-    @one_at_a_time
-    def session(self, key: str | None, session: str) -> dict[str, Any] | None:
-        """Return what one session has done, or None."""
-        return self._journal.session(key, session)
 
     @one_at_a_time
     def budget(self, key: str, session: str) -> dict[str, Any]:
         """Return what one session has spent and reserved, and how full its windows are. What its open calls have
         reported as used counts as spent, also where their Router has died."""
         now_ns, ledger = self._now_ns(), self._state.budget
-        known = session_of(ledger, self._config.budget.bounds, key, session, now_ns)
+        known = ledger.session_of(self._config.budget.bounds, key, session, now_ns)
         full = loads(ledger, self._config.budget, key, session, now_ns)
-        used = count_running_tokens(ledger, key, session) if known.open else 0
+        used = ledger.count_running_tokens(key, session) if known.open else 0
         return {
             "spent_tokens": known.spent + used,
             "reserved_tokens": max(0, known.reserved - used),
@@ -223,7 +217,7 @@ class SessionState(Watchable):
     @one_at_a_time
     def books(self, key: str, session: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
         """Return what one session has done, and the budget that it spends, both of the same moment."""
-        known = self.session(key, session)
+        known = self._journal.session(key, session)
         return known, self.budget(key, (known or {}).get("parent") or session)
 
     @one_at_a_time
@@ -271,32 +265,30 @@ class SessionState(Watchable):
     @one_at_a_time
     def isolate(self, tier: str) -> None:
         """Keep all calls off a tier."""
-        self._by_hand(Order(tier, "isolate"), "isolate", tier=tier)
+        self._by_hand(Order(tier, "isolate"), "isolate", tier)
 
     @one_at_a_time
     def restore(self, tier: str) -> None:
         """Lift the hold."""
-        self._by_hand(Order(tier, "restore"), "restore", tier=tier)
+        self._by_hand(Order(tier, "restore"), "restore", tier)
 
     @one_at_a_time
     def close_breaker(self, tier: str) -> None:
         """Let calls to a tier through again at once."""
-        self._by_hand(Order(tier, "close"), "close", tier=tier)
+        self._by_hand(Order(tier, "close"), "close", tier)
 
     @one_at_a_time
     def reset(self, key: str, session: str) -> None:
         """Forget what a session has spent, and what it was answered."""
-        self._by_hand(Reset(key, session), "reset", session=session, key=key)
+        self._by_hand(Reset(key, session), "reset", None, session=session, key=key)
         self._windows.forget(key, session)
 
-    def _by_hand(
-        self, event: replay.Event, order: str, *, tier: str | None = None, session: str = "", key: str = ""
-    ) -> None:
+    def _by_hand(self, event: replay.Event, order: str, tier: str | None, **whose: str) -> None:
         def apply_order(transaction: Transaction) -> None:
             transaction.apply(event)
-            transaction.note_operator(order, tier=tier, session=session, key=key)
-            if session:
-                self._journal.forget_session(key, session)
+            transaction.note(IncidentKind.OPERATOR, tier, reason=order, **{"key": "", **whose})
+            if whose:
+                self._journal.forget_session(**whose)
 
         self._transit(apply_order)
 

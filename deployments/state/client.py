@@ -1,7 +1,7 @@
 """The state as a Router replica sees it.
 
-`State` belongs to the replica and holds its link to the actor, with the questions and orders of the operator;
-`RequestState` belongs to one request and is its `Admission` port.
+`State` belongs to the replica: its link to the actor, with the questions and orders of operators. `RequestState`
+belongs to one request and is its `Admission` port.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 import ray
 
@@ -22,24 +22,18 @@ from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import state_folder
 from deployments.running.actor_calls import call_actor
 from deployments.state.actor import SessionState
-from deployments.state.history import RequestQuery, SessionQuery, TimeSpan
-from deployments.state.idempotent_answers import KeptItem, KeptQuestion, KeptReply
-from deployments.state.journal import SCHEMA_VERSION, JournalBounds
+from deployments.state.idempotent_answers import KeptItem
+from deployments.state.journal import SCHEMA_VERSION
 from deployments.state.link import Actor, Link
 from deployments.state.records import (
-    RETRY_AFTER_S_MAX,
     AnswerItem,
-    Health,
     IncidentItem,
     KeptResponse,
-    Query,
     ReportItem,
     SettlementItem,
-    StateLimits,
     StepRequest,
     TurnItem,
 )
-from deployments.state.recovery import JOURNAL, refuse_parts
 from deployments.state.unix_socket import SocketActor
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.events import Charge, Progress, Settlement
@@ -50,144 +44,79 @@ from reliability.types import Usage, Verdict
 
 NAMESPACE = "mlx-stack-serve"
 NS_PER_S = 1_000_000_000
-START_S = 15.0
+RETRY_AFTER_S_MAX = 86_400  # how long a tier's `Retry-After` counts at most
 _MADE_S = 15.0  # a new actor replays its journal first; who waits longer asks again
+Ts = TypeVarTuple("Ts")
+T = TypeVar("T")
 # Ray's name for the head node: the journal is a file, so an actor that restarts elsewhere would find it gone.
 HEAD = {"node:__internal_head__": 0.001}
 
 
-class State:
-    """The link of one Router replica. `find` is the way to the actor."""
+def _question(method: Callable[[SessionState, *Ts], T]) -> Callable[[State, *Ts], Coroutine[Any, Any, T]]:
+    """Make of a method of the actor the one that asks it from here. Raises StateUnavailable."""
 
-    def __init__(self, find: Callable[[], Awaitable[Actor]], limits: StateLimits) -> None:
-        self.link = Link(find, limits)
+    @functools.wraps(method)
+    async def ask(state: State, *args: *Ts) -> T:
+        return cast(T, await state.call(method.__name__, *args))
 
-    @property
-    def client(self) -> str:
-        """The name by which the actor knows this replica."""
-        return self.link.client
+    return ask
 
-    @property
-    def health(self) -> Mapping[str, Health]:
-        """The tiers' breakers, as of the last answer: at most about a second old while the actor is up."""
-        return self.link.health
 
-    async def start(self) -> None:
-        """Find or make the actor; wait a while for it."""
-        await self.link.start(START_S)
-
-    async def close(self) -> None:
-        """Hand over what is left and stop."""
-        await self.link.close()
-
-    def limit(self, limits: StateLimits) -> None:
-        """Take new limits, from the next step on."""
-        self.link.limits = limits
-
-    def request(self, *, key: str, session: str, request_id: str, **more: Any) -> RequestState:
-        """Make the port of one request; `more` as of `RequestState`."""
-        return RequestState(self.link, key=key, session=session, request_id=request_id, **more)
+class State(Link):
+    """The link of one Router replica, with the questions and orders of its operators."""
 
     def note(self, incident: Mapping[str, Any]) -> None:
         """Hand over an incident that belongs to no request."""
-        self.link.put(IncidentItem(incident=incident), flush=True)
+        self.put(IncidentItem(incident=incident), flush=True)
+
+    def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
+        """Hand over a piece of an answer. False: the state is away, and nothing was handed over."""
+        if self.up:
+            self.put(item, flush=flush)
+        return self.up
 
     # -- questions and orders: each raises StateUnavailable ---------------------------------------------------------
 
-    async def find_keys(self, kind: Literal["request", "session"], name: str) -> list[str]:
-        """Return the API keys that have a request or a session of this name."""
-        return cast(list[str], await self.link.call("find_keys", kind, name))
-
-    async def report(self, key: str, request_id: str) -> dict[str, Any] | None:
-        """Return the report of one request."""
-        return cast(dict[str, Any] | None, await self.link.call("report", key, request_id))
+    find_keys = _question(SessionState.find_keys)
+    report = _question(SessionState.report)
+    browse = _question(SessionState.browse)
+    summarize = _question(SessionState.summarize)
+    count_incidents = _question(SessionState.count_incidents)
+    get_page_secret = _question(SessionState.get_page_secret)
+    sign_out = _question(SessionState.sign_out)
+    is_signed_out = _question(SessionState.is_signed_out)
+    recall_responses = _question(SessionState.recall_responses)
+    forget_response = _question(SessionState.forget_response)
+    ask_kept = _question(SessionState.ask_kept)
+    isolate = _question(SessionState.isolate)
+    restore = _question(SessionState.restore)
+    close_breaker = _question(SessionState.close_breaker)
+    reset = _question(SessionState.reset)
 
     async def session(self, key: str, session: str) -> dict[str, Any] | None:
         """Return what one session has done, spent and reserved."""
-        known, ledger = await self.link.call("books", key, session)
+        known, ledger = await self.call("books", key, session)
         if known is None and not ledger["spent_tokens"] and not ledger["open_calls"]:
             return None
         return {"session": session, "key": key, **(known or {}), **ledger}
 
-    async def browse(self, question: RequestQuery | SessionQuery | Query) -> list[dict[str, Any]]:
-        """Return the finished requests, the sessions or the incidents that match, the newest first."""
-        return cast(list[dict[str, Any]], await self.link.call("browse", question))
-
-    async def summarize(self, span: TimeSpan) -> dict[str, Any]:
-        """Sum up a span of time: its requests by tier, its incidents by kind."""
-        return cast(dict[str, Any], await self.link.call("summarize", span))
-
-    async def count_incidents(self, span: TimeSpan) -> list[tuple[int, str, int]]:
-        """Count the incidents of a span, by piece of time and kind."""
-        return cast(list[tuple[int, str, int]], await self.link.call("count_incidents", span))
-
     async def find_windows(self, key: str, session: str) -> Mapping[str, Mapping[str, int]]:
         """Return how full each window of a session is, the shared ones too."""
-        ledger = await self.link.call("budget", key, session)
+        ledger = await self.call("budget", key, session)
         return cast(Mapping[str, Mapping[str, int]], ledger["windows"])
 
     async def look(self, after: int | None) -> dict[str, Any]:
         """Return what other Routers run, and which requests have ended since."""
-        return cast(dict[str, Any], await self.link.call("look", self.link.client, after))
+        return cast(dict[str, Any], await self.call("look", self.client, after))
 
     async def share_running(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Show what this Router runs to a page that is open on another one."""
-        await self.link.call("share_running", self.link.client, rows)
-
-    async def get_page_secret(self) -> str:
-        """Return what the control room's cookies are sealed with."""
-        return str(await self.link.call("get_page_secret"))
-
-    async def sign_out(self, nonce: str, expires_s: int) -> None:
-        """End a cookie of the control room."""
-        await self.link.call("sign_out", nonce, expires_s)
-
-    async def is_signed_out(self, nonce: str, expires_s: int) -> bool:
-        """Return whether a cookie of the control room was ended."""
-        return bool(await self.link.call("is_signed_out", nonce, expires_s))
+        await self.call("share_running", self.client, rows)
 
     async def keep_response(self, response: KeptResponse) -> None:
         """Keep a response. It may be large, and is handed to Ray on a thread."""
         shared = await asyncio.to_thread(ray.put, response) if ray.is_initialized() else response
-        await self.link.call("keep_response", shared)
-
-    async def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
-        """Return a response and those before it, the newest first, as far as one call may."""
-        return cast(list[KeptResponse], await self.link.call("recall_responses", key, response_id))
-
-    async def forget_response(self, key: str, response_id: str) -> bool:
-        """Forget a response; False where there is none."""
-        return bool(await self.link.call("forget_response", key, response_id))
-
-    async def ask_kept(self, question: KeptQuestion) -> KeptReply:
-        """Ask what has become of a request that is repeated."""
-        return cast(KeptReply, await self.link.call("ask_kept", question))
-
-    def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
-        """Hand over a piece of an answer. False: the state is away, and nothing was handed over."""
-        if self.link.up:
-            self.link.put(item, flush=flush)
-        return self.link.up
-
-    async def isolate(self, tier: str) -> None:
-        """Keep all calls off a tier."""
-        await self.link.call("isolate", tier)
-
-    async def restore(self, tier: str) -> None:
-        """Lift the hold."""
-        await self.link.call("restore", tier)
-
-    async def close_breaker(self, tier: str) -> None:
-        """Let calls to a tier through again at once."""
-        await self.link.call("close_breaker", tier)
-
-    async def refresh_health(self) -> None:
-        """Hear what an order has changed, instead of with the next heartbeat."""
-        await self.link.hear()
-
-    async def reset(self, key: str, session: str) -> None:
-        """Forget what a session has spent."""
-        await self.link.call("reset", key, session)
+        await self.call("keep_response", shared)
 
 
 class RequestState:
@@ -294,7 +223,7 @@ def _build_actor_class() -> Any:
     return ray.remote(SessionState)
 
 
-def actor_name(app: str) -> str:
+def _actor_name(app: str) -> str:
     """Return the actor's name in Ray. It carries the version: older code isn't found, and gives way."""
     return f"SessionState:{app}:{__version__}-{SCHEMA_VERSION}"
 
@@ -302,12 +231,11 @@ def actor_name(app: str) -> str:
 def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
     """Return the function that finds or makes the actor, on a thread, since Ray waits for its answer there. Raises
     ConfigError: the folder can't hold the state."""
-    folder, bounds = folder_of(app, config), bounds_of(config)
-    refuse_parts(folder / JOURNAL)
+    folder = folder_of(app, config)
 
     def find_or_make() -> Actor:
         maker = _build_actor_class().options(
-            name=actor_name(app),
+            name=_actor_name(app),
             namespace=NAMESPACE,
             lifetime="detached",
             get_if_exists=True,
@@ -316,19 +244,12 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
             num_cpus=0,
             resources=HEAD,
         )
-        made = call_actor(maker.remote, folder=str(folder), bounds=bounds, windows_max=config.sessions_max)
+        made = call_actor(maker.remote, folder=str(folder), bounds=config)
         node, path = ray.get(call_actor(made.find_socket.remote), timeout=_MADE_S)
         here = path and node == ray.get_runtime_context().get_node_id()
         return SocketActor(_RayActor(made), path) if here else _RayActor(made)
 
     return functools.partial(asyncio.to_thread, find_or_make)
-
-
-def bounds_of(config: StateConfig) -> JournalBounds:
-    """Build the configured bounds of a journal."""
-    names = ("reports_max", "incidents_max", "incidents_days", "sessions_max", "session_ttl_s")
-    same = config.model_dump(include={*names, "responses_bytes_max", "responses_ttl_s"})
-    return JournalBounds(bytes_max=config.journal_bytes_max, **same)
 
 
 def folder_of(app: str, config: StateConfig) -> Path:

@@ -42,7 +42,7 @@ SELECT_SESSIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestQuery:
-    """Which finished requests: every field that is set must match, the newest come first. `mark`: of `list_marks`.
+    """Which finished requests: every field that is set must match, the newest come first. `mark`: of `_list_marks`.
     `before`, `after`: the id to continue from, backwards or forwards."""
 
     key: str | None = None
@@ -102,8 +102,7 @@ class History:
             case SessionQuery():
                 return self._sessions(question)
             case Query():
-                with self._lock:
-                    return read_incidents(self._db, question)
+                return self._incidents(question)
 
     def summarize(self, span: TimeSpan) -> dict[str, Any]:
         """Sum up the requests of a span by the tier that answered last, and its incidents by kind."""
@@ -148,6 +147,11 @@ class History:
         rows = self._read(sql, (*values, query.limit))
         return [{"id": number, "at": at_s} | orjson.loads(report) for number, at_s, report in rows]
 
+    def _incidents(self, query: Query) -> list[dict[str, Any]]:
+        terms, values = _write_terms(query, ("kind", "tier", "session", "key", "request_id"))
+        sql = f"SELECT id, record FROM incidents WHERE {' AND '.join(terms)} ORDER BY id DESC LIMIT ?"
+        return [{"id": number} | orjson.loads(record) for number, record in self._read(sql, (*values, query.limit))]
+
     def _sessions(self, query: SessionQuery) -> list[dict[str, Any]]:
         match = "WHERE (?1 IS NULL OR key = ?1) AND (?2 IS NULL OR used_s < ?2)"
         last = f"SELECT used_s FROM sessions {match} ORDER BY used_s DESC LIMIT 1 OFFSET ?3 - 1"
@@ -167,14 +171,6 @@ def describe_session(row: Sequence[Any]) -> dict[str, Any]:
     *values, report = row
     parent = None if report is None else orjson.loads(report).get("parent")
     return dict(zip(SESSION_FIELDS, values, strict=True)) | {"parent": parent}
-
-
-def read_incidents(db: sqlite3.Connection, query: Query) -> list[dict[str, Any]]:
-    """Read the newest incidents that match, each with its `id`."""
-    terms, values = _write_terms(query, ("kind", "tier", "session", "key", "request_id"))
-    sql = f"SELECT id, record FROM incidents WHERE {' AND '.join(terms)} ORDER BY id DESC LIMIT ?"
-    rows = db.execute(sql, (*values, query.limit)).fetchall()
-    return [{"id": number} | orjson.loads(record) for number, record in rows]
 
 
 def _write_terms(query: RequestQuery | Query, names: Sequence[str], prefix: str = "") -> tuple[list[str], list[Any]]:
@@ -201,7 +197,7 @@ def build_facts(key: str, report: Mapping[str, Any], at_s: float) -> Facts:
         report["session"],
         report.get("tier"),
         report.get("outcome"),
-        f" {' '.join(dict.fromkeys(list_marks(report)))} ",
+        f" {' '.join(dict.fromkeys(_list_marks(report)))} ",
         sum(usage["prompt_tokens"] for usage in usages),
         sum(usage["completion_tokens"] for usage in usages),
         cached,
@@ -209,7 +205,7 @@ def build_facts(key: str, report: Mapping[str, Any], at_s: float) -> Facts:
     )
 
 
-def list_marks(report: Mapping[str, Any]) -> Iterator[str]:
+def _list_marks(report: Mapping[str, Any]) -> Iterator[str]:
     """List what happened to a request, in words; some may come twice."""
     if report.get("escalated_from"):
         yield "escalated"
@@ -225,13 +221,3 @@ def list_marks(report: Mapping[str, Any]) -> Iterator[str]:
         yield str(report["escalation_reason"])
     for attempt in report["attempts"]:
         yield from (str(attempt[name]) for name in ("fault", "flaw") if attempt.get(name))
-
-
-def write_facts(db: sqlite3.Connection, report_id: int | None, facts: Facts) -> None:
-    """Write the row, inside of the transaction that writes the report."""
-    db.execute("INSERT OR REPLACE INTO report_facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (report_id, *facts))
-
-
-def trim_facts(db: sqlite3.Connection) -> None:
-    """Delete the rows that are older than every report."""
-    db.execute("DELETE FROM report_facts WHERE id < coalesce((SELECT min(id) FROM reports), 9223372036854775807)")

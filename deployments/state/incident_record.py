@@ -50,7 +50,7 @@ def _count_bytes(text: str) -> int:
     return len(orjson.dumps(text)) - 2
 
 
-def to_plain_json(value: Any, depth: int = DEPTH_MAX) -> Any:
+def _to_plain_json(value: Any, depth: int = DEPTH_MAX) -> Any:
     """Return `value` as bounded JSON: what JSON can't express becomes None, what is too long or too deep is cut."""
     if value is None or isinstance(value, bool):
         return value
@@ -64,9 +64,9 @@ def to_plain_json(value: Any, depth: int = DEPTH_MAX) -> Any:
         return None
     if isinstance(value, Mapping):
         items = list(value.items())[:ITEMS_MAX]
-        return {cut(str(key), _NAME_BYTES_MAX): to_plain_json(item, depth - 1) for key, item in items}
+        return {cut(str(key), _NAME_BYTES_MAX): _to_plain_json(item, depth - 1) for key, item in items}
     if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
-        return [to_plain_json(item, depth - 1) for item in list(value)[:ITEMS_MAX]]
+        return [_to_plain_json(item, depth - 1) for item in list(value)[:ITEMS_MAX]]
     return None
 
 
@@ -76,7 +76,7 @@ def fit_evidence(evidence: Mapping[str, Any], bytes_max: int = EVIDENCE_BYTES_MA
     out: dict[str, Any] = {}
     room = bytes_max - len(b'{"cut":true}')
     for name, value in evidence.items():
-        entry = {cut(name, _NAME_BYTES_MAX): to_plain_json(value)}
+        entry = {cut(name, _NAME_BYTES_MAX): _to_plain_json(value)}
         size = len(orjson.dumps(entry))
         if value is None:
             continue
@@ -186,7 +186,7 @@ def record(
     if unknown:
         raise TypeError(f"a record has no {', '.join(sorted(unknown))}")
     head = {
-        "at": to_plain_json(float(at_s)),
+        "at": _to_plain_json(float(at_s)),
         "kind": kind.value,
         "request_id": shorten(request_id, _ID_BYTES_MAX),
         "session": shorten(session, _ID_BYTES_MAX),

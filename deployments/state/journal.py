@@ -2,34 +2,28 @@
 
 A step is one transaction of the one owner, committed before it is answered; a former owner finds another name at its
 next write, raises `Superseded` and changes nothing. With `synchronous=NORMAL` a commit survives the death of the
-process; a power cut may cost the last moments. Over `bytes_max` the oldest incidents, reports and responses go first.
+process; a power cut may cost the last moments. Over `journal_bytes_max` the oldest incidents, reports and responses go
+first.
 Invariant: half of a step is never written.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 from pydantic import TypeAdapter
 
+from deployments.config.app_config import StateConfig
 from deployments.state.file_permissions import make_private_file, make_private_folder
-from deployments.state.history import (
-    HISTORY_SCHEMA,
-    SELECT_SESSIONS,
-    build_facts,
-    describe_session,
-    read_incidents,
-    trim_facts,
-    write_facts,
-)
-from deployments.state.records import Query
+from deployments.state.history import HISTORY_SCHEMA, SELECT_SESSIONS, build_facts, describe_session
 from deployments.state.response_shelf import SHELF_SCHEMA, ResponseShelf
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, AdmissionState
@@ -40,7 +34,7 @@ CREATE TABLE IF NOT EXISTS signed_out (nonce TEXT PRIMARY KEY, expires_s INTEGER
 SIGN_OUTS_MAX = 1_000
 
 
-class SignOuts:
+class _SignOuts:
     """Cookies of the control room that were ended before their time: they are sealed, so only a list can end them.
     Over `SIGN_OUTS_MAX` the rows that expire first go early; the row without a nonce then ends every cookie that
     expires no later. `add` runs inside of a step of the journal."""
@@ -72,6 +66,9 @@ class SignOuts:
         return row is not None
 
 
+LOG = logging.getLogger("ray.serve")
+JOURNAL = "ledger.sqlite"
+_SUFFIXES = ("", "-wal", "-shm")
 SCHEMA_VERSION = 1
 BUSY_S = 5.0
 DAY_S = 86_400.0
@@ -123,25 +120,10 @@ class Superseded(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JournalBounds:
-    """How much the journal may hold."""
-
-    reports_max: int = 100_000
-    incidents_max: int = 100_000
-    incidents_days: float = 30.0
-    sessions_max: int = 10_000
-    session_ttl_s: float = 86_400.0
-    bytes_max: int = 256 * 1024 * 1024
-    responses_bytes_max: int = 64 * 1024 * 1024
-    responses_ttl_s: float = 86_400.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class _Restored:
     """What a journal holds: the state, and what it was decided by. `events`: how many were replayed on the snapshot.
     `at_ns`: the latest moment that is written. `put_aside`: the name of an unreadable journal that was in its place."""
 
-    digest: str = ""
     config: AdmissionConfig = field(default_factory=AdmissionConfig)
     state: AdmissionState = field(default_factory=AdmissionState)
     events: int = 0
@@ -149,16 +131,15 @@ class Restored:
     put_aside: str | None = None
 
 
-def read_journal(db: sqlite3.Connection) -> Restored:
+def _read_journal(db: sqlite3.Connection) -> _Restored:
     """Read what an open journal holds. Raises ValueError where this version didn't write it."""
-    row = db.execute("SELECT seq, at_ns, digest, config, state FROM snapshot WHERE id = 1").fetchone()
+    row = db.execute("SELECT seq, at_ns, config, state FROM snapshot WHERE id = 1").fetchone()
     rows = db.execute("SELECT at_ns, event FROM events WHERE seq > ? ORDER BY seq", (row[0] if row else 0,))
     events = [(at_ns, replay.event_from_plain(orjson.loads(event))) for at_ns, event in rows]
-    _, snapshot_ns, digest, config, state = row or (0, 0, "", b"{}", None)
+    _, snapshot_ns, config, state = row or (0, 0, b"{}", None)
     limits = _CONFIG.validate_python(orjson.loads(config))
     snapshot = AdmissionState() if state is None else replay.from_plain(orjson.loads(state))
-    return Restored(
-        digest=digest,
+    return _Restored(
         config=limits,
         state=replay.replay(snapshot, limits, events),
         events=len(events),
@@ -169,7 +150,7 @@ def read_journal(db: sqlite3.Connection) -> Restored:
 class Journal:
     """One file, and from `begin` on the right to write to it."""
 
-    def __init__(self, path: Path, owner: str, bounds: JournalBounds) -> None:
+    def __init__(self, path: Path, owner: str, bounds: StateConfig) -> None:
         """Open or make the file. Raises OSError or sqlite3.OperationalError where that can't be."""
         make_private_folder(path.parent)
         make_private_file(path)
@@ -177,10 +158,10 @@ class Journal:
         self.owner = owner
         self._bounds = bounds
         self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        self.sign_outs = SignOuts(self._db)
+        self.sign_outs = _SignOuts(self._db)
         self.shelf = ResponseShelf(self._db, bytes_max=bounds.responses_bytes_max, ttl_s=bounds.responses_ttl_s)
 
-    def begin(self) -> Restored:
+    def begin(self) -> _Restored:
         """Become the owner; return what the file holds. Raises sqlite3.OperationalError: the file can't be used now;
         it may be undamaged. sqlite3.DatabaseError, ValueError: this version didn't write the file."""
         self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -197,7 +178,7 @@ class Journal:
         with self._transaction():
             self._set("schema", str(SCHEMA_VERSION))
             self._set("owner", self.owner)
-        return read_journal(self._db)
+        return _read_journal(self._db)
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""
@@ -210,12 +191,9 @@ class Journal:
         row = self._row("SELECT number, attempt, grants FROM steps WHERE client = ?", (client,))
         return (0, 0, []) if row is None else (row[0], row[1], orjson.loads(row[2]))
 
-    def report(self, key: str | None, request_id: str) -> dict[str, Any] | None:
-        """Return the newest report of this request; of any key where `key` is None."""
-        row = self._row(
-            "SELECT report FROM reports WHERE request_id = ?1 AND (?2 IS NULL OR key = ?2) ORDER BY id DESC LIMIT 1",
-            (request_id, key),
-        )
+    def report(self, key: str, request_id: str) -> dict[str, Any] | None:
+        """Return the report of one request."""
+        row = self._row("SELECT report FROM reports WHERE key = ? AND request_id = ?", (key, request_id))
         return None if row is None else dict(orjson.loads(row[0]))
 
     def find_keys(self, kind: str, name: str) -> set[str]:
@@ -223,17 +201,10 @@ class Journal:
         table, column = {"request": ("reports", "request_id"), "session": ("sessions", "session")}[kind]
         return {key for (key,) in self._db.execute(f"SELECT DISTINCT key FROM {table} WHERE {column} = ?", (name,))}
 
-    def session(self, key: str | None, session: str) -> dict[str, Any] | None:
-        """Return the totals of one session; of the key that used it last where `key` is None."""
-        row = self._row(
-            f"{SELECT_SESSIONS} WHERE session = ?1 AND (?2 IS NULL OR key = ?2) ORDER BY used_s DESC LIMIT 1",
-            (session, key),
-        )
+    def session(self, key: str, session: str) -> dict[str, Any] | None:
+        """Return the totals of one session."""
+        row = self._row(f"{SELECT_SESSIONS} WHERE key = ? AND session = ?", (key, session))
         return None if row is None else describe_session(row)
-
-    def incidents(self, query: Query) -> list[dict[str, Any]]:
-        """Return the newest incidents that match, each with its `id`."""
-        return read_incidents(self._db, query)
 
     def read_page_secret(self) -> str:
         """Read the secret that seals the control room's cookies; make it, the first time. Raises as `step`."""
@@ -285,7 +256,8 @@ class Journal:
             "INSERT OR REPLACE INTO reports (key, request_id, at_s, report) VALUES (?, ?, ?, ?)",
             (key, request_id, at_s, orjson.dumps(report)),
         )
-        write_facts(self._db, written.lastrowid, facts)
+        row = (written.lastrowid, *facts)
+        self._db.execute("INSERT OR REPLACE INTO report_facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         self._db.execute(
             "INSERT INTO sessions VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (key, session) DO UPDATE SET"
             " requests = requests + 1, prompt_tokens = prompt_tokens + ?3,"
@@ -321,14 +293,15 @@ class Journal:
                 self._db.execute(f"DELETE FROM {table} WHERE at_s < ?", (now_s - days * DAY_S,))
             self.shelf.trim(now_s)
             self._keep_newest("reports", bounds.reports_max)
-            trim_facts(self._db)
+            oldest = "coalesce((SELECT min(id) FROM reports), 9223372036854775807)"
+            self._db.execute(f"DELETE FROM report_facts WHERE id < {oldest}")
             self._keep_newest("incidents", bounds.incidents_max)
             self._db.execute(
                 "DELETE FROM sessions WHERE (key, session) IN (SELECT key, session FROM sessions"
                 " ORDER BY used_s DESC LIMIT -1 OFFSET ?)",
                 (bounds.sessions_max,),
             )
-            while self.used_bytes > bounds.bytes_max and self._drop_oldest():
+            while self.used_bytes > bounds.journal_bytes_max and self._drop_oldest():
                 pass
         # One page a row, but rows without columns: `execute` would stop at the first.
         self._db.executescript(f"PRAGMA incremental_vacuum({_PAGES_FREED})")
@@ -380,3 +353,33 @@ class Journal:
 
     def _row(self, sql: str, values: Sequence[Any] = ()) -> Any:
         return self._db.execute(sql, values).fetchone()
+
+
+def open_journal(path: Path, incarnation: str, bounds: StateConfig) -> tuple[Journal, _Restored]:
+    """Open the journal at `path` for `incarnation`, its owner; return it and what it holds. One that is damaged, or
+    that another version wrote, is renamed and never written over; budgets then start empty. Raises OSError,
+    sqlite3.OperationalError: the file can't be used now; a full disk or a locked file is no damage."""
+    journal = Journal(path, incarnation, bounds)
+    try:
+        return journal, journal.begin()
+    except (sqlite3.DatabaseError, ValueError) as error:
+        if isinstance(error, sqlite3.OperationalError):
+            journal.close()
+            raise
+        aside = _put_aside(path, error)
+    # Closed after the renaming: SQLite tidies up after its last connection, but leaves files alone that have moved.
+    journal.close()
+    journal = Journal(path, incarnation, bounds)
+    return journal, replace(journal.begin(), put_aside=aside)
+
+
+def _put_aside(path: Path, error: Exception) -> str:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.unreadable-{number}")).exists():
+        number += 1
+    LOG.error("the journal %s can't be read (%s): put aside as %s; budgets start empty", path, error, aside.name)
+    for suffix in _SUFFIXES:
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    return aside.name

@@ -37,6 +37,7 @@ from reliability.types import Usage, Verdict
 
 ITEMS_PER_STEP = 512
 REQUESTS_PER_STEP = 256
+START_S = 15.0
 CALL_S = 5.0  # an actor that takes longer is as good as dead; a replay of a full journal takes less
 RETRY_S = 0.25
 _HEARTBEAT_S = 1.0
@@ -62,7 +63,7 @@ class Actor(Protocol):
         """Let go of it: nothing more will be asked of it."""
 
 
-class WaitingItems:
+class _WaitingItems:
     """What waits for the actor, in the order in which it came. Each kind has a queue of numbers of its own, so that no
     search is needed for what gives way, however long the actor is away."""
 
@@ -104,15 +105,15 @@ class Link:
         self._find = find
         self._finding: asyncio.Future[Actor] | None = None
         self._actor: Actor | None = None
-        self._client = uuid.uuid4().hex[:12]
+        self.client = uuid.uuid4().hex[:12]  # the name by which the actor knows this replica
         self._number = 1
         self._in_flight: tuple[Item, ...] = ()  # sent under `_number`, and not answered
         self._attempt = 0  # over 0: `_number` was sent before, may have been done, and keeps its items
-        self._items = WaitingItems(ITEMS_MAX)
+        self._items = _WaitingItems(ITEMS_MAX)
         self._lost = 0  # items that gave way since the actor last answered
         self._progress: dict[str, Progress] = {}  # of each open grant the newest; none that has been settled
         self._requests: deque[tuple[StepRequest, asyncio.Future[StepAnswer]]] = deque()
-        self._up = True
+        self.up = True  # whether the last step was answered
         self._closed = False
         self._wake = asyncio.Event()
         self._first_reply = asyncio.Event()
@@ -120,21 +121,11 @@ class Link:
         self._pump: asyncio.Task[None] | None = None
 
     @property
-    def client(self) -> str:
-        """The name by which the actor knows this replica."""
-        return self._client
-
-    @property
-    def up(self) -> bool:
-        """Whether the last step was answered."""
-        return self._up
-
-    @property
     def waiting_items(self) -> int:
         """What the actor hasn't confirmed yet."""
         return len(self._items) + len(self._progress) + len(self._in_flight)
 
-    async def start(self, wait_s: float) -> None:
+    async def start(self, wait_s: float = START_S) -> None:
         """Begin, and wait `wait_s` at most for the first answered step. Must run on the event loop of the Router."""
         if self._pump is None:
             self._pump = asyncio.create_task(self._run())
@@ -180,7 +171,7 @@ class Link:
     async def admit(self, request: StepRequest) -> StepAnswer:
         """Have one call admitted. Raises StateUnavailable: the actor is away and the tier is local, or the link is
         closed."""
-        if self._closed or (not self._up and request.admission.local):
+        if self._closed or (not self.up and request.admission.local):
             raise StateUnavailable(AWAY)
         future: asyncio.Future[StepAnswer] = asyncio.get_running_loop().create_future()
         self._requests.append((request, future))
@@ -243,8 +234,8 @@ class Link:
                 self._hand_back(requests)
                 raise
             self._in_flight, self._attempt = (), 0
-            if not self._up:
-                self._up = True
+            if not self.up:
+                self.up = True
                 log_info("state_back", items_lost=self._lost)
                 self._lost = 0
             self._first_reply.set()
@@ -265,7 +256,7 @@ class Link:
     async def _exchange(self, requests: tuple[StepRequest, ...]) -> Reply:
         actor, limits = await self._find_actor(), self.limits
         step = StateStep(
-            client=self._client,
+            client=self.client,
             number=self._number,
             config=limits.digest,
             items=self._in_flight,
@@ -318,8 +309,8 @@ class Link:
 
     def _mark_down(self, error: Exception) -> None:
         self._forget()
-        if self._up:
-            self._up = False
+        if self.up:
+            self.up = False
             log_error("state_silent", error)
         # Who asked meanwhile for a local tier shouldn't wait either.
         waiting, self._requests = list(self._requests), deque()

@@ -18,8 +18,6 @@ from reliability.admission.request import AdmissionRequest
 from reliability.loops import LoopConfig, ShownHistory, Turn, Window
 from reliability.sessions import Answered, Trail
 
-RETRY_AFTER_S_MAX = 86_400  # how long a tier's `Retry-After` counts at most
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettlementItem:

@@ -7,8 +7,10 @@ Invariant: no key sees a row of another, or pushes it out while it holds more.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import astuple
 
 from deployments.state.records import KeptResponse
@@ -37,13 +39,12 @@ class ResponseShelf:
 
     def write(self, response: KeptResponse) -> None:
         """Keep one, and drop the oldest for it; the same one again replaces itself. One over the bound isn't kept."""
-        held, self._held = self._count_bytes(), None
-        held[response.key] -= self._delete(response.key, response.id) or 0
-        if len(response.record) <= self._bytes_max:  # else not a byte of it reaches the disk
-            self._db.execute(f"INSERT INTO responses ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(response))
-            held[response.key] += len(response.record)
-            self._drop_oldest(held, self._bytes_max)
-        self._held = held
+        with self._count_bytes() as held:
+            held[response.key] -= self._delete(response.key, response.id) or 0
+            if len(response.record) <= self._bytes_max:  # else not a byte of it reaches the disk
+                self._db.execute(f"INSERT INTO responses ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(response))
+                held[response.key] += len(response.record)
+                self._drop_oldest(held, self._bytes_max)
 
     def find(self, key: str, response_id: str) -> KeptResponse | None:
         """Find one of this key."""
@@ -68,10 +69,9 @@ class ResponseShelf:
 
     def delete(self, key: str, response_id: str) -> bool:
         """Delete one; False where there is none."""
-        held, self._held = self._count_bytes(), None
-        size = self._delete(key, response_id)
-        held[key] -= size or 0
-        self._held = held
+        with self._count_bytes() as held:
+            size = self._delete(key, response_id)
+            held[key] -= size or 0
         return size is not None
 
     def _delete(self, key: str, response_id: str) -> int | None:
@@ -86,16 +86,19 @@ class ResponseShelf:
 
     def drop_share(self) -> bool:
         """Delete a share of the rows, the oldest; return False where there are none."""
-        held, self._held = self._count_bytes(), None
-        used = held.total()
-        self._drop_oldest(held, used - -(-used // TRIM_SHARE))
-        self._held = held
+        with self._count_bytes() as held:
+            used = held.total()
+            self._drop_oldest(held, used - -(-used // TRIM_SHARE))
         return held.total() < used
 
-    def _count_bytes(self) -> Counter[str]:
-        if self._held is None:
-            self._held = Counter(dict(self._db.execute("SELECT key, sum(length(record)) FROM responses GROUP BY key")))
-        return self._held
+    @contextlib.contextmanager
+    def _count_bytes(self) -> Iterator[Counter[str]]:
+        """Yield how many bytes each key holds, to be kept up; where that fails they are counted anew."""
+        held, self._held = self._held, None
+        if held is None:
+            held = Counter(dict(self._db.execute("SELECT key, sum(length(record)) FROM responses GROUP BY key")))
+        yield held
+        self._held = held
 
     def _drop_oldest(self, held: Counter[str], bytes_max: int) -> None:
         used = held.total()

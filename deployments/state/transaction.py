@@ -1,7 +1,7 @@
 """One step of the state actor: items and requests through the reducer, and into the journal, as one transaction.
 
 The actor takes the state over only after the commit. A step that can't be written would be sent again for ever, so a
-count of tokens and a wait that can't be are bounded here, and a report or incident that is no JSON is left out.
+count of tokens that can't be is bounded here, and a report or incident that is no JSON is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from deployments.state.idempotent_answers import KeptItem
 from deployments.state.incident_record import IncidentKind, record
 from deployments.state.journal import UNWRITABLE, Journal
 from deployments.state.records import (
-    RETRY_AFTER_S_MAX,
     AnswerItem,
     IncidentItem,
     Item,
@@ -53,7 +52,7 @@ class Transaction:
         """Begin a new incarnation. `aside`: the name of an unreadable journal, whose budgets are forgotten."""
         self.apply(Begin(incarnation))
         if aside is not None:
-            self._note(IncidentKind.JOURNAL, None, reason="unreadable", evidence={"put_aside": aside})
+            self.note(IncidentKind.JOURNAL, None, reason="unreadable", evidence={"put_aside": aside})
 
     def apply_items(self, items: Sequence[Item]) -> None:
         """Apply what has happened."""
@@ -107,11 +106,7 @@ class Transaction:
             whose = {} if lost is None else {"session": lost.session, "key": lost.key}
             reason = "the grant was never settled"
             tokens = {"tokens": closed.tokens}
-            self._note(IncidentKind.GRANT_EXPIRED, closed.tier, reason=reason, evidence=tokens, **whose)
-
-    def note_operator(self, order: str, *, tier: str | None = None, session: str = "", key: str = "") -> None:
-        """Record what a person did by hand."""
-        self._note(IncidentKind.OPERATOR, tier, reason=order, session=session or None, key=key)
+            self.note(IncidentKind.GRANT_EXPIRED, closed.tier, reason=reason, evidence=tokens, **whose)
 
     def _write(self, event: Event) -> None:
         self._journal.write_event(self._now_ns, event)
@@ -124,12 +119,11 @@ class Transaction:
             names = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
             over: dict[str, Any] = {name: TOKENS_MAX for name in names if getattr(usage, name) > TOKENS_MAX}
             usage = replace(usage, **over) if over else usage
-        wait_ns = min(max(settlement.retry_after_ns, 0), RETRY_AFTER_S_MAX * NS_PER_S)
-        closed = self.apply(replace(settlement, usage=usage, retry_after_ns=wait_ns))
+        closed = self.apply(replace(settlement, usage=usage))
         if isinstance(closed, ClosedGrant) and (change := closed.change) is not None:
             reason = f"{change.before.value} -> {change.after.value}: {change.cause.value}"
             who = {"session": item.session, "key": item.key, "request_id": item.request_id}
-            self._note(IncidentKind.BREAKER, closed.tier, reason=reason, **who)
+            self.note(IncidentKind.BREAKER, closed.tier, reason=reason, **who)
 
     def _record(self, write: Callable[..., None], *what: Any) -> None:
         try:
@@ -137,5 +131,6 @@ class Transaction:
         except UNWRITABLE as error:
             LOG.error("a record is left out of the journal: %s: %s", type(error).__name__, error)
 
-    def _note(self, kind: IncidentKind, tier: str | None, *, reason: str, **more: Any) -> None:
+    def note(self, kind: IncidentKind, tier: str | None, *, reason: str, **more: Any) -> None:
+        """Record what belongs to no request's report. `more`: as of `record`."""
         self._journal.write_incident(record(kind, at_s=self.now_s, tier=tier, reason=reason, **more))

@@ -1,8 +1,8 @@
 """The Unix socket of the state actor, for the steps of Routers on its node: docs/decisions/062-a-socket-for-steps.md.
 
-A frame is its length in four bytes, and a `Question` or a `SocketReply` (`work/wire.py`). A step that can't be encoded
-goes through Ray. The socket has mode 0600 in a folder of mode 0700, and each end asks the kernel for the other's user
-first: SO_PEERCRED (unix(7): `struct ucred`), on macOS LOCAL_PEERCRED (<sys/ucred.h>: `struct xucred`).
+A frame is its length in four bytes, and a `_Question` or a `_SocketReply` (`work/wire.py`). A step that can't be
+encoded goes through Ray. The socket has mode 0600 in a folder of mode 0700, and each end first asks the kernel for the
+other's user: SO_PEERCRED (unix(7): `struct ucred`), on macOS LOCAL_PEERCRED (<sys/ucred.h>: `struct xucred`).
 Invariants: only the dataclasses of a step are built from a frame; a frame has at most `FRAME_BYTES_MAX` bytes; no bytes
 that come through the socket end the actor.
 """
@@ -41,7 +41,7 @@ SOL_LOCAL, LOCAL_PEERCRED = 0, 1  # <sys/un.h> of macOS
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class _Question:
     """What a Router sends: a step, and its limits where the actor has asked for them."""
 
     step: StateStep
@@ -49,7 +49,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class SocketReply:
+class _SocketReply:
     """What the actor sends. `failed`: what the step raised; `refused`: these bytes were no question."""
 
     reply: Reply | None = None
@@ -57,7 +57,7 @@ class SocketReply:
     refused: str = ""
 
 
-QUESTION, ANSWER = codec_of(Question), codec_of(SocketReply)
+QUESTION, ANSWER = codec_of(_Question), codec_of(_SocketReply)
 
 
 def find_socket_folder(environ: Mapping[str, str]) -> Path:
@@ -96,25 +96,25 @@ class StepListener:
                 threading.Thread(target=self._serve, args=(router,), name="state-router", daemon=True).start()
 
     def _serve(self, router: socket.socket) -> None:
-        with router, suppress(OSError, EOFError):  # the Router is gone
+        with router, router.makefile("rb") as frames, suppress(OSError, struct.error):  # the Router is gone
             try:
-                refuse_foreigner(router)
-            except Foreigner as error:
+                _refuse_foreigner(router)
+            except _Foreigner as error:
                 log_error("state_socket_foreigner", error)
                 return
             while True:
-                frame = _read_exactly(router, _length(_read_exactly(router, LENGTH.size)))
+                frame = frames.read(_length(frames.read(LENGTH.size)))
                 router.sendall(_frame(ANSWER.encode(self._answer(frame))))
 
-    def _answer(self, frame: bytes) -> SocketReply:
+    def _answer(self, frame: bytes) -> _SocketReply:
         try:
-            question: Question = QUESTION.decode(frame)
+            question: _Question = QUESTION.decode(frame)
         except ValueError as error:
-            return SocketReply(refused=str(error))
+            return _SocketReply(refused=str(error))
         try:
-            return SocketReply(reply=self._step(question.step, question.limits))
+            return _SocketReply(reply=self._step(question.step, question.limits))
         except Exception as error:
-            return SocketReply(failed=f"{type(error).__name__}: {error}")
+            return _SocketReply(failed=f"{type(error).__name__}: {error}")
 
 
 class SocketActor:
@@ -130,7 +130,7 @@ class SocketActor:
         if method != "step":
             return await self._ray_actor.call(method, *args)
         try:
-            frame = _frame(QUESTION.encode(Question(*args)))
+            frame = _frame(QUESTION.encode(_Question(*args)))
         except (TypeError, ValueError) as error:  # a value that the types don't promise, or too much of it
             return await self._call_through_ray(error, args)
         answer = await self._exchange(frame)
@@ -145,15 +145,15 @@ class SocketActor:
         log_error("state_socket_unfit", error)
         return await self._ray_actor.call("step", *args)
 
-    async def _exchange(self, frame: bytes) -> SocketReply:
+    async def _exchange(self, frame: bytes) -> _SocketReply:
         streams, self._streams = self._streams, None
         fresh = streams is None
         reader, writer = streams = streams or await asyncio.open_unix_connection(self._path, limit=FRAME_BYTES_MAX)
         try:
             if fresh:
-                refuse_foreigner(writer.get_extra_info("socket"))
+                _refuse_foreigner(writer.get_extra_info("socket"))
             writer.write(frame)
-            answer: SocketReply = ANSWER.decode(
+            answer: _SocketReply = ANSWER.decode(
                 await reader.readexactly(_length(await reader.readexactly(LENGTH.size)))
             )
         except BaseException:
@@ -169,7 +169,7 @@ class SocketActor:
             streams[1].close()
 
 
-class Foreigner(PermissionError):
+class _Foreigner(PermissionError):
     """The process at the other end belongs to another user."""
 
 
@@ -180,19 +180,19 @@ class _Peered(Protocol):
         """Read an option."""
 
 
-def refuse_foreigner(peer: _Peered) -> None:
-    """Return where the process at the other end belongs to this user. Raises Foreigner; OSError where it is gone."""
-    user = find_user(peer)
+def _refuse_foreigner(peer: _Peered) -> None:
+    """Return where the process at the other end belongs to this user. Raises _Foreigner; OSError where it is gone."""
+    user = _find_user(peer)
     if user != os.geteuid():
-        raise Foreigner(f"the process at the other end belongs to user {user}, not to user {os.geteuid()}")
+        raise _Foreigner(f"the process at the other end belongs to user {user}, not to user {os.geteuid()}")
 
 
-def find_user(peer: _Peered) -> int:
+def _find_user(peer: _Peered) -> int:
     """Return the user of the process at the other end."""
     if sys.platform == "darwin":
         version, user = _XUCRED.unpack_from(peer.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, _XUCRED_BYTES))
         if version != 0:
-            raise Foreigner(f"the kernel's struct xucred has version {version}, not 0")
+            raise _Foreigner(f"the kernel's struct xucred has version {version}, not 0")
         return int(user)
     _, user, _ = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return int(user)
@@ -209,13 +209,3 @@ def _length(head: bytes) -> int:
     if length > FRAME_BYTES_MAX:
         raise OSError(f"a frame of {length} bytes is over {FRAME_BYTES_MAX}")
     return int(length)
-
-
-def _read_exactly(router: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        piece = router.recv(min(count - len(data), 1 << 20))
-        if not piece:
-            raise EOFError("the other side is gone")
-        data += piece
-    return bytes(data)

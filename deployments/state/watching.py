@@ -10,13 +10,12 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from deployments.state.history import History, RequestQuery, SessionQuery, TimeSpan
 from deployments.state.journal import Journal
 from deployments.state.records import Query
 from reliability.admission.admit import AdmissionState
-from reliability.admission.ledger import owners_of
 
 LOOK_S = 3.0
 SHARE_S = 3.0
@@ -87,11 +86,11 @@ class Watchable:
         return self._open_history().count_incidents(span)
 
     @one_at_a_time
-    def find_keys(self, kind: str, name: str) -> list[str]:
+    def find_keys(self, kind: Literal["request", "session"], name: str) -> list[str]:
         """Return the API keys that have a "request" or a "session" of this name. A session whose requests are all
         running is in the ledger alone."""
         found = self._journal.find_keys(kind, name)
-        return sorted(found | owners_of(self._state.budget, name) if kind == "session" else found)
+        return sorted(found | self._state.budget.owners_of(name) if kind == "session" else found)
 
     @one_at_a_time
     def sign_out(self, nonce: str, expires_s: int) -> None:

@@ -38,7 +38,6 @@ from deployments.ui.page_context import (
     GUARDED,
     PageContext,
     explain,
-    explain_error,
     go_to,
     read_asset,
     show_page,
@@ -54,17 +53,12 @@ SANDBOXED = {
 TYPES = {"report.html": "text/html", "report.md": "text/plain", "report.json": "application/json"}
 
 
-def wants_page(request: Request) -> bool:
-    """Tell whether a person asks, with a browser, and not an agent that looks whether anybody is there."""
-    return "text/html" in request.headers.get("accept", "")
-
-
 class ControlRoom:
     """The pages of one Router replica. `chat` answers a chat completion of a caller who is known already."""
 
     def __init__(self, *, access: Callable[[], Access], overview: Overview, chat: Chat) -> None:
         self._visits = Visits(access, overview.state)
-        context = PageContext(visits=self._visits, state=overview.state, overview=overview)
+        context = PageContext(visits=self._visits, overview=overview)
         now = NowPage(context)
         with contextlib.suppress(RuntimeError):  # a user without a home has no reports either
             clear_unfinished(find_kept_folder())
@@ -91,7 +85,7 @@ class ControlRoom:
             form = await self._visits.read_form(request)
             cookie = await self._visits.sign_in(request, form.get("key", ""))
         except ApiError as error:
-            return explain_error(request, error)
+            return explain(request, error)
         to = _choose_next(form.get("next", "/"))
         if cookie is None:
             log_warning("sign_in_refused")
@@ -101,9 +95,9 @@ class ControlRoom:
         self._visits.set_cookie(request, response, cookie)
         return response
 
-    async def _sign_out(self, request: Request, _: Visit, form: Mapping[str, str]) -> Response:
+    async def _sign_out(self, request: Request, visit: Visit, _: Mapping[str, str]) -> Response:
         """End the cookie, also for whoever has a copy of it, and take it away."""
-        await self._visits.sign_out(request)
+        await self._visits.sign_out(visit)
         response = go_to(request, "/ui/sign-in")
         self._visits.set_cookie(request, response, None)
         return response
@@ -141,14 +135,14 @@ async def _send_asset(request: Request) -> Response:
 
 
 async def _explain_http(request: Request, error: Exception) -> Response:
-    status = getattr(error, "status_code", 500)
-    words = "There is no such page." if status == 404 else "That isn't possible here."
-    response = explain(request, status, words)
-    if status == 405:
-        response.headers["allow"] = ", ".join(find_methods(request.app.routes, find_inner_path(request.scope)))
+    """Explain a path that no route has, or a method that its routes don't take."""
+    if getattr(error, "status_code", 404) != 405:
+        return explain(request, ApiError("not_found", "There is no such page."))
+    response = explain(request, ApiError("method_not_allowed", "That isn't possible here."))
+    response.headers["allow"] = ", ".join(find_methods(request.app.routes, find_inner_path(request.scope)))
     return response
 
 
 async def _explain_bug(request: Request, error: Exception) -> Response:
     log_error("page_failed", error, path=request.url.path)
-    return explain(request, 500, "An error inside the server; its log says more.")
+    return explain(request, ApiError("internal_error", "An error inside the server; its log says more."))

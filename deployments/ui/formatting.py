@@ -73,7 +73,7 @@ def write_word(value: Any) -> str:
     return WORDS.get(text, text.replace("_", " "))
 
 
-def shorten_id(request_id: str) -> str:
+def _shorten_id(request_id: str) -> str:
     """Write an id as far as a person compares it."""
     return request_id if len(request_id) <= ID_CHARS_MAX else f"{request_id[: ID_CHARS_MAX - 1]}…"
 
@@ -104,7 +104,7 @@ def write_segment(value: str) -> str:
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
-    "short": shorten_id,
+    "short": _shorten_id,
     "way": list_way,
     "ms": write_ms,
     "count": write_count,

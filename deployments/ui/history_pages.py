@@ -20,7 +20,7 @@ from deployments.state.records import Query
 from deployments.telemetry import log_info, session_tag
 from deployments.ui.page_auth import Visit, find_root
 from deployments.ui.page_context import GUARDED, PageContext, go_to, show_page
-from deployments.ui.timeline import tell, write_curl
+from deployments.ui.timeline import tell, write_curl, write_headers
 from reliability.types import Fault, Flaw, Reason, RefuseCode
 
 PAGE = 50
@@ -40,7 +40,7 @@ class HistoryPages:
     """The pages, the chart's figures, and the order to forget what a session has spent."""
 
     def __init__(self, context: PageContext) -> None:
-        self._context, self._state = context, context.state
+        self._context, self._state = context, context.overview.state
 
     def routes(self) -> list[Route]:
         look = self._context.look
@@ -56,20 +56,38 @@ class HistoryPages:
         ]
 
     async def _list_requests(self, request: Request, visit: Visit) -> Response:
-        filters = _read_filters(request.query_params, REQUEST_FILTERS)
-        query = RequestQuery(**filters, before=_read_number(request.query_params.get("before")), limit=PAGE)
-        reports = await self._state.browse(query)
+        more = {"outcomes": OUTCOMES, "marks": MARKS}
+        return await self._show_list(request, visit, "requests.html", RequestQuery, REQUEST_FILTERS, **more)
+
+    async def _list_incidents(self, request: Request, visit: Visit) -> Response:
+        span = request.query_params.get("span")
+        spans = {"span": span if span in SPANS else "day", "spans": list(SPANS)}
+        kinds = [kind.value for kind in IncidentKind]
+        return await self._show_list(request, visit, "incidents.html", Query, INCIDENT_FILTERS, kinds=kinds, **spans)
+
+    async def _show_list(
+        self,
+        request: Request,
+        visit: Visit,
+        template: str,
+        kind: type[RequestQuery | Query],
+        names: tuple[str, ...],
+        **more: Any,
+    ) -> Response:
+        """Show a page of what matches the address's filters, and the way to the next one."""
+        filters = _read_filters(request.query_params, names)
+        before = _read_number(request.query_params.get("before"))
+        found = await self._state.browse(kind(**filters, before=before, limit=PAGE))
         return show_page(
             request,
             visit,
-            "requests.html",
-            reports=reports,
-            filters=dict.fromkeys(REQUEST_FILTERS, "") | filters,
-            filtered=bool(filters),
-            older=_link_older(filters, reports),
+            template,
+            found=found,
+            filters=dict.fromkeys(names, "") | filters,
+            asked=urlencode(filters),
+            older=urlencode({**filters, "before": found[-1]["id"]}) if len(found) == PAGE else None,
             tiers=self._context.overview.tiers,
-            outcomes=OUTCOMES,
-            marks=MARKS,
+            **more,
         )
 
     async def _show_numbered(self, request: Request, visit: Visit) -> Response:
@@ -107,7 +125,7 @@ class HistoryPages:
             "request.html",
             report=report,
             timeline=timeline,
-            bars=timeline.steps,
+            headers=write_headers(report),
             keep_text=keep_text,
             curl=write_curl(report, incidents, url, keyed=bool(visit.caller.name)),
         )
@@ -116,7 +134,7 @@ class HistoryPages:
         before = _read_moment(request.query_params.get("before"))
         sessions = await self._state.browse(SessionQuery(before_s=before, limit=PAGE))
         older = urlencode({"before": sessions[-1]["used_s"]}) if len(sessions) >= PAGE else None
-        return show_page(request, visit, "sessions.html", sessions=arrange_helpers(sessions), older=older)
+        return show_page(request, visit, "sessions.html", sessions=_arrange_helpers(sessions), older=older)
 
     async def _show_session(self, request: Request, visit: Visit) -> Response:
         name = request.path_params["session"]
@@ -131,7 +149,7 @@ class HistoryPages:
             visit,
             "session.html",
             session=session,
-            tiers=spend_by_tier(reports),
+            tiers=_spend_by_tier(reports),
             reports=reports[:LISTED],
             summed=len(reports),
             loops=loops,
@@ -146,37 +164,16 @@ class HistoryPages:
         log_info("session_reset", by=visit.caller.name or None, session=session_tag(name))
         return go_to(request, f"/ui/requests?{urlencode({'session': name}, quote_via=quote)}")
 
-    async def _list_incidents(self, request: Request, visit: Visit) -> Response:
-        params = request.query_params
-        filters = _read_filters(params, INCIDENT_FILTERS)
-        query = Query(**filters, before=_read_number(params.get("before")), limit=PAGE)
-        incidents = await self._state.browse(query)
-        span = params.get("span")
-        return show_page(
-            request,
-            visit,
-            "incidents.html",
-            incidents=incidents,
-            filters=dict.fromkeys(INCIDENT_FILTERS, "") | filters,
-            filtered=bool(filters),
-            asked=urlencode(filters),
-            older=_link_older(filters, incidents),
-            span=span if span in SPANS else "day",
-            spans=list(SPANS),
-            kinds=[kind.value for kind in IncidentKind],
-            tiers=self._context.overview.tiers,
-        )
-
     async def _count_incidents(self, request: Request, _: Visit) -> Response:
         """Answer with the chart's figures: how many of each kind in each piece of time."""
         long_s, piece_s = SPANS.get(request.query_params.get("span", "day"), SPANS["day"])
         until_s = (time.time() // piece_s + 1) * piece_s
         filters = _read_filters(request.query_params, INCIDENT_FILTERS[:-1])
         span = TimeSpan(since_s=until_s - long_s, until_s=until_s, piece_s=piece_s, **filters)
-        return json_response(stack_counts(await self._state.count_incidents(span), span), headers=GUARDED)
+        return json_response(_stack_counts(await self._state.count_incidents(span), span), headers=GUARDED)
 
 
-def arrange_helpers(sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _arrange_helpers(sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Put each agent's helpers below their agent, in their order. `below`: its agent is on the page, too."""
     named = {(one["key"], one["session"]) for one in sessions if one["parent"] is None}
     helpers: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -190,7 +187,7 @@ def arrange_helpers(sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     return arranged
 
 
-def spend_by_tier(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _spend_by_tier(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Sum up by tier what the calls of these requests have cost, the most tokens first."""
     nothing: dict[str, Any] = {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost_usd": None}
     spent: dict[str, dict[str, Any]] = {}
@@ -206,7 +203,7 @@ def spend_by_tier(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(spent.values(), key=lambda row: -(row["prompt_tokens"] + row["completion_tokens"]))
 
 
-def stack_counts(counts: Sequence[tuple[int, str, int]], span: TimeSpan) -> dict[str, Any]:
+def _stack_counts(counts: Sequence[tuple[int, str, int]], span: TimeSpan) -> dict[str, Any]:
     """Make series of counts: the pieces' moments, and for each kind that occurs its number in each piece."""
     pieces = int((span.until_s - span.since_s) / span.piece_s)
     series: dict[str, list[int]] = {}
@@ -222,10 +219,6 @@ def stack_counts(counts: Sequence[tuple[int, str, int]], span: TimeSpan) -> dict
 
 def _read_filters(params: Mapping[str, str], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name in names if (value := params.get(name, "").strip())}
-
-
-def _link_older(filters: Mapping[str, Any], listed: Sequence[Mapping[str, Any]]) -> str | None:
-    return urlencode({**filters, "before": listed[-1]["id"]}) if len(listed) == PAGE else None
 
 
 def _read_number(text: str | None) -> int | None:

@@ -45,11 +45,8 @@ class Live:
         self._pages = 0
         self._roots: set[str] = set()
         self._task: asyncio.Task[None] | None = None
-        self._news: asyncio.Future[Mapping[str, Pieces]] | None = None
-
-    @property
-    def pages(self) -> int:
-        return self._pages
+        self._turn = asyncio.Condition()
+        self._drawn: Mapping[str, Pieces] = {}
 
     async def watch(self, root: str, may_look: Callable[[], Awaitable[bool]]) -> AsyncGenerator[bytes, None]:
         """Yield the frames for one page, until it is closed, this Router stops, or `may_look` says no."""
@@ -74,13 +71,11 @@ class Live:
     async def _await_news(self) -> Mapping[str, Pieces]:
         """Await what the next turn brings; nothing where it is late."""
         if self._task is None:
-            self._news = asyncio.get_running_loop().create_future()
             self._task = asyncio.create_task(self._run())
-        if self._news is None:
-            raise AssertionError("a running task has its news")
         with suppress(TimeoutError):
-            async with asyncio.timeout(SILENCE_S):
-                return await asyncio.shield(self._news)
+            async with asyncio.timeout(SILENCE_S), self._turn:
+                await self._turn.wait()
+                return self._drawn
         return {}
 
     def _stop(self) -> None:
@@ -93,13 +88,13 @@ class Live:
         while True:
             try:
                 now, day = await self._overview.take(), await self._overview.take_day()
-                pieces = {root: _render_pieces(now, day, root) for root in self._roots}
+                drawn = {root: _render_pieces(now, day, root) for root in self._roots}
             except Exception as error:  # the pages stay as they are, and the next turn may be better
                 log_error("live_failed", error)
-                pieces = {}
-            news, self._news = self._news, asyncio.get_running_loop().create_future()
-            if news is not None and not news.done():
-                news.set_result(pieces)
+                drawn = {}
+            async with self._turn:
+                self._drawn = drawn
+                self._turn.notify_all()
             await asyncio.sleep(TICK_S)
 
 

@@ -14,6 +14,7 @@ cookie; no comparison's time tells how much was right.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import secrets
@@ -34,10 +35,11 @@ from deployments.state.client import State
 
 COOKIE_S = 7 * 86_400
 COOKIE_CHARS_MAX = 512
+FindOwner = Callable[[str], tuple[bytes, Caller] | None]  # by the name of a key: its digest, and whose it is
 
 
 @dataclass(frozen=True, slots=True)
-class Cookie:
+class _Cookie:
     """What a cookie says. `name` "" is whoever is on this machine, where there are no keys."""
 
     name: str
@@ -45,45 +47,41 @@ class Cookie:
     nonce: str
 
 
-class Seal:
+class _Seal:
     """The secret, and what is made with it."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
 
-    def __repr__(self) -> str:
-        return "Seal()"
+    def make(self, name: str, digest: bytes, now_s: float) -> tuple[_Cookie, str]:
+        """Make a cookie for the key `name` with this digest; return it and its text."""
+        cookie = _Cookie(name, int(now_s) + COOKIE_S, secrets.token_hex(16))
+        return cookie, self._spell(cookie, digest)
 
-    def make_cookie(self, name: str, digest: bytes, now_s: float) -> str:
-        cookie = Cookie(name, int(now_s) + COOKIE_S, secrets.token_hex(16))
-        return f"{self._spell(cookie)}:{self._seal(cookie, digest)}"
-
-    def read_cookie(self, value: str) -> tuple[Cookie, str] | None:
-        """Read a cookie and its seal, which is still to be checked: `is_good` needs the name's digest."""
-        parts = value.split(":")
-        if len(value) > COOKIE_CHARS_MAX or len(parts) != 4 or not parts[1].isascii() or not parts[1].isdecimal():
+    def read(self, text: str, find_owner: FindOwner, now_s: float) -> tuple[_Cookie, Caller] | None:
+        """Read a cookie; None where this server hasn't made it for the key that has its name now, or it has ended."""
+        parts = text.split(":")
+        if len(text) > COOKIE_CHARS_MAX or len(parts) != 4 or not parts[1].isascii() or not parts[1].isdecimal():
             return None
-        return Cookie(parts[0], int(parts[1]), parts[2]), parts[3]
+        cookie = _Cookie(parts[0], int(parts[1]), parts[2])
+        owner = find_owner(cookie.name)
+        if owner is None or not _is_same(self._spell(cookie, owner[0]), text) or cookie.expires_s <= now_s:
+            return None
+        return cookie, owner[1]
 
-    def is_good(self, cookie: Cookie, seal: str, digest: bytes, now_s: float) -> bool:
-        """Tell whether this server has made the cookie for this key, and it still counts."""
-        same = hmac.compare_digest(self._seal(cookie, digest).encode(), seal.encode("utf-8", "replace"))
-        return same and cookie.expires_s > now_s
-
-    def make_token(self, cookie: Cookie) -> str:
+    def make_token(self, cookie: _Cookie) -> str:
         return self._hash("order", cookie.nonce, cookie.name)
 
-    def is_token(self, cookie: Cookie, token: str) -> bool:
-        return hmac.compare_digest(self.make_token(cookie).encode(), token.encode("utf-8", "replace"))
-
-    def _spell(self, cookie: Cookie) -> str:
-        return f"{cookie.name}:{cookie.expires_s}:{cookie.nonce}"
-
-    def _seal(self, cookie: Cookie, digest: bytes) -> str:
-        return self._hash("cookie", self._spell(cookie), digest.hex())
+    def _spell(self, cookie: _Cookie, digest: bytes) -> str:
+        said = f"{cookie.name}:{cookie.expires_s}:{cookie.nonce}"
+        return f"{said}:{self._hash('cookie', said, digest.hex())}"
 
     def _hash(self, *parts: str) -> str:
         return hmac.new(self._secret, "\n".join(parts).encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def _is_same(text: str, given: str) -> bool:
+    return hmac.compare_digest(text.encode("utf-8", "replace"), given.encode("utf-8", "replace"))
 
 
 AWAY = "no_tier_available"  # what `await_state` raises
@@ -97,9 +95,11 @@ class NotSignedIn(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """Who looks, and the token of their orders. `fresh`: the cookie that they still have to be given."""
+    """Who looks, by which cookie, and the token of their orders. `fresh`: the cookie, where they still have to be given
+    it."""
 
     caller: Caller
+    cookie: _Cookie
     token: str
     fresh: str | None = None
 
@@ -109,7 +109,7 @@ class Visits:
 
     def __init__(self, access: Callable[[], Access], state: State) -> None:
         self._access, self._state = access, state
-        self._seal: Seal | None = None
+        self._seal: _Seal | None = None
         self._bodies = Bodies(READERS_MAX)
 
     async def open_page(self, request: Request) -> Visit:
@@ -117,17 +117,17 @@ class Visits:
         `no_tier_available` where the state actor doesn't answer."""
         access, seal = self._access(), await self._find_seal()
         access.guard(request.client.host if request.client else None, request.headers)
-        cookie = await self._read(request, access, seal)
-        if cookie is not None:
-            found = access.find_key(cookie.name)
-            return Visit(caller=found[1] if found else ANYBODY, token=seal.make_token(cookie))
-        if access.keyed:
+        now_s = time.time()
+        found = seal.read(request.cookies.get(_name_cookie(request), ""), functools.partial(_find_owner, access), now_s)
+        if found is None and not access.keyed:
+            cookie, fresh = seal.make("", b"", now_s)
+            return Visit(caller=ANYBODY, cookie=cookie, token=seal.make_token(cookie), fresh=fresh)
+        if found is None:
             raise NotSignedIn
-        fresh = seal.make_cookie("", b"", time.time())
-        made = seal.read_cookie(fresh)
-        if made is None:
-            raise AssertionError("a cookie that was just made can be read")
-        return Visit(caller=ANYBODY, token=seal.make_token(made[0]), fresh=fresh)
+        cookie, caller = found
+        if access.keyed and await await_state(self._state.is_signed_out(cookie.nonce, cookie.expires_s)):
+            raise NotSignedIn
+        return Visit(caller=caller, cookie=cookie, token=seal.make_token(cookie))
 
     async def may_look(self, request: Request) -> bool:
         """Tell whether whoever was let in by this request still would be. While the state actor is away nobody knows:
@@ -147,9 +147,7 @@ class Visits:
     async def take_call(self, request: Request, token: str = "") -> Visit:
         visit = await self.open_page(request)
         _refuse_foreign(request)
-        seal = await self._find_seal()
-        cookie = await self._read(request, self._access(), seal)
-        if cookie is None or not seal.is_token(cookie, request.headers.get(TOKEN_HEADER) or token):
+        if not _is_same(visit.token, request.headers.get(TOKEN_HEADER) or token):
             raise ApiError("forbidden", "the order doesn't carry the token of this page: load the page again")
         return visit
 
@@ -169,7 +167,7 @@ class Visits:
         except ApiError:
             return None
         found = access.find_key(caller.name)
-        return seal.make_cookie(caller.name, found[0], time.time()) if caller.admin and found else None
+        return seal.make(caller.name, found[0], time.time())[1] if caller.admin and found else None
 
     def set_cookie(self, request: Request, response: Response, value: str | None) -> None:
         """Give the browser its cookie; None takes it away."""
@@ -183,27 +181,22 @@ class Visits:
             samesite="strict",
         )
 
-    async def sign_out(self, request: Request) -> None:
-        access = self._access()
-        cookie = await self._read(request, access, await self._find_seal())
-        if cookie is not None and access.keyed:
-            await await_state(self._state.sign_out(cookie.nonce, cookie.expires_s))
+    async def sign_out(self, visit: Visit) -> None:
+        if self._access().keyed:
+            await await_state(self._state.sign_out(visit.cookie.nonce, visit.cookie.expires_s))
 
-    async def _read(self, request: Request, access: Access, seal: Seal) -> Cookie | None:
-        read = seal.read_cookie(request.cookies.get(_name_cookie(request), ""))
-        if read is None:
-            return None
-        cookie, sealed = read
-        found = access.find_key(cookie.name) if access.keyed else (b"", ANYBODY)
-        good = found is not None and found[1].admin and seal.is_good(cookie, sealed, found[0], time.time())
-        if not good or (access.keyed and await await_state(self._state.is_signed_out(cookie.nonce, cookie.expires_s))):
-            return None
-        return cookie
-
-    async def _find_seal(self) -> Seal:
+    async def _find_seal(self) -> _Seal:
         if self._seal is None:
-            self._seal = Seal(await await_state(self._state.get_page_secret()))
+            self._seal = _Seal(await await_state(self._state.get_page_secret()))
         return self._seal
+
+
+def _find_owner(access: Access, name: str) -> tuple[bytes, Caller] | None:
+    """Find the admin whose key has this name; without keys anybody, whose cookie has no name."""
+    if not access.keyed:
+        return b"", ANYBODY
+    found = access.find_key(name)
+    return found if found is not None and found[1].admin else None
 
 
 def _refuse_foreign(request: Request) -> None:

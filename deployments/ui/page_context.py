@@ -23,7 +23,6 @@ from starlette.responses import RedirectResponse, Response
 from deployments import __version__
 from deployments.api.overview import Overview
 from deployments.errors import ApiError
-from deployments.state.client import State
 from deployments.state.link import StateUnavailable
 from deployments.ui.formatting import FILTERS
 from deployments.ui.page_auth import NotSignedIn, Visit, Visits, find_root
@@ -99,7 +98,6 @@ class PageContext:
     """Shared by all pages of one Router replica."""
 
     visits: Visits
-    state: State
     overview: Overview
 
     def look(self, view: Look) -> Endpoint:
@@ -126,7 +124,7 @@ class PageContext:
             except NotSignedIn:
                 return _send_to_sign_in(request)
             except (ApiError, StateUnavailable) as error:
-                return explain_error(request, error)
+                return explain(request, error)
 
         return answer
 
@@ -144,16 +142,10 @@ def show_page(request: Request, visit: Visit | None, template: str, *, status: i
     return Response(page, status_code=status, media_type="text/html", headers=GUARDED)
 
 
-def explain(request: Request, status: int, words: str) -> Response:
+def explain(request: Request, error: ApiError | StateUnavailable) -> Response:
     """Answer with a page that says what is wrong."""
+    status, words = (error.status, error.message) if isinstance(error, ApiError) else (503, SILENT)
     return show_page(request, None, "fault.html", status=status, words=words)
-
-
-def explain_error(request: Request, error: ApiError | StateUnavailable) -> Response:
-    """Answer with the words of an error."""
-    if isinstance(error, ApiError):
-        return explain(request, error.status, error.message)
-    return explain(request, 503, SILENT)
 
 
 def go_to(request: Request, path: str) -> Response:

@@ -29,7 +29,7 @@ class TierPages:
     """The two pages, the orders, and the figures of the memory's chart."""
 
     def __init__(self, context: PageContext) -> None:
-        self._context = context
+        self._context, self._state = context, context.overview.state
         self._fetches: dict[str, subprocess.Popen[bytes]] = {}
 
     def routes(self) -> list[Route]:
@@ -42,21 +42,21 @@ class TierPages:
 
     async def show(self, request: Request, visit: Visit) -> Response:
         now = await self._context.overview.take()
-        orders = await self._context.state.browse(Query(kind="operator", limit=10))
-        changes = await self._context.state.browse(Query(kind="breaker", limit=10))
+        orders = await self._state.browse(Query(kind="operator", limit=10))
+        changes = await self._state.browse(Query(kind="breaker", limit=10))
         return show_page(request, visit, "tiers.html", now=now, orders=orders, changes=changes)
 
     async def order(self, request: Request, visit: Visit, _: Mapping[str, str]) -> Response:
         tier, order = request.path_params["tier"], request.path_params["order"]
         if tier not in self._context.overview.tiers or order not in ORDERS:
             raise ApiError("not_found", "There is no such tier, or no such order.")
-        state = self._context.state
+        state = self._state
         if order == "download":
             self._download(tier)
         else:
             await {"isolate": state.isolate, "restore": state.restore, "close": state.close_breaker}[order](tier)
         log_info(f"tier_{ORDERS[order]}", tier=tier, by=visit.caller.name or None)
-        await state.refresh_health()
+        await state.hear()
         self._context.overview.forget()
         return go_to(request, "/ui/tiers")
 
@@ -73,8 +73,8 @@ class TierPages:
     async def show_memory(self, request: Request, visit: Visit) -> Response:
         overview = self._context.overview
         now = await overview.take()
-        changes = await self._context.state.browse(Query(kind="memory", limit=20))
-        scaled = await self._context.state.browse(Query(kind="scaling", limit=20))
+        changes = await self._state.browse(Query(kind="memory", limit=20))
+        scaled = await self._state.browse(Query(kind="scaling", limit=20))
         holders = [] if overview.memory is None else overview.memory.list_holders()
         return show_page(request, visit, "memory.html", now=now, holders=holders, changes=changes, scaled=scaled)
 
@@ -82,13 +82,13 @@ class TierPages:
         """Answer with the chart's figures: the level of each machine over a week."""
         now_s = time.time()
         query = Query(kind="memory", since_s=now_s - WEEK_S, limit=TRANSITIONS_MAX)
-        changes = list(reversed(await self._context.state.browse(query)))
+        changes = list(reversed(await self._state.browse(query)))
         memory = self._context.overview.memory
         known = {} if memory is None else {n: node["level"] for n, node in memory.summary()["nodes"].items()}
-        return json_response(draw_levels(changes, known, now_s), headers=GUARDED)
+        return json_response(_draw_levels(changes, known, now_s), headers=GUARDED)
 
 
-def draw_levels(
+def _draw_levels(
     changes: list[dict[str, Any]], known: Mapping[str, str], now_s: float, long_s: float = WEEK_S
 ) -> dict[str, Any]:
     """Draw the level of each machine as steps: from the changes, the oldest first, up to what is known now."""

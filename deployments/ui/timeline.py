@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from deployments.ui.formatting import write_count
@@ -28,24 +28,18 @@ HOW = {True: "the same tier again, after a fault", False: "the same tier again, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TimelineStep:
-    """One call to a tier. `kind`: `good`, `bad`, or `idle` where nothing ran. `wait_ms`: since the last one ended.
-    `said`: what was wrong, in sentences; `texts`: what was kept of the conversation, by its name."""
+    """One call to a tier: an attempt of the report without its `detail`, which may quote the conversation. `kind`:
+    `good`, `bad`, or `idle` where nothing ran. `wait_ms`: since the last one ended. `said`: what was wrong, in
+    sentences; `texts`: what was kept of the conversation, by its name."""
 
+    attempt: Record
     number: int
-    tier: str
     kind: str
     how: str
-    at_ms: float | None
-    elapsed_ms: float
-    ttft_ms: float | None
     wait_ms: float
     failure: str | None
     said: tuple[str, ...]
     texts: Mapping[str, str]
-    usage: Record | None
-    estimated: bool
-    granted: bool
-    cost_usd: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +48,7 @@ class Timeline:
 
     total_ms: float
     steps: tuple[_TimelineStep, ...]
-    others: tuple[str, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[str, ...]
 
 
 def tell(report: Record, incidents: Sequence[Record], *, keep_text: bool) -> Timeline:
@@ -65,7 +58,7 @@ def tell(report: Record, incidents: Sequence[Record], *, keep_text: bool) -> Tim
     before: Record | None = None
     for number, attempt in enumerate(report["attempts"]):
         own = [one for one in incidents if one.get("attempt") == number]
-        at_ms = attempt.get("at_ms")
+        at_ms = attempt["at_ms"]
         wait_ms = max(0.0, at_ms - end_ms) if at_ms is not None else 0.0
         steps.append(_tell_step(number, attempt, before, own, wait_ms, keep_text=keep_text))
         if at_ms is not None:
@@ -76,7 +69,6 @@ def tell(report: Record, incidents: Sequence[Record], *, keep_text: bool) -> Tim
         total_ms=max(report.get("total_ms") or 0.0, end_ms, 1.0),
         steps=tuple(steps),
         others=tuple(others),
-        headers=write_headers(report),
     )
 
 
@@ -88,21 +80,14 @@ def _tell_step(
     if keep_text and attempt.get("detail"):
         texts.setdefault("detail", attempt["detail"])
     return _TimelineStep(
+        attempt={**attempt, "detail": None},
         number=number + 1,
-        tier=attempt["tier"],
         kind="bad" if failure and attempt["ran"] else "idle" if failure or attempt["cancelled"] else "good",
         how=_tell_how(attempt, before),
-        at_ms=attempt.get("at_ms"),
-        elapsed_ms=attempt["elapsed_ms"],
-        ttft_ms=attempt["ttft_ms"],
         wait_ms=wait_ms,
         failure=failure or ("client_left" if attempt["cancelled"] else None),
         said=(*(words for one in own for words in _tell_incident(one)), *_tell_thought(attempt.get("thinking"))),
         texts=texts,
-        usage=attempt["usage"],
-        estimated=attempt["estimated"],
-        granted=attempt["granted"],
-        cost_usd=attempt["cost_usd"],
     )
 
 

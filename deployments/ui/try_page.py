@@ -36,7 +36,7 @@ TOOLS = """[
 FUNCTION = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
 
 
-def list_examples(loops: LoopConfig) -> list[dict[str, Any]]:
+def _list_examples(loops: LoopConfig) -> list[dict[str, Any]]:
     """List the examples, each with its label and its messages."""
     return [
         {"label": "Repair a tool call", "messages": [_ask("What is the weather in Oslo? Call get_weather.")]},
@@ -70,7 +70,7 @@ class TryPage:
 
     async def show(self, request: Request, visit: Visit) -> Response:
         tiers = self._context.overview.tiers
-        examples = list_examples(self._context.overview.config().reliability.loop_detection)
+        examples = _list_examples(self._context.overview.config().reliability.loop_detection)
         return show_page(request, visit, "try.html", tiers=tiers, tools=TOOLS, examples=examples)
 
     async def ask(self, request: Request) -> Response:

@@ -17,13 +17,12 @@ from typing import Literal
 
 from reliability.admission import breaker as breakers
 from reliability.admission import budget as budgets
-from reliability.admission import retry_budget as retries
 from reliability.admission.breaker import Breaker, BreakerConfig, Change, Permit, Phase
 from reliability.admission.budget import BudgetConfig, ClosedReservation, Load, Policy
-from reliability.admission.ledger import Budget, note_progress, sweep_sessions
+from reliability.admission.ledger import Budget
 from reliability.admission.persistent_map import Shards
 from reliability.admission.request import AdmissionRequest, MemoryRules, memory_rule
-from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits
+from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits, take
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
 
@@ -121,8 +120,7 @@ def admit(
     """Give everything that the call needs, or nothing."""
     now_ns = max(now_ns, state.now_ns)
     state, _ = expire(state, config, now_ns)
-    rule = memory_rule(config.memory, request)
-    if rule:
+    if rule := memory_rule(config.memory, request):
         return state, Rejection(request.tier, RejectedBy.MEMORY_PRESSURE, rule, config.memory.retry_after_s)
     if not _has_room(state, request.tier):
         return state, Rejection(request.tier, RejectedBy.FULL, f"more than {TIERS_MAX} tiers", None)
@@ -142,7 +140,9 @@ def admit(
     budget, reserved = budgets.reserve(state.budget, config.budget, name, request, now_ns, hold_ns)
     if isinstance(reserved, budgets.BudgetRejection):
         return state, _reject_by_budget(request.tier, reserved)
-    calls, wait_ns = retries.take(state.retries, config.retries, request.extra, now_ns, counted=not request.fallback)
+    calls, wait_ns = state.retries, None
+    if not request.fallback:
+        calls, wait_ns = take(calls, config.retries, request.extra, now_ns)
     if wait_ns is not None:
         return state, Rejection(request.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_ns / SECOND_NS)
     after = AdmissionState(
@@ -188,7 +188,7 @@ def settle(
 
 def progress(state: AdmissionState, grant_id: str, tokens: int) -> AdmissionState:
     """Note what an open grant's call has used so far, prompt included. The same state where that is nothing new."""
-    budget = note_progress(state.budget, grant_id, max(0, tokens))
+    budget = state.budget.note_progress(grant_id, max(0, tokens))
     return state if budget is state.budget else replace(state, budget=budget)
 
 
@@ -240,18 +240,13 @@ def reset_session(state: AdmissionState, key: str, session: str) -> AdmissionSta
 
 def sweep(state: AdmissionState, config: AdmissionConfig, now_ns: int) -> AdmissionState:
     """Let every idle session go: for the owner's timer. The same state where there is none."""
-    budget = sweep_sessions(state.budget, config.budget.bounds, max(now_ns, state.now_ns))
+    budget = state.budget.sweep_sessions(config.budget.bounds, max(now_ns, state.now_ns))
     return state if budget is state.budget else replace(state, budget=budget)
 
 
 def phase_of(state: AdmissionState, tier: str, now_ns: int) -> Phase:
     """Return the phase of a tier's breaker, for display: it changes nothing."""
     return breakers.phase_at(state.breakers.get(tier, Breaker()), max(now_ns, state.now_ns))
-
-
-def with_epoch(state: AdmissionState, epoch: str) -> AdmissionState:
-    """Return the state of a new incarnation of the owner: its grants get names never given before."""
-    return replace(state, epoch=epoch)
 
 
 def _release_permit(

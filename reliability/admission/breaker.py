@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount
+from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span
 from reliability.types import Verdict
 
 OPENINGS_MAX = 32  # doublings remembered; beyond it open_max_ns has long been reached
@@ -199,7 +199,7 @@ def close(breaker: Breaker, now_ns: int) -> Breaker:
 def _record_success(breaker: Breaker, config: BreakerConfig, key: str, now_ns: int) -> tuple[Breaker, Change | None]:
     well = (*_find_well(breaker, key)[1 - WELL_MAX :], (key, now_ns))
     if breaker.phase is Phase.CLOSED:
-        calls = add_amount(breaker.calls, config.span, 1, now_ns)
+        calls = breaker.calls.add(config.span, 1, now_ns)
         return replace(breaker, consecutive=0, failing=(), well=well, calls=calls), None
     if breaker.successes + 1 < config.probe_successes:
         return replace(breaker, successes=breaker.successes + 1), None
@@ -218,8 +218,8 @@ def _record_failure(
             consecutive=breaker.consecutive + 1,
             failing=breaker.failing if key in breaker.failing else (*breaker.failing[:1], key),
             well=_find_well(breaker, key),
-            calls=add_amount(breaker.calls, config.span, 1, now_ns),
-            failures=add_amount(breaker.failures, config.span, 1, now_ns),
+            calls=breaker.calls.add(config.span, 1, now_ns),
+            failures=breaker.failures.add(config.span, 1, now_ns),
         )
         tripped = None if _is_one_keys_own(breaker, config, now_ns) else _find_trip_cause(breaker, config)
         if tripped is None and rest_ns == 0:

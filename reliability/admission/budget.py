@@ -25,20 +25,10 @@ from reliability.admission.ledger import (
     Bounds,
     Budget,
     Reservation,
-    charge_unreserved,
-    close_reservation,
-    count_hour_tokens,
-    estimate_charge,
-    forget_expired,
-    hour_of,
-    make_room,
-    open_reservation,
-    remember_expired,
     session_name,
-    session_of,
 )
 from reliability.admission.request import AdmissionRequest
-from reliability.rolling import SECOND_NS, drop_expired, frees_in_ns
+from reliability.rolling import SECOND_NS
 
 IN_FLIGHT_RETRY_S = 5  # where open reservations stand in the way: they end sooner than the hour
 
@@ -151,26 +141,24 @@ def output_cap(config: BudgetConfig, named: int | None) -> int:
 def reserve(
     budget: Budget, config: BudgetConfig, name: str, request: AdmissionRequest, now_ns: int, hold_ns: int | None = None
 ) -> tuple[Budget, BudgetGrant | BudgetRejection]:
-    """Set tokens aside for one call. A rejection changes nothing but what time has closed."""
+    """Set tokens aside for one call, under a name that no other has. A rejection changes nothing but what time has
+    closed."""
     budget, _ = expire(budget, config, now_ns)
-    held = budget.open.get(name)
-    if held is not None:
-        full = loads(budget, config, held.key, held.session, now_ns)
-        return budget, _build_grant(config, name, held, full)
     cap = output_cap(config, request.output_tokens)
     tokens = max(0, request.prompt_tokens) + cap
     full = loads(budget, config, request.key, request.payer, now_ns, tokens)
     rejection = _find_rejection(budget, config, request, full, tokens, now_ns)
     if rejection is not None:
         return budget, rejection
-    roomy = make_room(budget, config.bounds, request.key, request.payer, now_ns)
+    roomy = budget.make_room(config.bounds, request.key, request.payer, now_ns)
     if roomy is None:
         return budget, BudgetRejection(Shortage.ROOM, Policy.HARD_STOP, (), IN_FLIGHT_RETRY_S)
     hold = config.reservation_ns if hold_ns is None else min(max(0, hold_ns), config.reservation_ns)
     capped = request.output_tokens is not None and cap < request.output_tokens
     slack = 0 if request.local else PROGRESS_TOKENS  # what a paid call may have cost since its last report
     taken = Reservation(request.key, request.payer, tokens, cap, capped, now_ns + hold, slack=slack)
-    return open_reservation(roomy, config.bounds, name, taken, now_ns), _build_grant(config, name, taken, full)
+    grant = BudgetGrant(name, tokens, cap, capped, taken.expires_ns, _find_warnings(full, config))
+    return roomy.open_reservation(config.bounds, name, taken, now_ns), grant
 
 
 def settle(
@@ -184,24 +172,21 @@ def settle(
     expired = now_ns >= held.expires_ns
     charged = held.tokens if tokens is None else max(0, tokens)
     if expired:  # the same ledger, whoever notices the time first
-        charged = max(estimate_charge(held), tokens or 0)
-    return _charge_and_close(budget, config, name, charged, now_ns, expired=expired)
+        charged = max(held.estimate, tokens or 0)
+    return _charge_and_close(budget, config, name, held, charged, now_ns, expired=expired)
 
 
 def _settle_late(budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int) -> Budget:
-    budget, late = forget_expired(budget, name)
+    budget, late = budget.forget_expired(name)
     if late is None or tokens is None or tokens <= late.charged:
         return budget
-    return charge_unreserved(budget, config.bounds, late.key, late.session, tokens - late.charged, now_ns)
+    return budget.charge_unreserved(config.bounds, late.key, late.session, tokens - late.charged, now_ns)
 
 
 def _charge_and_close(
-    budget: Budget, config: BudgetConfig, name: str, charged: int, now_ns: int, *, expired: bool
-) -> tuple[Budget, ClosedReservation | None]:
-    held = budget.open.get(name)
-    if held is None:
-        return budget, None
-    after = close_reservation(budget, name, held, charged, now_ns)
+    budget: Budget, config: BudgetConfig, name: str, held: Reservation, charged: int, now_ns: int, *, expired: bool
+) -> tuple[Budget, ClosedReservation]:
+    after = budget.close_reservation(name, held, charged, now_ns)
     warnings = _find_warnings(loads(after, config, held.key, held.session, now_ns), config)
     return after, ClosedReservation(name, charged, max(0, charged - held.tokens), expired, warnings)
 
@@ -211,7 +196,7 @@ def charge(budget: Budget, config: BudgetConfig, key: str, session: str, tokens:
     ledger takes them whatever the limits are: it has happened. At its bounds a session or key for which no idle one can
     go is left out, as if it had been forgotten; the hour of the server has every token."""
     budget, _ = expire(budget, config, now_ns)
-    return charge_unreserved(budget, config.bounds, key, session, max(0, tokens), now_ns)
+    return budget.charge_unreserved(config.bounds, key, session, max(0, tokens), now_ns)
 
 
 def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, tuple[ClosedReservation, ...]]:
@@ -221,10 +206,10 @@ def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, t
     closed: list[ClosedReservation] = []
     due = [(name, held) for name, held in budget.open.items() if now_ns >= held.expires_ns]
     for name, held in due:
-        budget, answer = _charge_and_close(budget, config, name, estimate_charge(held), now_ns, expired=True)
-        budget = remember_expired(budget, name, held, estimate_charge(held))
-        if answer is not None:
-            closed.append(answer)
+        charged = held.estimate
+        budget, answer = _charge_and_close(budget, config, name, held, charged, now_ns, expired=True)
+        budget = budget.remember_expired(name, held, charged)
+        closed.append(answer)
     wake_ns = min((held.expires_ns for _, held in budget.open.items()), default=None)
     return replace(budget, wake_ns=wake_ns), tuple(closed)
 
@@ -242,20 +227,16 @@ def loads(budget: Budget, config: BudgetConfig, key: str, session: str, now_ns: 
     """Compute how full each limited window is for this session, with `more` tokens on top."""
     full: list[Load] = []
     if config.session.tokens_max is not None:
-        known = session_of(budget, config.bounds, key, session, now_ns)
+        known = budget.session_of(config.bounds, key, session, now_ns)
         tokens = known.spent + known.reserved + more
         full.append(_build_load(BudgetWindow.SESSION, tokens, config.session.tokens_max, known.reserved))
     if config.hour.tokens_max is not None:
-        tokens = count_hour_tokens(budget.hour, now_ns) + more
+        tokens = budget.hour.count(now_ns) + more
         full.append(_build_load(BudgetWindow.HOUR, tokens, config.hour.tokens_max, budget.hour.reserved))
     key_limit = _find_limit(config, BudgetWindow.KEY_HOUR, key)
     if key_limit.tokens_max is not None:
-        hour = hour_of(budget, key)
-        full.append(
-            _build_load(
-                BudgetWindow.KEY_HOUR, count_hour_tokens(hour, now_ns) + more, key_limit.tokens_max, hour.reserved
-            )
-        )
+        hour = budget.hour_of(key)
+        full.append(_build_load(BudgetWindow.KEY_HOUR, hour.count(now_ns) + more, key_limit.tokens_max, hour.reserved))
     return tuple(full)
 
 
@@ -287,18 +268,13 @@ def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> i
         return None
     if load.window is BudgetWindow.SESSION:
         return IN_FLIGHT_RETRY_S if load.tokens - load.reserved <= load.tokens_max else None
-    hour = budget.hour if load.window is BudgetWindow.HOUR else hour_of(budget, key)
-    spent = drop_expired(hour.spent, HOUR, now_ns)
+    hour = budget.hour if load.window is BudgetWindow.HOUR else budget.hour_of(key)
+    spent = hour.spent.drop_expired(HOUR, now_ns)
     excess = load.tokens - load.tokens_max
-    wait_ns = frees_in_ns(spent, HOUR, excess, now_ns)
+    wait_ns = spent.frees_in_ns(HOUR, excess, now_ns)
     if wait_ns is None:  # not before reservations return something
-        wait_ns = frees_in_ns(spent, HOUR, excess - hour.reserved, now_ns) or 0
+        wait_ns = spent.frees_in_ns(HOUR, excess - hour.reserved, now_ns) or 0
     return max(-(-wait_ns // SECOND_NS), IN_FLIGHT_RETRY_S if hour.reserved else 1)
-
-
-def _build_grant(config: BudgetConfig, name: str, held: Reservation, full: tuple[Load, ...]) -> BudgetGrant:
-    warnings = _find_warnings(full, config)
-    return BudgetGrant(name, held.tokens, held.output_cap, held.capped, held.expires_ns, warnings)
 
 
 def _find_limit(config: BudgetConfig, window: BudgetWindow, key: str) -> Limit:

@@ -11,7 +11,7 @@ Invariant: each event that changed something is written, also what the owner's t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
@@ -107,7 +107,7 @@ def reduce(
     """Apply one event."""
     match event:
         case Begin(epoch):
-            return admission.with_epoch(state, epoch), None
+            return replace(state, epoch=epoch), None  # so grants get names never given before
         case Admit(request):
             return admission.admit(state, config, request, now_ns)
         case Settlement(grant_id, verdict, usage, retry_after_ns):

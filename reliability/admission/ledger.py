@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reliability.admission.persistent_map import SHARDS, Shards
-from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount, drop_expired
+from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span
 
 HOUR = Span(3600 * SECOND_NS, 60 * SECOND_NS)
 PROGRESS_TOKENS = 32  # a running call reports what it has used each time that it has written so many more
@@ -44,6 +44,10 @@ class Session:
     open: int = 0
     used_ns: int = 0
 
+    def is_idle(self, bounds: Bounds, now_ns: int) -> bool:
+        """Return whether the session was left for so long that it counts as new."""
+        return self.open == 0 and now_ns - self.used_ns >= bounds.session_ttl_ns
+
 
 @dataclass(frozen=True, slots=True)
 class _Hour:
@@ -51,6 +55,14 @@ class _Hour:
 
     spent: Rolling = EMPTY
     reserved: int = 0
+
+    def count(self, now_ns: int) -> int:
+        """Count what the hour holds, spent and reserved."""
+        return self.spent.drop_expired(HOUR, now_ns).total + self.reserved
+
+    def charge(self, reserved: int, charged: int, now_ns: int) -> _Hour:
+        """Charge tokens, for which so many were reserved."""
+        return _Hour(self.spent.add(HOUR, charged, now_ns), self.reserved - reserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,13 @@ class Reservation:
     slack: int = 0
     used: int | None = None
 
+    @property
+    def estimate(self) -> int:
+        """What the call has cost for all that is known: what it is known to have used, else its prompt, which may have
+        been read; and its slack, as far as it was reserved."""
+        known = self.tokens - self.output_cap if self.used is None else self.used
+        return max(known, min(self.tokens, known + self.slack))
+
 
 @dataclass(frozen=True, slots=True)
 class _Expired:
@@ -80,7 +99,8 @@ class _Expired:
 @dataclass(frozen=True, slots=True)
 class Budget:
     """The whole ledger. `wake_ns`: a lower bound of the next expiry. `expired`: what the last reservations that
-    nobody settled were charged, by their names, the oldest first."""
+    nobody settled were charged, by their names, the oldest first. What changes it returns another one, or the same
+    where there is nothing to change."""
 
     sessions: Shards[Session] = field(default_factory=Shards)
     hour: _Hour = _Hour()
@@ -89,139 +109,114 @@ class Budget:
     wake_ns: int | None = None
     expired: Mapping[str, _Expired] = field(default_factory=dict)
 
+    def session_of(self, bounds: Bounds, key: str, session: str, now_ns: int) -> Session:
+        """Return the session's tokens. One that was idle for too long counts as new, swept or not."""
+        known = self.sessions.get(session_name(key, session))
+        return Session() if known is None or known.is_idle(bounds, now_ns) else known
+
+    def owners_of(self, session: str) -> set[str]:
+        """Return the keys that have a session of this name. Looks at every session."""
+        names = (name for name, _ in self.sessions.items() if name.endswith(session))
+        return {key for name in names if session_name(key := _key_of(name), session) == name}
+
+    def hour_of(self, key: str) -> _Hour:
+        """Return the hour of one API key."""
+        return self.keys.get(key) or _Hour()
+
+    def count_running_tokens(self, key: str, session: str) -> int:
+        """Count what a session's open calls have reported as used. Looks at every reservation."""
+        return sum(held.used or 0 for _, held in self.open.items() if held.session == session and held.key == key)
+
+    def note_progress(self, name: str, used: int) -> Budget:
+        """Note what an open reservation's call has used so far."""
+        held = self.open.get(name)
+        if held is None or held.used == used:
+            return self
+        return replace(self, open=self.open.put(name, replace(held, used=used)))
+
+    def remember_expired(self, name: str, held: Reservation, charged: int) -> Budget:
+        """Keep in mind what a reservation that nobody settled was charged; the oldest of too many is let go."""
+        expired = {**self.expired, name: _Expired(held.key, held.session, charged)}
+        while len(expired) > EXPIRED_MAX:
+            del expired[next(iter(expired))]
+        return replace(self, expired=expired)
+
+    def forget_expired(self, name: str) -> tuple[Budget, _Expired | None]:
+        """Forget an expired reservation: who settles it late settles it once."""
+        late = self.expired.get(name)
+        if late is None:
+            return self, None
+        return replace(self, expired={n: each for n, each in self.expired.items() if n != name}), late
+
+    def open_reservation(self, bounds: Bounds, name: str, taken: Reservation, now_ns: int) -> Budget:
+        """Open a reservation."""
+        known = self.session_of(bounds, taken.key, taken.session, now_ns)
+        session = Session(known.spent, known.reserved + taken.tokens, known.open + 1, now_ns)
+        key = self.hour_of(taken.key)
+        return replace(
+            self,
+            sessions=self.sessions.put(session_name(taken.key, taken.session), session),
+            hour=replace(self.hour, reserved=self.hour.reserved + taken.tokens),
+            keys=self.keys.put(taken.key, replace(key, reserved=key.reserved + taken.tokens)),
+            open=self.open.put(name, taken),
+            wake_ns=taken.expires_ns if self.wake_ns is None else min(self.wake_ns, taken.expires_ns),
+        )
+
+    def close_reservation(self, name: str, held: Reservation, charged: int, now_ns: int) -> Budget:
+        """Close a reservation: `charged` tokens are spent, the rest returns."""
+        at = session_name(held.key, held.session)
+        known = self.sessions.get(at) or Session(0, held.tokens, 1)
+        session = Session(known.spent + charged, known.reserved - held.tokens, known.open - 1, now_ns)
+        return replace(
+            self,
+            sessions=self.sessions.put(at, session),
+            hour=self.hour.charge(held.tokens, charged, now_ns),
+            keys=self.keys.put(held.key, self.hour_of(held.key).charge(held.tokens, charged, now_ns)),
+            open=self.open.drop(name),
+        )
+
+    def charge_unreserved(self, bounds: Bounds, key: str, session: str, tokens: int, now_ns: int) -> Budget:
+        """Book tokens that nobody had reserved. A name for which there is no room is left out, the server's hour
+        never."""
+        sessions = _make_session_room(self.sessions, bounds, session_name(key, session))
+        if sessions is not None:
+            known = self.session_of(bounds, key, session, now_ns)
+            spent = replace(known, spent=known.spent + tokens, used_ns=now_ns)
+            sessions = sessions.put(session_name(key, session), spent)
+        keys = _make_key_room(self.keys, bounds, key, now_ns)
+        if keys is not None:
+            keys = keys.put(key, self.hour_of(key).charge(0, tokens, now_ns))
+        return replace(
+            self,
+            sessions=self.sessions if sessions is None else sessions,
+            hour=self.hour.charge(0, tokens, now_ns),
+            keys=self.keys if keys is None else keys,
+        )
+
+    def sweep_sessions(self, bounds: Bounds, now_ns: int) -> Budget:
+        """Let every idle session go."""
+        idle = [name for name, session in self.sessions.items() if session.is_idle(bounds, now_ns)]
+        return replace(self, sessions=self.sessions.without(idle)) if idle else self
+
+    def make_room(self, bounds: Bounds, key: str, session: str, now_ns: int) -> Budget | None:
+        """Make room for one more reservation of this session. None: all is in use."""
+        if self.open.count >= bounds.reservations_max:
+            return None
+        sessions = _make_session_room(self.sessions, bounds, session_name(key, session))
+        keys = _make_key_room(self.keys, bounds, key, now_ns)
+        if sessions is None or keys is None:
+            return None
+        return replace(self, sessions=sessions, keys=keys)
+
 
 def session_name(key: str, session: str) -> str:
     """Build a session's name under its key; the length keeps ("a", "bc") and ("ab", "c") apart."""
     return f"{len(key)}:{key}{session}"
 
 
-def session_of(budget: Budget, bounds: Bounds, key: str, session: str, now_ns: int) -> Session:
-    """Return the session's tokens. One that was idle for too long counts as new, swept or not."""
-    known = budget.sessions.get(session_name(key, session))
-    return Session() if known is None or _is_idle(known, bounds, now_ns) else known
-
-
-def owners_of(budget: Budget, session: str) -> set[str]:
-    """Return the keys that have a session of this name. Looks at every session."""
-    names = (name for name, _ in budget.sessions.items() if name.endswith(session))
-    return {key for name in names if session_name(key := _key_of(name), session) == name}
-
-
 def _key_of(name: str) -> str:
     size, _, rest = name.partition(":")
     return rest[: int(size)]
-
-
-def hour_of(budget: Budget, key: str) -> _Hour:
-    """Return the hour of one API key."""
-    return budget.keys.get(key) or _Hour()
-
-
-def count_hour_tokens(hour: _Hour, now_ns: int) -> int:
-    """Count what an hour holds, spent and reserved."""
-    return drop_expired(hour.spent, HOUR, now_ns).total + hour.reserved
-
-
-def estimate_charge(held: Reservation) -> int:
-    """Estimate what a call has cost for all that is known: what it is known to have used, else its
-    prompt, which may have been read; and its slack, as far as it was reserved."""
-    known = held.tokens - held.output_cap if held.used is None else held.used
-    return max(known, min(held.tokens, known + held.slack))
-
-
-def count_running_tokens(budget: Budget, key: str, session: str) -> int:
-    """Count what a session's open calls have reported as used. Looks at every reservation."""
-    return sum(held.used or 0 for _, held in budget.open.items() if held.session == session and held.key == key)
-
-
-def note_progress(budget: Budget, name: str, used: int) -> Budget:
-    """Note what an open reservation's call has used so far. The same ledger where that is nothing new."""
-    held = budget.open.get(name)
-    if held is None or held.used == used:
-        return budget
-    return replace(budget, open=budget.open.put(name, replace(held, used=used)))
-
-
-def remember_expired(budget: Budget, name: str, held: Reservation, charged: int) -> Budget:
-    """Keep in mind what a reservation that nobody settled was charged; the oldest of too many is let go."""
-    expired = {**budget.expired, name: _Expired(held.key, held.session, charged)}
-    while len(expired) > EXPIRED_MAX:
-        del expired[next(iter(expired))]
-    return replace(budget, expired=expired)
-
-
-def forget_expired(budget: Budget, name: str) -> tuple[Budget, _Expired | None]:
-    """Forget an expired reservation: who settles it late settles it once."""
-    late = budget.expired.get(name)
-    if late is None:
-        return budget, None
-    return replace(budget, expired={n: each for n, each in budget.expired.items() if n != name}), late
-
-
-def open_reservation(budget: Budget, bounds: Bounds, name: str, taken: Reservation, now_ns: int) -> Budget:
-    """Open a reservation."""
-    known = session_of(budget, bounds, taken.key, taken.session, now_ns)
-    session = Session(known.spent, known.reserved + taken.tokens, known.open + 1, now_ns)
-    key = hour_of(budget, taken.key)
-    return Budget(
-        sessions=budget.sessions.put(session_name(taken.key, taken.session), session),
-        hour=replace(budget.hour, reserved=budget.hour.reserved + taken.tokens),
-        keys=budget.keys.put(taken.key, replace(key, reserved=key.reserved + taken.tokens)),
-        open=budget.open.put(name, taken),
-        wake_ns=taken.expires_ns if budget.wake_ns is None else min(budget.wake_ns, taken.expires_ns),
-        expired=budget.expired,
-    )
-
-
-def close_reservation(budget: Budget, name: str, held: Reservation, charged: int, now_ns: int) -> Budget:
-    """Close a reservation: `charged` tokens are spent, the rest returns."""
-    at = session_name(held.key, held.session)
-    known = budget.sessions.get(at) or Session(0, held.tokens, 1)
-    session = Session(known.spent + charged, known.reserved - held.tokens, known.open - 1, now_ns)
-    return Budget(
-        sessions=budget.sessions.put(at, session),
-        hour=_charge_hour(budget.hour, held.tokens, charged, now_ns),
-        keys=budget.keys.put(held.key, _charge_hour(hour_of(budget, held.key), held.tokens, charged, now_ns)),
-        open=budget.open.drop(name),
-        wake_ns=budget.wake_ns,
-        expired=budget.expired,
-    )
-
-
-def charge_unreserved(budget: Budget, bounds: Bounds, key: str, session: str, tokens: int, now_ns: int) -> Budget:
-    """Book tokens that nobody had reserved. A name for which there is no room is left out, the server's hour never."""
-    sessions = _make_session_room(budget.sessions, bounds, session_name(key, session))
-    if sessions is not None:
-        known = session_of(budget, bounds, key, session, now_ns)
-        spent = replace(known, spent=known.spent + tokens, used_ns=now_ns)
-        sessions = sessions.put(session_name(key, session), spent)
-    keys = _make_key_room(budget.keys, bounds, key, now_ns)
-    if keys is not None:
-        keys = keys.put(key, _charge_hour(hour_of(budget, key), 0, tokens, now_ns))
-    return replace(
-        budget,
-        sessions=budget.sessions if sessions is None else sessions,
-        hour=_charge_hour(budget.hour, 0, tokens, now_ns),
-        keys=budget.keys if keys is None else keys,
-    )
-
-
-def sweep_sessions(budget: Budget, bounds: Bounds, now_ns: int) -> Budget:
-    """Let every idle session go. The same ledger where there is none."""
-    idle = [name for name, session in budget.sessions.items() if _is_idle(session, bounds, now_ns)]
-    sessions = budget.sessions.without(idle)
-    return budget if sessions is budget.sessions else replace(budget, sessions=sessions)
-
-
-def make_room(budget: Budget, bounds: Bounds, key: str, session: str, now_ns: int) -> Budget | None:
-    """Make room for one more reservation of this session. None: all is in use."""
-    if budget.open.count >= bounds.reservations_max:
-        return None
-    sessions = _make_session_room(budget.sessions, bounds, session_name(key, session))
-    keys = _make_key_room(budget.keys, bounds, key, now_ns)
-    if sessions is None or keys is None:
-        return None
-    return replace(budget, sessions=sessions, keys=keys)
 
 
 def _make_session_room(sessions: Shards[Session], bounds: Bounds, name: str) -> Shards[Session] | None:
@@ -233,16 +228,8 @@ def _make_session_room(sessions: Shards[Session], bounds: Bounds, name: str) -> 
 def _make_key_room(keys: Shards[_Hour], bounds: Bounds, key: str, now_ns: int) -> Shards[_Hour] | None:
     if keys.count < bounds.keys_max or keys.get(key) is not None:
         return keys
-    keys = keys.without([name for name, hour in keys.items() if count_hour_tokens(hour, now_ns) == 0])
+    keys = keys.without([name for name, hour in keys.items() if hour.count(now_ns) == 0])
     return keys if keys.count < bounds.keys_max else None
-
-
-def _charge_hour(hour: _Hour, reserved: int, charged: int, now_ns: int) -> _Hour:
-    return _Hour(add_amount(hour.spent, HOUR, charged, now_ns), hour.reserved - reserved)
-
-
-def _is_idle(session: Session, bounds: Bounds, now_ns: int) -> bool:
-    return session.open == 0 and now_ns - session.used_ns >= bounds.session_ttl_ns
 
 
 def _drop_longest_idle(sessions: Shards[Session], start: int) -> Shards[Session] | None:

@@ -8,7 +8,7 @@ is the same in every process and a replay places them as the first run did.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 from zlib import crc32
 
@@ -18,15 +18,11 @@ SHARDS = 128
 V = TypeVar("V")
 
 
-def _empty_shards() -> tuple[Mapping[str, V], ...]:
-    return ({},) * SHARDS
-
-
 @dataclass(frozen=True, slots=True)
 class Shards(Generic[V]):
     """An immutable mapping from names to values. `count` is the number of names."""
 
-    shards: tuple[Mapping[str, V], ...] = field(default_factory=_empty_shards)
+    shards: tuple[Mapping[str, V], ...] = ({},) * SHARDS
     count: int = 0
 
     def get(self, key: str) -> V | None:

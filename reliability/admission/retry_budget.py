@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span, add_amount, drop_expired, frees_in_ns, inner_total
+from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span
 
 BUCKETS = 12  # five seconds each in a minute
 
@@ -42,19 +42,15 @@ class RetryBudget:
     extra: Rolling = EMPTY
 
 
-def take(
-    budget: RetryBudget, config: RetryBudgetLimits, extra: bool, now_ns: int, *, counted: bool = True
-) -> tuple[RetryBudget, int | None]:
-    """Count one call, unless it is a fallback, which isn't `counted`. Too many extra calls: return the same budget, and
-    in how many nanoseconds one of them leaves the window at the latest."""
-    if not counted:
-        return budget, None
+def take(budget: RetryBudget, config: RetryBudgetLimits, extra: bool, now_ns: int) -> tuple[RetryBudget, int | None]:
+    """Count one call. Too many extra calls: return the same budget, and in how many nanoseconds one of them leaves the
+    window at the latest."""
     span = config.span
     if not extra:
-        return replace(budget, first=add_amount(budget.first, span, 1, now_ns)), None
-    spent = drop_expired(budget.extra, span, now_ns)
-    allowed = config.floor + inner_total(budget.first, span, now_ns) * config.share_percent // 100
+        return replace(budget, first=budget.first.add(span, 1, now_ns)), None
+    spent = budget.extra.drop_expired(span, now_ns)
+    allowed = config.floor + budget.first.inner_total(span, now_ns) * config.share_percent // 100
     if spent.total >= allowed:
-        wait_ns = frees_in_ns(spent, span, spent.total - allowed + 1, now_ns)
+        wait_ns = spent.frees_in_ns(span, spent.total - allowed + 1, now_ns)
         return budget, config.window_ns if wait_ns is None else wait_ns
-    return replace(budget, extra=add_amount(spent, span, 1, now_ns)), None
+    return replace(budget, extra=spent.add(span, 1, now_ns)), None

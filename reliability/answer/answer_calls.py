@@ -45,17 +45,17 @@ def read_native_calls(held: Sequence[Event]) -> list[RawCall]:
 
 
 def drop_told(
-    found: Extraction, native: Sequence[RawCall], box: ToolBox, text: str, sent: int, *, thought: bool
+    found: Extraction, native: Sequence[RawCall], box: ToolBox, text: str, sent: int, *, told: str | None
 ) -> tuple[Extraction, Sequence[RawCall]]:
     """Take the native calls' own traces off what was found in the text: delimiters around nothing, and copies of the
-    calls, however often it says them. Where it holds another call it is all prose. `text`, `sent`, `thought`: as
+    calls, however often it says them. Where it holds another call it is all prose. `text`, `sent`, `told`: as
     `extract_calls` has read them."""
     if not (native and (found.calls or found.malformed or found.dropped)):
         return found, native
     malformed = tuple(one for one in found.malformed if not has_only_delimiters(one.raw))
     copies = {identify_call(call, box) for call in native}
     if not malformed and any(identify_call(call, box) not in copies for call in found.calls):
-        return extract_calls(text, replace(box, tools=()), sent, thought=thought), native
+        return extract_calls(text, replace(box, tools=()), sent, told=told), native
     if not found.dropped and not found.calls and len(malformed) == len(found.malformed):
         return found, native
     noted = replace(native[0], repairs=(Repair(RepairKind.ENVELOPE, ""),))
@@ -117,11 +117,11 @@ def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall]) -> tuple
 
 
 def read_stopped(
-    text: str, sent: int, box: ToolBox, loop: Loop | None, *, thought: bool = False
+    text: str, sent: int, box: ToolBox, loop: Loop | None, *, told: str | None = None
 ) -> tuple[Extraction, int]:
     """Read the calls of a text of which the first `sent` characters have left; count the calls that were broken off.
-    `loop`: what the answer was stopped for; `thought`: reasoning has come before the text."""
-    read = partial(extract_calls, box=box, sent=sent, thought=thought)
+    `loop`: what the answer was stopped for; `told`: the text before reasoning that has come before this one."""
+    read = partial(extract_calls, box=box, sent=sent, told=told)
     found = read(text)
     kept = _read_copies(text, read, box, loop)
     if kept is None:

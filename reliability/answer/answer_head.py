@@ -1,10 +1,8 @@
-"""The head of an answer: texts that are looked for at one place (`Starts`), and the opening of a turn (`Head`).
+"""The head of an answer: texts that are looked for at one place (`Starts`), and marks of a turn, which are no answer if
+nothing else comes (`Head`).
 
-    <|im_start|>assistant\\nThe file has 3 lines.     the opening of the turn that is open already: dropped
-    <|im_start|>                                     nothing but marks: no answer at all
-
-A model that may not end its turn, or open one, by the token for it spells that token out (seen 2026-11-24:
-Qwen2.5-Coder-1.5B behind a tool's result). Where an answer goes on behind its own turn: `reliability.tools.turns`.
+What opens the answer's turn is dropped by `thoughts.py`; where an answer goes on behind its own turn:
+`reliability.tools.turns`.
 """
 
 from __future__ import annotations
@@ -21,14 +19,8 @@ DELIMITER_MAX = 400  # characters that are looked at to tell whether something b
 PARTIAL: Final = "partial"
 Partial = Literal["partial"]
 _MARK = rf"(?:{'|'.join((*MARKS, r'<[|]end_header_id[|]>'))})"
-_ROLE = "assistant"
-_ROLE_BEGUN = "|".join(_ROLE[:length] for length in range(1, len(_ROLE) + 1))
-_TURN = re.compile(rf"\s*(?:<\|im_start\|>(?:{_ROLE}(?!\w))?\s*)+")
 _ONLY_MARKS = re.compile(rf"(?:\s|{_MARK})*+\Z")
-_WAITS = re.compile(
-    rf"(?:<\|im_start\|>(?:{_ROLE}(?!\w))?|\s|{_MARK})*+"
-    rf"(?:[<\[][|｜]?|[<\[][|｜]?[\w▁]{{1,32}}[|｜]?|(?<=<\|im_start\|>)(?:{_ROLE_BEGUN}))?\Z"
-)
+_WAITS = re.compile(rf"(?:\s|{_MARK})*+(?:[<\[][|｜]?(?:[\w▁]{{1,32}}[|｜]?)?)?\Z")
 _MARK_CHARS = 64
 
 
@@ -54,7 +46,7 @@ class Starts:
 
 
 class Head:
-    """The head of an answer: it waits while it may still be the opening of a turn. Each piece is looked at once."""
+    """The head of an answer: it waits while it may still be nothing but marks. Each piece is looked at once."""
 
     __slots__ = ("_last", "_parts")
 
@@ -69,7 +61,7 @@ class Head:
     def take(self, text: str) -> str | None:
         """Take the next piece; return the whole head where it waits no longer."""
         self._last += text
-        if not may_be_turn_start(self._last):
+        if not may_be_marks(self._last):
             return self.text()
         cut = _find_last_settled(self._last)
         self._parts.append(self._last[:cut])
@@ -83,25 +75,14 @@ def _find_last_settled(text: str) -> int:
     return place if place > _MARK_CHARS else 0
 
 
-def may_be_turn_start(text: str) -> bool:
-    """Tell whether the head of an answer may still turn out to be no part of it."""
+def may_be_marks(text: str) -> bool:
+    """Tell whether the head of an answer may still turn out to be nothing but marks and white space."""
     return _WAITS.match(text) is not None
 
 
-def strip_turn_start(text: str) -> str:
-    """Return the head of an answer without the opening of its turn; nothing where it is nothing but marks."""
-    if _ONLY_MARKS.match(text):
-        return "" if text.strip() else text
-    opening = _TURN.match(text)
-    return text[opening.end() :] if opening else text
-
-
-def drop_turn_start(events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events of an answer of which nothing has left, its text without the opening of its turn."""
-    for place, event in enumerate(events):
-        if isinstance(event, Text):
-            text = strip_turn_start(event.text)
-            if text == event.text:
-                return events
-            return [*events[:place], *([Text(text)] if text else []), *events[place + 1 :]]
-    return events
+def drop_marks(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events of an answer of which nothing has left without its text, where that is nothing but marks."""
+    text = "".join(event.text for event in events if isinstance(event, Text))
+    if not text.strip() or _ONLY_MARKS.match(text) is None:
+        return events
+    return [event for event in events if not isinstance(event, Text)]

@@ -21,12 +21,22 @@ from reliability.tools.format_reasoning import (
     REASONING,
     REASONING_CLOSES,
     Thought,
+    compile_ends,
+    ends_reasoning,
     is_unsettled,
     is_used,
     opens_reasoning,
 )
 from reliability.tools.format_row import Place, Reader, Start, Until
-from reliability.tools.formats import CALL_FORMATS, FRAME_FENCE, FRAME_TAG, INNER_CLOSES, QUOTES, SENTENCE_ENDS
+from reliability.tools.formats import (
+    CALL_FORMATS,
+    FRAME_FENCE,
+    FRAME_TAG,
+    INNER_CLOSES,
+    QUOTES,
+    SENTENCE_ENDS,
+    is_quoted,
+)
 from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
 from reliability.tools.turns import ENDS, list_fences
 
@@ -36,6 +46,7 @@ SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
 _SPOT = re.compile(rf"[{{\[<`⏺✿◁{SENTENCE_ENDS}]|\](?=<|\Z)")
 _MARK_SPOT = re.compile(r"<(?:[/|｜cu]|\Z)|\[(?:[/BE]|\Z)|◁")  # how a mark may begin that opens no reasoning
+_THOUGHT_SPOT = re.compile(r"<|\[(?:T|\Z)|◁")
 _BRACKET = re.compile(r"[{\[(]")
 _INDENT = re.compile(r"[ \t\r]*")
 _NAME = re.compile(r"[A-Za-z0-9_.:/\\-]{1,128}")
@@ -77,10 +88,12 @@ class CallStart:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Reasoning of this row begins here, or it ends, or a mark of the answer stands here; `end` is the place behind."""
+    """Reasoning of this row begins here, or it ends, or a mark of the answer stands here; `end` is the place behind.
+    `told`: an opener or its closer is only talked about."""
 
     end: int
     row: Thought | None
+    told: bool = False
 
 
 Found = CallStart | Mark | Partial | None
@@ -197,10 +210,18 @@ def is_plain(text: str) -> bool:
 
 
 def find_call_start(
-    known: DeclaredNames, text: str, at: int, place: Place, before: str = "", *, fenced: bool = False
+    known: DeclaredNames,
+    text: str,
+    at: int,
+    place: Place,
+    before: str = "",
+    *,
+    fenced: bool = False,
+    told: Sequence[Thought] = (),
 ) -> tuple[int, Place, Found]:
     """Find the first place from `at` on where something begins or may begin, and say which place of its line that is.
-    `before` is what stands before `at`; `fenced`: that ends in a code block."""
+    `before` is what stands before `at`; `fenced`: that ends in a code block; `told`: openers of these rows were talked
+    about in it, and their closers haven't come."""
     start = counted = at
     while at < len(text):
         if place is not Place.ANYWHERE:
@@ -216,11 +237,12 @@ def find_call_start(
         if text[at] in SENTENCE_ENDS:
             at, place = at + 1, place_behind(text[at])
             continue
-        found = _find_mark_of_reasoning(text, at, place, start, before)
-        if isinstance(found, Mark):
+        found = _find_mark_of_reasoning(text, at, place, start, before, told)
+        if isinstance(found, Mark) and not found.told:
             lead = before if counted == start else text[max(start, counted - DELIMITER_MAX) : counted]
             fenced, counted = fenced ^ (count_fences(lead, text[counted:at]) % 2 == 1), at
-            found = None if fenced else found
+            if fenced:
+                found = None if found.row is None else Mark(found.end, found.row, told=True)
         if found is None:
             found = _find_at_spot(known, text, at, text[at - 1] if at else before[-1:])
         if found is not None:
@@ -229,13 +251,15 @@ def find_call_start(
     return len(text), place, None
 
 
-def _find_mark_of_reasoning(text: str, at: int, place: Place, start: int, before: str) -> Mark | Partial | None:
+def _find_mark_of_reasoning(
+    text: str, at: int, place: Place, start: int, before: str, told: Sequence[Thought]
+) -> Mark | Partial | None:
     """Find where reasoning begins or ends, or a mark of the answer. `before` is what stands before `start`."""
     if text[at] not in "<[◁":
         return None
     row = None
     found = _MARKS.find_at(text, at) if _MARK_SPOT.match(text, at) else None
-    if found is None and place is not Place.ANYWHERE:
+    if found is None and _THOUGHT_SPOT.match(text, at):
         found = _THOUGHTS.find_at(text, at)
         row = _OPENERS[(found.lastindex or 1) - 1][1] if isinstance(found, re.Match) else None
     if not isinstance(found, re.Match):
@@ -243,9 +267,15 @@ def _find_mark_of_reasoning(text: str, at: int, place: Place, start: int, before
     if is_unsettled(text, found.end()):
         return PARTIAL
     lead = text[at - DELIMITER_MAX : at] if at - start >= DELIMITER_MAX else before + text[start:at]
-    is_meant = is_used if row is None else opens_reasoning
-    meant = is_meant(lead + text[at : found.end() + SAID_CHARS], len(lead), len(lead) + found.end() - at)
-    return Mark(found.end(), row) if meant else None
+    near, end = lead + text[at : found.end() + SAID_CHARS], len(lead) + found.end() - at
+    if row is not None:
+        meant = place is not Place.ANYWHERE and opens_reasoning(near, len(lead), end)
+        passes = row in told or (not meant and is_quoted(near, len(lead), end))
+        return None if passes else Mark(found.end(), row, told=not meant)
+    closed = next((one for one in told if compile_ends(one).fullmatch(found[0])), None)
+    if closed is not None:
+        return Mark(found.end(), closed, told=True) if ends_reasoning(near, len(lead), end) else None
+    return Mark(found.end(), None) if is_used(near, len(lead), end) else None
 
 
 def count_fences(before: str, text: str) -> int:

@@ -136,7 +136,8 @@ class _Body:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The state of one attempt's gate. `tail` waits in PARTIAL, `held` in BODY and HELD; `before` is the end of what
-    has left, and `place` what kind of place that is; `fenced`: it stands in a code block."""
+    has left, and `place` what kind of place that is; `fenced`: it stands in a code block; `told`: openers of these
+    rows were only talked about, and their closers haven't come."""
 
     rules: _Rules
     mode: _Mode = _Mode.PASS
@@ -146,6 +147,7 @@ class Gate:
     body: _Body | None = None
     held: Pieces = NOTHING
     fenced: bool = False
+    told: tuple[Thought, ...] = ()
 
     @property
     def open_chars(self) -> int:
@@ -182,7 +184,7 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
             return _hold_event(gate, event), ()
         if gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE and text and is_plain(text):  # nearly always
             before = (gate.before + text)[-BEFORE_CHARS:]
-            return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced), (event,)
+            return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced, told=gate.told), (event,)
         return _take_text(gate, text)
     match event:
         case Started() | Counted() | Logprobs() | Passed() | Finish() | Failed():
@@ -201,7 +203,7 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
 def _hold_event(gate: Gate, event: Event) -> Gate:
     """Hold one event. `replace`, written out: it runs for each event where all of them are held."""
     held = gate.held.plus(event)
-    return Gate(gate.rules, gate.mode, gate.place, gate.before, gate.tail, gate.body, held, gate.fenced)
+    return Gate(gate.rules, gate.mode, gate.place, gate.before, gate.tail, gate.body, held, gate.fenced, gate.told)
 
 
 def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
@@ -216,9 +218,9 @@ def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
     if gate.mode is _Mode.PARTIAL:
         waiting, skip = gate.tail, 0
         at, place, found = find_call_start(
-            gate.rules.names, f"{waiting}\n ", 0, gate.place, gate.before, fenced=gate.fenced
+            gate.rules.names, f"{waiting}\n ", 0, gate.place, gate.before, fenced=gate.fenced, told=gate.told
         )
-        if isinstance(found, Mark) and at == 0 and (found.row is None or place is Place.LINE):
+        if isinstance(found, Mark) and not found.told and at == 0 and (found.row is None or place is Place.LINE):
             rest = waiting[found.end :].lstrip()
             return Stopped(gate.rules, row=found.row), (Text(rest),) if rest else ()
     elif gate.mode is _Mode.BODY and gate.body is not None:
@@ -236,7 +238,7 @@ def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
     while at < len(text):
         if gate.mode is _Mode.PARTIAL:
             text, at = gate.tail + text[at:], 0
-            gate = Gate(gate.rules, _Mode.PASS, gate.place, gate.before, fenced=gate.fenced)
+            gate = replace(gate, mode=_Mode.PASS, tail="")
         if gate.mode is _Mode.PASS:
             gate, end, piece = _pass_text(gate, text, at)
         elif gate.mode is _Mode.BODY and gate.body is not None:
@@ -251,12 +253,17 @@ def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
 
 def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
     rules = gate.rules
-    start, place, found = find_call_start(rules.names, text, at, gate.place, gate.before, fenced=gate.fenced)
+    start, place, found = find_call_start(
+        rules.names, text, at, gate.place, gate.before, fenced=gate.fenced, told=gate.told
+    )
     passed = text[at:start]
-    if isinstance(found, Mark):
+    if isinstance(found, Mark) and not found.told:
         return Stopped(rules, row=found.row, chars=found.end - start, rest=text[found.end :]), len(text), passed
+    if isinstance(found, Mark):
+        passed, start, place = text[at : found.end], found.end, place_behind(text[found.end - 1])
+        gate = replace(gate, told=_toggle(gate.told, found.row))
     fenced = gate.fenced if "`" not in passed else gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
-    before = (gate.before + passed)[-BEFORE_CHARS:]
+    gate = replace(gate, place=place, before=(gate.before + passed)[-BEFORE_CHARS:], fenced=fenced)
     if isinstance(found, CallStart):
         body = _Body(
             until=found.until,
@@ -266,10 +273,18 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
             round=text[found.scan : found.scan + 1] == "(",
         )
         held = NOTHING.plus(Text(text[start : found.scan])) if found.scan > start else NOTHING
-        return Gate(rules, _Mode.BODY, place, before, "", body, held, fenced), found.scan, passed
+        return replace(gate, mode=_Mode.BODY, body=body, held=held), found.scan, passed
     if found is None:
-        return Gate(rules, _Mode.PASS, place, before, fenced=fenced), len(text), passed
-    return Gate(rules, _Mode.PARTIAL, place, before, text[start:], fenced=fenced), len(text), passed
+        return gate, len(text), passed
+    if isinstance(found, Mark):
+        return gate, start, passed
+    return replace(gate, mode=_Mode.PARTIAL, tail=text[start:]), len(text), passed
+
+
+def _toggle(told: tuple[Thought, ...], row: Thought | None) -> tuple[Thought, ...]:
+    """Add the row of an opener, or take away that of a closer."""
+    assert row is not None
+    return tuple(one for one in told if one is not row) if row in told else (*told, row)
 
 
 def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate, int, str]:
@@ -303,12 +318,13 @@ def _let_go(gate: Gate, body: _Body, waiting: str) -> tuple[Gate, str]:
     passed, rest = waiting[:end], waiting[end:]
     fenced = gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
     before = (gate.before + passed)[-BEFORE_CHARS:]
+    gate = replace(gate, place=place, before=before, body=None, held=NOTHING, fenced=fenced)
     if not isinstance(found, CallStart):
-        return Gate(gate.rules, _Mode.PARTIAL if rest else _Mode.PASS, place, before, rest, fenced=fenced), passed
+        return replace(gate, mode=_Mode.PARTIAL if rest else _Mode.PASS, tail=rest), passed
     skip = found.call - end
     chars = len(rest) - skip
     again = _Body(until=Until.ASKED, strong=found.strong, skip=skip, chars=chars, ask_at=2 * chars)
-    return Gate(gate.rules, _Mode.BODY, place, before, "", again, NOTHING.plus(Text(rest)), fenced), passed
+    return replace(gate, mode=_Mode.BODY, body=again, held=NOTHING.plus(Text(rest))), passed
 
 
 def _read_to_bracket(body: _Body, text: str, at: int, limit: int) -> tuple[_Body, int | None]:

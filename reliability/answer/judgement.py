@@ -22,7 +22,7 @@ from reliability.answer.answer_calls import (
     read_stopped,
     write_native_calls,
 )
-from reliability.answer.answer_head import drop_turn_start
+from reliability.answer.answer_head import drop_marks
 from reliability.answer.gate import TextKind
 from reliability.answer.wanted_form import WantedForm, judge_form
 from reliability.loops import (
@@ -195,13 +195,14 @@ def judge(
     pass; `told`: what had left before the answer began anew; `text_committed`: an earlier attempt's text stands before
     the client; `attempt`: its number, so that ids don't meet; `stopped`: its loop; `reasoned`: its reasoning. Raises
     `OutOfSteps`: judging the calls takes more than `steps` (None: as many as it takes); never where they are final."""
-    held = held if told + sent else drop_turn_start(held)
+    held = held if told + sent else drop_marks(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
     thought = bool(told or reasoned) or any(isinstance(event, Reasoning) for event in held)
-    found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped, thought=thought)
+    before = told if thought else None
+    found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
     if found.unended and stopped is None and finish.reason is FinishReason.LENGTH:
         found = found.refuse_list()
-    found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), thought=thought)
+    found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
         raw, copies, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)

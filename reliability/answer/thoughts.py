@@ -4,9 +4,10 @@
                ▲                             │
                └── a mark stands in the text ┘   the gate knows what is a call, and that no mark in one is used
 
-`Thoughts` reads the head of an answer and each piece of reasoning; `format_reasoning.py` has the marks. Where a chat
-template has opened the reasoning in the prompt, a tier that rendered it says so (`inside`); for a hosted tier only the
-closer tells, and what has left as text by then stays.
+`Thoughts` reads the head of an answer and each piece of reasoning; `format_reasoning.py` has the marks. What opens the
+turn of the answer, which is open already, is dropped (seen 2026-11-24: Qwen2.5-Coder-1.5B behind a tool's result).
+Where a chat template has opened the reasoning in the prompt, a tier that rendered it says so (`inside`); for a hosted
+tier only the closer tells, and what has left as text by then stays.
 
 Law: what comes out doesn't depend on how the text was cut. At most the beginning of a mark and white space wait.
 """
@@ -22,6 +23,7 @@ from reliability.answer.answer_head import PARTIAL, Starts
 from reliability.answer.gate import Gate, Stopped, finish, reopen_gate, step
 from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought, ends_reasoning, is_said_of, is_unsettled
 from reliability.tools.formats import INDENT_MAX, QUOTES
+from reliability.tools.turns import OWN_TURN, OWN_TURN_BEGUN
 from reliability.types import CallDelta, Event, Reasoning, Refusal, Text
 
 Passed = tuple[Event, Gate, tuple[Event, ...]]
@@ -32,8 +34,8 @@ HELD_CHARS_MAX = 512  # of a head, and of white space in reasoning
 
 _ROWS = (*REASONING, *MESSAGES)
 _CLOSES = [mark for row in _ROWS for mark in (*row.closes, *row.says, *row.ends)]
-_BLANK = re.compile(r"\s*+")
-_TURN = re.compile(r"(?:\s|<\|im_start\|>(?:assistant(?!\w))?)*+")
+_TURN = re.compile(rf"(?:(?!{OWN_TURN_BEGUN})(?:\s|{OWN_TURN}))*+")
+_TURN_BEGUN = re.compile(OWN_TURN_BEGUN)
 _SPOT = re.compile(r"[<\[◁]")
 _BESIDE_MENTIONS = frozenset((*QUOTES, " ", "\t"))
 
@@ -42,7 +44,7 @@ _BESIDE_MENTIONS = frozenset((*QUOTES, " ", "\t"))
 def _compile_head(own: Thought | None) -> tuple[Starts, list[Thought]]:
     """Compile what an answer may begin with, and the rows of the openers in it, which stand behind the other marks."""
     opens = [(opener, row) for row in ((own,) if own else ()) + _ROWS for opener in row.opens]
-    starts = Starts((*_CLOSES, *(opener for opener, _ in opens), r"<\|im_start\|>"))
+    starts = Starts((*_CLOSES, *(opener for opener, _ in opens)))
     return starts, [row for _, row in opens]
 
 
@@ -103,11 +105,12 @@ class Thoughts:
         """Read the next mark of the head; return what stands behind it, or the text of the answer."""
         turn = _TURN.match(text)
         at = turn.end() if turn else 0
+        opening = len(text[:at].rstrip())
         head, rows = _compile_head(self._own)
-        open_role = text[:at].endswith("|>") and "assistant".startswith(text[at:])
-        found = PARTIAL if at == len(text) or open_role else head.find_at(text, at)
-        said = isinstance(found, re.Match) and self._own is None and is_said_of(text, found.end())
-        if isinstance(found, re.Match) and self._own is None and not last and is_unsettled(text, found.end()):
+        found = PARTIAL if _TURN_BEGUN.match(text, at) else head.find_at(text, at)
+        mark = opening if found is None else found.end() if isinstance(found, re.Match) else 0
+        said = mark > 0 and self._own is None and is_said_of(text, mark)
+        if mark and self._own is None and not last and is_unsettled(text, mark):
             found = PARTIAL
         if isinstance(found, re.Match) and not said:
             place = (found.lastindex or 1) - 1 - len(_CLOSES)
@@ -116,9 +119,9 @@ class Thoughts:
         if found is PARTIAL and not last and len(text) <= HELD_CHARS_MAX:
             self._held = text
             return ""
-        blank = _BLANK.match(text) if self._behind else None
-        self.speaking = blank is None or blank.end() < len(text)
-        return text[blank.end() :] if blank else text
+        self._behind = self._behind or (opening > 0 and not said)
+        self.speaking = not self._behind or at < len(text)
+        return text[at:] if self._behind else text
 
     def _read_thought(self, text: str, out: list[Event], last: bool) -> str:
         """Read reasoning up to its end, as far as it is there; return what stands behind it."""

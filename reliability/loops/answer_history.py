@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reliability.loops.comparison.findings import Loop, Result, SeenCall, Turn, call_key, canonical, digest
+from reliability.loops.comparison.findings import Loop, SeenCall, Turn, call_key, canonical, digest
 from reliability.loops.content import Who, classify_speaker, text_of
 from reliability.loops.history import find_loop
 from reliability.loops.thresholds import LoopConfig
@@ -190,11 +190,11 @@ def _merge_results(shown: Turn, kept: Turn) -> Turn:
 
 def _fill_unknown(turns: Sequence[Turn]) -> list[Turn]:
     """Give each unknown result the one that the same call had before, else none at all."""
-    last: dict[SeenCall, Result] = {}
+    last: dict[SeenCall, str] = {}
     filled: list[Turn] = []
     for turn in turns:
         results = tuple(
-            last.get(call, Result("")) if result is None else result
+            last.get(call, "") if result is None else result
             for call, result in zip(turn.calls, turn.results, strict=True)
         )
         last.update(zip(turn.calls, results, strict=True))
@@ -208,7 +208,7 @@ def _fill_unknown(turns: Sequence[Turn]) -> list[Turn]:
 def _shorten_turn(turn: Turn, config: LoopConfig) -> Turn:
     """Shorten a turn to what is kept of it. What is short already stays as it is."""
     calls = tuple(_shorten_call(call, config) for call in turn.calls)
-    results = tuple(None if r is None else replace(r, text=_shorten_text(r.text)) for r in turn.results)
+    results = tuple(None if r is None else _shorten_text(r) for r in turn.results)
     return replace(
         turn, calls=calls, results=results, text="" if calls and not turn.written else _shorten_text(turn.text)
     )
@@ -254,7 +254,7 @@ def count_kept_chars(kept: Iterable[Kept]) -> int:
 
 def _count_turn(turn: Turn) -> int:
     calls = sum(len(call.name) + len(call.arguments) for call in turn.calls)
-    return calls + len(turn.text) + sum(len(result.text) for result in turn.results if result is not None)
+    return calls + len(turn.text) + sum(len(result) for result in turn.results if result is not None)
 
 
 def _bound(kept: tuple[Kept, ...]) -> tuple[Kept, ...]:

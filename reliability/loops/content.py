@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from reliability.loops.comparison.findings import Kind, Loop, digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
@@ -188,21 +188,33 @@ def classify_speaker(message: Message) -> Who:
     return Who.GOES_ON if len(words) <= GO_ON_CHARS and words.lower() in GO_ON else Who.SPEAKS
 
 
-def read_number(text: str) -> int:
-    """Read the largest number that a short request names, in digits or in words; 0: none."""
+class Order(NamedTuple):
+    """What a person orders: the largest number that is named, how often a thing is to be done ("ten times", "6x",
+    "zehnmal"), each at most `NUMBER_MAX` and 0 where there is none, and whether repetition is ordered without one."""
+
+    number: int = 0
+    times: int = 0
+    endless: bool = False
+
+
+def read_order(text: str) -> Order:
+    """Read what a request orders; a longer one than `REQUEST_CHARS` orders nothing."""
     if len(text) > REQUEST_CHARS:
-        return 0
+        return Order()
     lower = text.lower()
+    endless = _ENDLESS.search(lower) is not None and any(map(_orders_endless, _CLAUSE.split(lower)))
+    return Order(_read_number(lower), _read_times(lower), endless)
+
+
+def _read_number(lower: str) -> int:
     named = [_NUMBER_WORDS.get(word, 0) for word in _WORD.findall(lower)]
     named += [_NUMBER_WORDS[tens] + _NUMBER_WORDS[ones] for tens, ones in _TENS.findall(lower)]
-    return max((n for n in (*named, *map(int, _NUMBER.findall(text))) if n <= NUMBER_MAX), default=0)
+    return max((n for n in (*named, *map(int, _NUMBER.findall(lower))) if n <= NUMBER_MAX), default=0)
 
 
-def read_times(text: str) -> int:
-    """Read how often a short request orders a thing ("ten times", "6x", "zehnmal"), at most `NUMBER_MAX`; 0: it
-    doesn't."""
+def _read_times(lower: str) -> int:
     most = 0
-    for part in _SENTENCE.split(text.lower()) if len(text) <= REQUEST_CHARS else ():
+    for part in _SENTENCE.split(lower):
         if _FIGURE.search(part) is None and _COUNTS.keys().isdisjoint(_WORD.findall(part)):
             continue
         clause = _TENS.sub(lambda ten: str(_NUMBER_WORDS[ten[1]] + _NUMBER_WORDS[ten[2]]), part)
@@ -221,12 +233,6 @@ def _read_count(word: str) -> int:
         return _COUNTS.get(word, 0)
     tens, ten, ones = word.rpartition("十")
     return 10 * (_CHINESE.find(tens[-1:]) + 1 or 1) * bool(ten) + (_CHINESE.find(ones[-1:]) + 1 if ones else 0)
-
-
-def orders_endless(text: str) -> bool:
-    """Return whether a short request orders repetition without a number."""
-    lower = text.lower() if len(text) <= REQUEST_CHARS else ""
-    return _ENDLESS.search(lower) is not None and any(map(_orders_endless, _CLAUSE.split(lower)))
 
 
 def _orders_endless(clause: str) -> bool:

@@ -51,7 +51,7 @@ from reliability.loops.comparison.findings import (
     summary,
 )
 from reliability.loops.comparison.near import LAPS_MAX, Movement, find_difference, follow_figures, mask_figures
-from reliability.loops.repeatable_calls import is_generic_tool, is_thought, takes_notes
+from reliability.loops.repeatable_calls import is_generic_tool, takes_notes
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_sequence import TurnSequence
@@ -106,7 +106,7 @@ def _select_acting(turns: Sequence[Turn], candidate: Turn | None) -> list[Turn]:
 
 
 def _only_thinks(turn: Turn) -> bool:
-    return all(map(is_thought, turn.calls))
+    return all(takes_notes(call.name) for call in turn.calls)
 
 
 def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:
@@ -149,10 +149,10 @@ def _judge_count(row: TurnSequence, period: int, count: int, limits: tuple[int, 
     """Judge a streak by its limits, later ones where the user asked for so many. `patient`: they are those of polls;
     what doesn't poll is nudged once then."""
     newest = range(row.size - period, row.size)
-    if row.endless:
+    if row.order.endless:
         patient, limits = True, _poll_thresholds(row.config)
     leads = patient or any(map(row.steps_in, newest))
-    asked = max(row.times, row.asked if leads else 0)
+    asked = max(row.order.times, row.order.number if leads else 0)
     warn, limit = (max(bound, asked + 1 if asked else 0) if bound > 0 else bound for bound in limits)
     stage = stage_of(count, warn, _give_laps(limit, row.turns, period * limit))
     once = patient and not all(map(row.polls_at, newest))
@@ -172,9 +172,9 @@ def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
     movement = _judge_streak(row, period, count)
     if movement is Movement.PROGRESS:
         return None, True
-    if movement is Movement.DRIFT or row.endless:
+    if movement is Movement.DRIFT or row.order.endless:
         warn, limit = _poll_thresholds(row.config)
-    count = row.count_repetitions(period, row.has_near_results, max(limit, row.asked + 1, row.times + 1))
+    count = row.count_repetitions(period, row.has_near_results, max(limit, row.order.number + 1, row.order.times + 1))
     stage = _judge_count(row, period, count, (warn, limit), movement is Movement.DRIFT)
     if stage is Stage.BREAK and _judge_streak(row.cut_at(row.size - period), period, count - 1) is not movement:
         stage = Stage.WARN
@@ -199,8 +199,7 @@ def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
     for place in range(row.size - period, row.size):
         laps = [row.results(index) for index in range(place, max(-1, place - period * known), -period)][::-1]
         for key, newest in laps[-1].items():
-            results = [lap[key] for lap in laps if lap.get(key) is not None]
-            texts = [result.text for result in results if result is not None]
+            texts = [text for lap in laps if (text := lap.get(key)) is not None]
             changes = max(changes, _count_changes(texts, row.is_equal))
             step = key in row.steps_in(place)
             told = max(told, follow_figures(texts, has_failed(newest), step))
@@ -217,7 +216,7 @@ def _count_changes(texts: Sequence[str], is_equal: Callable[[str, str], bool]) -
 def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage, kind: Kind) -> Loop:
     newest = row.turns[row.size - period :]
     names = list(dict.fromkeys(call.name for turn in newest for call in turn.calls))
-    results = [result.text for turn in newest for result in turn.results if result is not None]
+    results = [result for turn in newest for result in turn.results if result is not None]
     return Loop(
         kind=kind,
         stage=stage,
@@ -238,7 +237,9 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
     if row.candidate is not None and {call.name for call in row.candidate.calls} != {tool}:
         return None
     config = row.config
-    warn, limit = _poll_thresholds(config) if row.endless else (config.duplicate_threshold, config.break_threshold)
+    warn, limit = (
+        _poll_thresholds(config) if row.order.endless else (config.duplicate_threshold, config.break_threshold)
+    )
     count, echoes = 0, bool(_LOOKUP.search(text))
     for index in range(row.size - 1, max(row.size - 2 * max(warn, limit, 1) - 2, -1), -1):
         error = _read_error_at(row, index)
@@ -249,7 +250,7 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
                 break
             echoes = True
         count += 1
-    if row.endless:
+    if row.order.endless:
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
         return None if warn < count < limit else _build_streak_loop(Kind.ERRORS, count, warn, limit, text, tool)
     return _build_streak_loop(Kind.ERRORS, count, warn, 2 * limit if echoes else limit, text, tool)
@@ -285,7 +286,7 @@ def _find_thoughts(row: TurnSequence) -> Loop | None:
     count = alike + (row.candidate is not None)
     if warn < count < limit:
         return None
-    return _build_streak_loop(Kind.CALLS, count, max(warn, row.times + 1), limit, "", newest.calls[0].name)
+    return _build_streak_loop(Kind.CALLS, count, max(warn, row.order.times + 1), limit, "", newest.calls[0].name)
 
 
 def _read_answers(turn: Turn) -> frozenset[str] | None:
@@ -294,9 +295,7 @@ def _read_answers(turn: Turn) -> frozenset[str] | None:
     if not _only_thinks(turn) or None in turn.results:
         return None
     pairs = zip(turn.calls, turn.results, strict=False)
-    return frozenset(
-        mask_figures(mask_echoes(call, result.text.strip())) for call, result in pairs if result is not None
-    )
+    return frozenset(mask_figures(mask_echoes(call, result.strip())) for call, result in pairs if result is not None)
 
 
 def _find_same_text(turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None, period: int) -> Loop | None:

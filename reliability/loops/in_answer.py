@@ -233,7 +233,10 @@ def _scan_block(seen: _SeenAnswer, block: str, written: Written | None, final: b
         loop = _find_chant(units) if loop is None and units is not seen.units else loop
         loop = None if loop is not None and written is not None and begins_call(head) else loop
     if loop is None and far is not seen.far:
-        loop = _find_argument_cycle(far) if inside else _find_long_cycle(far, fence, length - plain_from)
+        if not inside:
+            loop = _find_long_cycle(far, fence, length - plain_from)
+        elif is_runaway_argument(far):
+            loop = _build_streak_cycle(far)
     return _SeenAnswer(length, white, tail, line, fenced, units, head, called, plain_from, far, written, loop)
 
 
@@ -324,10 +327,6 @@ def _find_long_cycle(far: LongTail, fenced: bool, plain: int) -> Loop | None:
     if varied is None or _is_structured(varied.unit):
         return None
     return _build_loop(Kind.CYCLE, varied.repetitions, varied.period, varied.unit, varied.keep)
-
-
-def _find_argument_cycle(far: LongTail) -> Loop | None:
-    return _build_streak_cycle(far) if is_runaway_argument(far) else None
 
 
 def _build_streak_cycle(far: LongTail) -> Loop:

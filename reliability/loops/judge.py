@@ -68,7 +68,8 @@ def find_case(turns: Sequence[Turn], config: JudgeConfig, detected: Loop | None 
         return None
     tool = acted[-1].calls[-1].name
     calls = _count_streak([_calls_only(turn, tool) for turn in acted])
-    failures = _count_streak([_calls_only(turn, tool) and _all_failed(turn) for turn in acted])
+    failed = [bool(turn.results) and all(map(has_failed, turn.results)) for turn in acted]
+    failures = _count_streak([_calls_only(turn, tool) and bad for turn, bad in zip(acted, failed, strict=True)])
     if _is_due(failures, config.failure_threshold):
         return StuckCase(Trouble.FAILURES, tool, failures)
     return StuckCase(Trouble.CONSECUTIVE, tool, calls) if _is_due(calls, config.consecutive_threshold) else None
@@ -76,10 +77,6 @@ def find_case(turns: Sequence[Turn], config: JudgeConfig, detected: Loop | None 
 
 def _calls_only(turn: Turn, tool: str) -> bool:
     return all(call.name == tool for call in turn.calls)
-
-
-def _all_failed(turn: Turn) -> bool:
-    return bool(turn.results) and all(map(has_failed, turn.results))
 
 
 def _count_streak(flags: Sequence[bool]) -> int:
@@ -103,7 +100,7 @@ def judge_request(case: StuckCase, turns: Sequence[Turn], goal: Any, config: Jud
 
 def _describe_step(number: int, turn: Turn) -> str:
     call, result = turn.calls[-1], turn.results[-1] if turn.results else None
-    answer = summary(result.text, RESULT_CHARS) if result is not None else "(not known)"
+    answer = summary(result, RESULT_CHARS) if result is not None else "(not known)"
     return f"{number}. {call.name}({summary(call.arguments, ARGUMENTS_CHARS)}) -> {answer}"
 
 

@@ -237,14 +237,11 @@ def _comes_to_an_end(text: str, places: list[int]) -> bool:
 def is_runaway_argument(tail: LongTail) -> bool:
     """Return whether the streak at the end of a call's arguments has gone on for too long."""
     count, span = tail.repetitions, tail.span
-    if span >= DATA_SPAN or (count >= OPENED_REPETITIONS and _opens(tail.unit)):
+    opened = sum(map(tail.unit.count, "{[")) > sum(map(tail.unit.count, "}]"))
+    if span >= DATA_SPAN or (opened and count >= OPENED_REPETITIONS):
         return True
     many = (count >= WORDS_REPETITIONS and span >= WORDS_SPAN) or (count >= LONG_REPETITIONS and span >= LONG_SPAN)
     return many and _has_words(tail.unit)
-
-
-def _opens(unit: str) -> bool:
-    return unit.count("{") + unit.count("[") > unit.count("}") + unit.count("]")
 
 
 def _has_words(unit: str) -> bool:

@@ -10,7 +10,7 @@ repetition by its call, which names a step or anything but reading, checking and
 result, which is short, no failure and no refusal (`leads_on`) or only says that it was done (`acknowledges`). How far
 steps may go is said in `history`, and how many of them a person asks for in `content`.
 
-A tool that only takes a note (`is_thought`) is no step between two equal calls.
+A tool that only takes a note (`takes_notes`) is no step between two equal calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 from reliability.loops.comparison.call_normalization import names_place
-from reliability.loops.comparison.findings import Result, SeenCall, has_failed, parse
+from reliability.loops.comparison.findings import SeenCall, has_failed, parse
 from reliability.loops.comparison.same_result import is_ongoing
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.volatile_fields import (
@@ -132,11 +132,11 @@ def walks(call: SeenCall) -> bool:
     return any(texts[key].strip().lower() in _WALKS for key in (*ACTION_KEYS, *COMMAND_KEYS) if key in texts)
 
 
-def leads_on(result: Result | None) -> bool:
+def leads_on(result: str | None) -> bool:
     """Return whether the result may be one of a step: short, no failure, no refusal."""
-    if result is None or len(result.text) > STEP_CHARS:
+    if result is None or len(result) > STEP_CHARS:
         return False
-    return not has_failed(result) and not _REFUSES.search(result.text)
+    return not has_failed(result) and not _REFUSES.search(result)
 
 
 def acknowledges(call: SeenCall, result: str) -> bool:
@@ -177,12 +177,9 @@ def _is_deed(word: str) -> bool:
 
 def find_entities(text: str) -> frozenset[str]:
     """Find the random ids of what a step has made; one that names the request or the message is none."""
-    found = (match for match in _ENTITY.finditer(text[:STEP_CHARS]))
-    return frozenset(match[0] for match in found if MARKED.isdisjoint(words_of(_read_label(text, match.start()))))
-
-
-def _read_label(text: str, at: int) -> str:
-    return text[max(0, at - ENTITY_LABEL_CHARS) : at].rpartition(",")[2]
+    found = _ENTITY.finditer(text[:STEP_CHARS])
+    labels = ((match[0], text[max(0, match.start() - ENTITY_LABEL_CHARS) : match.start()]) for match in found)
+    return frozenset(id for id, label in labels if MARKED.isdisjoint(words_of(label.rpartition(",")[2])))
 
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
@@ -258,7 +255,7 @@ def _matches(name: str, pattern: str) -> bool:
     return name == pattern
 
 
-def is_poll(call: SeenCall, result: Result | None, declared: Iterable[str] = ()) -> bool:
+def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) -> bool:
     """Return whether this call, with this result, waits for the world or pages through it."""
     if _polls_by_name(call.name, declared):
         return True
@@ -267,8 +264,8 @@ def is_poll(call: SeenCall, result: Result | None, declared: Iterable[str] = ())
         return True
     if result is None:
         return False
-    goes_on = is_ongoing(result.text) or names_state(result.text, _STANDS)
-    return (goes_on and not _changes(call, texts)) or _says_later(call, result.text)
+    goes_on = is_ongoing(result) or names_state(result, _STANDS)
+    return (goes_on and not _changes(call, texts)) or _says_later(call, result)
 
 
 def _changes(call: SeenCall, texts: dict[str, str]) -> bool:
@@ -312,13 +309,8 @@ def _says_later(call: SeenCall, text: str) -> bool:
 _EMPTY_FIELDS = re.compile(r'\{(?:\s*"\w{1,40}"\s*:\s*(?:\[\s*\]|0|null|\{\s*\})\s*,?){1,8}\s*\}')
 
 
-def is_thought(call: SeenCall) -> bool:
-    """Return whether the call only takes a note of what the model thinks or plans."""
-    return takes_notes(call.name)
-
-
 @lru_cache(NAMES_MAX)
 def takes_notes(name: str) -> bool:
-    """Return whether a tool of this name only takes notes."""
+    """Return whether a tool of this name only takes notes of what the model thinks or plans."""
     words = words_of(name)
     return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(map(" ".join, pairwise(words)))

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability.loops.comparison.findings import Result, SeenCall, Turn, dumps
+from reliability.loops.comparison.findings import SeenCall, Turn, dumps
 from reliability.loops.comparison.near import mask_figures
 from reliability.loops.content import (
     Message,
@@ -194,7 +194,7 @@ class _OpenTurn:
         self.results.append([])
 
     def freeze(self, request: str) -> Turn:
-        results = tuple(Result("\n".join(texts)) if texts else None for texts in self.results)
+        results = tuple("\n".join(texts) if texts else None for texts in self.results)
         return Turn(tuple(self.calls), results, self.text, self.continued, self.written, self.pushed, request)
 
 

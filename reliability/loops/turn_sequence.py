@@ -17,16 +17,15 @@ from functools import wraps
 from typing import TypeVar
 
 from reliability.loops.comparison.call_normalization import HOLE, PLACE, blur_call, mask_echoes, says_done, says_enough
-from reliability.loops.comparison.findings import Memo, Result, SeenCall, Turn
+from reliability.loops.comparison.findings import Memo, SeenCall, Turn
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
-from reliability.loops.content import orders_endless, read_number, read_times
+from reliability.loops.content import Order, read_order
 from reliability.loops.repeatable_calls import (
     acknowledges,
     acts,
     find_entities,
     is_poll,
-    is_thought,
     leads_on,
     takes_notes,
     walks,
@@ -66,19 +65,9 @@ class TurnSequence:
         return len(self.turns)
 
     @property
-    def asked(self) -> int:
-        """The largest number that the user's last message names."""
-        return self.memo.once("asked", lambda: read_number(self._request))
-
-    @property
-    def times(self) -> int:
-        """How often the user's last message says that a thing is to be done."""
-        return self.memo.once("times", lambda: read_times(self._request))
-
-    @property
-    def endless(self) -> bool:
-        """Whether the user's last message orders repetition without a number."""
-        return self.memo.once("endless", lambda: orders_endless(self._request))
+    def order(self) -> Order:
+        """What the user's last message orders."""
+        return self.memo.once("order", lambda: read_order(self._request))
 
     def cut_at(self, end: int) -> TurnSequence:
         """Return the row as it stood before the turn `end`, with no answer to judge."""
@@ -99,7 +88,7 @@ class TurnSequence:
     def _keys_of(self, calls: tuple[SeenCall, ...]) -> tuple[Key, Key]:
         """Return what the calls mean, as sets: as they are spelled, and masked. A thought counts only where there is
         nothing else."""
-        blurred = list(map(self._blur, [call for call in calls if not is_thought(call)] or calls))
+        blurred = list(map(self._blur, [call for call in calls if not takes_notes(call.name)] or calls))
         return frozenset(spelled for spelled, _ in blurred), frozenset(masked for _, masked in blurred)
 
     def _blur(self, call: SeenCall) -> tuple[str, str]:
@@ -127,7 +116,7 @@ class TurnSequence:
         """Return whether these two may still be compared, past a verdict. Polls are compared as they are: cheaply."""
         if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in COMPARED):
             return True
-        a, b = ([result.text for result in self.turns[i].results if result is not None] for i in (older, newer))
+        a, b = ([result for result in self.turns[i].results if result is not None] for i in (older, newer))
         return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
 
     def starts_again(self, period: int) -> bool:
@@ -155,9 +144,10 @@ class TurnSequence:
 
     def _finds_nothing(self, index: int) -> bool:
         """Return whether the turn asks for places only, and its results don't say that something was done."""
-        if not _asks_for_places(self.key(index)):
+        key = self.key(index)
+        if not (_has_holes(key) and all(map(_holds_places_only, key))):
             return False
-        return all(result is not None and not says_done(result.text) for result in self.results(index).values())
+        return all(result is not None and not says_done(result) for result in self.results(index).values())
 
     def is_beyond(self, period: int) -> bool:
         """Return whether the newest repetition asks for other places than the one before, equally empty."""
@@ -181,8 +171,8 @@ class TurnSequence:
         for index in range(max(self.size - period, period), self.size):
             for key in self.steps_in(index) & self.steps_in(index - period):
                 older, newer = (self.results(i)[key] for i in (index - period, index))
-                made = find_entities(newer.text) if newer is not None else frozenset()
-                if made and older is not None and made.isdisjoint(find_entities(older.text)):
+                made = find_entities(newer) if newer is not None else frozenset()
+                if made and older is not None and made.isdisjoint(find_entities(older)):
                     return True
         return False
 
@@ -198,21 +188,21 @@ class TurnSequence:
         return self.polls_at(index) or all(
             is_poll(call, result, self.config.pollers)
             or (walks(call) and leads_on(result))
-            or (result is not None and not is_thought(call) and acknowledges(call, result.text))
+            or (result is not None and not takes_notes(call.name) and acknowledges(call, result))
             for call, result in self._distinct_pairs(index)
         )
 
-    def _distinct_pairs(self, index: int) -> Iterable[tuple[SeenCall, Result | None]]:
+    def _distinct_pairs(self, index: int) -> Iterable[tuple[SeenCall, str | None]]:
         return dict.fromkeys(zip(self.turns[index].calls, self.turns[index].results, strict=False))
 
-    def results(self, index: int) -> dict[str, Result | None]:
+    def results(self, index: int) -> dict[str, str | None]:
         """Return the turn's results by what was asked."""
         return {key: result for key, (_, result) in self._pairs(index).items()}
 
     @_once
-    def _pairs(self, index: int) -> dict[str, tuple[SeenCall, Result | None]]:
+    def _pairs(self, index: int) -> dict[str, tuple[SeenCall, str | None]]:
         pairs = list(zip(self.turns[index].calls, self.turns[index].results, strict=False))
-        acted = [pair for pair in pairs if not is_thought(pair[0])] or pairs
+        acted = [pair for pair in pairs if not takes_notes(pair[0].name)] or pairs
         return {self._blur(call)[1]: (call, result) for call, result in acted}
 
     def _results_pass(self, older: int, newer: int, test: Callable[[str, str], bool]) -> bool:
@@ -222,10 +212,10 @@ class TurnSequence:
             asked, other = b.get(key, (call, None))
             if result is None or other is None:
                 return False
-            if test(result.text, other.text):
+            if test(result, other):
                 continue
             echoes = call != asked and _holds_places_only(key)
-            if not (echoes and test(mask_echoes(call, result.text), mask_echoes(asked, other.text))):
+            if not (echoes and test(mask_echoes(call, result), mask_echoes(asked, other))):
                 return False
         return True
 
@@ -250,7 +240,7 @@ class TurnSequence:
             return False
         threshold, memo = self.config.near_threshold, self.memo
         return self._results_pass(
-            older, newer, lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, memo, self.is_equal)
+            older, newer, lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, memo)
         )
 
 
@@ -262,11 +252,6 @@ def _name_tools(calls: Iterable[SeenCall]) -> frozenset[str]:
 
 def _has_holes(key: Key) -> bool:
     return any(HOLE in call for call in key)
-
-
-def _asks_for_places(key: Key) -> bool:
-    """Return whether the calls have holes, all of them places or limits of a search."""
-    return _has_holes(key) and all(map(_holds_places_only, key))
 
 
 def _holds_places_only(call: str) -> bool:

@@ -25,49 +25,108 @@ ROLE_WORDS = "user|human|system|developer|tool|function|observation|ipython|assi
 
 
 class _Turns(NamedTuple):
-    """The marks of one family. `stops`: the marks of roles that end the turn before them, without an end mark."""
+    """The marks of one family. `stops`: the marks of roles that end the turn before them, without an end mark; `own`:
+    how a template opens the turn of the answer."""
 
     family: str
     ends: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
 
 
 TURNS: tuple[_Turns, ...] = (
-    _Turns("ChatML: Qwen, Hermes, Yi, LFM2", (r"<\|im_end\|>", r"<\|endoftext\|>"), (r"<\|im_start\|>",)),
+    _Turns(
+        "ChatML: Qwen, Hermes, Yi, LFM2",
+        (r"<\|im_end\|>", r"<\|endoftext\|>"),
+        (r"<\|im_start\|>",),
+        own=(r"<\|im_start\|>assistant", r"<\|im_start\|>"),
+    ),
     _Turns(
         "Llama 3",
         (r"<\|eot_id\|>", r"<\|eom_id\|>", r"<\|end_of_text\|>"),
         (r"<\|start_header_id\|>", r"<\|begin_of_text\|>"),
+        own=(r"<\|start_header_id\|>assistant<\|end_header_id\|>", r"<\|begin_of_text\|>"),
     ),
-    _Turns("Llama 4", (r"<\|eot\|>", r"<\|eom\|>"), (r"<\|header_start\|>",)),
+    _Turns(
+        "Llama 4",
+        (r"<\|eot\|>", r"<\|eom\|>"),
+        (r"<\|header_start\|>",),
+        own=(r"<\|header_start\|>assistant<\|header_end\|>",),
+    ),
     _Turns("Llama 2, Mistral", ("</s>",), ("<s>",), (r"\[INST\]",), (r"\[TOOL_RESULTS\]",)),
-    _Turns("Gemma", ("<end_of_turn>", "<eos>"), ("<start_of_turn>",), (), ("<start_function_response>",)),
-    _Turns("Gemma 4", (r"<turn\|>",), (r"<\|turn>",), (), (r"<\|tool_response>",)),
-    _Turns("GLM", (), (r"<\|assistant\|>", r"<\|system\|>"), (r"<\|user\|>", r"<\|observation\|>")),
+    _Turns(
+        "Gemma",
+        ("<end_of_turn>", "<eos>"),
+        ("<start_of_turn>",),
+        results=("<start_function_response>",),
+        own=("<start_of_turn>model",),
+    ),
+    _Turns("Gemma 4", (r"<turn\|>",), (r"<\|turn>",), results=(r"<\|tool_response>",), own=(r"<\|turn>model",)),
+    _Turns(
+        "GLM",
+        (),
+        (r"<\|assistant\|>", r"<\|system\|>"),
+        (r"<\|user\|>", r"<\|observation\|>"),
+        own=(r"<\|assistant\|>",),
+    ),
     _Turns(
         "DeepSeek",
         (r"<[|｜]end[▁_]of[▁_]sentence[|｜]>",),
         (r"<[|｜]Assistant[|｜]>",),
         (r"<[|｜]User[|｜]>",),
         (r"<[|｜]tool[▁_]outputs?[▁_]begin[|｜]>",),
+        (r"<[|｜]Assistant[|｜]>",),
     ),
-    _Turns("Kimi", (), (r"<\|im_assistant\|>",), (r"<\|im_user\|>", r"<\|im_system\|>")),
-    _Turns("Harmony: gpt-oss", (r"<\|return\|>", r"<\|call\|>", r"<\|end\|>"), (r"<\|start\|>",)),
-    _Turns("MiniMax", (r"\[e~\[",), (r"\]~b\]", r"\]~!b\[")),
-    _Turns("Granite", (), (r"<\|start_of_role\|>",), (), (r"<\|tool_response\|>",)),
     _Turns(
-        "Command", (r"<\|END_OF_TURN_TOKEN\|>",), (r"<\|START_OF_TURN_TOKEN\|>",), (), (r"<\|START_TOOL_RESULT\|>",)
+        "Kimi",
+        (),
+        (r"<\|im_assistant\|>",),
+        (r"<\|im_user\|>", r"<\|im_system\|>"),
+        own=(r"<\|im_assistant\|>assistant<\|im_middle\|>",),
     ),
-    _Turns("EXAONE", (r"\[\|endofturn\|\]",), (r"\[\|assistant\|\]",), (r"\[\|user\|\]",), (r"\[\|tool\|\]",)),
-    _Turns("Seed", ("<seed:eos>",), ("<seed:bos>",)),
-    _Turns("Hunyuan", (r"<\|eos\|>",), (), (r"<[|｜]hy_User[|｜]>",)),
-    _Turns("Ling", (r"<\|role_end\|>",), ("<role>",)),
-    _Turns("dots", (r"<\|endofresponse\|>",), (r"<\|userprompt\|>",)),
+    _Turns(
+        "Harmony: gpt-oss",
+        (r"<\|return\|>", r"<\|call\|>", r"<\|end\|>"),
+        (r"<\|start\|>",),
+        own=(r"<\|start\|>assistant",),
+    ),
+    _Turns("MiniMax", (r"\[e~\[",), (r"\]~b\]", r"\]~!b\["), own=(r"\]~b\]ai",)),
+    _Turns(
+        "Granite",
+        (),
+        (r"<\|start_of_role\|>",),
+        results=(r"<\|tool_response\|>",),
+        own=(r"<\|start_of_role\|>assistant<\|end_of_role\|>",),
+    ),
+    _Turns(
+        "Command",
+        (r"<\|END_OF_TURN_TOKEN\|>",),
+        (r"<\|START_OF_TURN_TOKEN\|>",),
+        results=(r"<\|START_TOOL_RESULT\|>",),
+        own=(r"<\|START_OF_TURN_TOKEN\|><\|CHATBOT_TOKEN\|>",),
+    ),
+    _Turns(
+        "EXAONE",
+        (r"\[\|endofturn\|\]",),
+        (r"\[\|assistant\|\]",),
+        (r"\[\|user\|\]",),
+        (r"\[\|tool\|\]",),
+        (r"\[\|assistant\|\]",),
+    ),
+    _Turns("Seed", ("<seed:eos>",), ("<seed:bos>",), own=("<seed:bos>assistant",)),
+    _Turns("Hunyuan", (r"<\|eos\|>",), (), (r"<[|｜]hy_User[|｜]>",), own=(r"<[|｜]hy_Assistant[|｜]>",)),
+    _Turns("Ling", (r"<\|role_end\|>",), ("<role>",), own=("<role>ASSISTANT</role>",)),
+    _Turns("dots", (r"<\|endofresponse\|>",), (r"<\|userprompt\|>",), own=(r"<\|response\|>",)),
     _Turns("LongCat", ("</longcat_s>",)),
-    _Turns("TeleChat", ("<_end>",), ("<_bot>",), ("<_user>",)),
-    _Turns("Apertus", (r"<\|assistant_end\|>",), (r"<\|user_start\|>", r"<\|assistant_start\|>")),
+    _Turns("TeleChat", ("<_end>",), ("<_bot>",), ("<_user>",), own=("<_bot>",)),
+    _Turns(
+        "Apertus",
+        (r"<\|assistant_end\|>",),
+        (r"<\|user_start\|>", r"<\|assistant_start\|>"),
+        own=(r"<\|assistant_start\|>",),
+    ),
     _Turns(
         "results of many families",
         results=(
@@ -91,6 +150,11 @@ ENDS = (*_ENDS, *_STOPS)
 """What the gate holds."""
 MARKS = (*_ENDS, *_ROLES, *_RESULTS)
 
+_OWN = tuple(own for turns in TURNS for own in turns.own)
+OWN_TURN = "|".join(rf"{own}(?!\w)" if own[-1].isalpha() else own for own in _OWN)
+"""What opens the turn of the answer, which is open already."""
+OWN_TURN_BEGUN = "|".join(beginnings(own, complete=False) for own in _OWN)
+"""The beginning of one, where the text ends."""
 MARK = compile_any(MARKS)
 _END = compile_any(_ENDS)
 _STOP = compile_any(_STOPS)

@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -78,10 +78,9 @@ def args(upstream: Upstream) -> dict[str, Any]:
 
 @dataclass
 class Read:
-    """What one client has read until its stream ended. `ended`: how, by the last frame."""
+    """What one client has read until its stream ended. `error`: how, by the last frame."""
 
     words: int = 0
-    usage: dict[str, Any] = field(default_factory=dict)
     error: str = ""
 
 
@@ -97,7 +96,6 @@ def read_until(server: Server, session: str, model: str, then: Callable[[], bool
                     continue
                 frame = json.loads(line[6:])
                 read.error = frame.get("error", {}).get("code", read.error)
-                read.usage = frame.get("usage") or read.usage
                 for choice in frame.get("choices", []):
                     read.words += len((choice["delta"].get("content") or "").split())
                 if read.words >= after and then is not None:

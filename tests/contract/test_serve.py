@@ -27,7 +27,8 @@ from deployments.graph.session_routing import SPREAD, SessionRouter, session_rou
 from deployments.listener.listening import find_serving_host
 from deployments.reports.account import RequestMetrics
 from deployments.telemetry import log_request
-from reliability.types import Event, Finish, FinishReason, Text
+from reliability.attempt import Attempt
+from reliability.types import Event, Fault, Finish, FinishReason, Text
 from tests.support.serving import until
 from tests.support.small_config import BASE, REQUEST, options_of
 
@@ -60,9 +61,7 @@ REPORT: dict[str, Any] = {
     "total_ms": 1300,
     "overhead_ms": 2,
 }
-HOSTILE = {"outcome": "x" * 50, "tier": "nobody", "loop": "odd", "repairs": ["?"]} | {
-    "attempts": [REPORT_ATTEMPT | {"tier": f"made-up-{i}", "fault": "odd", "flaw": "odd"} for i in range(3)]
-}
+ATTEMPTS = (Attempt(tier="fast", ran=True, fault=Fault.SERVER_ERROR), Attempt(tier="standard", ran=True))
 FAMILIES = {
     *("requests", "attempts", "escalations", "repairs", "loops", "tokens", "cost_usd"),
     *("ttft_ms", "inter_token_ms", "overhead_ms", "request_ms"),
@@ -88,10 +87,10 @@ class Counting:
     """A replica that counts and logs the reports that it is sent."""
 
     def __init__(self) -> None:
-        self._metrics = RequestMetrics(("fast", "standard"))
+        self._metrics = RequestMetrics()
 
     def __call__(self, report: dict[str, Any]) -> None:
-        self._metrics.count(report)
+        self._metrics.count(report, ATTEMPTS)
         log_request(report)
 
 
@@ -214,9 +213,9 @@ def ours(samples: list[Sample], family: str) -> dict[tuple[tuple[str, str], ...]
 
 
 @pytest.mark.ray
-def test_every_metric_is_on_the_endpoint_with_known_labels_only(counting):
-    """What a replica counted is there in numbers, and what nobody knows is `other`."""
-    for report in (REPORT, REPORT, REPORT | HOSTILE):
+def test_every_metric_is_on_the_endpoint(counting):
+    """What a replica counted is there in numbers, under its labels."""
+    for report in (REPORT, REPORT, REPORT | {"outcome": "timeout", "tier": None}):
         counting.remote(report).result(timeout_s=30)
 
     def exported() -> list[Sample]:
@@ -225,19 +224,16 @@ def test_every_metric_is_on_the_endpoint_with_known_labels_only(counting):
         return samples if whole else []
 
     samples = until(exported, "all are exported")
-    values = {label: {labels[label] for _, labels, _ in samples if label in labels} for label in ("tier", "outcome")}
 
-    assert values == {"tier": {"fast", "standard", "other"}, "outcome": {"answered", "other"}}
-    assert ours(samples, "requests")[("outcome", "answered"), ("tier", "standard")] == 2
-    assert ours(samples, "requests")[("outcome", "other"), ("tier", "other")] == 1
-    assert ours(samples, "escalations") == {
-        (("reason", "server_error"), ("tier", "fast")): 2,
-        (("reason", "other"), ("tier", "other")): 2,
+    assert ours(samples, "requests") == {
+        (("outcome", "answered"), ("tier", "standard")): 2,
+        (("outcome", "timeout"), ("tier", "none")): 1,
     }
-    assert ours(samples, "tokens")[("kind", "completion"), ("tier", "fast")] == 22
-    assert ours(samples, "cost_usd")[(("tier", "fast"),)] == 0.5
-    assert ours(samples, "repairs") == {(("kind", "name"),): 2, (("kind", "other"),): 1}
-    assert ours(samples, "loops") == {(("mark", "nudged"),): 2, (("mark", "other"),): 1}
+    assert ours(samples, "escalations") == {(("reason", "server_error"), ("tier", "fast")): 3}
+    assert ours(samples, "tokens")[("kind", "completion"), ("tier", "fast")] == 33
+    assert ours(samples, "cost_usd")[(("tier", "fast"),)] == 0.75
+    assert ours(samples, "repairs") == {(("kind", "name"),): 3}
+    assert ours(samples, "loops") == {(("mark", "nudged"),): 3}
 
 
 @pytest.mark.ray

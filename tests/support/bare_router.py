@@ -17,12 +17,9 @@ def build_app(access: Access) -> Starlette:
     """The app of a Router, whose routes answer nothing."""
     router: Any = object.__new__(Router)
     router._live = SimpleNamespace(access=access)
-    router._services = SimpleNamespace(
-        overview=SimpleNamespace(state=None),
-        stored=StoredResponses(None),  # type: ignore[arg-type]
-    )
-    overview: Any = router._services.overview
-    router._room = ControlRoom(access=lambda: access, overview=overview, chat=None)  # type: ignore[arg-type]
+    router._overview = SimpleNamespace(state=None)
+    router._stored = StoredResponses(None)  # type: ignore[arg-type]
+    router._room = ControlRoom(access=lambda: access, overview=router._overview, chat=None)  # type: ignore[arg-type]
     app: Starlette = router.__serve_build_asgi_app__()
     return app
 

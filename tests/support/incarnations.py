@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from deployments.config.app_config import StateConfig
 from deployments.state.actor import SessionState
-from deployments.state.journal import JournalBounds
 from deployments.state.records import Item, ReportItem, SettlementItem, StateLimits, StateStep, StepAnswer, StepRequest
 from reliability.admission.admit import AdmissionConfig, AdmissionState, Grant
 from reliability.admission.breaker import BreakerConfig
@@ -64,12 +64,12 @@ def tight(tokens: int, **more: Any) -> StateLimits:
 
 def life(folder: Path, clock: HandClock | None = None, **more: Any) -> SessionState:
     """A life of the actor that stays."""
-    made = {"bounds": JournalBounds(), "windows_max": 100} | more
+    made = {"bounds": StateConfig()} | more
     return SessionState(folder=str(folder), idle_exit_s=None, clock_ns=clock.now_ns if clock else None, **made)
 
 
 def unpack(name: str, to: Path) -> Path:
-    """A folder as version 0.1.0 has left it; see `test_old_folders`."""
+    """A folder as version 0.1.0 has left it; see `tests/unit/deployments/state/test_journal.py`."""
     shutil.unpack_archive(OLD_FOLDERS, to, filter="data")
     return to / name
 

@@ -124,7 +124,7 @@ class Router:
         except ApiError as error:
             told.status, told.raw = error.status, str(error)
             return told
-        port = self.state.request(key="k", session=run.request.session_id, request_id="r")
+        port = RequestState(self.state, key="k", session=run.request.session_id, request_id="r")
         answer = drive(run, self._make_ports(port))
         if kept is not None:
             answer = kept.tell(run, self.clock, port.adopt, answer)

@@ -7,7 +7,7 @@ A `MadeRun` keeps what was really said, and `request` shows of it what its clien
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Message = dict[str, Any]
@@ -33,7 +33,6 @@ class MadeRun:
     twin: int | None = None
     answers: int = 0
     name: str = ""
-    folded: list[Message] = field(default_factory=list)
 
     @property
     def begun(self) -> bool:

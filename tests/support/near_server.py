@@ -25,12 +25,12 @@ from unittest import mock
 import uvicorn
 from starlette.datastructures import MutableHeaders
 
-from deployments.app import build, router, router_parts
+from deployments.app import build, router
 from deployments.config.app_config import StateConfig
 from deployments.config.free_port import free_port
 from deployments.graph import replica
 from deployments.state.actor import SessionState
-from deployments.state.client import bounds_of, folder_of
+from deployments.state.client import folder_of
 from deployments.state.link import Actor
 from deployments.state.unix_socket import SocketActor, StepListener
 from tests.support.serving import Server, until
@@ -97,9 +97,9 @@ class _NearServer:
         with contextlib.ExitStack() as stack:
             for module in (router, replica):
                 stack.enter_context(mock.patch.object(module, "bind_to_node"))
-            stack.enter_context(mock.patch.object(router_parts.serve, "get_replica_context", return_value=context))
-            stack.enter_context(mock.patch.object(router_parts, "ray_finder", self._find_actor))
-            stack.enter_context(mock.patch.object(router_parts, "plan_of", return_value=None))
+            stack.enter_context(mock.patch.object(router.serve, "get_replica_context", return_value=context))
+            stack.enter_context(mock.patch.object(router, "ray_finder", self._find_actor))
+            stack.enter_context(mock.patch.object(router, "plan_of", return_value=None))
             config, bound = self._root.init_args
             handles = {}
             for name, tier in bound.items():
@@ -138,9 +138,7 @@ class _NearActor:
 
     def __init__(self, app: str, config: StateConfig, socket: Path) -> None:
         folder = str(folder_of(app, config))
-        self.state = SessionState(
-            folder=folder, bounds=bounds_of(config), windows_max=config.sessions_max, idle_exit_s=None
-        )
+        self.state = SessionState(folder=folder, bounds=config, idle_exit_s=None)
         self.listener = StepListener(socket, self.state.step)
 
     async def call(self, method: str, *args: Any) -> Any:

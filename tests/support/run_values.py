@@ -70,7 +70,7 @@ def run_of(request: ChatRequest, **changes: Any) -> Run:
 
 
 def records_of(run: Run, *, keep_text: bool = False, **statuses: TierStatus) -> list[dict[str, Any]]:
-    return incidents_of(run, at_s=AT_S, key="default", statuses=statuses, keep_text=keep_text)
+    return incidents_of(run, at_s=AT_S, statuses=statuses, keep_text=keep_text)
 
 
 def kinds(records: list[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -38,11 +38,12 @@ def take_apart(pieces: Sequence[str], box: ToolBox, hold: Hold = Hold.TOOL_CALLS
     state, thoughts = gate.open_gate(box.names, partial(settle_text, toolbox=box), hold), Thoughts(**thinks)
     told, sent, left = "", "", []
     for piece in pieces:
-        passed = pass_on(thoughts, state, Text(piece))
-        for _, state, out in passed:
+        for _, stepped, out in pass_on(thoughts, state, Text(piece)):
             left += out
             sent += _text(out)
-            told, sent = (told + sent, "") if isinstance(state, gate.Stopped) else (told, sent)
+            state = stepped
+            if isinstance(stepped, gate.Stopped):
+                told, sent, state = told + sent, "", gate.reopen_gate(stepped)
     out, held = close(thoughts, state)
     left += out
     sent += _text(out)

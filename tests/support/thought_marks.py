@@ -4,8 +4,6 @@ import re
 
 from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought
 
-__all__ = ["K3", "MARKS", "OPENED", "PROMPTED", "row_of"]
-
 K3, GPT = "<|open|>response<|sep|>", "<|start|>assistant<|channel|>"
 MARKS = [
     ("<think>", "</think>", "", ""),

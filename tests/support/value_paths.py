@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 from pydantic import TypeAdapter
 
-from deployments.api.anthropic.messages_render import MESSAGES, MessageCollector, MessageWriter
+from deployments.api.anthropic.messages_render import MessageCollector, MessageWriter
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.response_body import parse_response
@@ -173,6 +173,3 @@ def deliver(events: list[Event], judged: Judged, way: str) -> Given:
     given = WAYS[way](events, finish)
     assert len(given) == sum(isinstance(event, CallDelta) for event in events)
     return given
-
-
-__all__ = ["MESSAGES", "WAYS", "cut", "deliver", "judge_events", "read_native", "read_text"]

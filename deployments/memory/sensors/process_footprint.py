@@ -43,12 +43,6 @@ def read_footprint(pid: int | None = None, *, system: str = sys.platform, rusage
         return None
 
 
-def count_held_bytes(leased_bytes: int, used_bytes: int | None, *, system: str = sys.platform) -> int:
-    """Return what a replica's lease counts for: on macOS no less than what its process really holds, since the kernel
-    ends it by that; elsewhere what was leased."""
-    return max(leased_bytes, used_bytes or 0) if system == "darwin" and leased_bytes else leased_bytes
-
-
 def _load_rusage() -> Rusage:
     call = ctypes.CDLL(None).proc_pid_rusage
     call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.POINTER(_RusageInfo)]

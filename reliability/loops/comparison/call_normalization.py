@@ -23,7 +23,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from reliability.loops.comparison.findings import Result, SeenCall, canonical, has_failed, parse, spell
+from reliability.loops.comparison.findings import SeenCall, canonical, has_failed, parse, spell
 from reliability.loops.comparison.shell_commands import (
     is_run_header,
     spell_command,
@@ -187,9 +187,9 @@ def _mask_figures(code: str) -> str:
     return _CHANGING.sub(PLACE if _SHOWS_LINES.match(code) else HOLE, code)
 
 
-def says_enough(result: Result) -> bool:
+def says_enough(result: str) -> bool:
     """Return whether only the same deed would give this result: not `ok`, "no such order" or a bare error."""
-    text = result.text.strip()
+    text = result.strip()
     if sum(map(str.isalpha, text[:SAID_CHARS])) < SAID_LETTERS_MIN:
         return False
     return len(text) >= SAID_CHARS or not (_FINDS_NOTHING.search(text) or says_done(text) or has_failed(result))

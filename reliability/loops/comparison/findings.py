@@ -66,20 +66,13 @@ class SeenCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What a tool answered."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer of the model. `results` stand in the order of `calls`; None where no result is known. A turn with
-    `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand in its
-    text, and its results came as a user message. `request`: what the user said last."""
+    """One answer of the model. `results`: what the tools answered, in the order of `calls`; None: not known. A turn
+    with `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand
+    in its text, and its results came as a user message. `request`: what the user said last."""
 
     calls: tuple[SeenCall, ...] = ()
-    results: tuple[Result | None, ...] = ()
+    results: tuple[str | None, ...] = ()
     text: str = ""
     continued: bool = False
     written: bool = False
@@ -225,16 +218,16 @@ def summary(text: str, chars: int = SUMMARY_CHARS) -> str:
     return flat if len(flat) <= chars else flat[: chars - 1] + "…"
 
 
-def has_failed(result: Result | None) -> bool:
+def has_failed(result: str | None) -> bool:
     """Return whether the result says that the call failed; an unknown result says nothing."""
     if result is None:
         return False
-    known, value = parse(result.text)
+    known, value = parse(result)
     if known and isinstance(value, Mapping):
         return _object_failed(value)
     if known and isinstance(value, list):
         return False
-    return _text_failed(value if isinstance(value, str) else result.text)
+    return _text_failed(value if isinstance(value, str) else result)
 
 
 def _object_failed(value: Mapping[str, Any]) -> bool:
@@ -261,11 +254,11 @@ def _text_failed(text: str) -> bool:
     return any(_MARKER.match(line) for line in edges) or bool(_TRACEBACK.search(text[-20 * EDGE_CHARS :]))
 
 
-def error_text(result: Result) -> str:
+def error_text(result: str) -> str:
     """Return the text of a failure; empty where there is an exit code and no word (a grep without a match)."""
-    known, value = parse(result.text)
+    known, value = parse(result)
     if not known or not isinstance(value, Mapping):
-        return result.text.strip()
+        return result.strip()
     error = value.get("error")
     if isinstance(error, Mapping):
         error = error.get("message") or error

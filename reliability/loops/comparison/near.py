@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any
@@ -30,7 +30,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.findings import Memo, dumps
-from reliability.loops.comparison.same_result import count_shared_ends, is_same_result
+from reliability.loops.comparison.same_result import count_shared_ends
 from reliability.loops.comparison.volatile_fields import word_set, words_of
 
 CHARS = 2_000
@@ -54,21 +54,13 @@ _FIGURE = re.compile(
 _STATES = frozenset({"status", "state", "phase", "stage", "step", "progress", "cursor", "position"})
 
 
-def is_near_result(
-    older: str,
-    newer: str,
-    threshold: float,
-    memo: Memo | None = None,
-    same: Callable[[str, str], bool] = is_same_result,
-) -> bool:
-    """Return whether the two are nearly, and not quite, the same, and the difference is no progress by itself. `same`:
-    `is_same_result`, or one that remembers."""
+def is_near_result(older: str, newer: str, threshold: float, memo: Memo) -> bool:
+    """Return whether two results that aren't the same are nearly so, and the difference is no progress by itself."""
     a, b = older.strip(), newer.strip()
-    if not a or not b or same(older, newer):
+    if not a or not b:
         return False
     if _is_shuffled(a, b):
         return True
-    memo = Memo() if memo is None else memo
     known_a, value_a = memo.parse(older)
     known_b, value_b = memo.parse(newer)
     if known_a and known_b:

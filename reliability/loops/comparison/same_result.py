@@ -12,7 +12,6 @@ Only lines and fields that differ are looked at. Invariant: beyond `MASKED_CHARS
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from reliability.loops.comparison.findings import Memo, parse
@@ -42,6 +41,7 @@ DEPTH_MAX = 40
 HOLE = "\x00"
 #: How far from a duration the words count that say "not finished yet".
 NEAR_CHARS = 32
+#: Words of what somebody has written down, such as an order: it stays pending for days.
 _RECORDS = word_set(
     "order orders item items price prices amount payment payments address customer invoice reservation "
     "passengers product cabin refund shipping zip"
@@ -116,32 +116,21 @@ def _holds_ongoing(value: Any) -> bool:
     level, seen = [value], 1
     for _ in range(STATUS_DEPTH):
         objects = [item for item in level if isinstance(item, dict)]
-        if seen > STATUS_VALUES or any(map(_is_record, objects)):
+        names = {word for value in objects for key in value for word in words_of(key)}
+        if seen > STATUS_VALUES or not _RECORDS.isdisjoint(names):
             return False
-        if any(map(_goes_on, objects)):
+        words = (word for value in objects for key, word in value.items() if key.lower() in STATUS_KEYS)
+        if any(isinstance(word, str) and len(word) <= 40 and names_state(word, _GOING_ON) for word in words):
             return True
         level = [inner for item in level for inner in _list_inner(item)]
         seen += len(level)
     return False
 
 
-def _is_record(value: Mapping[str, Any]) -> bool:
-    """Return whether the object is what somebody has written down, such as an order: it stays pending for days."""
-    return any(not _RECORDS.isdisjoint(words_of(str(key))) for key in value)
-
-
 def _list_inner(value: Any) -> list[Any]:
     if isinstance(value, dict):
         value = list(value.values())
     return [item for item in value[:STATUS_VALUES] if isinstance(item, (dict, list))] if isinstance(value, list) else []
-
-
-def _goes_on(value: Mapping[str, Any]) -> bool:
-    return any(names_state(word, _GOING_ON) for key, word in value.items() if _is_status(key, word))
-
-
-def _is_status(key: str, value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= 40 and key.lower() in STATUS_KEYS
 
 
 class _Comparison:

@@ -241,7 +241,9 @@ def is_volatile(key: str, a: Any, b: Any) -> bool:
     if words[-1] in _ID_WORDS:
         return _both_are(a, b, lambda v: isinstance(v, str) and bool(_RANDOM_TEXT.fullmatch(v)))
     if _is_duration(words, named) and _both_are(a, b, _looks_like_duration):
-        return not _has_aged(words[-1], a, b) and (words != ("time",) or _are_fractions(a, b))
+        # A bare `time` says too little to be a duration, unless both are fractions or name their unit.
+        measured = words != ("time",) or (type(a) is type(b) and isinstance(a, (float, str)))
+        return measured and not _has_aged(words[-1], a, b)
     return (words[-1] in _MOMENT_WORDS or bool(named & _STAMPS)) and _both_are(a, b, _looks_like_moment)
 
 
@@ -270,11 +272,6 @@ def _looks_like_moment(value: Any) -> bool:
     if isinstance(value, str):
         return bool(_MOMENT_TEXT.fullmatch(value[:80]))
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= _EPOCH_FROM
-
-
-def _are_fractions(a: Any, b: Any) -> bool:
-    """Return whether both are fractions or name their unit: else a bare `time` says too little to be a duration."""
-    return type(a) is type(b) and isinstance(a, (float, str))
 
 
 def _has_aged(unit: str, older: Any, newer: Any) -> bool:

@@ -46,10 +46,11 @@ def _build_joint(before: str, blank: str) -> str:
 
 
 class Prose:
-    """Pieces of prose, and the places of the calls between them. `sent`: how much of the text has left already."""
+    """Pieces of prose, and the places of the calls between them. `sent`: how much of the text has left already; `told`:
+    what has left before this text."""
 
     def __init__(self, sent: int = 0) -> None:
-        self.sent = sent
+        self.sent, self.told = sent, ""
         self._pieces: list[_Piece] = []
         self._first_call: int | None = None
         self._after_call = False
@@ -66,7 +67,8 @@ class Prose:
             given, text = text, text.lstrip()
             blank = given[: len(given) - len(text)]
             at += len(blank)
-            joint = _build_joint(self._pieces[-1].text, blank) if self._after_call and self._pieces else ""
+            before = self._pieces[-1].text if self._pieces else self.told
+            joint = _build_joint(before, blank) if self._after_call and before else ""
         if text:
             self._pieces.append(_Piece(at, text, joint))
             self._fences += text.count("```") and len(_FENCE.findall(text))

@@ -32,7 +32,7 @@ from reliability.tools.extract.marks import goes_on_behind
 from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
 from reliability.tools.extract.quoting import is_block_quoted, is_paragraph
-from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
+from reliability.tools.extract.settling import FENCE_CHARS_MAX, SHOWN_WORDS, Findings
 from reliability.tools.extract.shapes import CallRun, HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
 from reliability.tools.extract.wrecks import find_names
@@ -59,19 +59,19 @@ _MARKED = compile_any((*MARKS, harmony.HEADER_MARKS, *REASONING_OPENS, *REASONIN
 _QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
 _IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
 _ANNOUNCED = frozenset({Reader.REACT, Reader.CHANNEL, Reader.ANNOUNCED})  # read behind their words
-_FRAME = re.compile(r"\s{0,8}[;,\\]?[ \t\r\n`]*+")
-_STATEMENT_END = re.compile(r"\s{0,8}[;,\\]")
+_STATEMENT_END = re.compile(rf"(?:\s{{0,8}}[;,\\])?(?:[ \t]*#(?![^\n]*{SHOWN_WORDS})[^\n`]*)?", re.IGNORECASE)
+_FRAME = re.compile(r"[ \t\r\n`]*+")
 _INLINE_CODE = re.compile(r"`[^`\s(]{1,128}\(")
 _LIST_END = re.compile(r"\][ \t\r\n`]*+\Z")
 _TOOL_CODE = re.compile(r"`{3,}tool_code\s*\Z")
 
 
-def extract_calls(text: str, box: ToolBox, sent: int = 0, *, thought: bool = False) -> Extraction:
+def extract_calls(text: str, box: ToolBox, sent: int = 0, *, told: str | None = None) -> Extraction:
     """Extract all calls of a text, what looks like one and isn't readable, its reasoning, and the prose that is
-    left. Total, and linear in the text. `sent`: so much of the text has left already, and is not
-    given back as prose. `thought`: reasoning has come before it, so that none was opened in the prompt."""
-    walk = _walk(text, box, sent, thought=thought)
-    return _build(walk, text, sent) if walk.ends is None else _read_turn(text, box, sent, *walk.ends, thought=thought)
+    left. Total, and linear in the text. `sent`: so much of the text has left already, and is not given back as prose.
+    `told`: reasoning has come before it, so that none was opened in the prompt, and before that this text."""
+    walk = _walk(text, box, sent, told=told)
+    return _build(walk, text, sent) if walk.ends is None else _read_turn(text, box, sent, *walk.ends, told=told)
 
 
 def _build(walk: _Walk, text: str, sent: int) -> Extraction:
@@ -89,11 +89,11 @@ def _build(walk: _Walk, text: str, sent: int) -> Extraction:
     )
 
 
-def _read_turn(text: str, box: ToolBox, sent: int, start: int, end: int, *, thought: bool) -> Extraction:
+def _read_turn(text: str, box: ToolBox, sent: int, start: int, end: int, *, told: str | None) -> Extraction:
     """Read an answer that ends at a mark, from `start` to `end`; count the calls behind it, which nobody asked for."""
-    found = _build(_walk(text[:start], box, sent, turns=False, thought=thought), text[:start], sent)
+    found = _build(_walk(text[:start], box, sent, turns=False, told=told), text[:start], sent)
     if found.malformed and SPEECH_END.match(text, start):  # the mark closes a call as well
-        closed = _build(_walk(text[:end], box, sent, turns=False, thought=thought), text[:end], sent)
+        closed = _build(_walk(text[:end], box, sent, turns=False, told=told), text[:end], sent)
         found = closed if closed.calls and len(closed.malformed) < len(found.malformed) else found
     return replace(found, behind=len(_walk(text[end:], box, 0, turns=False).calls))
 
@@ -119,12 +119,12 @@ def _walk(
     *,
     turns: bool = True,
     whole: bool = True,
-    thought: bool = False,
+    told: str | None = None,
 ) -> _Walk:
     """Walk over a text. `turns`: it may end at a mark of its turn. `whole`: its beginning is there, so that it is known
-    what stands in a code block. `thought`: reasoning has come before it."""
+    what stands in a code block. `told`: as above."""
     walk = _Walk(text, box, sent)
-    walk.may_end, walk.has_thought, walk.whole = turns, thought, whole
+    walk.may_end, walk.has_thought, walk.whole, walk.prose.told = turns, told is not None, whole, told or ""
     marked = _MARKED.search(text) is not None
     walk.fences = list_fences(text) if whole and marked and "```" in text else []
     if harmony.is_harmony(text, walk.fences):
@@ -377,11 +377,11 @@ class _Walk(Findings):
             self.read.append((start, found.end))
         if found is None or (not fenced and (self.text.startswith("print(", start) or self.is_shown(start))):
             return
-        frame = _FRAME.match(self.text, found.end)
-        rest = frame.end() if frame else found.end
-        if rest == len(self.text) or (fenced and "`" in self.text[found.end : rest]):
-            sign = _STATEMENT_END.match(self.text, found.end)
-            end = sign.end() if sign else found.end
+        sign = _STATEMENT_END.match(self.text, found.end)
+        end = sign.end() if sign else found.end
+        frame = _FRAME.match(self.text, end)
+        rest = frame.end() if frame else end
+        if rest == len(self.text) or (fenced and "`" in self.text[end:rest]):
             if self.follows_paragraph(start):  # nobody knows which of them are meant
                 self.report_malformed(start, end, "a call in Python behind another one that text follows", "python")
             else:

@@ -41,8 +41,9 @@ MALFORMED_MAX = 32
 _LOOK_CHARS = 400
 FENCE_CHARS_MAX = 64
 SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
+SHOWN_WORDS = r"\b(?:don['’]?t|do not|never|avoid|wrong|instead of|for example|e\.g\.)"
 _SHOWN_BEFORE = re.compile(
-    r"(?:\b(?:don['’]?t|do not|never|avoid|wrong|instead of|for example|e\.g\.)[^\n]*:"
+    rf"(?:{SHOWN_WORDS}[^\n]*:"
     r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:)[ \t]*\n\s*\Z",
     re.IGNORECASE,
 )
@@ -207,11 +208,12 @@ class Findings:
             return
         start, end = closer.span() if closer else (len(self.text), len(self.text))
         fenced = bisect_left(self.fences, self.base + opener.start) % 2 == 1
-        if opens_reasoning(self.text, opener.start, opener.end) and not fenced:
+        next_one = self.begins > 0 and skip_space(self.text, self.begins) >= opener.start
+        if (next_one or opens_reasoning(self.text, opener.start, opener.end)) and not fenced:
             self.take_apart(opener.start, end, opener.end, start)
+            self.begins = end if closer is not None else self.begins
+        self.has_thought = self.has_thought or closer is not None
         self.at = end
-        if closer is not None:
-            self.has_thought, self.begins = True, end
 
     def _find_reasoning_end(self, opener: Delimiter) -> re.Match[str] | None:
         row = find_row(self.text, opener.start)

@@ -28,6 +28,7 @@ from reliability.tools.turns import may_give_result
 CALLS_MAX = 128
 NAME_CHARS_MAX = 128
 NEARLY = 80  # percent of two names that must be alike for one to be meant by the other
+MISSPELLED = 75  # percent of two keys that must be
 
 NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
 ARGUMENT_KEYS = (
@@ -203,7 +204,10 @@ def _fits(given: Mapping[str, Any], tool: Tool) -> bool:
 
 
 def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: list[str], setting: Setting) -> None:
-    """Refuse a declared name next to arguments that aren't kept together: a call, but not one to be guessed at."""
+    """Refuse a declared name next to arguments that aren't kept together, or a misspelled key: a call, but not one to
+    be guessed at."""
+    if _has_misspelled_keys(value, setting.box) and (setting.explicit or not setting.box.wants_json):
+        raise HalfCall("the key of a call's name or of its arguments is misspelled", 0)
     for key in names:
         tool = setting.box.find(value[key])
         if tool is None or (setting.box.wants_json and not setting.explicit):
@@ -212,6 +216,21 @@ def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: li
         flat = bool(rest) and rest <= tool.parameters.get("properties", {}).keys() and rest >= set(tool.required)
         if flat or (arguments and isinstance(value[arguments[0]], dict)):
             raise HalfCall("a call's arguments must stand together under one key, and nothing else beside them", 0)
+
+
+def _has_misspelled_keys(value: Mapping[str, Any], box: ToolBox) -> bool:
+    """Return whether a declared name and its tool's arguments are all that stands here, under nearly the right keys."""
+    loose = [key for key in value if key not in _SILENT]
+    for key, other in (loose, loose[::-1]) if len(loose) == 2 else ():
+        tool = box.find(value[key]) if isinstance(value[key], str) else None
+        if tool is not None and isinstance(value[other], dict) and _fits(value[other], tool):
+            return _is_nearly(key, NAME_KEYS) and _is_nearly(other, ARGUMENT_KEYS)
+    return False
+
+
+def _is_nearly(key: str, known: Iterable[str]) -> bool:
+    plain = fold(key[:NAME_CHARS_MAX])
+    return any(fuzz.ratio(plain, one) >= MISSPELLED for one in known)
 
 
 def _is_definition(key: str, given: Any) -> bool:

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from deployments.config.app_config import StateConfig
 from deployments.state.actor import SessionState
-from deployments.state.journal import JournalBounds
 from deployments.state.link import CALL_S, Link, StateUnavailable
 from deployments.state.records import Query, StateLimits
 from reliability.admission.admit import AdmissionConfig, Grant
@@ -62,8 +62,7 @@ class Wire:
     def born(self) -> SessionState:
         return SessionState(
             folder=str(self.folder),
-            bounds=JournalBounds(),
-            windows_max=10,
+            bounds=StateConfig(),
             idle_exit_s=None,
             clock_ns=VirtualClock().now_ns,
         )
@@ -240,7 +239,7 @@ class World:
                 held(books == tokens, f"{session} has spent {tokens} tokens, the books say {books}")
             found = len(actor.browse(Query(kind="flaw", limit=10**6)))
             held(found == self.ended, f"{self.ended} requests have ended, {found} incidents are written")
-            totals = [actor.session("k", session) for session in self.spent]
+            totals = [actor.books("k", session)[0] for session in self.spent]
             count = sum(each["requests"] for each in totals if each)
             held(count == self.ended, f"{self.ended} requests have ended, {count} are counted")
             wire.kill()

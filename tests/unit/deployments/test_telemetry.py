@@ -1,6 +1,7 @@
 """Lines and counters: what Ray writes of them, and what must never stand in them."""
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Iterator
@@ -40,14 +41,22 @@ class Lines(logging.Handler):
         raise
 
 
-@pytest.fixture
-def lines() -> Iterator[Lines]:
+@contextlib.contextmanager
+def listening() -> Iterator[Lines]:
     handler, logger = Lines(), logging.getLogger("ray.serve")
     level, logger.level = logger.level, logging.INFO
     logger.addHandler(handler)
-    yield handler
-    logger.removeHandler(handler)
-    logger.level = level
+    try:
+        yield handler
+    finally:
+        logger.removeHandler(handler)
+        logger.level = level
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    with listening() as handler:
+        yield handler
 
 
 def names_of_ray() -> set[str]:
@@ -71,15 +80,9 @@ fields = st.dictionaries(st.sampled_from(sorted(names_of_ray() | {"tier", "x"}))
 @example(fields={"request_id": "\n"})
 def test_any_field_gives_a_whole_line(fields):
     """Whatever a field is called and holds: one line of JSON with all of them, and one line of text."""
-    handler, logger = Lines(), logging.getLogger("ray.serve")
-    logger.addHandler(handler)
-    level, logger.level = logger.level, logging.INFO
-    try:
-        fields.pop("event", None)
+    fields.pop("event", None)
+    with listening() as handler:
         log_info("happened", **fields)
-    finally:
-        logger.removeHandler(handler)
-        logger.level = level
     (shown,), (text,) = handler.json, handler.text
 
     given_names = {f"{key}_" if key in TAKEN else key for key, value in fields.items() if value is not None}
@@ -145,6 +148,3 @@ def test_the_words_of_the_machine_are_told(lines):
     log_error("journal", failing(OSError(28, "No space left on device")))
 
     assert lines.json[0]["words"] == "[Errno 28] No space left on device"
-
-
-# -- metrics -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.rolling import Rolling, Span, add_amount, drop_expired, frees_in_ns, inner_total
+from reliability.rolling import Rolling, Span
 
 SPAN = Span(100, 10)
 ENTRIES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=60)
@@ -15,7 +15,7 @@ def filled(entries: list[tuple[int, int]]) -> tuple[Rolling, list[tuple[int, int
     rolling, now_ns, log = Rolling(), 0, []
     for wait_ns, amount in entries:
         now_ns += wait_ns
-        rolling = add_amount(rolling, SPAN, amount, now_ns)
+        rolling = rolling.add(SPAN, amount, now_ns)
         log.append((now_ns, amount))
     return rolling, log, now_ns
 
@@ -25,10 +25,10 @@ def test_the_sum_never_says_too_little(entries: list[tuple[int, int]], wait_ns: 
     """Everything younger than the window is in the sum, nothing older than window and bucket together is."""
     rolling, log, now_ns = filled(entries)
     now_ns += wait_ns
-    total = drop_expired(rolling, SPAN, now_ns).total
+    total = rolling.drop_expired(SPAN, now_ns).total
     assert total >= sum(amount for at, amount in log if at + 100 > now_ns)
     assert total <= sum(amount for at, amount in log if at + 110 > now_ns)
-    inner = inner_total(rolling, SPAN, now_ns)
+    inner = rolling.inner_total(SPAN, now_ns)
     assert inner <= sum(amount for at, amount in log if at + 100 > now_ns)
     assert inner >= sum(amount for at, amount in log if at + 90 > now_ns)
 
@@ -45,26 +45,26 @@ def test_buckets_are_bounded(entries: list[tuple[int, int]]) -> None:
 def test_it_says_when_room_comes(entries: list[tuple[int, int]], amount: int) -> None:
     """At the time given that much has left, a nanosecond before it has not."""
     rolling, _, now_ns = filled(entries)
-    wait_ns = frees_in_ns(rolling, SPAN, amount, now_ns)
+    wait_ns = rolling.frees_in_ns(SPAN, amount, now_ns)
     if wait_ns is None:
         assert amount > rolling.total
         return
-    assert rolling.total - drop_expired(rolling, SPAN, now_ns + wait_ns).total >= amount
+    assert rolling.total - rolling.drop_expired(SPAN, now_ns + wait_ns).total >= amount
     if wait_ns > 0:
-        assert rolling.total - drop_expired(rolling, SPAN, now_ns + wait_ns - 1).total < amount
+        assert rolling.total - rolling.drop_expired(SPAN, now_ns + wait_ns - 1).total < amount
 
 
 def test_an_entry_leaves_with_its_whole_bucket() -> None:
     """An entry from the end of a bucket stays for its window, one from its beginning a bucket longer."""
-    late, early = add_amount(Rolling(), SPAN, 1, 9), add_amount(Rolling(), SPAN, 1, 0)
-    assert [drop_expired(late, SPAN, at).total for at in (108, 109, 110)] == [1, 1, 0]
-    assert [drop_expired(early, SPAN, at).total for at in (99, 109, 110)] == [1, 1, 0]
-    assert [inner_total(late, SPAN, at) for at in (99, 100)] == [1, 0]
+    late, early = Rolling().add(SPAN, 1, 9), Rolling().add(SPAN, 1, 0)
+    assert [late.drop_expired(SPAN, at).total for at in (108, 109, 110)] == [1, 1, 0]
+    assert [early.drop_expired(SPAN, at).total for at in (99, 109, 110)] == [1, 1, 0]
+    assert [late.inner_total(SPAN, at) for at in (99, 100)] == [1, 0]
 
 
 def test_a_clock_that_steps_back_keeps_entries() -> None:
     """An entry from the past counts with the newest bucket: it leaves late, never early."""
-    rolling = add_amount(add_amount(Rolling(), SPAN, 1, 1000), SPAN, 1, 5)
+    rolling = Rolling().add(SPAN, 1, 1000).add(SPAN, 1, 5)
     assert rolling.buckets == ((100, 2),)
 
 

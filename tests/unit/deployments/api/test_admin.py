@@ -60,7 +60,7 @@ def test_where_several_keys_have_the_name_one_must_be_named(rig, method, path):
         assert refused.status_code == 400
         assert "?key=agent" in refused.text
         assert "?key=other" in refused.text
-        assert all(rig.here.actor.session(key, SAME) for key in ("agent", "other"))
+        assert all(rig.here.actor.books(key, SAME)[0] for key in ("agent", "other"))
 
         assert call(client, method, path, "alone").status_code in (200, 303)
         assert call(client, method, path, "none").status_code == 404
@@ -70,7 +70,7 @@ def test_where_several_keys_have_the_name_one_must_be_named(rig, method, path):
             if method == "GET":
                 assert f"{key}" in found.text
             else:
-                assert rig.here.actor.session(key, SAME) is None
+                assert rig.here.actor.books(key, SAME)[0] is None
 
 
 @pytest.mark.parametrize(("method", "path"), [route for route in BY_NAME if route[1].startswith("/v1")])

@@ -131,7 +131,7 @@ def test_what_runs_is_shared_only_with_others_who_look(tmp_path, monkeypatch, re
         sharing = asyncio.create_task(seen.share_on())
         await turn()
         assert sent == []
-        seen.state.link.watched = True
+        seen.state.watched = True
         await turn()
         sharing.cancel()
         assert bool(sent) is shared

@@ -1,8 +1,6 @@
 """A Mac is kept from idle sleep while requests run and it has mains power, by a scripted machine."""
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,17 +8,7 @@ import psutil
 import pytest
 
 from deployments.app import keep_awake
-from deployments.app.keep_awake import LINGER_S, KeepAwake, When, hold_off_sleep, is_on_mains
-
-
-def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test in an event loop of its own."""
-
-    @functools.wraps(test)
-    def run(**given: Any) -> None:
-        asyncio.run(test(**given))
-
-    return run
+from deployments.app.keep_awake import LINGER_S, KeepAwake, When, _hold_off_sleep, _is_on_mains
 
 
 class Mac:
@@ -41,7 +29,6 @@ class Mac:
         return SimpleNamespace(terminate=terminate, wait=lambda timeout: 0)
 
 
-@in_a_loop
 async def test_sleep_is_held_off_while_requests_run_and_a_while_longer() -> None:
     """Law: from the first request until `LINGER_S` after the last, with one assertion; then the machine may sleep."""
     mac = Mac()
@@ -60,23 +47,10 @@ async def test_sleep_is_held_off_while_requests_run_and_a_while_longer() -> None
     assert (mac.asserted, mac.awake.held) == (0, False)
 
 
-@in_a_loop
-async def test_on_battery_the_machine_may_sleep() -> None:
-    """Law: no assertion on battery, none is kept when the plug is pulled, and it is there again with the plug."""
-    mac = Mac()
-    mac.plugged = False
-    mac.awake.note(True)
-    for plugged, asserted in ((False, 0), (True, 1), (False, 0), (True, 1)):
-        mac.plugged = plugged
-        assert await mac.awake.look()
-        assert mac.asserted == asserted
-
-
 @pytest.mark.parametrize(
     ("when", "system", "asserted"),
     [("always", "darwin", 1), ("never", "darwin", 0), ("always", "linux", 0), ("requests", "linux", 0)],
 )
-@in_a_loop
 async def test_an_operator_decides_and_other_systems_are_left_alone(when: When, system: str, asserted: int) -> None:
     """Law: `always` holds off sleep without a request, `never` doesn't with one; only macOS has it at all."""
     mac = Mac(when, system)
@@ -86,7 +60,6 @@ async def test_an_operator_decides_and_other_systems_are_left_alone(when: When, 
     assert mac.asserted == asserted
 
 
-@in_a_loop
 async def test_a_request_wakes_the_task_and_its_end_gives_the_assertion_up() -> None:
     """Law: the task sleeps until a request comes; cancelled, as when the Router ends, it leaves no assertion behind."""
     mac = Mac()
@@ -101,11 +74,10 @@ async def test_a_request_wakes_the_task_and_its_end_gives_the_assertion_up() -> 
     assert mac.asserted == 0
 
 
-@in_a_loop
 async def test_a_mac_without_the_program_answers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: where sleep can't be held off, the task ends with a line in the log, and no request is any worse."""
     monkeypatch.setattr(keep_awake, "CAFFEINATE", "/nowhere/caffeinate")
-    awake = KeepAwake("always", system="darwin", on_mains=lambda: True, hold=hold_off_sleep)
+    awake = KeepAwake("always", system="darwin", on_mains=lambda: True, hold=_hold_off_sleep)
     async with asyncio.timeout(10):
         await awake.run()
     assert not awake.held
@@ -119,4 +91,4 @@ async def test_a_mac_without_the_program_answers_all_the_same(monkeypatch: pytes
 def test_a_machine_without_a_battery_is_on_mains(monkeypatch: pytest.MonkeyPatch, battery: Any, mains: bool) -> None:
     """Law: a desktop is on mains power; where it isn't known, so it is taken."""
     monkeypatch.setattr(psutil, "sensors_battery", lambda: battery, raising=False)
-    assert is_on_mains() is mains
+    assert _is_on_mains() is mains

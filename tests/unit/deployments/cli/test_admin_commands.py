@@ -78,7 +78,7 @@ def test_status_fails_where_no_tier_can_answer(run, rig, capsys):
     """So that a script sees it."""
     for tier in rig.tiers:
         rig.here.actor.isolate(tier)
-    rig.overview.state.link.health = rig.here.actor._health()
+    rig.overview.state.health = rig.here.actor._health()
 
     assert run("status") == 1
     assert "isolated" in capsys.readouterr().out

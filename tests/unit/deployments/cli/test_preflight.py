@@ -18,7 +18,6 @@ from deployments.config.free_port import free_port
 from deployments.graph.serve_file import read_file
 from tests.support.certificates import write_certificate
 from tests.support.config_files import make_document
-from tests.support.incarnations import unpack
 from tests.support.repository import ROOT
 
 Document = dict[str, Any]
@@ -176,13 +175,6 @@ def test_a_file_that_is_none(place, capsys):
     """A missing file and a folder are said in the system's words."""
     assert "can't be read: No such file" in refused(place[0] / "none.yaml", capsys)
     assert "can't be read: Is a directory" in refused(place[0], capsys)
-
-
-def test_books_of_several_actors_are_one_line(place, capsys):
-    """A folder in which an older version kept books in several journals: the line says how to bring them together."""
-    path = write(place, ("args.state.path", str(unpack("three_actors", place[0]))))
-
-    assert "state.path: an older version kept the ledger in" in refused(path, capsys)
 
 
 KEYS: dict[str, str] = {

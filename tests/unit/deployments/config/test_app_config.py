@@ -23,6 +23,7 @@ from tests.support.small_config import config_of
         ("tiers.auto", {"kind": "mlx"}, "tiers.auto: the name is taken"),
         ("tiers", {}, "tiers: "),
         ("tiers.x", {"kind": "hosted"}, "tiers.x: a hosted tier needs base_url and model, or a preset"),
+        ("tiers.x", {"kind": "hosted", "preset": "nowhere"}, "tiers.x.preset: Input should be 'openrouter'"),
         ("tiers.m.min_replicas", 5, "tiers.m: min_replicas (5) is over max_replicas (1)"),
         (
             "reliability.escalation.chain",

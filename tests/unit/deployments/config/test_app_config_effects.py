@@ -12,6 +12,8 @@ from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, Scri
 from reliability.types import Flaw
 from tests.unit.deployments.effects import access, answers, engine, evaluation, graph, memory, state, telemetry
 
+KEPT = ("reports_max", "sessions_max", "session_ttl_s", "incidents_max", "incidents_days", "journal_bytes_max")
+
 EFFECTS: dict[str, Callable[[], None]] = {
     "reliability.loop_detection.enabled": answers.loop_key("enabled", False, 2, Flaw.LOOP, None),
     "reliability.loop_detection.duplicate_threshold": answers.loop_key("duplicate_threshold", 4, 2, Flaw.LOOP, None),
@@ -69,7 +71,9 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "reliability.circuit_breaker.timeout_s": state.judge_timeout,
     "reliability.streaming.hold": state.hold,
     "reliability.incidents.keep_text": state.keep_text,
-    **{f"state.{key}": proof for key, proof in state.STATE.items()},
+    **{f"state.{key}": state.journal_bounds for key in KEPT},
+    "state.responses_bytes_max": state.response_bounds,
+    "state.responses_ttl_s": state.response_bounds,
     **{f"evaluate.{key}": proof for key, proof in evaluation.EVALUATE.items()},
     "telemetry.traces": telemetry.traces,
     "state.path": state.state_path,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from deployments.app import blas_threads as shared_out
+from deployments.app import _share_cores
 from deployments.config.app_config import AppConfig, load
 from deployments.graph.replica import make_tier
 from deployments.tiers.mlx.mlx_tier import MlxTier
@@ -118,4 +118,4 @@ def blas_threads() -> None:
     assert tier._blas_threads == 3
     asyncio.run(tier.close())
     three = load({**BASE, "tiers": {**BASE["tiers"], **{n: {"kind": "mlx"} for n in ("a", "b", "c")}}})
-    assert [shared_out(three, cores) for cores in (1, 2, 16)] == [1, 1, 4]
+    assert [_share_cores(three, cores) for cores in (1, 2, 16)] == [1, 1, 4]

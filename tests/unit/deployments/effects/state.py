@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.judge import advise
 from deployments.request.policy import build_expected, hold_of, state_limits
 from deployments.state.actor import SessionState
-from deployments.state.client import bounds_of, folder_of
-from deployments.state.records import Query, ReportItem, StateStep, TurnItem
+from deployments.state.client import folder_of
+from deployments.state.journal import Journal
+from deployments.state.records import KeptResponse, Query, ReportItem, StateStep, TurnItem
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.budget import BudgetConfig
 from reliability.answer.judgement import expect
@@ -59,10 +61,6 @@ def budget(key: str, value: Any, read: Callable[[BudgetConfig], Any], expected: 
     return reaches(path, value, lambda config: read(admission(config).budget), expected)
 
 
-def bound(key: str, value: Any, field: str = "") -> Callable[[], None]:
-    return reaches(f"state.{key}", value, lambda config: getattr(bounds_of(config.state), field or key), value)
-
-
 ADMISSION: dict[str, Callable[[], None]] = {
     "token_budget.enabled": budget("enabled", False, lambda one: one.session.tokens_max, None),
     "token_budget.per_session": budget("per_session", 150, lambda one: one.session.tokens_max, 150),
@@ -80,16 +78,6 @@ ADMISSION: dict[str, Callable[[], None]] = {
     "retry_budget.share_percent": retries("share_percent", 0, "share_percent", 0),
     "retry_budget.floor": retries("floor", 3, "floor", 3),
     "retry_budget.window_s": retries("window_s", 5, "window_ns", 5 * NS_PER_S),
-}
-STATE: dict[str, Callable[[], None]] = {
-    "reports_max": bound("reports_max", 2),
-    "sessions_max": bound("sessions_max", 2),
-    "session_ttl_s": bound("session_ttl_s", 50),
-    "incidents_max": bound("incidents_max", 3),
-    "incidents_days": bound("incidents_days", 1),
-    "journal_bytes_max": bound("journal_bytes_max", 1_048_576, "bytes_max"),
-    "responses_bytes_max": bound("responses_bytes_max", 2_500),
-    "responses_ttl_s": bound("responses_ttl_s", 50),
 }
 
 
@@ -175,7 +163,7 @@ def keep_text() -> None:
     broken = config_of("tiers.fast.script", [{"answer": [{"tool_call": {"name": "f", "arguments": '{"a": '}}]}])
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     one = run(broken, request=replace(REQUEST, tools=(tool,)))
-    without, with_text = (incidents_of(one, at_s=0.0, key="", statuses={}, keep_text=keep) for keep in (False, True))
+    without, with_text = (incidents_of(one, at_s=0.0, statuses={}, keep_text=keep) for keep in (False, True))
     assert len(str(with_text)) > len(str(without))
 
 
@@ -183,7 +171,61 @@ def keep_text() -> None:
 
 
 def actor_in(folder: str, config: AppConfig) -> SessionState:
-    return SessionState(folder=folder, bounds=bounds_of(config.state), windows_max=10, idle_exit_s=None)
+    return SessionState(folder=folder, bounds=config.state, idle_exit_s=None)
+
+
+def journal_bounds() -> None:
+    """reports_max, sessions_max, session_ttl_s, incidents_max, incidents_days and journal_bytes_max, by trimming."""
+    keys: dict[str, Any] = {"reports_max": 2, "sessions_max": 2, "incidents_max": 3}
+    left = kept_after(**keys)
+    assert left == {"reports": 2, "sessions": 2, "incidents": 3}
+    assert kept_after() == {"reports": 8, "sessions": 8, "incidents": 8}
+    assert kept_after(later_s=100.0, session_ttl_s=50)["sessions"] == 0
+    assert kept_after(later_s=2 * 86_400.0, incidents_days=1)["incidents"] == 0
+    bulky = kept_after(text="x" * 200_000, journal_bytes_max=1_048_576)
+    assert bulky["reports"] < 8
+
+
+def kept_after(later_s: float = 0.0, text: str = "", **keys: Any) -> dict[str, int]:
+    config = config_of("state", keys)
+    with tempfile.TemporaryDirectory() as folder:
+        journal = Journal(Path(folder) / "j.sqlite", "me", config.state)
+        journal.begin()
+        now_s = time.time()
+        with journal.step():
+            for number in range(8):
+                report = {"request_id": f"r{number}", "session": f"s{number}", "attempts": [], "text": text}
+                journal.write_report("", report, now_s)
+                journal.write_incident({"at": now_s, "kind": "flaw", "text": text})
+        journal.trim(now_s + later_s)
+        counts = {
+            table: journal._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("reports", "sessions", "incidents")
+        }
+        journal.close()
+        return counts
+
+
+def response_bounds() -> None:
+    """responses_bytes_max and responses_ttl_s, by writing and trimming."""
+    assert responses_after() == 8
+    assert responses_after(responses_bytes_max=2_500) == 2
+    assert responses_after(responses_bytes_max=0) == 0
+    assert responses_after(later_s=100.0, responses_ttl_s=50) == 0
+
+
+def responses_after(later_s: float = 0.0, **keys: Any) -> int:
+    """Keep eight responses of 1,000 bytes, wait, and count what is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        journal = Journal(Path(folder) / "j.sqlite", "me", config_of("state", keys).state)
+        journal.begin()
+        with journal.step():
+            for number in range(8):
+                journal.shelf.write(KeptResponse("", f"r{number}", "s", None, float(number), 9, b"x" * 1_000))
+        journal.trim(8.0 + later_s)
+        count = sum(journal.shelf.find("", f"r{number}") is not None for number in range(8))
+        journal.close()
+        return count
 
 
 def state_path() -> None:
@@ -195,5 +237,5 @@ def state_path() -> None:
         done = ReportItem(key="", session="s", report={"request_id": "r", "session": "s", "attempts": []})
         actor.step(StateStep(client="c", number=1, config=limits.digest, items=(done,)))
         assert (Path(folder) / "here" / "ledger.sqlite").exists()
-        assert actor.report(None, "r") is not None
+        assert actor.report("", "r") is not None
         assert actor.browse(Query()) == []

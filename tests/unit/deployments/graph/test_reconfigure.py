@@ -69,9 +69,13 @@ def test_what_others_read_of_a_tier_needs_a_restart(key):
         *({"server": {key: OTHER_VALUES[key]}} for key in SERVERS_AT_START),
         {"reliability": {"escalation": {"cloud_fallback": {"model": "m"}}}},
         {"reliability": {"memory_pressure": {"poll_s": 2}}},
+        {"reliability": {"memory_pressure": {"enabled": False}}},
     ],
 )
 def test_what_is_read_once_of_the_router_needs_a_restart(change):
-    """The graph is built once, and so are the prices of the cloud and the monitors."""
-    with pytest.raises(ValueError, match="changes with a restart only"):
-        patch_router(RouterConfig(), change, ("fast", "standard", "longctx", "premium"))
+    """The graph is built once, and so are the prices of the cloud and the monitors; their rules may change."""
+    tiers = ("fast", "standard", "longctx", "premium")
+    with pytest.raises(ValueError, match=r"^[\w.]+: changes with a restart only"):
+        patch_router(RouterConfig(), change, tiers)
+    rules = {"reliability": {"memory_pressure": {"sustained_s": 1, "complex_tools": None}}}
+    assert patch_router(RouterConfig(), rules, tiers).reliability.memory_pressure.sustained_s == 1

@@ -12,7 +12,7 @@ import pytest
 from deployments.config.free_port import free_port
 from deployments.errors import TABLE
 from deployments.listener import haproxy as haproxy_module
-from deployments.listener.haproxy import ProxyLimits, limits_of, rewrite
+from deployments.listener.haproxy import limits_of, rewrite
 from tests.support.listeners import Back, Raw, ask, behind_haproxy, haproxy, rays_config
 from tests.support.serving import until
 from tests.unit.deployments.listener.test_slow_clients import HAPROXY_ONLY
@@ -40,22 +40,11 @@ def test_one_address_does_not_fill_the_door(folder, monkeypatch):
 
 
 @HAPROXY_ONLY
-def test_before_the_app_is_up_it_says_so(folder):
-    """No Router yet: a 503 in OpenAI's shape that says when to come back, and not a 404."""
+@pytest.mark.parametrize("back", [lambda: None, free_port], ids=["no Router yet", "one that doesn't listen"])
+def test_while_no_router_answers_it_says_so(folder, back):
+    """A 503 in OpenAI's shape that says when to come back, and neither a 404 nor Ray's plain 500."""
     port = free_port()
-    path, flags = rays_config(folder, port, None)
-    with haproxy(path, flags, port):
-        answer = ask(port, "/v1/models")
-
-    assert (answer.status, answer.error["code"]) == (503, "server_starting")
-    assert int(answer.headers["retry-after"]) > 0
-
-
-@HAPROXY_ONLY
-def test_while_no_router_answers_it_says_so(folder):
-    """A Router that doesn't listen: a 503 in OpenAI's shape, not Ray's plain 500."""
-    port = free_port()
-    path, flags = rays_config(folder, port, free_port())
+    path, flags = rays_config(folder, port, back())
     with haproxy(path, flags, port):
         answer = ask(port, "/v1/models")
 
@@ -82,7 +71,7 @@ def test_what_ray_writes_is_changed_where_it_must_be():
         "frontend new\n    bind [::]:3\nlisten stats\n  bind 0.0.0.0:4\n  stats enable\n"
         "listen other\n  bind 0.0.0.0:5\n"
     )
-    written = rewrite(text, ProxyLimits())
+    written = rewrite(text)
 
     assert [line.strip() for line in written.splitlines() if "bind" in line] == [
         "bind *:1",
@@ -96,9 +85,7 @@ def test_what_ray_writes_is_changed_where_it_must_be():
 @pytest.mark.parametrize("more", [" mode 666 level admin expose-fd listeners", " level admin", " mode 0777"])
 def test_the_admin_socket_is_its_owners(more):
     """Through it requests can be sent to another server: mode 600, whatever Ray writes, and nothing else changes."""
-    [line] = [
-        x for x in rewrite(f"global\n    stats socket /x/a.sock{more}\n", ProxyLimits()).splitlines() if "a.sock" in x
-    ]
+    [line] = [x for x in rewrite(f"global\n    stats socket /x/a.sock{more}\n").splitlines() if "a.sock" in x]
 
     assert line.endswith(" mode 600")
     assert line.count("mode") == 1
@@ -126,7 +113,6 @@ def test_no_line_of_a_request_goes_to_a_port_that_anyone_may_hold(target, stays)
     """Law: the access log goes where the operator says, or nowhere; the socket of the metrics is none of it."""
     lines = rewrite(
         f"global\n    log {target} local0 info\nfrontend http_frontend\n    log /x/metrics.sock len 8192\n",
-        ProxyLimits(),
     ).splitlines()
 
     assert (f"    log {target} local0 info" in lines) is stays

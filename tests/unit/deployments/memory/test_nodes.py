@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.memory.nodes import _fit_minimums
-from deployments.memory.plan import MonitorSettings, TierNeed, check_live, settings_of
+from deployments.memory.plan import MonitorSettings, TierNeed, settings_of
 from reliability.config import MemoryPressureConfig
 from tests.support.repository import ROOT
 
@@ -69,16 +69,6 @@ def test_other_settings_are_another_monitor():
 
     assert len({settings.digest for settings in (plain, *others)}) == len(fields(MonitorSettings)) + 1
     assert MonitorSettings().digest == plain.digest
-
-
-def test_rules_change_live_and_the_rest_does_not():
-    """A `user_config` may change what requests are kept off; what the monitors were started with it may not."""
-    base = MemoryPressureConfig()
-    check_live(base, MemoryPressureConfig(sustained_s=1, complex_tools=None))
-    with pytest.raises(ValueError, match=r"memory_pressure\.poll_s: changes with a restart only"):
-        check_live(base, MemoryPressureConfig(poll_s=2))
-    with pytest.raises(ValueError, match=r"memory_pressure\.enabled"):
-        check_live(base, MemoryPressureConfig(enabled=False))
 
 
 def test_a_reading_must_outlive_the_poll():

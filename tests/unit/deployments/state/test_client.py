@@ -1,6 +1,8 @@
 """The state as a Router replica sees it: exact, and nothing left open."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,12 @@ from deployments.config.app_config import AppConfig, StateConfig
 from deployments.config.config_errors import ConfigError
 from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State, folder_of
-from deployments.state.link import CALL_S, StateUnavailable
-from deployments.state.records import Query, StateLimits, TurnItem
-from reliability.admission.admit import Grant, RejectedBy, Rejection
+from deployments.state.link import CALL_S
+from deployments.state.records import StateLimits, TurnItem
+from reliability.admission.admit import RejectedBy, Rejection
 from reliability.admission.request import AdmissionRequest
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
-from tests.sim.clock import run
 from tests.support.incarnations import done
 from tests.support.near_actor import NearActor
 from tests.support.room_rig import report
@@ -46,21 +47,18 @@ def config(session: int = 10**6, hour: int = 10**9) -> StateLimits:
     return state_limits(app, app.state, {})
 
 
-def playing(folder: Path, play: Any, **limits: int) -> None:
-    """Run `play(state, near)` in virtual time; then everything has been handed over and nothing is open."""
-
-    async def main() -> None:
-        near = NearActor(folder, lost=False, call_s=0.001)
-        state = State(near.find, config(**limits))
-        await state.start()
-        await play(state, near)
-        await asyncio.sleep(30)
-        stats = near.actor.stats()
-        assert (stats["grants"], stats["reserved_tokens"]) == (0, 0)
-        await state.close()
-        near.actor._journal.close()
-
-    run(main())
+@contextlib.asynccontextmanager
+async def playing(folder: Path, **limits: int) -> AsyncGenerator[tuple[State, NearActor], None]:
+    """A Router's state and its actor; at the end everything has been handed over and nothing is open."""
+    near = NearActor(folder, lost=False, call_s=0.001)
+    state = State(near.find, config(**limits))
+    await state.start()
+    yield state, near
+    await asyncio.sleep(30)
+    stats = near.actor.stats()
+    assert (stats["grants"], stats["reserved_tokens"]) == (0, 0)
+    await state.close()
+    near.actor._journal.close()
 
 
 def ask(session: str = S0, tier: str = "fast", **more: Any) -> AdmissionRequest:
@@ -68,7 +66,7 @@ def ask(session: str = S0, tier: str = "fast", **more: Any) -> AdmissionRequest:
 
 
 def request(state: State, session: str = S0, name: str = "r", **more: Any) -> RequestState:
-    return state.request(key="k", session=session, request_id=name, **more)
+    return RequestState(state, key="k", session=session, request_id=name, **more)
 
 
 async def called(state: State, session: str, name: str, tokens: int = 100) -> bool:
@@ -87,83 +85,32 @@ async def called(state: State, session: str, name: str, tokens: int = 100) -> bo
     return True
 
 
-def test_the_hour_is_exact(tmp_path):
-    """Of 200 requests at once, of many sessions, exactly those for which the hour has tokens are admitted."""
-
-    async def play(state, near):
-        admitted = await asyncio.gather(*(called(state, f"s{n % 20}", f"r{n}") for n in range(200)))
-        assert sum(admitted) == 50
-        spent = sum([(await state.session("k", f"s{n}") or {"spent_tokens": 0})["spent_tokens"] for n in range(20)])
-        assert spent == 5000
-
-    playing(tmp_path, play, hour=5000)
-
-
-def test_a_session_is_exact(tmp_path):
-    """Each session gets what its own budget allows, under concurrency."""
-
-    async def play(state, near):
-        admitted = await asyncio.gather(*(called(state, f"s{n % 4}", f"r{n}") for n in range(80)))
-        assert sum(admitted) == 4 * 7
-        for n in range(4):
-            assert (await state.session("k", f"s{n}"))["spent_tokens"] == 700
-
-    playing(tmp_path, play, session=799)
-
-
-@pytest.mark.parametrize("third", [0, 1, 2])
-def test_leaving_clients_leave_nothing_open(tmp_path, third):
-    """A third of the clients leave while their ask is on the way: whatever was granted for them is given back."""
-
-    async def play(state, near):
-        tasks = [asyncio.create_task(called(state, f"s{n % 4}", f"r{n}")) for n in range(60)]
-        await asyncio.sleep(0.0005 + 0.001 * third)
-        for task in tasks[third::3]:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    playing(tmp_path, play)
+@pytest.mark.parametrize(("window", "tokens", "admitted"), [("hour", 5000, 50), ("session", 799, 4 * 7)])
+async def test_the_hour_and_each_session_are_exact(tmp_path, window, tokens, admitted):
+    """Of 200 requests at once, of four sessions, exactly those for which the hour or the session has tokens run."""
+    async with playing(tmp_path, **{window: tokens}) as (state, _):
+        ran = await asyncio.gather(*(called(state, f"s{n % 4}", f"r{n}") for n in range(200)))
+        assert sum(ran) == admitted
+        spent = [(await state.session("k", f"s{n}") or {"spent_tokens": 0})["spent_tokens"] for n in range(4)]
+        assert sum(spent) == 100 * admitted
+        assert window == "hour" or spent == [700] * 4
 
 
 @pytest.mark.parametrize("wait_s", [None, -1.0, 0.5, 1e11, inf, -inf, nan])
-def test_whatever_a_tier_asks_for_can_be_settled(tmp_path, wait_s):
+async def test_whatever_a_tier_asks_for_can_be_settled(tmp_path, wait_s):
     """No word on when to come back, however long or senseless, keeps a grant open or takes the link down."""
-
-    async def play(state, near):
+    async with playing(tmp_path) as (state, _):
         port = request(state)
         port.settle(await port.admit(ask()), Verdict.FAILURE, Usage(), wait_s)
         await asyncio.sleep(0.1)
-        assert state.link.waiting_items == 0
-        assert state.link.up
-
-    playing(tmp_path, play)
+        assert state.waiting_items == 0
+        assert state.up
 
 
-def test_charges_reach_hour_and_session(tmp_path):
-    """What ran without a grant is spent in both, once."""
-
-    async def play(state, near):
-        near.away = True
-        await asyncio.sleep(5)
-        port = request(state)
-        with pytest.raises(StateUnavailable):
-            await port.admit(ask())
-        port.charge(Usage(prompt_tokens=40, completion_tokens=2))
-        port.finish(done().report, (), None)
-        near.away = False
-        await asyncio.sleep(5)
-        assert (await state.session("k", S0))["spent_tokens"] == 42
-        rejection = await request(state, S1).admit(ask(S1))
-        assert isinstance(rejection, Rejection)
-
-    playing(tmp_path, play, hour=141)
-
-
-def test_helpers_spend_the_budget_of_their_agent(tmp_path):
+async def test_helpers_spend_the_budget_of_their_agent(tmp_path):
     """A call of a helper with a grant, and one without, count where its agent's do: what they have spent together keeps
     out all of them, and nobody else. A helper's books show that budget."""
-
-    async def play(state: State, near: NearActor) -> None:
+    async with playing(tmp_path, session=200) as (state, near):
         helper = request(state, "main.a1", parent="main")
         grant = await helper.admit(ask("main.a1", parent="main"))
         helper.settle(grant, Verdict.SUCCESS, Usage(prompt_tokens=60), None)
@@ -178,32 +125,10 @@ def test_helpers_spend_the_budget_of_their_agent(tmp_path):
             assert isinstance(refused, Rejection)
         assert await called(state, S1, "other")
 
-    playing(tmp_path, play, session=200)
 
-
-def test_a_breaker_is_every_sessions(tmp_path):
-    """Failures of a tier in several sessions open one breaker; what is written of it names the last request."""
-
-    async def play(state, near):
-        for n in range(5):
-            port = request(state, (S0, S1)[n % 2], f"r{n}")
-            grant = await port.admit(ask((S0, S1)[n % 2]))
-            assert isinstance(grant, Grant)
-            port.settle(grant, Verdict.FAILURE, Usage(), None)
-        rejection = await request(state).admit(ask())
-        assert rejection.rejected_by is RejectedBy.OPEN
-        assert state.health["fast"].degraded
-        await asyncio.sleep(1)
-        (incident,) = await state.browse(Query(kind="breaker"))
-        assert (incident["request_id"], incident["session"], incident["key"]) == ("r4", S0, "k")
-
-    playing(tmp_path, play)
-
-
-def test_the_window_is_the_sessions(tmp_path):
+async def test_the_window_is_the_sessions(tmp_path):
     """What a session has said comes with its next request's first grant, and only where it is asked for."""
-
-    async def play(state, near):
+    async with playing(tmp_path) as (state, _):
         port = request(state)
         grant = await port.admit(ask())
         port.settle(grant, Verdict.SUCCESS, Usage(), None)
@@ -217,13 +142,10 @@ def test_the_window_is_the_sessions(tmp_path):
         other.settle(await other.admit(ask(S1)), Verdict.SUCCESS, Usage(), None)
         assert other.window.answers == ()
 
-    playing(tmp_path, play)
 
-
-def test_what_is_known_of_a_session(tmp_path):
+async def test_what_is_known_of_a_session(tmp_path):
     """A session's totals and books are found from any side, under its key; a reset clears them."""
-
-    async def play(state, near):
+    async with playing(tmp_path) as (state, _):
         await called(state, S0, "r1", tokens=60)
         await asyncio.sleep(1)
         assert await state.find_keys("session", S0) == await state.find_keys("request", "r1") == ["k"]
@@ -236,17 +158,15 @@ def test_what_is_known_of_a_session(tmp_path):
         await state.reset("k", S0)
         assert await state.session("k", S0) is None
 
-    playing(tmp_path, play)
 
-
-def test_what_a_session_has_done_and_its_budget_are_of_one_moment(tmp_path):
+async def test_what_a_session_has_done_and_its_budget_are_of_one_moment(tmp_path):
     """While calls end, what their reports say was used is what the books have spent, at every look."""
 
     async def one(state, number):
         await asyncio.sleep(number * 0.0007)
         await called(state, S0, f"r{number}")
 
-    async def play(state, near):
+    async with playing(tmp_path) as (state, _):
         calls = asyncio.gather(*(one(state, number) for number in range(100)))
         looks = set()
         while not calls.done():
@@ -256,38 +176,10 @@ def test_what_a_session_has_done_and_its_budget_are_of_one_moment(tmp_path):
         assert len(looks) > 5
         assert all(reported == spent for reported, spent in looks)
 
-    playing(tmp_path, play)
 
-
-@pytest.mark.parametrize("local", [True, False])
-def test_a_call_that_nobody_settles_is_in_the_books_while_it_runs_and_after(tmp_path, local):
-    """Its session is known whoever asks, with what its call has said; when its time is over it is charged that, and a
-    little more where it costs money, in the session and in the hour. What it says is worth one step at a time."""
-
-    async def play(state, near):
-        port = request(state)
-        grant = await port.admit(ask(hold_ns=20 * 10**9, local=local))
-        assert isinstance(grant, Grant)
-        for completion in range(0, 21, 10):
-            port.progress(grant, Usage(prompt_tokens=48, completion_tokens=completion))
-        await asyncio.sleep(1)
-        assert await state.find_keys("session", S0) == ["k"]
-        books = await state.session("k", S0)
-        assert (books["key"], books["spent_tokens"], books["reserved_tokens"]) == ("k", 68, 32)
-        assert books["open_calls"] == 1
-        await asyncio.sleep(40)
-        charged = 68 if local else 100
-        books = await state.session("k", S0)
-        assert (books["spent_tokens"], books["reserved_tokens"], books["open_calls"]) == (charged, 0, 0)
-        assert await state.session("k", "nobody") is None
-
-    playing(tmp_path, play)
-
-
-def test_what_is_said_while_the_actor_is_away_is_the_newest_word(tmp_path):
+async def test_what_is_said_while_the_actor_is_away_is_the_newest_word(tmp_path):
     """However long it is away: one word for each call is kept, none for a call that was settled meanwhile."""
-
-    async def play(state, near):
+    async with playing(tmp_path) as (state, near):
         port = request(state)
         grants = [await port.admit(ask()) for _ in range(2)]
         near.away = True
@@ -295,7 +187,8 @@ def test_what_is_said_while_the_actor_is_away_is_the_newest_word(tmp_path):
         for completion in range(1_000):
             for grant in grants:
                 port.progress(grant, Usage(prompt_tokens=40, completion_tokens=completion))
-        assert state.link.waiting_items <= 4
+        assert state.waiting_items <= 4
+        assert near.actor.find_keys("session", S0) == ["k"], "it has no report yet"
         port.settle(grants[0], Verdict.SUCCESS, Usage(prompt_tokens=7), None)
         near.away = False
         await asyncio.sleep(2)
@@ -303,15 +196,12 @@ def test_what_is_said_while_the_actor_is_away_is_the_newest_word(tmp_path):
         assert (books["spent_tokens"], books["open_calls"]) == (7 + 1_039, 1)
         port.settle(grants[1], Verdict.SUCCESS, Usage(prompt_tokens=7), None)
 
-    playing(tmp_path, play)
-
 
 @pytest.mark.parametrize("turns", range(6))
-def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, turns):
+async def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, turns):
     """Whoever leaves while the actor is silent, and is told again to leave at any turn after that: whatever is granted
     later goes back."""
-
-    async def play(state, near):
+    async with playing(tmp_path) as (state, near):
         near.open.clear()
         asking = asyncio.create_task(request(state).admit(ask()))
         await asyncio.sleep(0.1)
@@ -323,14 +213,11 @@ def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, turns):
         await asyncio.sleep(CALL_S + 1)  # the call that hangs ends by its own time
         near.open.set()
 
-    playing(tmp_path, play)
-
 
 @pytest.mark.parametrize("window", ["session", "hour"])
-def test_a_barred_call_costs_nothing(tmp_path, window):
+async def test_a_barred_call_costs_nothing(tmp_path, window):
     """What a budget or an operator bars leaves the books as they were, and the session unknown."""
-
-    async def play(state, near):
+    async with playing(tmp_path, **{window: 99}) as (state, _):
         rejection = await request(state).admit(ask())
         assert isinstance(rejection, Rejection)
         assert [load.window for load in rejection.windows] == [window]
@@ -338,8 +225,6 @@ def test_a_barred_call_costs_nothing(tmp_path, window):
         assert (await request(state).admit(ask(tier="cloud"))).rejected_by is RejectedBy.ISOLATED
         await asyncio.sleep(1)
         assert await state.session("k", S0) is None
-
-    playing(tmp_path, play, **{window: 99})
 
 
 def test_a_folder_is_named_or_the_users_own(tmp_path, monkeypatch):

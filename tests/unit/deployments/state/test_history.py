@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.state.history import History, RequestQuery, SessionQuery, TimeSpan, build_facts, list_marks
-from deployments.state.journal import Journal, JournalBounds
+from deployments.config.app_config import StateConfig
+from deployments.state.history import History, RequestQuery, SessionQuery, TimeSpan, _list_marks, build_facts
+from deployments.state.journal import Journal, open_journal
 from deployments.state.records import Query
-from deployments.state.recovery import open_journal
 from tests.support.room_rig import attempt, report
 
 T = 1.8e9
@@ -22,7 +22,7 @@ FAULTY = [attempt("fast", fault="timeout"), attempt("standard")]
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
     """Six requests of two sessions and two keys, a second apart; every other one escalated, the last refused."""
-    made, _ = open_journal(tmp_path / "ledger.sqlite", "me", JournalBounds())
+    made, _ = open_journal(tmp_path / "ledger.sqlite", "me", StateConfig())
     with made.step():
         for n in range(6):
             away = {"escalated_from": "fast", "escalation_reason": "timeout", "tier": "standard", "attempts": FAULTY}
@@ -67,14 +67,6 @@ def names(rows: list[dict[str, Any]]) -> list[str]:
 def test_requests_are_found_by_what_they_are(history, query, found):
     """Every filter counts, the newest come first, and a mark is a whole word."""
     assert names(history.ask(RequestQuery(**query))) == [f"r{n}" for n in found]
-
-
-def test_pages_join_without_a_gap(history):
-    """Going on before the last id of a page gives every request once."""
-    first = history.ask(RequestQuery(limit=4))
-    rest = history.ask(RequestQuery(limit=4, before=first[-1]["id"]))
-
-    assert names(first + rest) == [f"r{n}" for n in range(5, -1, -1)]
 
 
 def test_sessions_are_listed_by_their_last_use(history):
@@ -126,15 +118,12 @@ def test_a_summary_adds_up(history):
     assert history.summarize(TimeSpan(since_s=T + 10, until_s=T + 20)) == {"tiers": [], "incidents": {}}
 
 
-def test_incidents_are_counted_by_piece(history):
-    """Each in the piece of time that it fell into."""
-    counts = history.count_incidents(TimeSpan(since_s=T, until_s=T + 6, piece_s=2.0))
-
-    assert counts == [(piece, kind, 1) for piece in range(3) for kind in ("fault", "loop")]
-
-
 def test_incidents_that_match_are_counted(journal, history):
-    """By kind, tier, session and key, alone and together; no word of a filter is read as SQL."""
+    """Each in the piece of time that it fell into; by kind, tier, session and key, alone and together; no word of a
+    filter is read as SQL."""
+    pieces = history.count_incidents(TimeSpan(since_s=T, until_s=T + 6, piece_s=2.0))
+    assert pieces == [(piece, kind, 1) for piece in range(3) for kind in ("fault", "loop")]
+
     with journal.step():
         for tier in ("fast", "premium"):
             journal.write_incident({"at": T, "kind": "loop", "tier": tier, "session": "its", "key": "k"})
@@ -165,7 +154,7 @@ def test_every_fault_and_flaw_is_a_mark(met, mended, retries):
     """Whatever a request met can be looked for by its own name, and nothing that it didn't."""
     attempts = [attempt(fault=fault, flaw=flaw) for fault, flaw in met]
     made = report(attempts=attempts, repairs=["name"] if mended else [], retries=retries)
-    marks = set(list_marks(made))
+    marks = set(_list_marks(made))
 
     assert marks >= {word for pair in met for word in pair if word}
     assert ("mended" in marks) is mended
@@ -181,16 +170,9 @@ def test_tokens_are_those_of_all_calls():
     assert (prompt, completion, cached, cost) == (300, 60, 180, None)
 
 
-@pytest.mark.parametrize("broken", [{}, {"session": "s"}, {"session": "s", "attempts": None}])
-def test_what_is_no_report_has_none(broken):
-    """It raises before anything is written, as the journal expects."""
-    with pytest.raises((KeyError, TypeError)):
-        build_facts("k", broken, 1.0)
-
-
 def test_facts_go_with_their_reports(tmp_path):
     """After a trim there is a row for each report, and none besides; one that was replaced leaves none to be found."""
-    journal, _ = open_journal(tmp_path / "ledger.sqlite", "me", JournalBounds(reports_max=5))
+    journal, _ = open_journal(tmp_path / "ledger.sqlite", "me", StateConfig(reports_max=5))
     with journal.step():
         for n in range(12):
             journal.write_report("k", report(f"r{n}"), 1.8e9 + n)

@@ -101,16 +101,13 @@ def test_what_runs_for_long_is_kept_as_long_as_its_router_lives():
     ],
 )
 def test_only_a_text_is_gone_on_with(pieces, found):
-    """Law: reasoning alone is no answer, and of calls and refusals that had left nobody knows whether they were all."""
+    """Law: reasoning alone is no answer, and of calls and refusals that had left nobody knows whether they were all;
+    and without seams a text that had stopped is no help."""
     kept = begun(*pieces, standing=Standing.INTERRUPTED)
 
+    assert begun(*pieces, standing=Standing.INTERRUPTED).ask(question(continues=False), 0).found is RepeatKind.ANEW
     assert kept.ask(question(), 0).found is found
     assert kept.ask(question("c"), 0).found is RepeatKind.FOLLOW  # it is the asker's now
-
-
-def test_who_cannot_go_on_begins_anew():
-    """Law: without seams a text that had stopped is no help."""
-    assert begun(Text("x"), standing=Standing.INTERRUPTED).ask(question(continues=False), 0).found is RepeatKind.ANEW
 
 
 @pytest.mark.parametrize("standing", [Standing.RUNNING, Standing.FINISHED, Standing.INTERRUPTED])

@@ -9,10 +9,10 @@ from deployments.state.incident_record import (
     EVIDENCE_BYTES_MAX,
     RECORD_BYTES_MAX,
     IncidentKind,
+    _to_plain_json,
     cut,
     fit_evidence,
     record,
-    to_plain_json,
 )
 from tests.support.run_values import AT_S, FIELDS, SLOW, long, values, words
 
@@ -54,7 +54,7 @@ def test_a_cut_text_is_the_longest_beginning_that_fits(text, bytes_max):
 @given(values)
 def test_plain_is_idempotent(value):
     """What is plain already stays as it is."""
-    assert to_plain_json(to_plain_json(value)) == to_plain_json(value)
+    assert _to_plain_json(_to_plain_json(value)) == _to_plain_json(value)
 
 
 def test_what_does_not_fit_is_left_out_with_a_mark():

@@ -15,9 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from deployments.state.journal import Superseded, read_journal
+from deployments.state.journal import Superseded, _read_journal
 from deployments.state.records import Query
 from reliability.admission import events as replay
+from reliability.admission.breaker import Phase
 from reliability.admission.events import Charge
 from reliability.types import Verdict
 from tests.support.incarnations import (
@@ -34,6 +35,7 @@ from tests.support.incarnations import (
     limits,
     settled,
     state_of,
+    unpack,
 )
 from tests.support.repository import ROOT
 
@@ -127,7 +129,7 @@ class JournalMachine(RuleBasedStateMachine):
         actor = self.driver.actor
         db = sqlite3.connect(f"file:{actor._journal.path}?mode=ro", uri=True)
         try:
-            assert read_journal(db).state == actor._state
+            assert _read_journal(db).state == actor._state
         finally:
             db.close()
 
@@ -155,7 +157,7 @@ def test_a_step_that_raises_leaves_nothing(tmp_path):
         actor._transit(boom)
 
     assert state_of(actor) == before
-    assert actor.report(None, "gone") is None
+    assert actor.report("k", "gone") is None
     assert actor.browse(Query()) == []
     driver.put(settled(grant))
     assert actor.budget("k", "s")["spent_tokens"] == 10
@@ -174,12 +176,12 @@ def test_a_full_disk_leaves_nothing(tmp_path):
         driver.step((Charge(key="k", session="s", tokens=7), *many))
 
     assert state_of(actor) == before
-    assert actor.report(None, "r1") is None
+    assert actor.report("k", "r1") is None
 
     db.execute("PRAGMA max_page_count=1000000")
     driver.step((Charge(key="k", session="s", tokens=7), *many), attempt=1)
     assert actor.budget("k", "s")["spent_tokens"] == 7
-    assert actor.report(None, "r99") is not None
+    assert actor.report("k", "r99") is not None
 
 
 def test_the_former_owner_changes_nothing(tmp_path):
@@ -202,25 +204,6 @@ def test_the_former_owner_changes_nothing(tmp_path):
     assert (state_of(new.actor), state_of(old.actor)) == before
     new.put(settled(grant))
     assert new.actor.budget("k", "s")["spent_tokens"] == 10
-
-
-def test_grants_keep_their_names_over_many_lives(tmp_path):
-    """A grant of any former life is settled at what it used, however often the actor has died since."""
-    driver, grants = Driver(life(tmp_path)), []
-    for _ in range(4):
-        grants += driver.granted(ask(session="s"), ask(session="t"))
-        driver.actor = life(tmp_path)
-    assert len({grant.id for grant in grants}) == 8
-
-    driver.put(*(settled(grant, 5) for grant in grants))
-    driver.actor = life(tmp_path)
-    assert driver.actor.stats()["grants"] == 0
-    assert driver.actor.budget("k", "s") | {"windows": None} == {
-        "spent_tokens": 20,
-        "reserved_tokens": 0,
-        "open_calls": 0,
-        "windows": None,
-    }
 
 
 # -- files -----------------------------------------------------------------------------------------------------
@@ -289,25 +272,11 @@ def test_records_that_can_not_be_written_are_left_out(tmp_path, caplog):
     bad += [replace(done(), incidents=(one,)) for one in ({}, {"at": 1, "kind": 2**70}, {"at": 1, "kind": {}})]
     driver.put(settled(grant, 10**40), *bad, Charge(key="k", session="s", tokens=10**30), done("good", incidents=1))
 
-    assert driver.actor.report(None, "good") is not None
+    assert driver.actor.report("k", "good") is not None
     assert len(driver.actor.browse(Query())) == 1
     assert "left out" in caplog.text
     driver.actor = life(tmp_path)
     assert driver.actor.budget("k", "s")["spent_tokens"] == driver.actor.budget("k", "big")["spent_tokens"] == 10**12
-
-
-@pytest.mark.parametrize("wait_ns", [10**20, -(10**20)])
-def test_a_wait_beyond_all_bounds_stops_no_step(tmp_path, wait_ns):
-    """However long a tier wants to be left alone: the settle that says so is done and written, and so is what comes
-    with it."""
-    driver = Driver(life(tmp_path))
-    (grant,) = driver.granted(ask())
-    driver.put(settled(grant, 7, Verdict.FAILURE, retry_after_ns=wait_ns), Charge(key="k", session="s", tokens=5))
-
-    for _ in range(2):
-        assert driver.actor.stats()["grants"] == 0
-        assert driver.actor.budget("k", "s")["spent_tokens"] == 12
-        driver.actor = life(tmp_path)
 
 
 WRITER = """
@@ -340,3 +309,41 @@ def test_kill_9_in_the_middle_of_writing(tmp_path):
     assert {two for _, two in whole} <= held
     assert len({one for one, _ in whole} & held) == 0
     assert actor.budget("k", "s")["spent_tokens"] in range(7 * len(whole), 7 * len(whole) + 22)
+
+
+# -- a folder of version 0.1.0, as a kill -9 has left it -------------------------------------------------------
+# That version's own code has written it, on a wall clock that stood at 2100-01-01, so that nothing in it expires before
+# its test. It has seen the calls of three sessions, of which one is still open, a breaker that opened, a tier that was
+# isolated.
+
+
+def test_the_books_of_one_actor_go_on(tmp_path):
+    """What each session and the hour have spent and reserved, breakers, reports and incidents are as they were left."""
+    actor = life(unpack("one_actor", tmp_path), HandClock())
+    books = {session: actor.budget("k", session) for session in ("s1", "s2", "s3")}
+    health = actor._health()
+
+    assert [each["spent_tokens"] for each in books.values()] == [75, 70, 0]
+    assert [each["open_calls"] for each in books.values()] == [0, 1, 0]
+    assert books["s2"]["reserved_tokens"] == 70
+    assert books["s1"]["windows"]["hour"]["tokens"] == 215
+    assert (health["cloud"].phase, health["standard"].isolated) == (Phase.OPEN, True)
+    assert actor.report("k", "r1")["session"] == "s1"
+    assert {each["kind"] for each in actor.browse(Query())} == {"flaw", "breaker", "operator"}
+
+
+def test_a_router_of_then_goes_on_where_it_was(tmp_path):
+    """Its steps are known by their numbers, and its open call can be settled, once."""
+    actor = life(unpack("one_actor", tmp_path), HandClock())
+    router = Driver(actor, client="router")
+    ((grant, _),) = actor._state.budget.open.items()
+    late = settled(grant, 90)
+    router.number = 3
+    router.put(late)  # under the number of a step that was done
+    before = actor.budget("k", "s2")["spent_tokens"]
+    router.put(late)
+    router.put(late)
+
+    assert (before, actor.budget("k", "s2")["spent_tokens"]) == (70, 130)
+    assert router.granted(ask(session="s1"))
+    assert [path.name for path in actor._journal.path.parent.glob("*.unreadable*")] == []

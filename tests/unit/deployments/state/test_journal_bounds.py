@@ -3,22 +3,21 @@
 import random
 import sqlite3
 import tempfile
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deployments.config.app_config import StateConfig
 from deployments.state import journal
-from deployments.state.journal import SIGN_OUT_SCHEMA, Journal, JournalBounds, SignOuts
+from deployments.state.history import History
+from deployments.state.journal import SIGN_OUT_SCHEMA, Journal, _SignOuts, open_journal
 from deployments.state.records import Query
-from deployments.state.recovery import open_journal
-from tests.support.incarnations import CONFIG, ROOM, Driver, S, ask, done, life, limits, settled, state_of
-
-OTHER = limits(replace(CONFIG, budget=replace(CONFIG.budget, reservation_ns=7 * S)), name="other limits")
+from tests.support.incarnations import ROOM, Driver, ask, done, life, settled, state_of
 
 
-def filled(path: Path, bounds: JournalBounds, count: int, at_s: float = 1.8e9) -> Journal:
+def filled(path: Path, bounds: StateConfig, count: int, at_s: float = 1.8e9) -> Journal:
     """A journal with so many requests, a second apart: each with a report, a session and an incident."""
     journal, _ = open_journal(path / "ledger.sqlite", "me", bounds)
     with journal.step():
@@ -29,6 +28,15 @@ def filled(path: Path, bounds: JournalBounds, count: int, at_s: float = 1.8e9) -
     return journal
 
 
+def incidents(journal: Journal) -> list[dict[str, Any]]:
+    """Its incidents, the newest first."""
+    history = History(journal.path)
+    try:
+        return history.ask(Query())
+    finally:
+        history.close()
+
+
 def counts(journal: Journal) -> dict[str, int]:
     """The rows of each table."""
     tables = ("reports", "incidents", "sessions")
@@ -36,27 +44,23 @@ def counts(journal: Journal) -> dict[str, int]:
 
 
 def test_numbers_are_bounded(tmp_path):
-    """After a trim no table has more than its bound, and what is left is the newest."""
-    journal = filled(tmp_path, JournalBounds(reports_max=7, incidents_max=9, sessions_max=5), 40)
+    """After a trim no table has more than its bound, and what is left is the newest; at its bounds it keeps all."""
+    journal = filled(tmp_path, StateConfig(reports_max=7, incidents_max=9, sessions_max=5), 40)
     journal.trim(1.8e9 + 40)
 
     assert counts(journal) == {"reports": 7, "incidents": 9, "sessions": 5}
     assert [journal.report("k", f"r{n}") is not None for n in (32, 33, 39)] == [False, True, True]
-    assert [one["request_id"] for one in journal.incidents(Query())] == [f"r{n}" for n in range(39, 30, -1)]
+    assert [one["request_id"] for one in incidents(journal)] == [f"r{n}" for n in range(39, 30, -1)]
     assert [journal.session("k", f"s{n}") is not None for n in (34, 35, 39)] == [False, True, True]
 
-
-def test_a_trim_within_the_bounds_drops_nothing(tmp_path):
-    """At exactly its bounds a journal keeps everything."""
-    journal = filled(tmp_path, JournalBounds(reports_max=40, incidents_max=40, sessions_max=40), 40)
-    journal.trim(1.8e9 + 40)
-
-    assert counts(journal) == {"reports": 40, "incidents": 40, "sessions": 40}
+    whole = filled(tmp_path / "whole", StateConfig(reports_max=40, incidents_max=40, sessions_max=40), 40)
+    whole.trim(1.8e9 + 40)
+    assert counts(whole) == {"reports": 40, "incidents": 40, "sessions": 40}
 
 
 def test_ages_are_bounded(tmp_path):
     """What is older than its time goes; the rest stays."""
-    bounds = JournalBounds(session_ttl_s=10.5, incidents_days=20.5 / 86_400)
+    bounds = StateConfig(session_ttl_s=10.5, incidents_days=20.5 / 86_400)
     journal = filled(tmp_path, bounds, 40)
     journal.trim(1.8e9 + 40)
 
@@ -66,18 +70,18 @@ def test_ages_are_bounded(tmp_path):
 
 def test_bytes_are_bounded(tmp_path):
     """One trim brings the file's content under its bound, whatever the excess; the newest is what stays."""
-    journal = filled(tmp_path, JournalBounds(bytes_max=400_000), 500)
+    journal = filled(tmp_path, StateConfig.model_construct(journal_bytes_max=400_000), 500)
     assert journal.used_bytes > 2_000_000
     journal.trim(1.8e9 + 500)
 
     assert 200_000 < journal.used_bytes <= 400_000
     assert journal.report("k", "r499") is not None
-    assert journal.incidents(Query())[0]["request_id"] == "r499"
+    assert incidents(journal)[0]["request_id"] == "r499"
 
 
 def test_a_bound_that_nothing_can_keep_ends(tmp_path):
     """Where the books alone are over the bound, the trim ends with no reports and no incidents, and the books whole."""
-    driver = Driver(life(tmp_path, bounds=JournalBounds(bytes_max=1)))
+    driver = Driver(life(tmp_path, bounds=StateConfig.model_construct(journal_bytes_max=1)))
     driver.granted(ask())
     before = state_of(driver.actor)
     driver.put(done("r", incidents=3))
@@ -90,7 +94,7 @@ def test_a_bound_that_nothing_can_keep_ends(tmp_path):
 
 def test_the_file_gets_smaller(tmp_path):
     """What a trim frees goes back to the disk."""
-    journal = filled(tmp_path, JournalBounds(incidents_max=1, reports_max=1), 500)
+    journal = filled(tmp_path, StateConfig(incidents_max=1, reports_max=1), 500)
     journal._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     before = journal.path.stat().st_size
     journal.trim(1.8e9)
@@ -124,7 +128,7 @@ def test_what_was_ended_stays_so_until_it_would_have_expired(times, rows_max):
     cookie that is made later than all that were ended is good."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.executescript(SIGN_OUT_SCHEMA)
-    ended, shelf = {}, SignOuts(db)
+    ended, shelf = {}, _SignOuts(db)
     before, journal.SIGN_OUTS_MAX = journal.SIGN_OUTS_MAX, rows_max
     try:
         for number, now_s in enumerate(times):
@@ -165,6 +169,6 @@ def test_a_damaged_page_stops_nothing(number, dice):
         assert [incident["evidence"]["put_aside"] for incident in told] == aside
         (grant,) = driver.granted(ask())
         driver.put(settled(grant), done("last", "s1", incidents=1))
-        assert driver.actor.report(None, "last") is not None
+        assert driver.actor.report("k", "last") is not None
         driver.actor._journal.trim(2e9)
         driver.actor._journal.close()

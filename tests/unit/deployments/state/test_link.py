@@ -1,7 +1,9 @@
 """The link: whatever the wire loses, every item is done exactly once, and nobody waits in vain."""
 
 import asyncio
+import contextlib
 from collections import Counter
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,8 @@ from reliability.admission.admit import Grant
 from reliability.admission.events import Charge
 from reliability.loops import Turn
 from reliability.types import Verdict
-from tests.sim.clock import run
 from tests.sim.links.world import FATES, World
-from tests.support.incarnations import LIMITS, ask, done, settled, tight
+from tests.support.incarnations import LIMITS, ask, done, settled
 from tests.support.near_actor import NearActor
 
 SEEDS = 200
@@ -38,82 +39,42 @@ def test_the_laws_hold_in_every_world(start):
     assert waited > 0  # paid asks did wait for the actor, and got their answer
 
 
-def playing(tmp_path: Path, play: Any, **more: Any) -> Any:
-    """Run `play(near)` in virtual time, with the link started and closed."""
-
-    async def main() -> None:
-        near = NearActor(tmp_path, **more)
-        await near.link.start(1.0)
-        await play(near)
-        await near.link.close()
-        near.actor._journal.close()
-
-    run(main())
+@contextlib.asynccontextmanager
+async def playing(tmp_path: Path, **more: Any) -> AsyncGenerator[NearActor, None]:
+    """A state actor whose link is started, and closed at the end."""
+    near = NearActor(tmp_path, **more)
+    await near.link.start(1.0)
+    yield near
+    await near.link.close()
+    near.actor._journal.close()
 
 
-def test_a_lone_request_makes_two_steps(tmp_path):
-    """Its ask; and its settle with its report. A beat does no work."""
-
-    async def play(near):
-        answer = await near.link.admit(ask())
-        near.link.put(settled(answer.decision), flush=False)
-        near.link.put(done(), flush=True)
-        await asyncio.sleep(5)
-        assert near.actor.stats()["steps"] == 2
-        assert near.link.waiting_items == 0
-        assert len(near.steps) > 4  # the beats
-
-    playing(tmp_path, play)
-
-
-def test_what_comes_up_meanwhile_goes_together(tmp_path):
-    """While a step is on its way, asks and items gather, and all go with the next one, in their order."""
-
-    async def play(near):
-        near.open.clear()
-        asks = [asyncio.create_task(near.link.admit(ask(session=s))) for s in "abcde"]
-        await asyncio.sleep(0.01)
-        asks += [asyncio.create_task(near.link.admit(ask(session=s))) for s in "abcde"]
-        near.link.put(Charge(key="k", session="a", tokens=1), flush=True)
-        await asyncio.sleep(0.01)
-        near.open.set()
-        answers = await asyncio.gather(*asks)
-        assert all(isinstance(answer.decision, Grant) for answer in answers)
-        assert near.actor.stats()["steps"] == 2
-        assert [step.number for step in near.steps if step.works][-1] == 2
-
-    playing(tmp_path, play)
-
-
-def test_no_step_is_empty_but_a_beat(tmp_path):
-    """Whatever comes up while a step is on its way, nothing is sent when it has all been told; what waits for company
-    (a settle, which goes with its report) is no reason for a step of its own."""
-
-    async def play(near):
+async def test_no_step_is_empty_but_a_beat(tmp_path):
+    """What comes up while a step is on its way goes together with the next one; nothing is sent when it has all been
+    told; what waits for company (a settle, which goes with its report) is no reason for a step of its own."""
+    async with playing(tmp_path) as near:
         begun = len(near.steps)
         near.open.clear()
         first = asyncio.create_task(near.link.admit(ask(session="a")))
         await asyncio.sleep(0.01)
-        second = asyncio.create_task(near.link.admit(ask(session="b")))
+        others = [asyncio.create_task(near.link.admit(ask(session=session))) for session in "bcde"]
         await asyncio.sleep(0.01)
         near.open.set()
         granted = (await first).decision
         near.link.put(settled(granted), flush=False)
-        await second
+        answers = await asyncio.gather(*others)
+        assert all(isinstance(answer.decision, Grant) for answer in answers)
         await asyncio.sleep(0.01)
         assert near.link.waiting_items == 1
         near.link.put(done(), flush=True)
         await asyncio.sleep(0.01)
         assert near.link.waiting_items == 0
-        assert [(len(step.requests), len(step.items)) for step in near.steps[begun:]] == [(1, 0), (1, 0), (0, 2)]
-
-    playing(tmp_path, play)
+        assert [(len(step.requests), len(step.items)) for step in near.steps[begun:]] == [(1, 0), (4, 0), (0, 2)]
 
 
-def test_a_wait_is_no_longer_than_a_call(tmp_path):
+async def test_a_wait_is_no_longer_than_a_call(tmp_path):
     """An actor that hangs fails a local ask after `CALL_S`, and every later one at once, until it answers again."""
-
-    async def play(near):
+    async with playing(tmp_path) as near:
         loop = asyncio.get_running_loop()
         await near.link.admit(ask())
         near.open.clear()
@@ -131,13 +92,10 @@ def test_a_wait_is_no_longer_than_a_call(tmp_path):
         assert near.link.up
         assert isinstance((await near.link.admit(ask())).decision, Grant)
 
-    playing(tmp_path, play)
 
-
-def test_a_paid_ask_waits(tmp_path):
+async def test_a_paid_ask_waits(tmp_path):
     """A paid ask is answered when the actor is back, in its order; one whose caller has left is not asked at all."""
-
-    async def play(near):
+    async with playing(tmp_path) as near:
         near.away = True
         paid = [asyncio.create_task(near.link.admit(ask("cloud", session=s, local=False))) for s in "abc"]
         await asyncio.sleep(30)
@@ -150,57 +108,33 @@ def test_a_paid_ask_waits(tmp_path):
         assert near.actor.stats()["grants"] == 2
         assert int(first.decision.id.rpartition(":")[2]) < int(third.decision.id.rpartition(":")[2])
 
-    playing(tmp_path, play)
 
-
-def test_a_grant_for_somebody_who_has_left_goes_back(tmp_path):
-    """Where the caller leaves while its ask is on the way, the grant is given back unused."""
-
-    async def play(near):
-        near.open.clear()
-        asking = asyncio.create_task(near.link.admit(ask()))
-        await asyncio.sleep(0.01)
-        asking.cancel()
-        near.open.set()
-        await asyncio.sleep(0.1)
-        assert near.actor.stats()["steps"] == 2
-        assert near.actor.stats()["grants"] == 0
-        assert near.actor.budget("k", "s")["spent_tokens"] == 0
-
-    playing(tmp_path, play)
-
-
-def test_one_search_at_a_time(tmp_path):
+async def test_one_search_at_a_time(tmp_path):
     """A search for the actor that hangs blocks nobody for longer than `CALL_S`, and isn't begun a second time."""
+    found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    near = NearActor(tmp_path)
 
-    async def main() -> None:
-        found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        near = NearActor(tmp_path)
+    async def find() -> Any:
+        near.finds += 1
+        return await found
 
-        async def find() -> Any:
-            near.finds += 1
-            return await found
-
-        link = Link(find, LIMITS)
-        await link.start(0.1)
-        with pytest.raises(StateUnavailable):
-            await link.admit(ask())
-        assert asyncio.get_running_loop().time() <= CALL_S + 1
-        paid = asyncio.create_task(link.admit(ask(local=False)))
-        await asyncio.sleep(60)
-        assert near.finds == 1
-        found.set_result(near)
-        assert isinstance((await paid).decision, Grant)
-        await link.close()
-
-    run(main())
+    link = Link(find, LIMITS)
+    await link.start(0.1)
+    with pytest.raises(StateUnavailable):
+        await link.admit(ask())
+    assert asyncio.get_running_loop().time() <= CALL_S + 1
+    paid = asyncio.create_task(link.admit(ask(local=False)))
+    await asyncio.sleep(60)
+    assert near.finds == 1
+    found.set_result(near)
+    assert isinstance((await paid).decision, Grant)
+    await link.close()
 
 
-def test_the_queue_is_bounded(tmp_path, monkeypatch, caplog):
+async def test_the_queue_is_bounded(tmp_path, monkeypatch, caplog):
     """While the actor is away no more than `ITEMS_MAX` items wait: reports go first, charges last; the log says so."""
     monkeypatch.setattr(links, "ITEMS_MAX", 10)
-
-    async def play(near):
+    async with playing(tmp_path) as near:
         answer = await near.link.admit(ask())
         near.away = True
         near.link.put(done("old"), flush=True)
@@ -214,20 +148,17 @@ def test_the_queue_is_bounded(tmp_path, monkeypatch, caplog):
         await asyncio.sleep(1)
         assert near.link.waiting_items == 0
         assert near.actor.budget("k", "s")["spent_tokens"] == 7 + 5
-        assert near.actor.report(None, "old") is not None
-        assert near.actor.report(None, "r19") is not None
-        assert near.actor.report(None, "r0") is None
-
-    playing(tmp_path, play)
+        assert near.actor.report("k", "old") is not None
+        assert near.actor.report("k", "r19") is not None
+        assert near.actor.report("k", "r0") is None
     assert "state_item_lost" in caplog.text
 
 
-def test_long_queues_are_sent_in_parts(tmp_path, monkeypatch):
+async def test_long_queues_are_sent_in_parts(tmp_path, monkeypatch):
     """However much waits: a step has at most its share, and everything arrives in its order."""
     monkeypatch.setattr(links, "ITEMS_PER_STEP", 7)
     monkeypatch.setattr(links, "REQUESTS_PER_STEP", 3)
-
-    async def play(near):
+    async with playing(tmp_path) as near:
         near.away = True
         near.link.put(done("first", incidents=1), flush=True)
         await asyncio.sleep(1)
@@ -243,88 +174,59 @@ def test_long_queues_are_sent_in_parts(tmp_path, monkeypatch):
         found = [one["request_id"] for one in near.actor.browse(Query(limit=100))]
         assert found == [*sorted((f"r{n:02}" for n in range(50)), reverse=True), "first"]
 
-    playing(tmp_path, play)
 
-
-def test_closing_hands_over_what_is_left(tmp_path):
+async def test_closing_hands_over_what_is_left(tmp_path):
     """What was put before `close` arrives, also what was on its way; who asks afterwards is told at once."""
-
-    async def main() -> None:
-        near = NearActor(tmp_path)
-        await near.link.start(1.0)
-        near.open.clear()
-        near.link.put(done("one"), flush=True)
-        await asyncio.sleep(0.01)
-        near.link.put(done("two"), flush=False)
-        asyncio.get_running_loop().call_later(1, near.open.set)
-        await near.link.close()
-        assert near.link.waiting_items == 0
-        for name in ("one", "two"):
-            assert near.actor.report(None, name) is not None
-        assert near.actor.session("k", "s")["requests"] == 2
-        for local in (True, False):
-            with pytest.raises(StateUnavailable):
-                await near.link.admit(ask(local=local))
-
-    run(main())
-
-
-def test_closing_right_after_a_flush_ends(tmp_path):
-    """`close` at the very moment when the pump wakes up is heard, and the item arrives."""
-
-    async def main() -> None:
-        for ticks in range(6):
-            near = NearActor(tmp_path / str(ticks))
-            await near.link.start(1.0)
-            await asyncio.sleep(0.5)
-            near.link.put(done(), flush=True)
-            for _ in range(ticks):
-                await asyncio.sleep(0)
-            async with asyncio.timeout(60):
-                await near.link.close()
-            assert near.actor.report(None, "r") is not None
-            near.actor._journal.close()
-
-    run(main())
-
-
-def test_closing_a_link_that_is_down_ends(tmp_path, caplog):
-    """`close` tries once; whoever still waits is told, and the log says what was left."""
-
-    async def main() -> None:
-        near = NearActor(tmp_path)
-        await near.link.start(1.0)
-        near.away = True
-        near.link.put(done(), flush=True)
-        paid = asyncio.create_task(near.link.admit(ask(local=False)))
-        await asyncio.sleep(10)
-        await near.link.close()
+    near = NearActor(tmp_path)
+    await near.link.start(1.0)
+    near.open.clear()
+    near.link.put(done("one"), flush=True)
+    await asyncio.sleep(0.01)
+    near.link.put(done("two"), flush=False)
+    asyncio.get_running_loop().call_later(1, near.open.set)
+    await near.link.close()
+    assert near.link.waiting_items == 0
+    for name in ("one", "two"):
+        assert near.actor.report("k", name) is not None
+    assert near.actor.books("k", "s")[0]["requests"] == 2
+    for local in (True, False):
         with pytest.raises(StateUnavailable):
-            await paid
-        assert asyncio.get_running_loop().time() < 10 + 2 * CALL_S
+            await near.link.admit(ask(local=local))
 
-    run(main())
+
+async def test_closing_right_after_a_flush_ends(tmp_path):
+    """`close` at the very moment when the pump wakes up is heard, and the item arrives."""
+    for ticks in range(6):
+        near = NearActor(tmp_path / str(ticks))
+        await near.link.start(1.0)
+        await asyncio.sleep(0.5)
+        near.link.put(done(), flush=True)
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            await near.link.close()
+        assert near.actor.report("k", "r") is not None
+        near.actor._journal.close()
+
+
+async def test_closing_a_link_that_is_down_ends(tmp_path, caplog):
+    """`close` tries once; whoever still waits is told, and the log says what was left."""
+    near = NearActor(tmp_path)
+    await near.link.start(1.0)
+    near.away = True
+    near.link.put(done(), flush=True)
+    paid = asyncio.create_task(near.link.admit(ask(local=False)))
+    await asyncio.sleep(10)
+    await near.link.close()
+    with pytest.raises(StateUnavailable):
+        await paid
+    assert asyncio.get_running_loop().time() < 10 + 2 * CALL_S
     assert "state_items_left" in caplog.text
 
 
-def test_new_limits_count_from_the_next_step(tmp_path):
-    """Limits that are set on a link decide the next ask; no step fails for that."""
-
-    async def play(near):
-        assert isinstance((await near.link.admit(ask())).decision, Grant)
-        near.link.limits = tight(100)
-        assert not isinstance((await near.link.admit(ask())).decision, Grant)
-        near.link.limits = tight(200)
-        assert isinstance((await near.link.admit(ask())).decision, Grant)
-        assert near.link.up
-
-    playing(tmp_path, play, limits=tight(1000))
-
-
-def test_health_is_as_of_the_last_answer(tmp_path):
+async def test_health_is_as_of_the_last_answer(tmp_path):
     """A breaker that opens is seen by every Router within a beat."""
-
-    async def play(near):
+    async with playing(tmp_path) as near:
         other = Link(near.find, LIMITS)
         await other.start(1.0)
         for _ in range(2):
@@ -336,10 +238,8 @@ def test_health_is_as_of_the_last_answer(tmp_path):
         assert other.health["fast"].degraded
         await other.close()
 
-    playing(tmp_path, play)
 
-
-def test_an_actor_that_answers_nonsense_is_no_actor(tmp_path):
+async def test_an_actor_that_answers_nonsense_is_no_actor(tmp_path):
     """An answer that isn't one for what was asked takes the link down; it does not hang or lose anything."""
 
     class Mad(NearActor):
@@ -349,16 +249,13 @@ def test_an_actor_that_answers_nonsense_is_no_actor(tmp_path):
             answer = await super().call(method, *args)
             return "what?" if self.mad and method == "step" else answer
 
-    async def main() -> None:
-        near = Mad(tmp_path)
-        await near.link.start(1.0)
-        near.link.put(Charge(key="k", session="s", tokens=3), flush=True)
-        with pytest.raises(StateUnavailable):
-            await near.link.admit(ask())
-        near.mad = False
-        await asyncio.sleep(1)
-        assert near.link.up
-        assert near.actor.budget("k", "s")["spent_tokens"] == 3
-        await near.link.close()
-
-    run(main())
+    near = Mad(tmp_path)
+    await near.link.start(1.0)
+    near.link.put(Charge(key="k", session="s", tokens=3), flush=True)
+    with pytest.raises(StateUnavailable):
+        await near.link.admit(ask())
+    near.mad = False
+    await asyncio.sleep(1)
+    assert near.link.up
+    assert near.actor.budget("k", "s")["spent_tokens"] == 3
+    await near.link.close()

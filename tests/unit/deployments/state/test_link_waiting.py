@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.state.idempotent_answers import KeptItem
-from deployments.state.link import Link, WaitingItems
+from deployments.state.link import Link, _WaitingItems
 from deployments.state.records import AnswerItem, IncidentItem, Item, ReportItem, SettlementItem, TurnItem
 from reliability.admission.admit import Grant
 from reliability.admission.events import Charge, Settlement
@@ -49,7 +49,7 @@ def drop_by_search(items: list[Item]) -> Item:
 @given(st.integers(0, 6), st.lists(st.one_of(st.sampled_from(KINDS), st.integers(0, 8))))
 def test_it_is_a_list_that_drops_what_is_missed_least(most, moves):
     """Whatever is put and taken: what comes out, and what gives way, is what a search through a list would find."""
-    waiting, plain = WaitingItems(most), []
+    waiting, plain = _WaitingItems(most), []
     for number, move in enumerate(moves):
         if isinstance(move, int):
             taken, plain = plain[:move], plain[move:]
@@ -71,28 +71,24 @@ class OneTurn(NearActor):
 
 
 @pytest.mark.parametrize("turns", range(12))
-def test_a_caller_that_leaves_at_any_turn_leaves_no_grant_behind(tmp_path, turns):
+async def test_a_caller_that_leaves_at_any_turn_leaves_no_grant_behind(tmp_path, turns):
     """Whenever the asker is cancelled, also after the answer is there and before it could be read, the grant goes back
     unused."""
-
-    async def leave() -> int:
-        near = OneTurn(tmp_path)
-        await near.link.start(5.0)
-        asking = asyncio.create_task(near.link.admit(ask()))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        if asking.done():
-            near.link.put(settled(asking.result().decision, 0), flush=True)
-        asking.cancel()
-        await asyncio.wait({asking})
-        await near.link.admit(ask())  # whatever was on the way has arrived
-        await near.link.close()
-        return near.actor.stats()["grants"]
-
-    assert asyncio.run(leave()) == 1  # the last one's
+    near = OneTurn(tmp_path)
+    await near.link.start(5.0)
+    asking = asyncio.create_task(near.link.admit(ask()))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if asking.done():
+        near.link.put(settled(asking.result().decision, 0), flush=True)
+    asking.cancel()
+    await asyncio.wait({asking})
+    await near.link.admit(ask())  # whatever was on the way has arrived
+    await near.link.close()
+    assert near.actor.stats()["grants"] == 1  # the last one's
 
 
-def test_the_link_starts_with_an_actor_that_takes_its_time(tmp_path):
+async def test_the_link_starts_with_an_actor_that_takes_its_time(tmp_path):
     """An actor that isn't there at once is waited for: when `start` returns, asks are answered, and none of the first
     requests runs without a grant."""
     tries: list[int] = []
@@ -103,11 +99,7 @@ def test_the_link_starts_with_an_actor_that_takes_its_time(tmp_path):
             raise TimeoutError("it is being made")
         return NearActor(tmp_path)
 
-    async def start() -> bool:
-        link = Link(find, LIMITS)
-        await link.start(30.0)
-        answer = await link.admit(ask())
-        await link.close()
-        return isinstance(answer.decision, Grant)
-
-    assert asyncio.run(start())
+    link = Link(find, LIMITS)
+    await link.start(30.0)
+    assert isinstance((await link.admit(ask())).decision, Grant)
+    await link.close()

@@ -25,16 +25,17 @@ from deployments.state.unix_socket import (
     ANSWER,
     FRAME_BYTES_MAX,
     QUESTION,
-    Foreigner,
-    Question,
     SocketActor,
     StepListener,
+    _Foreigner,
+    _Question,
+    _refuse_foreigner,
     find_socket_folder,
-    find_user,
-    refuse_foreigner,
 )
 from reliability.admission.admit import Grant
 from tests.support.incarnations import ask, life, settled, tight
+
+REAL_TIME = True  # sockets wait for nobody's clock
 
 
 class Far:
@@ -83,7 +84,7 @@ def test_what_is_asked_is_answered_in_order(asked):
         assert asyncio.run(go(path)) == [Reply(watched=n % 2 == 1) if full else None for n, full in asked]
 
 
-def test_an_exception_comes_over_in_words_and_the_connection_stays():
+async def test_an_exception_comes_over_in_words_and_the_connection_stays():
     """The caller hears what the method raised, and its next call is answered."""
 
     def step(given: StateStep, limits: StateLimits | None) -> Reply:
@@ -91,17 +92,14 @@ def test_an_exception_comes_over_in_words_and_the_connection_stays():
             raise ValueError(f"{given.number} is negative")
         return Reply()
 
-    async def go(path: str) -> Any:
+    with door(step) as path:
         actor = SocketActor(Far(), path)
         with pytest.raises(StateUnavailable, match="ValueError: -1 is negative"):
             await actor.call("step", numbered(-1))
-        return await actor.call("step", numbered(2))
-
-    with door(step) as path:
-        assert asyncio.run(go(path)) == Reply()
+        assert await actor.call("step", numbered(2)) == Reply()
 
 
-def test_an_answer_that_nobody_waits_for_is_no_others():
+async def test_an_answer_that_nobody_waits_for_is_no_others():
     """A call that is cancelled takes its connection along: the next one gets its own answer."""
     begun, go_on = Event(), Event()
 
@@ -111,48 +109,41 @@ def test_an_answer_that_nobody_waits_for_is_no_others():
             go_on.wait(10)
         return Reply(watched=given.number == 2)
 
-    async def go(path: str) -> Any:
+    with door(step) as path:
         actor = SocketActor(Far(), path)
         late = asyncio.create_task(actor.call("step", numbered(1)))
         await asyncio.to_thread(begun.wait, 10)
         late.cancel()
         await asyncio.gather(late, return_exceptions=True)
-        answer = await actor.call("step", numbered(2))
+        assert await actor.call("step", numbered(2)) == Reply(watched=True)
         go_on.set()
-        return answer
-
-    with door(step) as path:
-        assert asyncio.run(go(path)) == Reply(watched=True)
 
 
-def test_a_step_that_the_types_do_not_promise_goes_through_ray():
+async def test_a_step_that_the_types_do_not_promise_goes_through_ray():
     """Neither what can't be encoded nor what the other side refuses is sent again and again: Ray carries it."""
     unfit = [numbered(1, items=(ReportItem(key="k", session="s", report={"x": object()}),)), numbered(1.5)]
 
-    async def go(path: str) -> None:
+    with door(echo) as path:
         actor = SocketActor(Far(), path)
         for step in unfit:
             assert await actor.call("step", step) == ("step", (step,))
         assert await actor.call("step", numbered(2)) is None
 
-    with door(echo) as path:
-        asyncio.run(go(path))
-
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.binary(max_size=300) | st.binary(max_size=60).map(lambda end: QUESTION.encode(Question(numbered(1)))[:-5] + end)
+    st.binary(max_size=300) | st.binary(max_size=60).map(lambda end: QUESTION.encode(_Question(numbered(1)))[:-5] + end)
 )
 def test_bad_bytes_are_refused_and_the_door_stays_open(frame):
     """Whatever a frame holds, the answer is a refusal in words, or it was a step; the next frame is answered."""
     with door(echo) as path, socket.socket(socket.AF_UNIX) as router:
         router.settimeout(10)
         router.connect(path)
-        for sent in (frame, QUESTION.encode(Question(numbered(2)))):
+        for sent in (frame, QUESTION.encode(_Question(numbered(2)))):
             router.sendall(struct.pack(">I", len(sent)) + sent)
             (size,) = struct.unpack(">I", router.recv(4, socket.MSG_WAITALL))
             answer = ANSWER.decode(router.recv(size, socket.MSG_WAITALL))
-            assert answer.refused.startswith("this is no Question") or not answer.refused
+            assert answer.refused.startswith("this is no _Question") or not answer.refused
     assert not answer.refused
 
 
@@ -204,26 +195,22 @@ def test_the_socket_lies_where_only_its_owner_gets(tmp_path):
         find_socket_folder({"RAY_TMPDIR": str(tmp_path)})
 
 
-def test_who_is_gone_is_an_error_at_once():
+async def test_who_is_gone_is_an_error_at_once():
     """Neither a door that is closed nor one that never was lets a caller wait."""
-
-    async def go(path: str) -> None:
-        with pytest.raises((OSError, EOFError)):
-            await SocketActor(Far(), path).call("step", numbered(1))
-
     with door(echo) as path:
         pass
-    asyncio.run(go(path))
-    asyncio.run(go(path + "-never"))
+    for gone in (path, path + "-never"):
+        with pytest.raises((OSError, EOFError)):
+            await SocketActor(Far(), gone).call("step", numbered(1))
 
 
-def test_only_the_owner_may_enter_and_an_old_socket_gives_way():
+async def test_only_the_owner_may_enter_and_an_old_socket_gives_way():
     """A path that is left of an earlier life is taken over."""
     with TemporaryDirectory(prefix="ms-", dir="/tmp") as folder:
         path = Path(folder) / "s"
         first, second = StepListener(path, lambda *_: None), StepListener(path, echo)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert asyncio.run(SocketActor(Far(), str(path)).call("step", numbered(1), tight(9))) == Reply(watched=True)
+        assert await SocketActor(Far(), str(path)).call("step", numbered(1), tight(9)) == Reply(watched=True)
         first.close()
         second.close()
 
@@ -237,42 +224,30 @@ def test_a_frame_has_a_bound():
         assert router.recv(1) == b""
 
 
-def test_a_link_works_over_it_beside_other_calls(tmp_path):
+async def test_a_link_works_over_it_beside_other_calls(tmp_path):
     """Two Routers near and questions from elsewhere at once: each ask gets its grant, and the books are those of one
     after another."""
+    actor = life(tmp_path)
 
-    async def go(path: str, actor: Any) -> None:
-        links = [Link(lambda: found(path), tight(10**6)) for _ in range(2)]
+    async def find() -> SocketActor:
+        return SocketActor(Far(), path)
+
+    async def one(link: Link) -> None:
+        answer = await link.admit(ask())
+        assert isinstance(answer.decision, Grant)
+        await asyncio.to_thread(actor.budget, "k", "s")
+        link.put(settled(answer.decision, 7), flush=True)
+
+    with door(actor.step) as path:
+        links = [Link(find, tight(10**6)) for _ in range(2)]
         for link in links:
             await link.start(10.0)
-
-        async def one(link: Link) -> None:
-            answer = await link.admit(ask())
-            assert isinstance(answer.decision, Grant)
-            await asyncio.to_thread(actor.budget, "k", "s")
-            link.put(settled(answer.decision, 7), flush=True)
-
         await asyncio.gather(*(one(link) for link in links for _ in range(100)))
         for link in links:
             await link.close()
 
-    async def found(path: str) -> SocketActor:
-        return SocketActor(Far(), path)
-
-    actor = life(tmp_path)
-    with door(actor.step) as path:
-        asyncio.run(go(path, actor))
-
     assert actor.stats()["grants"] == 0
     assert actor.budget("k", "s")["spent_tokens"] == 200 * 7
-
-
-def test_ones_own_process_is_let_in():
-    """Both ends of a pair are this process's."""
-    here, there = socket.socketpair(socket.AF_UNIX)
-    with here, there:
-        refuse_foreigner(here)
-        assert find_user(there) == os.geteuid()
 
 
 def test_another_users_process_is_not(monkeypatch):
@@ -280,8 +255,8 @@ def test_another_users_process_is_not(monkeypatch):
     mine = os.geteuid()
     monkeypatch.setattr(unix_socket.os, "geteuid", lambda: mine + 1)
     here, there = socket.socketpair(socket.AF_UNIX)
-    with here, there, pytest.raises(Foreigner, match=f"belongs to user {mine}, not to user {mine + 1}"):
-        refuse_foreigner(here)
+    with here, there, pytest.raises(_Foreigner, match=f"belongs to user {mine}, not to user {mine + 1}"):
+        _refuse_foreigner(here)
 
 
 class Mac:
@@ -299,8 +274,8 @@ class Mac:
 def test_macos_says_it_in_its_own_way(monkeypatch):
     """The same answers; another version of the struct is no answer."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    refuse_foreigner(Mac(0, os.geteuid()))
-    with pytest.raises(Foreigner, match="belongs to user"):
-        refuse_foreigner(Mac(0, os.geteuid() + 1))
-    with pytest.raises(Foreigner, match="version 1"):
-        refuse_foreigner(Mac(1, os.geteuid()))
+    _refuse_foreigner(Mac(0, os.geteuid()))
+    with pytest.raises(_Foreigner, match="belongs to user"):
+        _refuse_foreigner(Mac(0, os.geteuid() + 1))
+    with pytest.raises(_Foreigner, match="version 1"):
+        _refuse_foreigner(Mac(1, os.geteuid()))

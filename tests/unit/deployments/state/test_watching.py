@@ -22,42 +22,28 @@ def wait(monkeypatch) -> Callable[[float], None]:
 
 
 def test_routers_hear_that_somebody_looks_as_long_as_they_do(tmp_path, wait):
-    """The reply to any step says so, up to `LOOK_S` after the last look."""
-    actor = life(tmp_path)
-    assert not actor.watched
-
-    actor.look("a", None)
-    assert actor.watched
-    wait(watching.LOOK_S)
-    assert not actor.watched
-
-
-def test_a_step_says_whether_somebody_looks(tmp_path):
-    """In every reply, a heartbeat's too."""
+    """The reply to any step says so, a heartbeat's too, up to `LOOK_S` after the last look."""
     driver = Driver(life(tmp_path))
     driver.step()
-    driver.actor.look("a", None)
+    beat = StateStep(client="c", number=99, config=driver.limits.digest)
+    assert not driver.actor.step(beat).watched
 
-    assert driver.actor.step(StateStep(client="c", number=99, config=driver.limits.digest)).watched
+    driver.actor.look("a", None)
+    assert driver.actor.step(beat).watched
+    wait(watching.LOOK_S)
+    assert not driver.actor.step(beat).watched
 
 
 def test_who_looks_sees_what_others_run(tmp_path, wait):
-    """Not what it runs itself, and of a Router that is gone nothing after `SHARE_S`."""
+    """Not what it runs itself, of each Router so many rows, and of one that is gone nothing after `SHARE_S`."""
     actor = life(tmp_path)
     actor.share_running("a", [{"request_id": "mine"}])
-    actor.share_running("b", [{"request_id": "theirs"}])
+    actor.share_running("b", [{"request_id": str(number)} for number in range(1000)])
 
-    assert [row["request_id"] for row in actor.look("a", 0)["running"]] == ["theirs"]
+    seen = [row["request_id"] for row in actor.look("a", 0)["running"]]
+    assert seen == [str(number) for number in range(watching.SHARED_MAX)]
     wait(watching.SHARE_S)
     assert actor.look("a", 0)["running"] == []
-
-
-def test_what_is_shared_is_bounded(tmp_path):
-    """Of any number of rows so many are kept."""
-    actor = life(tmp_path)
-    actor.share_running("b", [{"request_id": str(n)} for n in range(1000)])
-
-    assert len(actor.look("a", 0)["running"]) == watching.SHARED_MAX
 
 
 def test_what_ended_is_seen_once(tmp_path):

@@ -2,7 +2,7 @@
 
 from deployments.state.records import TurnItem
 from deployments.state.windows import Windows
-from reliability.loops import LoopConfig, Result, SeenCall, ShownHistory, Turn
+from reliability.loops import LoopConfig, SeenCall, ShownHistory, Turn
 
 CONFIG = LoopConfig()
 
@@ -10,7 +10,7 @@ CONFIG = LoopConfig()
 def item(session: str, number: int, result: str = "ok") -> TurnItem:
     """The answer to a request that shows the one before it."""
     call = (SeenCall("read", "{}"),)
-    newest = (Turn(call, (Result(result),)),) if number else ()
+    newest = (Turn(call, (result,)),) if number else ()
     shown = ShownHistory(request=f"r{number}", task="t", newest=newest, spoken=False, complete=1)
     return TurnItem(key="k", session=session, turn=Turn(call, (None,)), shown=shown)
 

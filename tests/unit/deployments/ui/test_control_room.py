@@ -11,24 +11,9 @@ from tests.support.room_rig import Rig, attempt, browse
 EVIL = "<script>alert(1)</script>\"'&"
 FAILED = [attempt(flaw="loop", detail=EVIL), attempt("standard", at_ms=600)]
 PAGES = [
-    *(
-        "/",
-        "/ui/",
-        "/ui/requests",
-        "/ui/requests/1",
-        "/ui/sessions",
-        "/ui/sessions/%3Cscript%3Ealert%281%29%3C%2Fscript%3E%22%27&",
-    ),
-    *(
-        "/ui/incidents",
-        "/ui/tiers",
-        "/ui/memory",
-        "/ui/evaluations",
-        "/ui/try",
-        "/ui/sign-in",
-        "/ui/nothing",
-        "/ui/requests/999",
-    ),
+    *("/", "/ui/", "/ui/requests", "/ui/requests/1", "/ui/requests/999", "/ui/sessions", "/ui/incidents", "/ui/tiers"),
+    *("/ui/memory", "/ui/evaluations", "/ui/try", "/ui/sign-in", "/ui/nothing"),
+    "/ui/sessions/%3Cscript%3Ealert%281%29%3C%2Fscript%3E%22%27&",
 ]
 
 

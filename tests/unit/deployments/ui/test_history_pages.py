@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.state.history import TimeSpan
-from deployments.ui.history_pages import spend_by_tier, stack_counts
+from deployments.ui.history_pages import _spend_by_tier, _stack_counts
 from tests.support.room_rig import Rig, attempt, browse, find_token, report
 
 AWAY = {"tier": "standard", "escalated_from": "fast", "escalation_reason": "timeout"}
@@ -94,7 +94,7 @@ def test_spend_adds_up_by_tier():
         report(attempts=[attempt(), attempt("premium", cost_usd=0.25)]),
         report(attempts=[attempt(ran=False, usage=None)]),
     ]
-    fast, premium = sorted(spend_by_tier(reports), key=lambda row: row["tier"])
+    fast, premium = sorted(_spend_by_tier(reports), key=lambda row: row["tier"])
 
     assert (fast["calls"], fast["prompt_tokens"], fast["completion_tokens"], fast["cost_usd"]) == (1, 100, 20, None)
     assert (premium["calls"], premium["cost_usd"]) == (1, 0.25)
@@ -156,7 +156,7 @@ COUNTS = st.lists(st.tuples(st.integers(-2, 12), st.sampled_from(["loop", "flaw"
 @given(COUNTS)
 def test_series_hold_every_count_once(counts):
     """In its piece; what is outside of the span isn't shown, and a kind that never occurs has no series."""
-    made = stack_counts(counts, TimeSpan(since_s=0, until_s=100, piece_s=10))
+    made = _stack_counts(counts, TimeSpan(since_s=0, until_s=100, piece_s=10))
     inside = [one for one in counts if 0 <= one[0] < 10]
 
     assert len(made["at"]) == 10

@@ -1,14 +1,14 @@
 """The moving pieces: only what changed is sent, one task makes them for all pages, and none runs for nobody."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import orjson
+import pytest
 
 from deployments.ui import live
 from deployments.ui.live import PIECES, Live
-from tests.sim.clock import run
 
 NOW: dict[str, Any] = {"state_actor": "up", "memory": None, "tiers": [], "running": [], "finished": [], "at": 1.0}
 
@@ -31,13 +31,9 @@ class Overview:
         return {**dict.fromkeys((*names, "cached_tokens"), 0), "cost_usd": None, "incidents": {}, "tiers": []}
 
 
-def play(work: Callable[[Live, Overview], Awaitable[None]]) -> None:
-    async def main() -> None:
-        overview = Overview()
-        await work(Live(overview), overview)  # type: ignore[arg-type]
-        await asyncio.sleep(0)
-
-    run(main())
+def open_live() -> tuple[Live, Overview]:
+    overview = Overview()
+    return Live(overview), overview  # type: ignore[arg-type]
 
 
 async def may() -> bool:
@@ -52,91 +48,64 @@ async def read(frames: AsyncGenerator[bytes, None]) -> dict[str, str]:
     return {}
 
 
-def test_a_page_gets_all_pieces_and_then_those_that_change():
+async def test_a_page_gets_all_pieces_and_then_those_that_change():
     """The first frame has everything, so that a page that was away is whole again."""
-
-    async def work(pages: Live, overview: Overview) -> None:
-        frames = pages.watch("", may)
-        assert set(await read(frames)) == set(PIECES)
-        overview.now["state_actor"] = "away"
-        assert set(await read(frames)) == {"pulse"}
-        await frames.aclose()
-
-    play(work)
+    pages, overview = open_live()
+    frames = pages.watch("", may)
+    assert set(await read(frames)) == set(PIECES)
+    overview.now["state_actor"] = "away"
+    assert set(await read(frames)) == {"pulse"}
+    await frames.aclose()
 
 
-def test_three_pages_are_drawn_for_once():
+async def test_three_pages_are_drawn_for_once():
     """One look at the server a tick, however many look on; and none after the last has gone."""
-
-    async def work(pages: Live, overview: Overview) -> None:
-        frames = [pages.watch("", may) for _ in range(3)]
-        await asyncio.gather(*map(read, frames))
-        assert overview.taken == 1
-        for each in frames:
-            await each.aclose()
-        await asyncio.sleep(10 * live.TICK_S)
-        assert (overview.taken, pages.pages) == (1, 0)
-
-    play(work)
+    pages, overview = open_live()
+    frames = [pages.watch("", may) for _ in range(3)]
+    await asyncio.gather(*map(read, frames))
+    assert overview.taken == 1
+    for each in frames:
+        await each.aclose()
+    await asyncio.sleep(10 * live.TICK_S)
+    assert (overview.taken, pages._pages) == (1, 0)
 
 
-def test_pages_are_bounded():
+async def test_pages_are_bounded():
     """One too many is told to come back, in a stream that ends well; a place that is given up can be taken again."""
-
-    async def work(pages: Live, overview: Overview) -> None:
-        frames = [pages.watch("", may) for _ in range(live.PAGES_MAX)]
-        for each in frames:
-            await anext(each)
-        assert [frame async for frame in pages.watch("", may)] == [b"retry: 10000\n\n"]
-        await frames.pop().aclose()
-        await anext(pages.watch("", may))
-        for each in frames:
-            await each.aclose()
-
-    play(work)
+    pages, _ = open_live()
+    frames = [pages.watch("", may) for _ in range(live.PAGES_MAX)]
+    for each in frames:
+        await anext(each)
+    assert [frame async for frame in pages.watch("", may)] == [b"retry: 10000\n\n"]
+    await frames.pop().aclose()
+    await anext(pages.watch("", may))
+    for each in frames:
+        await each.aclose()
 
 
-def test_a_page_ends_where_its_router_stops():
-    """So that it looks elsewhere; no page holds a server back."""
+@pytest.mark.parametrize("stops", [True, False])
+async def test_a_page_ends_where_its_router_stops_and_for_whoever_may_not_look_any_more(stops):
+    """So that it looks elsewhere, and no page holds a server back; though nobody closes it."""
+    pages, overview = open_live()
+    allowed = [True]
 
-    async def work(pages: Live, overview: Overview) -> None:
-        frames = pages.watch("", may)
-        await read(frames)
-        overview.stopped = True
-        assert await read(frames) == {}
-        assert pages.pages == 0
+    async def may_look() -> bool:
+        return allowed[0]
 
-    play(work)
-
-
-def test_a_page_ends_for_whoever_may_not_look_any_more():
-    """Though nobody closes it, and the server goes on."""
-
-    async def work(pages: Live, _: Overview) -> None:
-        allowed = [True]
-
-        async def may_look() -> bool:
-            return allowed[0]
-
-        frames = pages.watch("", may_look)
-        await read(frames)
-        allowed[0] = False
-        assert await read(frames) == {}
-        assert pages.pages == 0
-
-    play(work)
+    frames = pages.watch("", may_look)
+    await read(frames)
+    overview.stopped, allowed[0] = stops, stops
+    assert await read(frames) == {}
+    assert pages._pages == 0
 
 
-def test_what_fails_once_is_drawn_the_next_time(caplog):
+async def test_what_fails_once_is_drawn_the_next_time(caplog):
     """A turn that fails is logged, and the pages stay."""
-
-    async def work(pages: Live, overview: Overview) -> None:
-        overview.now.pop("tiers")
-        frames = pages.watch("", may)
-        await anext(frames)
-        assert (await anext(frames)).startswith(b":")
-        overview.now["tiers"] = []
-        assert set(await read(frames)) == set(PIECES)
-        await frames.aclose()
-
-    play(work)
+    pages, overview = open_live()
+    overview.now.pop("tiers")
+    frames = pages.watch("", may)
+    await anext(frames)
+    assert (await anext(frames)).startswith(b":")
+    overview.now["tiers"] = []
+    assert set(await read(frames)) == set(PIECES)
+    await frames.aclose()

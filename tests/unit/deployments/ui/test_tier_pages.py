@@ -3,7 +3,7 @@
 import psutil
 import pytest
 
-from deployments.ui.tier_pages import draw_levels
+from deployments.ui.tier_pages import _draw_levels
 from reliability.types import TierState, TierStatus
 from tests.support.room_rig import Rig, browse, find_token
 
@@ -67,7 +67,7 @@ def change(at: float, before: str, after: str, node: str = "n1") -> dict[str, ob
 
 def test_levels_are_steps_from_the_changes_to_now():
     """Before the first change a machine was where that change began; one without changes is where it is."""
-    drawn = draw_levels([change(40, "normal", "warn"), change(70, "warn", "normal")], {"mini n2": "critical"}, 100, 80)
+    drawn = _draw_levels([change(40, "normal", "warn"), change(70, "warn", "normal")], {"mini n2": "critical"}, 100, 80)
 
     assert drawn["at"] == [20, 40, 70, 100]
     assert {one["name"]: one["values"] for one in drawn["series"]} == {"mac n1": [1, 2, 1, 1], "mini n2": [3, 3, 3, 3]}

@@ -3,7 +3,7 @@
 import json
 from html.parser import HTMLParser
 
-from deployments.ui.try_page import list_examples
+from deployments.ui.try_page import _list_examples
 from reliability.loops.thresholds import LoopConfig
 from tests.support.room_rig import Rig, browse, find_token
 from tests.unit.deployments.ui.test_page_auth import AGENT, KEYED, OWN, sign_in
@@ -57,5 +57,5 @@ def test_the_examples_repeat_as_often_as_the_configuration_says(tmp_path):
     with browse(Rig(tmp_path)) as client:
         shown = Examples(client.get("/ui/try").text).found
 
-    assert shown == [one["messages"] for one in list_examples(LoopConfig())]
-    assert [len(one["messages"]) for one in list_examples(config)] == [1, 1 + 2 * 2, 1 + 2 * 4]
+    assert shown == [one["messages"] for one in _list_examples(LoopConfig())]
+    assert [len(one["messages"]) for one in _list_examples(config)] == [1, 1 + 2 * 2, 1 + 2 * 4]

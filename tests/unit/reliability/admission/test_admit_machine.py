@@ -1,14 +1,15 @@
 """Admission under any sequence of asks, settles, operators' hands and waits."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from reliability.admission import events as replay
-from reliability.admission.admit import AdmissionState, ClosedGrant, Grant, Rejection, with_epoch
-from reliability.admission.ledger import PROGRESS_TOKENS, count_hour_tokens
+from reliability.admission.admit import AdmissionState, ClosedGrant, Grant, Rejection
+from reliability.admission.ledger import PROGRESS_TOKENS
 from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict
 from tests.support.admissions import CONFIG, S, ask
@@ -103,7 +104,7 @@ class AdmissionMachine(RuleBasedStateMachine):
         before, now_ns = self.state, max(self.now_ns, self.state.now_ns)
         event = replay.Settlement(grant_id, Verdict.FAILURE, None if tokens is None else Usage(prompt_tokens=tokens))
         assert self.happen(event) == ClosedGrant(grant_id, known=False)
-        assert count_hour_tokens(self.state.budget.hour, now_ns) == count_hour_tokens(before.budget.hour, now_ns) + more
+        assert self.state.budget.hour.count(now_ns) == before.budget.hour.count(now_ns) + more
         assert self.state.breakers == before.breakers
         after = self.state
         self.happen(event)
@@ -144,9 +145,7 @@ class AdmissionMachine(RuleBasedStateMachine):
             before.grants,
         )
         now_ns = self.state.now_ns
-        assert (
-            count_hour_tokens(self.state.budget.hour, now_ns) == count_hour_tokens(before.budget.hour, now_ns) + tokens
-        )
+        assert self.state.budget.hour.count(now_ns) == before.budget.hour.count(now_ns) + tokens
 
     @rule()
     def tidy(self) -> None:
@@ -173,7 +172,7 @@ class AdmissionMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         """A snapshot and the events since give the very state that was lost; a new life gives new names."""
         assert replay.replay(self.snapshot, CONFIG, self.journal) == self.state
-        self.state = with_epoch(self.state, self.state.epoch + "b")
+        self.state = replace(self.state, epoch=self.state.epoch + "b")
         self.save()
 
     @invariant()

@@ -160,12 +160,6 @@ def test_who_closes_it_by_hand_forgets_its_past() -> None:
     assert close(before, 7) == Breaker(generation=before.generation + 1, since_ns=7)
 
 
-@given(st.lists(st.sampled_from([Verdict.SUCCESS, Verdict.IGNORED]), max_size=60))
-def test_without_failures_it_stays_closed(verdicts: list[Verdict]) -> None:
-    """No number of successes and cancels opens a breaker."""
-    assert after(Breaker(), CONFIG, 5, *verdicts).phase is Phase.CLOSED
-
-
 def test_failures_in_a_row_open() -> None:
     """So many failures in a row open the breaker; one success between them starts the count again."""
     config = replace(CONFIG, rate_percent=None)
@@ -235,14 +229,6 @@ def test_a_lost_probe_frees_its_slot() -> None:
     assert isinstance(admit(half, ONE_PROBE, 399)[1], BreakerRejection)
     half, _ = permit_of(half, ONE_PROBE, 400)
     assert settle(half, ONE_PROBE, lost, Verdict.SUCCESS, 400) == (half, None)
-
-
-def test_an_expired_permit_says_nothing() -> None:
-    """A settle at or after its permit's expiry counts as ignored."""
-    config = replace(CONFIG, failures_max=1)
-    breaker, permit = permit_of(Breaker(), config, 0)
-    assert settle(breaker, config, permit, Verdict.FAILURE, 300)[0].phase is Phase.CLOSED
-    assert settle(breaker, config, permit, Verdict.FAILURE, 299)[0].phase is Phase.OPEN
 
 
 @given(st.integers(1, 100))

@@ -20,7 +20,7 @@ from reliability.admission.budget import (
     reserve,
     settle,
 )
-from reliability.admission.ledger import Bounds, Budget, count_hour_tokens, note_progress, session_name, session_of
+from reliability.admission.ledger import Bounds, Budget, session_name
 from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
 
 
@@ -41,11 +41,11 @@ def test_a_charge_makes_room_only_of_the_idle() -> None:
     busy, _ = reserve(Budget(), config, "a", ask(session="a"), 0)
     full = charge(busy, config, "l", "b", 70, 0)
     assert (full.sessions, full.keys) == (busy.sessions, busy.keys)
-    assert count_hour_tokens(full.hour, 0) == 100 + 70
+    assert full.hour.count(0) == 100 + 70
     idle = settle(busy, config, "a", 0, 0)[0]
     after = charge(idle, config, "k", "b", 70, 0)
     assert {name for name, _ in after.sessions.items()} == {session_name("k", "b")}
-    assert session_of(after, config.bounds, "k", "b", 0).spent == 70
+    assert after.session_of(config.bounds, "k", "b", 0).spent == 70
 
 
 def test_a_charge_closes_what_is_due() -> None:
@@ -53,7 +53,7 @@ def test_a_charge_closes_what_is_due() -> None:
     budget, _ = reserve(Budget(), CONFIG, "r", ask(), 0)
     budget = charge(budget, CONFIG, "k", "s", 5, 60 * S)
     assert budget.open.count == 0
-    assert session_of(budget, BOUNDS, "k", "s", 60 * S).spent == 55
+    assert budget.session_of(BOUNDS, "k", "s", 60 * S).spent == 55
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(0, 100), min_size=6, max_size=6))
@@ -80,8 +80,8 @@ def test_concurrent_asks_get_no_more_than_the_budget() -> None:
     assert sum(isinstance(answer, BudgetGrant) for answer in answers) == 10
     for n in range(200):
         budget, _ = settle(budget, config, str(n), 100, 1)
-    assert session_of(budget, config.bounds, "k", "s", 1).spent == 1000
-    assert session_of(budget, config.bounds, "k", "s", 1).reserved == 0
+    assert budget.session_of(config.bounds, "k", "s", 1).spent == 1000
+    assert budget.session_of(config.bounds, "k", "s", 1).reserved == 0
 
 
 @pytest.mark.parametrize(("named", "cap"), [(None, 50), (10, 10), (200, 200), (201, 200), (0, 1), (-3, 1)])
@@ -224,7 +224,7 @@ def test_an_expired_reservation_is_charged_what_is_known() -> None:
     late, nothing = settle(closed, CONFIG, "r", 1, 30 * S)
     assert nothing is None
     assert (late.sessions, late.hour, late.keys) == (closed.sessions, closed.hour, closed.keys)
-    assert session_of(closed, BOUNDS, "k", "s", 30 * S).spent == 50
+    assert closed.session_of(BOUNDS, "k", "s", 30 * S).spent == 50
     assert closed.wake_ns is None
 
 
@@ -235,8 +235,8 @@ def test_what_was_said_of_a_call_is_what_it_costs_if_nobody_settles(said: int | 
     """Its prompt, or what was last said of it, and its slack as far as that was reserved; what a late settle brings
     beyond is added once, to the session and to the hour."""
     budget, _ = reserve(Budget(), FREE, "r", replace(ask(), local=slack == 0), 0)
-    budget = budget if said is None else note_progress(note_progress(budget, "r", 60), "r", said)
-    assert session_of(budget, FREE.bounds, "k", "s", 0).spent == 0
+    budget = budget if said is None else budget.note_progress("r", 60).note_progress("r", said)
+    assert budget.session_of(FREE.bounds, "k", "s", 0).spent == 0
     now_ns = FREE.reservation_ns
     budget, (closed,) = expire(budget, FREE, now_ns)
     assert closed.tokens == charged
@@ -244,7 +244,7 @@ def test_what_was_said_of_a_call_is_what_it_costs_if_nobody_settles(said: int | 
         late, _ = settle(budget, FREE, "r", late_tokens, now_ns)
         again, _ = settle(late, FREE, "r", 5_000, now_ns)
         assert again is late
-        assert session_of(late, FREE.bounds, "k", "s", now_ns).spent == max(charged, late_tokens or 0)
+        assert late.session_of(FREE.bounds, "k", "s", now_ns).spent == max(charged, late_tokens or 0)
         assert late.hour.spent.total == max(charged, late_tokens or 0)
 
 
@@ -269,7 +269,7 @@ def test_an_overrun_is_charged_and_shown() -> None:
 def test_negative_usage_is_none() -> None:
     """A tier that reports a negative count can't pay tokens back."""
     budget, _ = reserve(Budget(), CONFIG, "r", ask(), 0)
-    assert session_of(settle(budget, CONFIG, "r", -50, 0)[0], BOUNDS, "k", "s", 0).spent == 0
+    assert settle(budget, CONFIG, "r", -50, 0)[0].session_of(BOUNDS, "k", "s", 0).spent == 0
 
 
 @pytest.mark.parametrize("wrong", [{"output_tokens_default": 0}, {"output_tokens_max": 0}, {"reservation_ns": 0}])

@@ -15,7 +15,7 @@ from reliability.admission.budget import (
     reserve,
     settle,
 )
-from reliability.admission.ledger import Budget, count_hour_tokens, session_name, session_of
+from reliability.admission.ledger import Budget, session_name
 from reliability.admission.request import AdmissionRequest
 from tests.support.budgets import BOUNDS, CONFIG, HOUR_S, S, ask
 
@@ -56,7 +56,6 @@ class BudgetMachine(RuleBasedStateMachine):
             return
         assert answer.output_cap == output_cap(CONFIG, output)
         assert answer.tokens == max(0, prompt) + answer.output_cap
-        assert reserve(self.budget, CONFIG, name, wanted, self.now_ns)[0] is self.budget
         self.open[name] = wanted, answer
 
     @rule(data=st.data(), share=st.sampled_from([0, 0.5, 1, None]))
@@ -127,11 +126,11 @@ class ChargedMachine(BudgetMachine):
     def charge(self, tokens: int, session: str, key: str) -> None:
         """A charge is spent in the hour at once, whatever the limits, and in its session where there is room."""
         before = self.budget
-        known = session_of(before, BOUNDS, key, session, self.now_ns)
+        known = before.session_of(BOUNDS, key, session, self.now_ns)
         self.budget = charge(before, CONFIG, key, session, tokens, self.now_ns)
         spent = max(0, tokens)
-        assert count_hour_tokens(self.budget.hour, self.now_ns) == count_hour_tokens(before.hour, self.now_ns) + spent
-        after = session_of(self.budget, BOUNDS, key, session, self.now_ns)
+        assert self.budget.hour.count(self.now_ns) == before.hour.count(self.now_ns) + spent
+        after = self.budget.session_of(BOUNDS, key, session, self.now_ns)
         full = before.sessions.count >= BOUNDS.sessions_max and before.sessions.get(session_name(key, session)) is None
         if not full:
             assert (after.spent, after.reserved, after.open) == (known.spent + spent, known.reserved, known.open)

@@ -13,7 +13,7 @@ from reliability.admission.budget import (
     reset_session,
     settle,
 )
-from reliability.admission.ledger import Bounds, Budget, session_name, session_of, sweep_sessions
+from reliability.admission.ledger import Bounds, Budget, session_name
 from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
 
 
@@ -31,14 +31,14 @@ def test_idle_sessions_leave() -> None:
     """An idle session counts as new once its time is over, and a sweep lets it go."""
     ttl_ns = BOUNDS.session_ttl_ns
     budget = spent(Budget(), CONFIG, 150, 0)
-    assert session_of(budget, BOUNDS, "k", "s", ttl_ns - 1).spent == 150
-    assert session_of(budget, BOUNDS, "k", "s", ttl_ns).spent == 0
-    assert sweep_sessions(budget, BOUNDS, ttl_ns - 1) is budget
-    assert sweep_sessions(budget, BOUNDS, ttl_ns).sessions.count == 0
+    assert budget.session_of(BOUNDS, "k", "s", ttl_ns - 1).spent == 150
+    assert budget.session_of(BOUNDS, "k", "s", ttl_ns).spent == 0
+    assert budget.sweep_sessions(BOUNDS, ttl_ns - 1) is budget
+    assert budget.sweep_sessions(BOUNDS, ttl_ns).sessions.count == 0
     again, _ = reserve(budget, CONFIG, "r", ask(), ttl_ns)
-    assert session_of(again, BOUNDS, "k", "s", ttl_ns).spent == 0
+    assert again.session_of(BOUNDS, "k", "s", ttl_ns).spent == 0
     busy, _ = reserve(budget, replace(CONFIG, reservation_ns=10 * ttl_ns), "r", ask(), 0)
-    assert sweep_sessions(busy, BOUNDS, ttl_ns).sessions.count == 1
+    assert busy.sweep_sessions(BOUNDS, ttl_ns).sessions.count == 1
 
 
 def test_a_full_house_refuses() -> None:
@@ -76,7 +76,7 @@ def test_reset_forgives_what_was_spent() -> None:
     """Resetting a session forgets what it has spent and keeps what it has reserved."""
     budget = spent(Budget(), CONFIG, 150, 0)
     budget, _ = reserve(budget, CONFIG, "r", ask(), 0)
-    session = session_of(reset_session(budget, "k", "s"), BOUNDS, "k", "s", 0)
+    session = reset_session(budget, "k", "s").session_of(BOUNDS, "k", "s", 0)
     assert (session.spent, session.reserved, session.open) == (0, 100, 1)
     assert reset_session(budget, "k", "stranger") is budget
 
@@ -84,5 +84,5 @@ def test_reset_forgives_what_was_spent() -> None:
 def test_sessions_belong_to_their_key() -> None:
     """The same session name under two keys is two sessions, however the names are joined."""
     budget = spent(Budget(), CONFIG, 150, 0, key="a", session="bc")
-    assert session_of(budget, BOUNDS, "a", "bc", 0).spent == 150
-    assert session_of(budget, BOUNDS, "ab", "c", 0).spent == 0
+    assert budget.session_of(BOUNDS, "a", "bc", 0).spent == 150
+    assert budget.session_of(BOUNDS, "ab", "c", 0).spent == 0

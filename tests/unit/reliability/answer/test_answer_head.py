@@ -1,4 +1,4 @@
-"""The marks of a chat template at the head of an answer, or in its place."""
+"""The marks of a chat template in the place of an answer, and texts that are looked for at one place."""
 
 import re
 
@@ -6,69 +6,46 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.answer.answer_head import PARTIAL, Head, Starts, drop_turn_start, may_be_turn_start, strip_turn_start
+from reliability.answer.answer_head import PARTIAL, Head, Starts, drop_marks, may_be_marks
 from reliability.types import CallDelta, Text
 
-OPENINGS = ["<|im_start|>", "<|im_start|>assistant\n", "\n<|im_start|>assistant", "<|im_start|><|im_start|>assistant\n"]
-words = st.text(min_size=1, max_size=40).filter(lambda text: not text[0].isspace() and text[0] != "<")
+CALL = CallDelta(index=0, id="a", name="f", arguments="{}")
 
 
-@given(st.sampled_from(OPENINGS), words)
-def test_an_opening_is_no_part_of_the_answer(opening, text):
-    """Law: the answer begins behind it; a word that only begins like the role is the answer's."""
-    if opening.endswith("assistant") and (text[0].isalnum() or text[0] == "_"):
-        text = f" {text}"
-    if opening.endswith("<|im_start|>") and text.startswith("assistant"):
-        return
-    assert strip_turn_start(opening + text) == text.lstrip()
-
-
-@pytest.mark.parametrize("text", [*OPENINGS[:1], "<|im_end|>", " <|endoftext|>\n", "<|im_start|><|im_end|>"])
+@pytest.mark.parametrize("text", ["<|im_start|>", "<|im_end|>", " <|endoftext|>\n", "<|im_start|><|im_end|>"])
 def test_marks_alone_are_no_answer(text):
-    """Law: an answer of nothing but marks is the empty one that it is."""
-    assert strip_turn_start(text) == ""
-    assert may_be_turn_start(text)
+    """Law: an answer of nothing but marks is the empty one that it is, in any pieces; a call beside them is all."""
+    assert may_be_marks(text)
+    for pieces in ([text], [*text]):
+        assert list(drop_marks([*map(Text, pieces), CALL])) == [CALL]
 
 
 @pytest.mark.parametrize(
-    "text", ["Use <|im_start|> first", "<b>", "<|", "| a |", "\n  x", "<|tool_call|>", "assistant"]
+    "text",
+    ["Use <|im_start|> first", "<b>", "<|", "| a |", "\n  x", "<|tool_call|>", "assistant", "<|im_end|> is it", " \n"],
 )
 def test_any_other_head_stays(text):
-    """Law: what an answer says of marks, and what only looks like one, is the answer."""
-    assert strip_turn_start(text) == text
+    """Law: what an answer says of marks, what only looks like one, and white space alone is the answer."""
+    for events in ([Text(text)], [*map(Text, text), CALL], [CALL]):
+        assert drop_marks(events) == events
 
 
-@given(st.sampled_from([*OPENINGS, "<|im_end|>", "  \n"]), st.data())
-def test_it_waits_until_it_is_known(opening, data):
-    """Law: whatever may still become nothing, or an opening, hasn't left; behind the first word nothing waits."""
-    cut = data.draw(st.integers(0, len(opening)))
-    assert may_be_turn_start(opening[:cut])
-    assert not may_be_turn_start(f"{opening} The file")
+@given(st.sampled_from(["<|im_start|>", "<|im_end|>", "<｜end▁of▁sentence｜>", "  \n"]), st.data())
+def test_it_waits_until_it_is_known(mark, data):
+    """Law: whatever may still become nothing hasn't left; behind the first word nothing waits."""
+    cut = data.draw(st.integers(0, len(mark)))
+    assert may_be_marks(mark[:cut])
+    assert not may_be_marks(f"{mark} The file")
 
 
-def test_white_space_alone_stays_what_it_is():
-    """Law: only marks are taken away: what white space means is decided elsewhere."""
-    assert strip_turn_start(" \n") == " \n"
-
-
-def test_events_keep_their_order():
-    """Law: a call behind an opening is the whole answer; other events aren't touched."""
-    call = CallDelta(index=0, id="a", name="f", arguments="{}")
-    assert list(drop_turn_start([Text("<|im_start|>"), call])) == [call]
-    assert list(drop_turn_start([call])) == [call]
-    assert list(drop_turn_start([Text("<|im_start|>assistant\nHi"), call])) == [Text("Hi"), call]
-
-
-@given(
-    st.lists(st.sampled_from([" ", "\n", "<|im_end|>", "<|im_start|>", "assistant", "a", "<thi", "nk>"]), max_size=12)
-)
+@given(st.lists(st.sampled_from([" ", "\n", "<|im_end|>", "<|im_start|>", "a", "<thi", "nk>"]), max_size=12))
 def test_the_head_is_the_same_in_any_pieces(pieces):
     """Law: what waits and what leaves doesn't depend on the cuts, but for how much has come by then."""
     text, out, head = "".join(pieces), "", Head()
     for piece in pieces:
         taken = head.take(piece) if not out else piece
         out += taken or ""
-    assert bool(out) == any(not may_be_turn_start(text[:at]) for at in _ends(pieces))
+    assert bool(out) == any(not may_be_marks(text[:at]) for at in _ends(pieces))
     assert (out or head.text()) == text
 
 

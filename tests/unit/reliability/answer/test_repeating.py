@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.answer.repeating import repeats_already, window_repeats_already
-from reliability.loops import LoopConfig, Result, SeenCall, Turn, Window, find_loop, observe
+from reliability.loops import LoopConfig, SeenCall, Turn, Window, find_loop, observe
 
 texts = st.sampled_from(["I am done with it now.", "Please tell me what to do next.", ""])
 calls = st.builds(
-    lambda name, result: Turn((SeenCall(name, "{}"),), (Result(result),)),
+    lambda name, result: Turn((SeenCall(name, "{}"),), (result,)),
     st.sampled_from(["f", "g"]),
     st.sampled_from("ab"),
 )

@@ -135,6 +135,18 @@ def test_what_is_talked_about_stays_to_the_letter(text, box):
                 assert (apart.text, apart.reasoning) == (full, "")
 
 
+@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
+@pytest.mark.parametrize("marks", [marks for marks in MARKS if "im_start" not in marks[0]], ids=lambda marks: marks[0])
+def test_a_pair_in_a_sentence_stays_to_the_letter(marks, box):
+    """Law: an opener in the middle of a sentence is only talked about, and so is its closer, wherever that stands."""
+    opener, closer = marks[0].strip(), marks[1].strip()
+    for inside in ("", "...", "x", " so ", f"\n{'so ' * 200}\n"):
+        for text in (f"The tags {opener}{inside}{closer} wrap it.", f"5{opener}{inside}{closer}6"):
+            for pieces in [cut_at(text, [size]) for size in SIZES]:
+                for apart in both(pieces, box):
+                    assert (apart.text, apart.reasoning) == (text, "")
+
+
 @pytest.mark.parametrize("marks", MARKS, ids=lambda marks: marks[0].strip())
 def test_marks_in_arguments_stay_to_the_letter(marks):
     """Law: what a call writes into a file is data, whatever marks stand in it, behind a thought too."""

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from reliability.loops import (
     LoopConfig,
-    Result,
     SeenCall,
     Stage,
     Turn,
@@ -169,7 +168,7 @@ def test_what_is_kept_is_bounded(said, more):
 @given(st.text(max_size=5_000))
 def test_shortening_twice_is_shortening_once(text):
     """What is kept compares with what is shown, which is shortened by whoever comes to it first."""
-    turn = Turn((SeenCall("f", text),), (Result(text),))
+    turn = Turn((SeenCall("f", text),), (text,))
     once = _shorten_turn(turn, CONFIG)
     assert _shorten_turn(once, CONFIG) == once
 

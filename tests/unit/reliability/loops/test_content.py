@@ -12,9 +12,8 @@ from reliability.loops.content import (
     NUMBER_MAX,
     Who,
     classify_speaker,
-    read_number,
+    read_order,
     read_own_text,
-    read_times,
     text_of,
 )
 from tests.evals.step_cases import StepCase
@@ -65,7 +64,7 @@ POLL_NUDGE, POLL_BREAK = CONFIG.poller_duplicate_threshold, CONFIG.poller_break_
 )
 def test_how_often_is_read(request_text: str, times: int) -> None:
     """A number with a word for repetition; a comparison and a rate are none."""
-    assert read_times(request_text) == times
+    assert read_order(request_text).times == times
 
 
 #: How ten is ordered: the number in figures or words, and a word for what is repeated.
@@ -113,14 +112,14 @@ FOREIGN = """
 def test_an_order_is_read_however_it_is_written(order: str) -> None:
     """Law: over numbers in figures and words, and the words for what is repeated."""
     forms = [f"{ten} {word}" for ten in TENS for word in REPEATED.split("|")]
-    assert [form for form in forms if read_times(order.format(form)) != 10] == []
+    assert [form for form in forms if read_order(order.format(form)).times != 10] == []
 
 
 @pytest.mark.parametrize("row", FOREIGN.strip().split("\n"))
 def test_other_orders_are_read_and_reports_are_none(row: str) -> None:
     """In nine languages; what tells of the past, asks why or forbids it orders nothing."""
     number, _, request_text = row.partition(" ")
-    assert read_times(request_text) == int(number)
+    assert read_order(request_text).times == int(number)
 
 
 @pytest.mark.parametrize(("request_text", "limit"), [("Click it ten (10) times.", 11), ("It failed 10 times. Why?", 5)])
@@ -147,14 +146,14 @@ def test_work_that_is_ordered_is_done_before_it_is_broken(request_text: str, lim
 )
 def test_the_number_of_a_request_is_read(request_text: str, number: int) -> None:
     """Digits and words count, in four languages; what only names something doesn't."""
-    assert read_number(request_text) == number
+    assert read_order(request_text).number == number
 
 
 @given(st.text(max_size=80))
 def test_any_request_has_a_number_within_bounds(text: str) -> None:
     """Law: every text is read, and no number is larger than the bound."""
-    assert 0 <= read_number(text) <= NUMBER_MAX
-    assert 0 <= read_times(text) <= NUMBER_MAX
+    assert 0 <= read_order(text).number <= NUMBER_MAX
+    assert 0 <= read_order(text).times <= NUMBER_MAX
 
 
 ENDLESS = (

@@ -15,7 +15,6 @@ from reliability.loops import (
     LoopConfig,
     LoopDetector,
     LoopStatus,
-    Result,
     Scan,
     SeenCall,
     Stage,
@@ -73,7 +72,7 @@ def messages_of(turns: tuple[Turn, ...], ids: random.Random, asked: str = "Go.")
         written.append({"role": "assistant", "content": turn.text or None, **extra})
         for (i, _), result in zip(made, turn.results, strict=True):
             if result is not None:
-                written.append({"role": "tool", "tool_call_id": i, "content": result.text})
+                written.append({"role": "tool", "tool_call_id": i, "content": result})
     return written
 
 
@@ -105,7 +104,7 @@ def test_equal_laps_are_found_exactly_at_the_thresholds(lap: list[Turn], repetit
     loop = find_loop(tuple(lap * (repetitions - 1)), CONFIG, asks(lap[0]))
     expected = 0 if repetitions < 3 else 1 if repetitions < 5 else 2
     assert severity(loop) >= expected
-    if len(lap) == 1 and lap[0].results[0] != Result("Error: no such thing"):
+    if len(lap) == 1 and lap[0].results[0] != "Error: no such thing":
         assert severity(loop) == expected
 
 
@@ -113,7 +112,7 @@ def test_equal_laps_are_found_exactly_at_the_thresholds(lap: list[Turn], repetit
 @given(acting, st.integers(3, 6))
 def test_one_changed_result_re_arms(turn: Turn, repetitions: int) -> None:
     """A loop whose newest result is another than before is no loop."""
-    changed = Turn(turn.calls, (Result("something else altogether"),))
+    changed = Turn(turn.calls, ("something else altogether",))
     assert find_loop((turn,) * repetitions, CONFIG, asks(turn)) is not None or turn.calls[0].name == "job_poll"
     assert find_loop((*(turn,) * repetitions, changed), CONFIG, asks(turn)) is None
 
@@ -213,8 +212,8 @@ def test_hostile_text_never_raises(text: str, seed: str) -> None:
     hostile = [text, seed * 2_000, seed * 50 + text]
     for older in hostile:
         for newer in hostile:
-            turn = Turn((SeenCall("f", older),), (Result(newer),))
-            find_loop((turn, Turn(turn.calls, (Result(older),))) * 3, CONFIG, asks(turn))
+            turn = Turn((SeenCall("f", older),), (newer,))
+            find_loop((turn, Turn(turn.calls, (older,))) * 3, CONFIG, asks(turn))
     for piece in hostile:
         assert isinstance(truncate(piece), str)
         finish(step(Scan(), piece)[0])

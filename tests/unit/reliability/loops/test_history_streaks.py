@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops import LoopConfig, Stage
-from reliability.loops.comparison.findings import Result, SeenCall, Turn
+from reliability.loops.comparison.findings import SeenCall, Turn
 from reliability.loops.history import TEXT_PERIOD_MAX, TEXTS_MAX, _find_same_errors, _find_same_text
 from reliability.loops.turn_sequence import TurnSequence
 from tests.evals.step_cases import StepCase
@@ -13,7 +13,7 @@ from tests.support.conversation import USER, acted, ask, loop_at, quiet, stages
 
 
 def failed(error: str, number: int, tool: str = "edit") -> Turn:
-    return Turn((SeenCall(tool, f'{{"n": {number}}}'),), (Result(error),))
+    return Turn((SeenCall(tool, f'{{"n": {number}}}'),), (error,))
 
 
 COUNTING = LoopConfig(duplicate_threshold=1, break_threshold=0)
@@ -34,7 +34,7 @@ def test_errors_are_counted_whatever_was_asked() -> None:
     lost = [failed("Error: the disk is full", n) for n in range(3)]
     assert count(*lost) == 3
     assert count(failed("Error: no right to it", 9), *lost) == 3
-    assert count(*lost, Turn((SeenCall("edit"),), (Result("done"),))) == 0
+    assert count(*lost, Turn((SeenCall("edit"),), ("done",))) == 0
 
 
 def test_a_shell_and_a_bare_word_are_no_row() -> None:

@@ -12,7 +12,6 @@ from reliability.loops import (
     Kind,
     Loop,
     LoopConfig,
-    Result,
     SeenCall,
     Stage,
     StuckCase,
@@ -31,7 +30,7 @@ law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def turn(tool: str, number: int = 0, result: str | None = "ok") -> Turn:
-    return Turn((SeenCall(tool, json.dumps({"n": number})),), (None if result is None else Result(result),))
+    return Turn((SeenCall(tool, json.dumps({"n": number})),), (None if result is None else result,))
 
 
 @law
@@ -61,7 +60,7 @@ def test_another_tool_resets_both_counters() -> None:
     """Nine calls with another tool in the middle are no case; the batch that mixes tools is another tool."""
     nine = [turn("read", i, "error: no") for i in range(9)]
     assert find_case((*nine[:4], turn("look"), *nine[5:]), ON) is None
-    mixed = Turn((SeenCall("read"), SeenCall("look")), (Result("error"), Result("error")))
+    mixed = Turn((SeenCall("read"), SeenCall("look")), ("error", "error"))
     assert find_case((*nine[:4], mixed, *nine[5:]), ON) is None
 
 

@@ -24,13 +24,7 @@ from tests.support.conversation import (
     quiet,
     said,
     stages,
-    told,
 )
-
-
-def test_01_a_history_shorter_than_the_threshold_is_no_loop() -> None:
-    """Two equal calls with equal results are no loop."""
-    assert quiet([USER, *acted("read", {"p": 1}), *acted("read", {"p": 1})])
 
 
 def test_02_different_calls_are_no_loop() -> None:
@@ -132,39 +126,10 @@ def test_09_a_call_that_waits_is_a_poll_without_being_declared(tool: str, argume
     assert quiet([USER, *[m for _ in range(6) for m in acted(tool, arguments, result)]])
 
 
-def test_10_a_new_user_message_clears_the_verdict() -> None:
-    """After a loop of six laps the first answer to a new user message is judged afresh."""
-    looped = [USER, *[m for _ in range(6) for m in acted("read", {"p": 1})]]
-    assert loop_at(looped, ask("read", {"p": 1})) is not None
-    assert loop_at([*looped, {"role": "user", "content": "Try the other file."}], ask("read", {"p": 1})) is None
-
-
 def test_11_an_alternation_that_is_interrupted_is_no_loop() -> None:
     """A, B, A, B, then C, then A, B, A, B holds no third lap."""
     a, b, c = (acted(name, {"n": 1}) for name in ("one", "two", "three"))
     assert quiet([USER, *a, *b, *a, *b, *c, *a, *b, *a, *b])
-
-
-def test_12_another_conversation_is_another_state() -> None:
-    """The verdict is made of the request alone: what another session looped is unknown here."""
-    looped = [USER, *[m for _ in range(4) for m in acted("read", {"p": 1})]]
-    assert loop_at(looped, ask("read", {"p": 1})) is not None
-    assert loop_at([USER], ask("read", {"p": 1})) is None
-
-
-def test_13_one_parallel_batch_counts_once() -> None:
-    """Six equal calls in one answer are one lap of the history."""
-    batch = ask("read", {"p": 1})
-    batch["tool_calls"] = [{**batch["tool_calls"][0], "id": f"c{i}"} for i in range(6)]
-    results = [told("same", f"c{i}") for i in range(6)]
-    assert loop_at([USER], batch) is None
-    assert loop_at([USER, batch, *results], batch) is None
-
-
-def test_14_a_request_that_is_sent_again_counts_once() -> None:
-    """The same request, judged any number of times, gets the same verdict."""
-    messages = [USER, *acted("read", {"p": 1})]
-    assert [loop_at(messages, ask("read", {"p": 1})) for _ in range(5)] == [None] * 5
 
 
 def test_15_a_mutating_tool_is_not_stopped_at_the_first_threshold() -> None:

@@ -73,15 +73,6 @@ def test_a_counter_hides_no_copy(chars):
     assert found <= max(8 * (chars + 12), 4_096)
 
 
-@pytest.mark.parametrize("counter", [False, True])
-@pytest.mark.parametrize("chars", [300, 600, 2_000, 3_500])
-def test_two_other_words_hide_no_copy(chars, counter):
-    """Nor do two words that change in each copy: within thirteen."""
-    found = find(vary(chars, 20, counter=counter, words=True))
-    assert found is not None
-    assert found <= max(13 * (chars + 12), 4_096)
-
-
 @pytest.mark.parametrize("name", HONEST)
 def test_what_differs_by_nature_is_left_alone(name):
     """Rows, tests, inserts, logs, cases that are counted through, and what counts towards an end."""

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from reliability.loops import Result, SeenCall, Stage
+from reliability.loops import SeenCall, Stage
 from reliability.loops.repeatable_calls import _polls_by_name, is_poll
 from tests.evals.step_cases import StepCase
 from tests.support.conversation import CONFIG, stages
@@ -124,7 +124,7 @@ CHANGING = (
 OTHERS = ("make", "./pay.sh", "docker run app", "curl -d a=b http://h/pay", "sed -i s/a/b/ ps", "pscp a b", *CHANGING)
 
 
-def polls(command: str, result: Result | None = None) -> bool:
+def polls(command: str, result: str | None = None) -> bool:
     """Whether a shell command polls, by itself or with this result."""
     return is_poll(SeenCall("bash", json.dumps({"command": command})), result)
 
@@ -186,27 +186,21 @@ def spell(state: str) -> list[str]:
 def test_a_state_of_waiting_is_a_polls_however_it_is_spelled(state: str) -> None:
     """Law: over spellings and forms, also as a field of JSON; a state that is final or says neither is none."""
     for form in FORMS:
-        assert [said for said in spell(state) if not polls("./look", Result(form.format(said)))] == []
+        assert [said for said in spell(state) if not polls("./look", form.format(said))] == []
         for said in ("done", "failed", "open", "degraded", "closed", "not running"):
-            assert not polls("./look", Result(form.format(said)))
+            assert not polls("./look", form.format(said))
     fields = [json.dumps({"status": said}) for said in spell(state) if said != "accepted"]
-    assert state == "accepted" or [field for field in fields if not polls("./look", Result(field))] == []
+    assert state == "accepted" or [field for field in fields if not polls("./look", field)] == []
 
 
 @pytest.mark.parametrize(
     ("said", "waits"),
     [
-        ("queued", True),
-        ("Building", True),
-        ('"starting"\n', True),
-        ("ACCEPTED", True),
-        ("in progress...", True),
         ("E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 1234 (apt-get)", True),
         ("    Blocking waiting for file lock on build directory", True),
         ("Error: Error acquiring the state lock\n\nError message: resource temporarily locked", True),
         ("failing", False),
         ("missing", False),
-        ("done", False),
         ("building 7 is closed", False),
         ("not yet", True),
         ("0/3 ready", True),
@@ -220,7 +214,7 @@ def test_a_state_of_waiting_is_a_polls_however_it_is_spelled(state: str) -> None
 )
 def test_a_result_that_says_wait_is_a_polls(said: str, waits: bool) -> None:
     """One word that tells how a job stands, and a lock that somebody else holds."""
-    assert is_poll(SeenCall("bash", '{"command": "make"}'), Result(said)) is waits
+    assert is_poll(SeenCall("bash", '{"command": "make"}'), said) is waits
 
 
 ACTED = ("queued", "Accepted.", "processing", "SUBMITTED", "in progress", '{"id": "SM1", "status": "queued"}')
@@ -244,8 +238,8 @@ ACTING = (
 def test_what_changes_the_world_is_no_poll(name: str, arguments: dict[str, object]) -> None:
     """Law: a state that it answers says that it is done; only what was turned away may come again."""
     call = SeenCall(name, json.dumps(arguments))
-    assert [said for said in ACTED if is_poll(call, Result(said))] == []
-    assert is_poll(call, Result("429 Too Many Requests"))
+    assert [said for said in ACTED if is_poll(call, said)] == []
+    assert is_poll(call, "429 Too Many Requests")
     found = stages(StepCase(name, json.dumps(arguments), "queued").build(6, "Please do the work of TASK.md."))
     assert found.index(Stage.BREAK) == CONFIG.break_threshold - 1
 
@@ -254,7 +248,7 @@ def test_what_changes_the_world_is_no_poll(name: str, arguments: dict[str, objec
 @pytest.mark.parametrize("said", ACTED)
 def test_a_tool_that_looks_polls_by_its_result(name: str, said: str) -> None:
     """Law: the same results, of a tool that reads or whose name tells nothing, are a poll's."""
-    assert is_poll(SeenCall(name, '{"id": 7, "comment": "x"}' if name == "get_job" else "{}"), Result(said))
+    assert is_poll(SeenCall(name, '{"id": 7, "comment": "x"}' if name == "get_job" else "{}"), said)
 
 
 GOES_ON = """处理中|正在处理|部署中，请稍候|任务正在运行|尚未完成|處理中|処理中|実行中です|まだ終わっていません
@@ -277,4 +271,4 @@ def test_a_state_says_in_any_language_that_it_goes_on(form: str) -> None:
     call = SeenCall("get_job", json.dumps({"id": "7"}))
     for said, polled in ((GOES_ON, True), (SAYS_MORE, False)):
         results = {words: form.replace("%s", words) for line in said.split("\n") for words in line.split("|")}
-        assert [words for words, result in results.items() if is_poll(call, Result(result)) is not polled] == []
+        assert [words for words, result in results.items() if is_poll(call, result) is not polled] == []

@@ -3,7 +3,7 @@
 import pytest
 
 from reliability.loops import LoopConfig, Stage
-from reliability.loops.comparison.findings import Result, SeenCall
+from reliability.loops.comparison.findings import SeenCall
 from reliability.loops.repeatable_calls import acts, find_entities, leads_on
 from tests.evals.step_cases import COUNTS, StepCase, list_stuck, list_work
 from tests.support.conversation import stages
@@ -65,8 +65,8 @@ def test_who_acts_and_who_leads_on() -> None:
     assert all(acts(SeenCall(name)) for name in ("press_key", "create_ticket", "nextTrack", "get_next_page", "roll"))
     assert not any(acts(SeenCall(name)) for name in ("read_file", "get_order", "edit_file", "bash", "run_tests", ""))
     assert not acts(SeenCall("insert", '{"path": "a.py", "text": "x"}'))
-    assert leads_on(Result("row 7 is selected"))
-    assert not any(map(leads_on, [None, Result("x" * 999), Result("Error: no"), Result("already at the end")]))
+    assert leads_on("row 7 is selected")
+    assert not any(map(leads_on, [None, "x" * 999, "Error: no", "already at the end"]))
 
 
 def test_what_a_step_has_made_is_named_by_its_id() -> None:

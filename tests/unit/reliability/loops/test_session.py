@@ -65,17 +65,6 @@ def test_an_answer_to_the_same_request_counts_once(said: list[Turn], answer: Tur
     assert repeated == once
 
 
-@law
-@given(st.lists(answers, max_size=20))
-def test_observing_is_a_function(said: list[Turn]) -> None:
-    """The same answers in the same order give the same windows and verdicts."""
-    first, second = Window(), Window()
-    for answer in said:
-        first, a = observe(first, answer, LoopConfig())
-        second, b = observe(second, answer, LoopConfig())
-        assert (first, a) == (second, b)
-
-
 def test_the_third_equal_answer_warns_and_the_fifth_breaks() -> None:
     """Equal calls, with other ids, key order and wording, count; the circuit breaks two laps after that."""
     detector = LoopDetector(10, 3, 0.95)

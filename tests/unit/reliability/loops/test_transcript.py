@@ -6,7 +6,6 @@ import pytest
 
 from reliability.loops import (
     LoopConfig,
-    Result,
     SeenCall,
     Turn,
     answer_turn,
@@ -34,7 +33,7 @@ def told(call_id: str | None, content: Any) -> Message:
 
 def results(*messages: Message) -> list[str | None]:
     """The result texts of the last turn that is read."""
-    return [result.text if result else None for result in read_turns([USER, *messages])[-1].results]
+    return list(read_turns([USER, *messages])[-1].results)
 
 
 def test_results_go_to_their_calls_by_id() -> None:
@@ -45,7 +44,7 @@ def test_results_go_to_their_calls_by_id() -> None:
 def test_reused_ids_belong_to_the_newest_call() -> None:
     """A server that names every call `call_0` is read right."""
     turns = read_turns([USER, ask("call_0"), told("call_0", "one"), ask("call_0"), told("call_0", "two")])
-    assert [turn.results[0] for turn in turns] == [Result("one"), Result("two")]
+    assert [turn.results[0] for turn in turns] == ["one", "two"]
 
 
 def test_a_result_of_nobody_is_dropped() -> None:
@@ -57,7 +56,7 @@ def test_a_result_of_nobody_is_dropped() -> None:
 def test_a_result_in_pieces_is_one_result() -> None:
     """Two messages for one call are one result."""
     turns = read_turns([USER, ask("a"), told("a", "one"), told("a", "two")])
-    assert turns[-1].results == (Result("one\ntwo"),)
+    assert turns[-1].results == ("one\ntwo",)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,7 @@ def test_reading_is_bounded() -> None:
     work = [m for i in range(2_000) for m in (ask(f"c{i}"), told(f"c{i}", str(i)))]
     turns = read_turns(work)
     assert len(turns) == TURNS_MAX
-    assert turns[-1].results == (Result("1999"),)
+    assert turns[-1].results == ("1999",)
     assert len(read_turns(work, 5)) == 5
     assert len(read_turns([ask("a"), *[told("a", "x")] * 2_000])) == 0
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from reliability.loops.comparison.findings import Result, SeenCall, Turn
+from reliability.loops.comparison.findings import SeenCall, Turn
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_sequence import TurnSequence
 
@@ -12,8 +12,8 @@ SAID = "the sky is grey, the wall is red, the door is green"
 
 def turn(arguments: dict[str, Any], result: str | None = None, *more: SeenCall) -> Turn:
     call = SeenCall("read", json.dumps(arguments))
-    known = None if result is None else Result(result)
-    return Turn((call, *more), (known, *[Result("noted") for _ in more]))
+    known = None if result is None else result
+    return Turn((call, *more), (known, *["noted" for _ in more]))
 
 
 def count(*turns: Turn, candidate: dict[str, Any] | None = None, near: bool = False) -> int:
@@ -48,5 +48,5 @@ def test_a_thought_beside_a_call_is_none_of_it() -> None:
     thoughts = [SeenCall("think", json.dumps({"thought": word})) for word in ("one", "two")]
     first, second = (turn({"path": "a"}, SAID, thought) for thought in thoughts)
     assert count(first, second) == 2
-    row = TurnSequence([Turn((thought,), (Result(""),)) for thought in thoughts], LoopConfig(), None)
+    row = TurnSequence([Turn((thought,), ("",)) for thought in thoughts], LoopConfig(), None)
     assert row.key(0) != row.key(1)

@@ -9,7 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
-from deployments.memory.sensors.process_footprint import _RusageInfo, count_held_bytes, read_footprint
+from deployments.memory.monitor import _count_held_bytes
+from deployments.memory.sensors.process_footprint import _RusageInfo, read_footprint
 
 MIB = 1024 * 1024
 
@@ -68,7 +69,10 @@ def test_a_process_that_is_gone_holds_nothing_known() -> None:
         (100, 150, "linux", 100),
     ],
 )
-def test_a_mac_s_lease_counts_at_least_what_is_held(leased: int, used: int | None, system: str, counted: int) -> None:
+def test_a_mac_s_lease_counts_at_least_what_is_held(
+    monkeypatch: pytest.MonkeyPatch, leased: int, used: int | None, system: str, counted: int
+) -> None:
     """Law: a replica that has outgrown its lease counts with what it holds, on macOS; on Linux leases are as before,
     and a replica that only reports that it is there (nothing leased) stays at nothing."""
-    assert count_held_bytes(leased, used, system=system) == counted
+    monkeypatch.setattr(sys, "platform", system)
+    assert _count_held_bytes(leased, used) == counted

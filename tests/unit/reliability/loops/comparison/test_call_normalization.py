@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops.comparison.call_normalization import ECHO, HOLE, PLACE, blur_call, mask_echoes, says_enough
-from reliability.loops.comparison.findings import Result, SeenCall
+from reliability.loops.comparison.findings import SeenCall
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -92,8 +92,8 @@ def test_what_is_masked_is_known() -> None:
 )
 def test_such_results_say_nothing(text: str) -> None:
     """An acknowledgement, an empty list and a bare error are what unlike deeds have in common."""
-    assert not says_enough(Result(text))
-    assert says_enough(Result("the sky is grey, the wall is red, the door is green"))
+    assert not says_enough(text)
+    assert says_enough("the sky is grey, the wall is red, the door is green")
 
 
 def mask(arguments: Any, text: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops import Memo, Result, Turn, find_loop
+from reliability.loops import Memo, Turn, find_loop
 from reliability.loops.comparison.findings import canonical, digest, dumps, error_text, has_failed, parse, summary
 from tests.support.conversation import CONFIG
 from tests.support.loop_histories import acting, asks, histories, law, steps
@@ -105,7 +105,7 @@ def test_a_text_is_read_as_without_a_memo(numbers: list[int]) -> None:
 )
 def test_failures(text: str) -> None:
     """An error that says something, an exit code other than 0, and error markers at the edges of a text."""
-    assert has_failed(Result(text))
+    assert has_failed(text)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_failures(text: str) -> None:
 )
 def test_no_failures(text: str) -> None:
     """`error: null` is no failure, and the word "error" inside JSON or inside a text is content."""
-    assert not has_failed(Result(text))
+    assert not has_failed(text)
 
 
 def test_a_flag_is_enough_and_the_unknown_is_nothing() -> None:
@@ -154,4 +154,4 @@ def test_a_flag_is_enough_and_the_unknown_is_nothing() -> None:
 )
 def test_what_a_failure_said(text: str, expected: str) -> None:
     """The words of a failure, and nothing where there is only a code."""
-    assert error_text(Result(text)) == expected
+    assert error_text(text) == expected

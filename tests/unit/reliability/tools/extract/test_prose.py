@@ -1,11 +1,13 @@
 """The law of the prose around calls: the same text leaves whole and streamed."""
 
+import re
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reliability.tools.turns import TURNS
 from reliability.types import CallDelta, Hold, Text
 from tests.support.call_values import box_for
 from tests.support.renderings import ALL
@@ -59,3 +61,28 @@ def test_the_same_text_leaves_whole_and_streamed(kind, before, between, behind, 
     if flaw is None and len(named) == len(parts) - 1 and is_apart(parts):
         assert told.split() == " ".join(parts).split()
         assert inked(told) == inked("".join(parts))
+
+
+def write_out(pattern: str) -> str:
+    """A text that a pattern of the table stands for."""
+    return re.sub(r"\\(.)|\[(.)[^\]]*\]", lambda sign: sign[1] or sign[2], pattern)
+
+
+@pytest.mark.parametrize("own", [write_out(own) for row in TURNS for own in row.own])
+@pytest.mark.parametrize(
+    "kind", ["hermes", "qwen3_coder", "glm", "harmony", "pythonic", "bare", "python alone", "react"]
+)
+def test_the_opening_of_the_own_turn_leaves_in_no_form(own, kind):
+    """Law: a model that opens its turn once more, in its own family's words or another's, says what stands behind."""
+    for blank in ("", "\n\n"):
+        for answer, told, count in (
+            (ALL[kind](*CALLS[0]), "", 1),
+            ("The file has 3 lines.", "The file has 3 lines.", 0),
+        ):
+            text = own + (blank or "\n" * own[-1].isalpha()) + answer
+            assert read([text], Hold.ALL) == (told, ["search"] * count, None)
+            assert all(
+                read(cut_at(text, [size]), hold) == (told, ["search"] * count, None)
+                for size in (1, 5, 40)
+                for hold in (Hold.TOOL_CALLS, Hold.ALL)
+            )

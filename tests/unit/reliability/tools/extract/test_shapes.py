@@ -79,6 +79,22 @@ def test_a_list_that_goes_on_is_not_complete(text, end):
     assert calls(text + end) == []
 
 
+@pytest.mark.parametrize("frame", ["{}", "I look.\n\n{}\n", "```json\n{}\n```", "<tool_call>\n{}\n</tool_call>"])
+def test_a_misspelled_key_is_asked_for_again(frame):
+    """Law: a declared name and its tool's arguments under keys of which one lacks a letter, has one too many or two in
+    each other's place are meant as a call, whole and streamed; under another word they are data."""
+    for name in ("name", "nme", "names", "naem", "tool"):
+        for key in ("arguments", "argments", "argumentss", "paramters", "inptu"):
+            text = frame.format(f'{{"{name}": "search", "{key}": {{"query": "x"}}}}')
+            if (name, key) not in (("name", "arguments"), ("tool", "arguments")):
+                found = extract_calls(text, BOX)
+                assert (found.calls, len(found.malformed)) == ((), 1), text
+                assert play([*text], BOX) == whole(text, BOX)
+    if not frame.startswith("<"):
+        for shown in ('{"name": "search", "example": {"query": "x"}}', '{"name": "search", "argments": {"other": 1}}'):
+            assert not extract_calls(frame.format(shown), BOX).malformed
+
+
 def test_a_lone_name_is_a_call_only_where_nothing_is_needed():
     """`{"name": ...}` without arguments: in an envelope or as the whole answer, for a tool that requires
     none."""
