@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from deployments.api.openai_chat import ChatCall, parse_chat
-from deployments.api.openai_render import AnswerCollector, ChunkWriter
+from deployments.api.openai_render import CHAT
 from deployments.config.app_config import AppConfig, RouterConfig, load
 from deployments.errors import ApiError
 from deployments.reports.account import Account
@@ -115,8 +115,7 @@ async def _serve(raw: bytes, pieces: Callable[[], Iterator[bytes]]) -> str:
         jitter=random.Random(1).random,
         large=large,
     )
-    answer = AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
-    writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False)
+    answer, writer = CHAT.collector(call, run), CHAT.writer(call, run)
     async with aclosing(drive(run, ports)) as batches:
         async for batch in batches:
             writer.chunks(MODEL, batch) if call.stream else answer.take(batch)

@@ -99,10 +99,12 @@ class Access:
             return None
         return ANYBODY
 
-    def require_admin(self, caller: Caller) -> None:
-        """Pass an admin. Raises `ApiError`: `forbidden`."""
+    def identify_admin(self, request: Request) -> Caller:
+        """Identify who sends this request, and pass an admin alone. Raises `ApiError`: as `identify`; `forbidden`."""
+        caller = self.identify(request)
         if not caller.admin:
             raise ApiError("forbidden", "this route needs an admin's API key")
+        return caller
 
     def guard(self, client_host: str | None, headers: Mapping[str, str]) -> None:
         """Pass a peer by its address (the ASGI scope's `client`) and by whom its request was meant for and comes from:

@@ -8,7 +8,9 @@ the same one, an admin must say whose is meant.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import fields
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
@@ -25,14 +27,18 @@ from deployments.state.link import StateUnavailable
 from deployments.state.records import Query
 from deployments.telemetry import log_error, log_info
 
-FILTERS = ("kind", "tier", "session", "key", "request_id", "since", "until", "before", "limit")
-REQUEST_FILTERS = ("session", "tier", "outcome", "mark", "key", "since", "until", "before", "after", "limit")
-SESSION_FILTERS = ("key", "before", "limit")
+ORDERS = {
+    "isolate": ("isolated", State.isolate),
+    "restore": ("restored", State.restore),
+    "close": ("closed", State.close_breaker),
+}
+NUMBERS = ("since", "until", "before", "after")
 LIMIT_MAX = 500
 KEYS_SHOWN = 20
 LIMIT = 50
 BACK_S = 2.0
 T = TypeVar("T")
+AnyQuery = TypeVar("AnyQuery", Query, RequestQuery, SessionQuery)
 
 
 class Insight:
@@ -53,9 +59,10 @@ class Insight:
             Route(f"{at}/live", self.live),
             Route(f"{at}/incidents", self.incidents),
             Route(f"{at}/tiers", self.tiers),
-            Route(f"{at}/tiers/{{tier}}/isolate", self.isolate, methods=["POST"]),
-            Route(f"{at}/tiers/{{tier}}/restore", self.restore, methods=["POST"]),
-            Route(f"{at}/tiers/{{tier}}/close", self.close, methods=["POST"]),
+            *(
+                Route(f"{at}/tiers/{{tier}}/{name}", partial(self._order, order, word), methods=["POST"])
+                for name, (word, order) in ORDERS.items()
+            ),
         ]
 
     async def report(self, request: Request) -> Response:
@@ -74,15 +81,13 @@ class Insight:
 
     async def incidents(self, request: Request) -> Response:
         """List the newest incidents first, filtered and in pages: `next` is the `before` of the page that follows."""
-        self._require_admin(request)
-        query = _parse_query(request.query_params)
-        found = await await_state(self._state.browse(query))
-        more = found[-1]["id"] if len(found) == query.limit else None
-        return json_response({"object": "list", "data": found, "next": more})
+        self._access().identify_admin(request)
+        query = _read_query(Query, request.query_params)
+        return await self._list(query, "id")
 
     async def tiers(self, request: Request) -> Response:
         """List each tier: its own status, and its breaker."""
-        self._require_admin(request)
+        self._access().identify_admin(request)
         health, watch = self._state.health, self._overview.watch
         described = [
             describe_tier(name, watch.known.get(name), health.get(name), watch.context_tokens.get(name))
@@ -90,21 +95,9 @@ class Insight:
         ]
         return json_response({"object": "list", "data": described})
 
-    async def isolate(self, request: Request) -> Response:
-        """Keep all calls off one tier until it is restored."""
-        return await self._order(request, self._state.isolate, "isolated")
-
-    async def restore(self, request: Request) -> Response:
-        """Lift the hold."""
-        return await self._order(request, self._state.restore, "restored")
-
-    async def close(self, request: Request) -> Response:
-        """Close the tier's breaker: calls go through again at once."""
-        return await self._order(request, self._state.close_breaker, "closed")
-
     async def reset(self, request: Request) -> Response:
         """Forget what one session has spent."""
-        caller, name = self._require_admin(request), request.path_params["session"]
+        caller, name = self._access().identify_admin(request), request.path_params["session"]
         found = await self._find_session(request, caller)
         await await_state(self._state.reset(found["key"], name))
         log_info("session_reset", by=caller.name or None)
@@ -118,66 +111,41 @@ class Insight:
             raise ApiError("not_found", f"there is no session {name!r}")
         return found
 
-    async def _order(self, request: Request, order: Callable[[str], Awaitable[None]], word: str) -> Response:
-        caller = self._require_admin(request)
+    async def _order(self, order: Callable[[State, str], Awaitable[None]], word: str, request: Request) -> Response:
+        """Keep all calls off one tier, lift the hold, or close its breaker: calls go through again at once."""
+        caller = self._access().identify_admin(request)
         tier = request.path_params["tier"]
         if tier not in self._overview.tiers:
             raise ApiError("not_found", f"there is no tier {tier!r}; tiers: {', '.join(self._overview.tiers)}")
-        await await_state(order(tier))
+        await await_state(order(self._state, tier))
         log_info(f"tier_{word}", tier=tier, by=caller.name or None)
         return json_response({"tier": tier, word: True})
-
-    def _require_admin(self, request: Request) -> Caller:
-        access = self._access()
-        caller = access.identify(request)
-        access.require_admin(caller)
-        return caller
 
     async def requests(self, request: Request) -> Response:
         """List the newest finished requests first, filtered and in pages: `next` is the `before` of the page that
         follows."""
         caller, params = self._access().identify(request), request.query_params
-        _refuse_unknown(params, REQUEST_FILTERS)
-        before, after = _parse_number(params, "before", None), _parse_number(params, "after", None)
-        query = RequestQuery(
-            key=_choose_key(caller, params),
-            session=params.get("session"),
-            tier=params.get("tier"),
-            outcome=params.get("outcome"),
-            mark=params.get("mark"),
-            since_s=_parse_number(params, "since", None),
-            until_s=_parse_number(params, "until", None),
-            before=None if before is None else int(before),
-            after=None if after is None else int(after),
-            limit=_parse_limit(params),
-        )
-        found = await await_state(self._overview.state.browse(query))
-        return json_response(_make_page(found, query.limit, "id"))
+        return await self._list(_read_query(RequestQuery, params, key=_choose_key(caller, params)), "id")
 
     async def sessions(self, request: Request) -> Response:
         """List sessions, the one that was used last first, in pages in the same way."""
         caller, params = self._access().identify(request), request.query_params
-        _refuse_unknown(params, SESSION_FILTERS)
-        query = SessionQuery(
-            key=_choose_key(caller, params), before_s=_parse_number(params, "before", None), limit=_parse_limit(params)
-        )
-        found = await await_state(self._overview.state.browse(query))
-        return json_response(_make_page(found, query.limit, "used_s"))
+        return await self._list(_read_query(SessionQuery, params, key=_choose_key(caller, params)), "used_s")
+
+    async def _list(self, query: Query | RequestQuery | SessionQuery, by: str) -> Response:
+        found = await await_state(self._state.browse(query))
+        more = found[-1][by] if len(found) >= query.limit else None
+        return json_response({"object": "list", "data": found, "next": more})
 
     async def live(self, request: Request) -> Response:
         """Answer with the server at this moment: tiers, what runs, what has just finished, memory."""
-        self._require_admin(request)
+        self._access().identify_admin(request)
         day = await self._overview.take_day()
         return json_response({**await self._overview.take(), "day": day})
 
 
 def _choose_key(caller: Caller, params: Mapping[str, str]) -> str | None:
     return params.get("key") if caller.admin else caller.name
-
-
-def _make_page(found: list[dict[str, Any]], limit: int, by: str) -> dict[str, Any]:
-    more = found[-1][by] if len(found) >= limit else None
-    return {"object": "list", "data": found, "next": more}
 
 
 async def find_key(
@@ -197,36 +165,25 @@ async def find_key(
     return keys[0] if keys else None
 
 
-def _parse_query(params: Mapping[str, str]) -> Query:
-    _refuse_unknown(params, FILTERS)
-    before = _parse_number(params, "before", None)
-    return Query(
-        kind=params.get("kind"),
-        tier=params.get("tier"),
-        session=params.get("session"),
-        key=params.get("key"),
-        request_id=params.get("request_id"),
-        since_s=_parse_number(params, "since", None),
-        until_s=_parse_number(params, "until", None),
-        before=None if before is None else int(before),
-        limit=_parse_limit(params),
-    )
-
-
-def _refuse_unknown(params: Mapping[str, str], known: Collection[str]) -> None:
+def _read_query(kind: type[AnyQuery], params: Mapping[str, str], **own: Any) -> AnyQuery:
+    """Read the filters of a list, which are the fields of its query, seconds without their `_s`. Raises `ApiError`:
+    one is none of them, or no number where one is needed."""
+    known = {field.name.removesuffix("_s"): field.name for field in fields(kind)}
     for name in params:
         if name not in known:
             raise ApiError("invalid_request", f"{name}: unknown; known: {', '.join(sorted(known))}", param=name)
+    found: dict[str, Any] = {}
+    for name, text in params.items():
+        number = _parse_number(name, text) if name in (*NUMBERS, "limit") else None
+        if number is None:
+            found[known[name]] = text
+        else:
+            found[known[name]] = number if known[name].endswith("_s") else int(number)
+    found["limit"] = max(1, min(LIMIT_MAX, found.get("limit") or LIMIT))
+    return kind(**found | own)
 
 
-def _parse_limit(params: Mapping[str, str]) -> int:
-    return max(1, min(LIMIT_MAX, int(_parse_number(params, "limit", LIMIT) or LIMIT)))
-
-
-def _parse_number(params: Mapping[str, str], name: str, default: float | None) -> float | None:
-    text = params.get(name)
-    if text is None:
-        return default
+def _parse_number(name: str, text: str) -> float:
     try:
         number = float(text)
     except ValueError:

@@ -51,7 +51,7 @@ class ApiKey:
     at: str = field(default="", compare=False)
 
 
-class Entry(Section):
+class _Entry(Section):
     """One entry of the file."""
 
     name: str = Field(pattern=rf"^{NAME.pattern}$")
@@ -134,23 +134,16 @@ def _parse_entry(entry: Any, at: str) -> ApiKey:
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{at}: a mapping with name and sha256 is needed")
     try:
-        known = Entry.model_validate(dict(entry))
+        known = _Entry.model_validate(dict(entry))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         words = f"{first['loc'][0]}: {first['msg']}"
-        if first["type"] == "extra_forbidden" or first["loc"][0] not in Entry.model_fields:
+        if first["type"] == "extra_forbidden" or first["loc"][0] not in _Entry.model_fields:
             # It isn't repeated, since it may be a key.
-            words = f"unknown field; allowed here: {', '.join(sorted(Entry.model_fields))}"
+            words = f"unknown field; allowed here: {', '.join(sorted(_Entry.model_fields))}"
         raise ConfigError(f"{at}: {words}") from None
     _refuse_key_as_name(known.name, at)
-    return ApiKey(
-        name=known.name,
-        sha256=bytes.fromhex(known.sha256),
-        admin=known.admin,
-        allow_cloud=known.allow_cloud,
-        tokens_per_hour=known.tokens_per_hour,
-        at=at,
-    )
+    return ApiKey(**known.model_dump() | {"sha256": bytes.fromhex(known.sha256)}, at=at)
 
 
 def _parse_words(entry: str, at: str) -> ApiKey:

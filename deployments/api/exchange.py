@@ -30,7 +30,7 @@ from reliability.types import Event
 T = TypeVar("T")
 
 
-async def insert_silences(batches: AsyncGenerator[T, None], silence_s: float) -> AsyncGenerator[T | None, None]:
+async def _insert_silences(batches: AsyncGenerator[T, None], silence_s: float) -> AsyncGenerator[T | None, None]:
     """Yield each batch as it comes, and None whenever nothing has come for `silence_s`. The batch that is awaited is
     not disturbed by a silence. Closing this generator closes `batches`."""
     slot = _Slot[T](silence_s)
@@ -182,7 +182,7 @@ class Exchange:
         """Yield the frames of one stream; none where the request is refused before anything was sent."""
         run, begun, seam = self.run, False, -1
         try:
-            async with contextlib.aclosing(insert_silences(self.events, self.keepalive_s)) as batches:
+            async with contextlib.aclosing(_insert_silences(self.events, self.keepalive_s)) as batches:
                 async for batch in batches:
                     if not begun:
                         self.silent, begun = batch is None, True

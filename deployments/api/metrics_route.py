@@ -21,13 +21,14 @@ from deployments.api.access import Access
 from deployments.api.overview import Overview
 from deployments.state.link import StateUnavailable
 from deployments.telemetry import log_error
+from reliability.admission.breaker import Phase
+from reliability.types import TierState
 
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 ASK_S = 5.0
 BYTES_MAX = 32 * 1024 * 1024
 OURS = re.compile(r"ray_mlx_stack_\w+")
-STATES = ("ready", "asleep", "loading", "unavailable", "unknown")
-PHASES = ("closed", "half_open", "open")
+STATES = (*TierState, "unknown")
 LEVELS = {"unknown": -1, "normal": 0, "warn": 1, "critical": 2}
 Gauge = tuple[str, str, Sequence[tuple[Mapping[str, str], float]]]
 
@@ -46,11 +47,10 @@ class MetricsRoute:
 
     async def show(self, request: Request) -> Response:
         """Answer with all of it."""
-        access = self._access()
-        access.require_admin(access.identify(request))
+        self._access().identify_admin(request)
         hour, now, texts = await asyncio.gather(self._find_hour(), self._overview.take(), self._ask_nodes())
         silent = sum(text is None for text in texts)
-        lines = [*merge_families(text for text in texts if text), *write_gauges(now, hour, silent)]
+        lines = [*_merge_families(text for text in texts if text), *_write_gauges(now, hour, silent)]
         return Response("\n".join(lines) + "\n", media_type=MEDIA)
 
     async def _find_hour(self) -> Mapping[str, Mapping[str, int]]:
@@ -88,7 +88,7 @@ def find_endpoints() -> list[str]:
     ]
 
 
-def merge_families(texts: Iterable[str]) -> list[str]:
+def _merge_families(texts: Iterable[str]) -> list[str]:
     """Merge what nodes have counted: our families alone, each once with its head, the samples of all nodes below."""
     heads: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}
@@ -105,7 +105,7 @@ def merge_families(texts: Iterable[str]) -> list[str]:
     return [line for family, head in heads.items() for line in (*head, *dict.fromkeys(samples.get(family, ())))]
 
 
-def write_gauges(now: Mapping[str, Any], windows: Mapping[str, Mapping[str, int]], silent: int) -> list[str]:
+def _write_gauges(now: Mapping[str, Any], windows: Mapping[str, Mapping[str, int]], silent: int) -> list[str]:
     """Write how things stand at this moment."""
     lines: list[str] = []
     for name, words, values in _list_gauges(now, windows, silent):
@@ -125,7 +125,7 @@ def _list_gauges(now: Mapping[str, Any], windows: Mapping[str, Mapping[str, int]
     yield (
         "tier_breaker",
         "1 for the phase that a tier's breaker is in.",
-        [({"tier": t["name"], "phase": p}, t["breaker"] == p) for t in tiers for p in PHASES],
+        [({"tier": t["name"], "phase": p}, t["breaker"] == p) for t in tiers for p in Phase],
     )
     yield "tier_isolated", "1 where somebody keeps calls off a tier.", [(_of(t), t["isolated"]) for t in tiers]
     yield "running", "Requests that a tier has now.", [(_of(t), t["asked"]) for t in tiers]

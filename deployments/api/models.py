@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from deployments.api.access import Caller
 from deployments.running.status_messages import can_answer
@@ -18,6 +18,9 @@ from deployments.telemetry import log_error
 from reliability.admission.breaker import Phase
 from reliability.answer.estimate import prompt_bytes, tokens_about
 from reliability.types import ChatRequest, TierState, TierStatus
+
+if TYPE_CHECKING:
+    from deployments.graph.handle import HandleTier
 
 OF_STATUS = (
     *("model", "source", "revision", "sha256", "quantization", "adapter"),
@@ -135,16 +138,7 @@ def _make_entry(model_id: str, status: TierStatus, created_s: int, health: Healt
 COUNT_S = 10.0
 
 
-class Counting(Protocol):
-    """A tier that may be able to count."""
-
-    name: str
-
-    async def count_tokens(self, request: ChatRequest) -> int | None:
-        """Count the tokens of the request's prompt; None where it can't."""
-
-
-async def count_prompt(tier: Counting, request: ChatRequest) -> dict[str, Any]:
+async def count_prompt(tier: HandleTier, request: ChatRequest) -> dict[str, Any]:
     """Count the prompt, or estimate it. `exact` says which."""
     counted: int | None = None
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, Unpack
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -47,7 +47,10 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class ChatMessage(Strict):
+Body = TypeVar("Body", bound=Strict)
+
+
+class _ChatMessage(Strict):
     """One message. What its parts mean is each tier's business; that they have the right form is checked here."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -68,7 +71,7 @@ class ChatBody(Strict):
     """The fields that this server reads."""
 
     model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES_MAX)
+    messages: list[_ChatMessage] = Field(min_length=1, max_length=MESSAGES_MAX)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: TokenCount | None = None
@@ -95,7 +98,7 @@ READ_HERE = frozenset(ChatBody.model_fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatWanted:
+class _ChatWanted:
     """What only the way out of a chat completion must know. `legacy_functions`: the client speaks `functions`, so its
     answer has `function_call`."""
 
@@ -116,7 +119,7 @@ class ChatCall:
     request: ChatRequest
     toolbox: ToolBox
     trail: Trail | None
-    wanted: Named = ChatWanted()
+    wanted: Named = _ChatWanted()
     notes: tuple[str, ...] = ()
     form: WantedForm | None = None
     edits: tuple[Edit, ...] | None = None
@@ -177,6 +180,7 @@ def build_call(
         body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in READ_HERE},
     )
+    usage = bool(body.stream_options and body.stream_options.include_usage)
     # Where no keys are checked their bearers are kept apart.
     trail = None if session else read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
     return ChatCall(
@@ -185,7 +189,7 @@ def build_call(
         request=request,
         toolbox=toolbox,
         trail=trail,
-        wanted=wanted or _read_wanted(body),
+        wanted=wanted or _ChatWanted(include_usage=usage, legacy_functions=body.functions is not None),
         notes=tuple(dict.fromkeys((*notes, *changed))),
         form=_read_form(body.response_format, steps),
     )
@@ -204,11 +208,6 @@ def _read_sampling(body: ChatBody, wish: ThinkingWish) -> dict[str, Any]:
         "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
         "streamed": bool(body.stream),
     }
-
-
-def _read_wanted(body: ChatBody) -> ChatWanted:
-    usage = bool(body.stream_options and body.stream_options.include_usage)
-    return ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
 
 
 def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:
@@ -231,12 +230,17 @@ def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:
     return value
 
 
-def _validate(fields: dict[str, Any]) -> ChatBody:
+def read_body(model: type[Body], fields: Mapping[str, Any]) -> Body:
+    """Read the fields that a model of a body knows; the others aren't copied. Raises `ApiError`: `invalid_request`,
+    with the first wrong field."""
     try:
-        # Fields that nobody here reads aren't copied.
-        body = ChatBody.model_validate({name: fields[name] for name in READ_HERE if name in fields})
+        return model.model_validate({name: fields[name] for name in model.model_fields if name in fields})
     except ValidationError as error:
-        raise make_field_error(error) from None
+        raise _make_field_error(error) from None
+
+
+def _validate(fields: dict[str, Any]) -> ChatBody:
+    body = read_body(ChatBody, fields)
     if body.n not in (None, 1):
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
     if body.top_logprobs and not body.logprobs:
@@ -253,7 +257,7 @@ def _validate(fields: dict[str, Any]) -> ChatBody:
     return body
 
 
-def make_field_error(error: ValidationError) -> ApiError:
+def _make_field_error(error: ValidationError) -> ApiError:
     """Name the first wrong field the way a person writes it: `messages.0.role`."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     # A union adds the name of each choice to the path; the field ends where the body's own keys end.

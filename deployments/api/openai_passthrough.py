@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Unpack
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from deployments.api.dialect import Dialect
 from deployments.api.headers import name_beginning, read_session
@@ -23,8 +23,8 @@ from deployments.api.openai_chat import (
     StreamOptions,
     Strict,
     Text,
-    make_field_error,
     parse_object,
+    read_body,
 )
 from deployments.api.openai_render import DONE, KEEP_ALIVE, sse
 from deployments.errors import ApiError, refuse
@@ -74,7 +74,7 @@ def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Pa
     """Parse the body of a completion. `tokens_max` caps the output. Raises `ApiError`: `invalid_json`,
     `invalid_request` or `unsupported`, with the field in `param`."""
     fields = parse_object(raw)
-    body = _validate(CompletionBody, fields)
+    body = read_body(CompletionBody, fields)
     prompt = _read_prompt(body.prompt)
     if body.n not in (None, 1):
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
@@ -88,16 +88,9 @@ def _parse_embedding(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Par
     """Parse the body of an embedding. Raises `ApiError`: `invalid_json` or `invalid_request`, with the field in
     `param`."""
     fields = parse_object(raw)
-    body = _validate(EmbeddingBody, fields)
+    body = read_body(EmbeddingBody, fields)
     fields.pop("stream", None)
     return _build_call("/embeddings", body.model, fields, headers, _read_input(body.input), 0, len(raw), terms)
-
-
-def _validate(model: type[CompletionBody | EmbeddingBody], fields: dict[str, Any]) -> Any:
-    try:
-        return model.model_validate({name: fields[name] for name in model.model_fields if name in fields})
-    except ValidationError as error:
-        raise make_field_error(error) from None
 
 
 def _read_prompt(prompt: Any) -> str:

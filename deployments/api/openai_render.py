@@ -43,7 +43,7 @@ def sse(value: Any) -> bytes:
 
 
 @dataclass(slots=True, kw_only=True)
-class AnswerCollector:
+class _AnswerCollector:
     """Collects the events of an answer that isn't streamed."""
 
     answer_id: str
@@ -136,7 +136,7 @@ def _choose_finish_reason(finish: Finish, *, legacy: bool) -> str:
 
 
 @dataclass(slots=True, kw_only=True)
-class ChunkWriter:
+class _ChunkWriter:
     """Writes the chunks of a stream. The first chunk names the role, as OpenAI's does."""
 
     answer_id: str
@@ -239,7 +239,7 @@ def _begin_answer(call: ChatCall) -> dict[str, Any]:
 CHAT = Dialect(
     name="chat",
     parse=parse_chat,
-    collector=lambda call, _: AnswerCollector(**_begin_answer(call)),
-    writer=lambda call, _: ChunkWriter(**_begin_answer(call), include_usage=call.wanted.include_usage),
+    collector=lambda call, _: _AnswerCollector(**_begin_answer(call)),
+    writer=lambda call, _: _ChunkWriter(**_begin_answer(call), include_usage=call.wanted.include_usage),
     error_body=lambda error, _: error.body(),
 )

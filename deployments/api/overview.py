@@ -57,7 +57,7 @@ def describe_tier(
     }
 
 
-def sum_up(summary: Mapping[str, Any]) -> dict[str, Any]:
+def _sum_up(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Add up the tiers of a summary."""
     rows = summary["tiers"]
     names = ("requests", "answered", "escalated", "mended", "looped", "prompt_tokens", "completion_tokens")
@@ -98,7 +98,7 @@ class Overview:
         # How many tokens each tier has written since somebody looks, at one moment after the other.
         self._written: deque[tuple[float, Counter[str]]] = deque()
         self._hour: Mapping[str, Mapping[str, Any]] = {}
-        self._day: dict[str, Any] = sum_up({"tiers": [], "incidents": {}})
+        self._day: dict[str, Any] = _sum_up({"tiers": [], "incidents": {}})
         self._day_s = float("-inf")
 
     async def share_on(self) -> None:
@@ -127,7 +127,7 @@ class Overview:
         if time.monotonic() - self._day_s >= DAY_EVERY_S:
             with suppress(StateUnavailable):
                 now_s = time.time()
-                self._day = sum_up(await self.state.summarize(TimeSpan(since_s=now_s - DAY_S, until_s=now_s + 1)))
+                self._day = _sum_up(await self.state.summarize(TimeSpan(since_s=now_s - DAY_S, until_s=now_s + 1)))
                 self._day_s = time.monotonic()
         return self._day
 

@@ -3,7 +3,12 @@
 `progress` is called before text leaves this process: if it dies, that is what the grant is charged. At the end the
 tier's own count is booked, another server's where it is possible at all, else the count so far, else an estimate: of
 the answer by its pieces, of the prompt from above.
-Invariants: text that left has cost something; no count is booked that no answer can have.
+
+A count is possible, to the token, where the prompt has at most a token for each byte and what is hidden beside it, the
+completion at most the cap or a token for each byte written, and both at least one for so many bytes as no tokenizer
+puts into one. No count, or 0 for something that is there, is no lie (Ollama says 0 for a cached prompt).
+Invariants: text that left has cost something; no count is booked that no answer can have; no report costs a session
+more than one very long answer.
 """
 
 from __future__ import annotations
@@ -12,14 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from reliability.admission.ledger import PROGRESS_TOKENS
-from reliability.answer.estimate import (
-    Possible,
-    estimate_written_tokens,
-    text_bytes,
-    tokens_max,
-    tokens_min,
-    verify_usage,
-)
+from reliability.answer.estimate import estimate_written_tokens, text_bytes, tokens_max, tokens_min
 from reliability.faults import TRAITS, Ran
 from reliability.types import WRITTEN, CallDelta, Counted, Event, Failed, Finish, Passed, Usage
 
@@ -29,9 +27,15 @@ NOTHING_SPENT = Usage()
 # with the first text.
 PROMPT_ERROR_TOKENS = 2 * PROGRESS_TOKENS
 # What an answer of so many tokens can't be longer than: SmolLM2's tokenizer has 10 bytes a token in formal English, 11
-# in deeply indented code, and an answer of a few tokens may be a few long words.
-TOKEN_BYTES_MOST = 16
-OVERRUN_BYTES = 256
+# in deeply indented code, and an answer of a few tokens may be a few long words. A prompt may hold lines of blanks.
+TOKEN_BYTES_MOST, OVERRUN_BYTES = 16, 256
+PROMPT_TOKEN_BYTES_MOST, PROMPT_FREE_BYTES = 64, 4_096
+# What an upstream reads beside the request: the instructions for tools are some hundred tokens at the known providers,
+# hidden system prompts and pages of a search some thousand.
+HIDDEN_TOKENS_MAX = 8_192
+# Beyond `max_tokens`: the longest thinking that providers who count so allow by default.
+REASONING_TOKENS_MAX = 65_536
+ENDS_TOKENS_MAX = 64  # delimiters around an answer and its calls, which no text shows
 # The longest answer that is read at all, whatever cap a request or the configuration names: a quarter of a million
 # tokens, more than any model writes.
 ANSWER_BYTES_MAX = 1024 * 1024
@@ -42,9 +46,9 @@ EVENT_CHARS = 65_536
 @dataclass(slots=True, kw_only=True)
 class Accounting:
     """The count of one attempt. `output_cap`: how many tokens the tier may write. `trusted`: the tier counts by itself,
-    and doesn't pass on another's count. `prompt_most` bounds the tokens of its prompt; `counted` is what the tier
-    reported last; `accepted`: the tier has taken the request. `reported`: what the tier reported that it had cost,
-    where that can't be."""
+    and doesn't pass on another's count. `prompt_most` bounds the tokens of its prompt; it walks through the whole
+    request. `counted` is what the tier reported last; `accepted`: the tier has taken the request. `reported`: what the
+    tier reported that it had cost, where that can't be."""
 
     prompt_bytes: int
     output_cap: int
@@ -72,11 +76,6 @@ class Accounting:
             if isinstance(event, Counted | Finish) and event.usage is not None:
                 self.counted = event.usage
 
-    def book_usage(self, end: Finish | Failed | None) -> Usage:
-        """Count what it has cost at its end, and keep what was reported in its place."""
-        usage, self.reported = self.count_usage(end)
-        return usage
-
     def report_progress(self) -> None:
         """Report what it has cost so far, where that is news."""
         if self.progress is None:
@@ -87,12 +86,15 @@ class Accounting:
         self.announced_tokens, self.announced_prompt = written, True
         self.progress(self._count_usage(None, accepted=True)[0])
 
-    def count_usage(self, end: Finish | Failed | None) -> tuple[Usage, Usage | None]:
-        """Count what it has cost, and what the tier reported in its place where that can't be. `end` None: the reader
-        left. An API that refuses with a status has cost nothing. Where the client left before the tier's first token,
-        the call was on its way, and its prompt may have been read. Where the process that worked on it has died, what
-        it had written and not handed over is at most what comes in a few hundredths of a second: it left for nobody."""
-        return self._count_usage(end, accepted=self.accepted)
+    def count_usage(self, end: Finish | Failed | None) -> Usage:
+        """Count what it has cost at its end, and keep what the tier reported where that can't be. `end` None: the
+        reader left. An API that refuses with a status has cost nothing. Where the client left before the tier's first
+        token, the call was on its way, and its prompt may have been read. Where the process that worked on it has died,
+        what it had written and not handed over is at most what comes in a few hundredths of a second: it left for
+        nobody."""
+        usage, lie = self._count_usage(end, accepted=self.accepted)
+        self.reported = lie or self.reported
+        return usage
 
     def _count_usage(self, end: Finish | Failed | None, *, accepted: bool) -> tuple[Usage, Usage | None]:
         reported = end.usage if end else None
@@ -100,19 +102,47 @@ class Accounting:
             reported = self.counted
         if reported is None:
             return (NOTHING_SPENT if self._cost_nothing(end, accepted) else self._estimate), None
-        if self.trusted:
+        if self.trusted or (isinstance(end, Failed) and reported == NOTHING_SPENT):
             return reported, None
-        if isinstance(end, Failed) and reported == NOTHING_SPENT:
-            return NOTHING_SPENT, None
-        possible = Possible(
-            prompt_bytes=self.prompt_bytes,
-            prompt_most=self.prompt_most,
-            output_cap=self.output_cap,
-            written_bytes=self.written_bytes,
-            estimate=self._estimate,
-        )
-        usage, lie = verify_usage(reported, possible)
+        usage, lie = self._verify_usage(reported)
         return usage, reported if lie else None
+
+    def _verify_usage(self, reported: Usage) -> tuple[Usage, bool]:
+        """Return what to book where the tier reports this, and whether that was impossible."""
+        estimate = self._estimate
+        prompt_holds, prompt_lie = self._check_prompt_count(reported.prompt_tokens)
+        completion_holds, completion_lie = self._check_completion_count(reported)
+        prompt = reported.prompt_tokens if prompt_holds else estimate.prompt_tokens
+        completion = reported.completion_tokens if completion_holds else estimate.completion_tokens
+        parts_fit = reported.cached_tokens <= prompt and reported.reasoning_tokens <= completion
+        if prompt_holds and completion_holds and parts_fit:
+            return reported, False
+        usage = Usage(
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            cached_tokens=min(reported.cached_tokens, prompt) if prompt_holds else 0,
+            reasoning_tokens=min(reported.reasoning_tokens, completion) if completion_holds else 0,
+            exact=reported.exact and prompt_holds and completion_holds,
+        )
+        return usage, prompt_lie or completion_lie
+
+    def _check_prompt_count(self, tokens: int) -> tuple[bool, bool]:
+        size = self.prompt_bytes
+        if tokens <= 0:
+            return size <= 0, False
+        if tokens < (size - PROMPT_FREE_BYTES) // PROMPT_TOKEN_BYTES_MOST:
+            return False, True
+        holds = tokens <= size + HIDDEN_TOKENS_MAX or tokens <= self.prompt_most() + HIDDEN_TOKENS_MAX
+        return holds, not holds
+
+    def _check_completion_count(self, reported: Usage) -> tuple[bool, bool]:
+        tokens, written = reported.completion_tokens, self.written_bytes
+        if tokens <= 0:
+            return written <= 0, False
+        most = max(self.output_cap, written) + ENDS_TOKENS_MAX
+        most += REASONING_TOKENS_MAX if reported.reasoning_tokens > 0 else 0
+        holds = (written - OVERRUN_BYTES) // TOKEN_BYTES_MOST <= tokens <= most
+        return holds, not holds
 
     def _cost_nothing(self, end: Finish | Failed | None, accepted: bool) -> bool:
         if not isinstance(end, Failed) or self.written_bytes:

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from deployments.config.tier_config import Timeouts
 from deployments.request.accounting import Accounting, compute_bytes_max, count_chars, cut_event
-from deployments.request.delivery import AnswerScan, Delivery, open_delivery
-from deployments.request.interfaces import Clock, Tier
+from deployments.request.delivery import AnswerScan, Delivery
+from deployments.request.interfaces import Ports
 from deployments.request.timeouts import NS_PER_S, next_batch
-from deployments.work.large_work import Large, at_once
-from deployments.work.worker_pool import Busy, Elsewhere, make_judgement
+from deployments.work.worker_pool import Busy, make_judgement
 from reliability.answer import gate as gates
 from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
-from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import pass_on
-from reliability.attempt import UNMEASURED, Attempt, Confidence
+from reliability.attempt import UNMEASURED, Attempt
 from reliability.confidence import TEXT_CHARS_MAX, Gauge
 from reliability.faults import TRAITS, Ran
 from reliability.loops import Kind, Loop
@@ -75,20 +72,24 @@ class AttemptPlan:
     gauge: Gauge | None = None
 
 
-@dataclass(slots=True)
 class AttemptState:
     """The state of one attempt. `bytes_max`: what it may write at most before it is cut. `lost`: as of `Started`."""
 
-    plan: AttemptPlan
-    spending: Accounting
-    scan: AnswerScan
-    delivery: Delivery
-    bytes_max: int
-    ttft_ns: int | None = field(init=False, default=None)
-    end: Finish | Failed | None = field(init=False, default=None)
-    judged: Judged | None = field(init=False, default=None)
-    lost: LostPrefix | None = field(init=False, default=None)
-    confidence: Confidence = field(init=False, default=UNMEASURED)
+    def __init__(self, plan: AttemptPlan, spending: Accounting) -> None:
+        self.plan, self.spending, begun = plan, spending, plan.begun
+        self.bytes_max = compute_bytes_max(spending.output_cap)
+        self.scan = AnswerScan(enabled=plan.expected.loops is not None, tools=bool(plan.expected.toolbox.tools))
+        hold = Hold.ALL if plan.text_committed else plan.hold
+        self.delivery = Delivery(plan.expected, hold, begun, logprobs=plan.logprobs)
+        self.ttft_ns: int | None = None
+        self.end: Finish | Failed | None = None
+        self.judged: Judged | None = None
+        self.lost: LostPrefix | None = None
+        self.confidence = UNMEASURED
+        if begun:  # it is read first
+            self.scan.continue_text(begun)
+            left = compute_bytes_max(plan.answer_cap or spending.output_cap) - len(begun.encode("utf-8", "replace"))
+            self.bytes_max = min(self.bytes_max, max(0, left))
 
     @property
     def loop(self) -> Loop | None:
@@ -101,12 +102,6 @@ class AttemptState:
         if self.ttft_ns is not None:
             return "idle_s"
         return "first_token_s" if self.spending.accepted else "connect_s"
-
-    def take(self, batch: Sequence[Event], now_ns: int) -> list[Event]:
-        """Read one batch, and report what it has cost; return what may leave now."""
-        out = self.look(batch, now_ns)
-        self.report_progress()
-        return out
 
     def report_progress(self) -> None:
         """Report what the attempt has cost so far, unless it is over. On the event loop only."""
@@ -203,22 +198,15 @@ class AttemptState:
             return ()
         return delivery.release(out)
 
-    def finish(self) -> list[Event]:
-        """Settle the gate and judge the answer, when the stream is over. Returns what may still leave: nothing of an
-        attempt that failed, since what hasn't left yet is another tier's to write, and nothing where no text has left
-        before, since then all of it is still to be judged."""
-        question = self.settle()
-        return [] if question is None else self.take_judgement(question())
-
     def settle(self) -> Question | None:
-        """Settle the gate, the first half of `finish`. Returns the question whether the answer is good; None where
-        there is none to judge."""
+        """Settle the gate, when the stream is over. Returns the question whether the answer is good; None where there
+        is none to judge."""
         if self.scan.loop is not None and self.end is None:
             self.end = Finish(reason=FinishReason.STOP if self.scan.stopped_for_calls else FinishReason.LENGTH)
         if not isinstance(self.end, Finish):
             return None
         self.end = self.scan.conclude(self.end)
-        usage = self.spending.book_usage(self.end)
+        usage = self.spending.count_usage(self.end)
         if usage is not self.end.usage:
             self.end = replace(self.end, usage=usage)
         held = self.delivery.settle()
@@ -236,7 +224,9 @@ class AttemptState:
         )
 
     def take_judgement(self, judged: Judged) -> list[Event]:
-        """Take the answer to that question, the second half of `finish`. Returns what may still leave."""
+        """Take the answer to that question. Returns what may still leave: nothing of an attempt that failed, since what
+        hasn't left yet is another tier's to write, and nothing where no text has left before, since then all of it is
+        still to be judged."""
         last, logprobs = self.delivery.last, self.delivery.logprobs
         self.judged = judged = self.delivery.drop_delivered(judged)
         if isinstance(self.end, Finish) and self.end.damaged and (judged.calls or judged.violations):
@@ -259,41 +249,20 @@ class AttemptState:
             self.confidence = self.plan.gauge.measure(self.judged, self.plan.expected.toolbox, self.end.unsure)
 
     def leave_unjudged(self, fault: Fault, words: str) -> None:
-        """End the attempt without a judgement, instead of the second half of `finish`: nothing more may leave."""
+        """End the attempt without a judgement: nothing more may leave."""
         usage = self.end.usage if isinstance(self.end, Finish) else None
         message = f"the answer of tier {self.plan.tier} could not be checked: {words}"
         self.end = Failed(fault=fault, message=message, usage=usage)
 
 
-def open_attempt(plan: AttemptPlan, spending: Accounting) -> AttemptState:
-    """Open the state of an attempt; the text that it continues is read first."""
-    begun, bytes_max = plan.begun, compute_bytes_max(spending.output_cap)
-    scan = AnswerScan(enabled=plan.expected.loops is not None, tools=bool(plan.expected.toolbox.tools))
-    logprobs = WaitingLogprobs() if plan.logprobs else None
-    delivery = open_delivery(plan.expected, Hold.ALL if plan.text_committed else plan.hold, begun, logprobs)
-    if begun:
-        scan.continue_text(begun)
-        left = compute_bytes_max(plan.answer_cap or spending.output_cap) - len(begun.encode("utf-8", "replace"))
-        bytes_max = min(bytes_max, max(0, left))
-    return AttemptState(plan, spending, scan, delivery, bytes_max)
-
-
 async def read(
-    state: AttemptState,
-    tier: Tier,
-    request: ChatRequest,
-    timeouts: Timeouts,
-    clock: Clock,
-    deadline_ns: int,
-    large: Large = at_once,
-    elsewhere: Elsewhere | None = None,
+    state: AttemptState, request: ChatRequest, ports: Ports, deadline_ns: int
 ) -> AsyncGenerator[list[Event], None]:
-    """Move `state` on until the tier's last event, a timeout or a loop; yield what may leave at once. `large` does what
-    may take long, and what takes too many steps even so is judged `elsewhere`."""
-    name, started_ns = state.plan.tier, state.plan.started_ns
-    async with aclosing(tier.stream(request)) as stream:
+    """Move `state` on until the tier's last event, a timeout or a loop; yield what may leave at once."""
+    tier, started_ns, clock, large = state.plan.tier, state.plan.started_ns, ports.clock, ports.large
+    async with aclosing(ports.tiers[tier].stream(request)) as stream:
         while state.end is None and state.scan.loop is None:
-            batch = await next_batch(stream, name, state.phase, timeouts, clock, started_ns, deadline_ns)
+            batch = await next_batch(stream, tier, state.phase, ports, started_ns, deadline_ns)
             out = await large(state.size_with(batch), state.look, batch, clock.now_ns())
             state.report_progress()
             if out:
@@ -303,7 +272,7 @@ async def read(
         return
     try:
         left_s = (deadline_ns - clock.now_ns()) / NS_PER_S
-        judged = await make_judgement(question, partial(large, state.size), elsewhere, left_s)
+        judged = await make_judgement(question, partial(large, state.size), ports.elsewhere, left_s)
     except Busy as error:
         state.leave_unjudged(Fault.UNJUDGED, str(error))
         return
@@ -348,7 +317,7 @@ def record_end(
 ) -> Attempt:
     """Write the record of an attempt that ended so: whether its tier ran, what it cost, and why it failed."""
     failed = end if isinstance(end, Failed) else None
-    usage, reported = spending.count_usage(end)
+    usage = spending.count_usage(end)
     # It wrote something, or cost something, or its fault says that it did some work.
     ran = TRAITS[failed.fault].ran if failed else Ran.RAN
     has_run = ran is Ran.RAN or (ran is Ran.IF_STARTED and spending.accepted)
@@ -365,7 +334,7 @@ def record_end(
         usage=usage,
         ttft_ns=ttft_ns,
         cancelled=end is None,
-        reported=spending.reported or reported,
+        reported=spending.reported,
         **more,
     )
 

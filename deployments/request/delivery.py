@@ -7,7 +7,7 @@ itself. What the gate would have held of it (`undelivered`) has left already, an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from reliability import loops
@@ -25,24 +25,29 @@ from reliability.thinking import Thinking, ThoughtEnd
 from reliability.types import CallDelta, Event, Failed, Finish, FinishReason, Hold, Reasoning, Text
 
 
-@dataclass(slots=True, kw_only=True)
 class Delivery:
-    """The way out of one attempt. `thoughts` tells what of its text is reasoning. `delivered`: the text that had left
-    before the answer began anew, behind a mark of its reasoning; `sent`: the text since. `kept`: what the event in
-    which a loop was detected brought, where nothing had left before it. `last`: what leaves with the judgement.
-    `undelivered`: the characters of a continued text that the gate still holds. `text_out`: text of this attempt stands
-    before the client. `logprobs`: None where the client hasn't asked for them."""
+    """The way out of one attempt that continues the text `begun`. `thoughts` tells what of its text is reasoning.
+    `delivered`: the text that had left before the answer began anew, behind a mark of its reasoning; `sent`: the text
+    since. `kept`: what the event in which a loop was detected brought, where nothing had left before it. `last`: what
+    leaves with the judgement. `undelivered`: the characters of a continued text that the gate still holds. `text_out`:
+    text of this attempt stands before the client. `logprobs`: None where the client hasn't asked for them."""
 
-    gate: Gate
-    thoughts: Thoughts
-    logprobs: WaitingLogprobs | None = None
-    head: Head = field(default_factory=Head)
-    delivered: str = ""
-    sent: list[str] = field(default_factory=list)
-    kept: tuple[Event, ...] = ()
-    last: tuple[Event, ...] = ()
-    undelivered: int = 0
-    text_out: bool = False
+    def __init__(self, expected: Expected, hold: Hold, begun: str = "", *, logprobs: bool = False) -> None:
+        names = [tool.name for tool in expected.toolbox.tools]
+        self.gate = gates.open_gate(names, partial(settle_text, toolbox=expected.toolbox), hold)
+        self.thoughts = Thoughts(begun=bool(begun))
+        self.logprobs = WaitingLogprobs() if logprobs else None
+        self.head = Head()
+        self.delivered, self.undelivered, self.text_out = "", 0, False
+        self.sent: list[str] = []
+        self.kept: tuple[Event, ...] = ()
+        self.last: tuple[Event, ...] = ()
+        if begun:
+            self.gate, passed = gates.step(self.gate, Text(begun))
+            self.sent = [event.text for event in passed if isinstance(event, Text)]
+            if isinstance(self.gate, Stopped):  # a mark stands there as it is
+                self.gate, self.delivered, self.sent = Gate(self.gate.rules), begun, []
+            self.undelivered = len(begun) - len(self.delivered) - sum(map(len, self.sent))
 
     def begin_anew(self, gate: Stopped) -> None:
         """Begin the answer anew behind a mark of its reasoning; what has left stays."""
@@ -95,50 +100,28 @@ class Delivery:
         return replace(judged, events=tuple(events))
 
 
-def open_delivery(expected: Expected, hold: Hold, begun: str = "", logprobs: WaitingLogprobs | None = None) -> Delivery:
-    """Open the way out of an attempt that continues the text `begun`."""
-    names = [tool.name for tool in expected.toolbox.tools]
-    gate = gates.open_gate(names, partial(settle_text, toolbox=expected.toolbox), hold)
-    opened = Delivery(gate=gate, thoughts=Thoughts(begun=bool(begun)), logprobs=logprobs)
-    if begun:
-        opened.gate, passed = gates.step(opened.gate, Text(begun))
-        opened.sent = [event.text for event in passed if isinstance(event, Text)]
-        if isinstance(opened.gate, Stopped):  # a mark stands there as it is
-            opened.gate, opened.delivered, opened.sent = Gate(opened.gate.rules), begun, []
-        opened.undelivered = len(begun) - len(opened.delivered) - sum(map(len, opened.sent))
-    return opened
-
-
 REASONED_CHARS = 4_000  # of the reasoning, as much as two texts of a conversation are compared by
 _WHOLE = "the answer repeats itself ({times} times or more), and its tier ended it by itself: it is delivered whole"
 
 
-@dataclass(slots=True, kw_only=True)
 class AnswerScan:
     """How far an answer is scanned for loops. `enabled`: the loop rules are on; `tools`: what it writes may be a call.
-    `reasoned`: the beginning of its reasoning, which is the answer where there is nothing else. `thought_pieces`,
-    `thought_bytes`: how much of it there was."""
+    `reasoned`: the beginning of its reasoning, which is the answer where there is nothing else."""
 
-    enabled: bool
-    tools: bool
-    text: Scan = field(init=False)
-    reasoning: Scan = field(init=False)
-    calls: CallScan = field(init=False)
-    reasoned: str = ""
-    thought_pieces: int = 0
-    thought_bytes: int = 0
-    loop: Loop | None = None
-    _scanned: tuple[Scan, str, tuple[Scan, Loop | None]] | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        self.text = self.reasoning = loops.open_scan(calls=self.tools, patient=True)
+    def __init__(self, *, enabled: bool, tools: bool) -> None:
+        self._enabled, self._tools = enabled, tools
+        self.text = self.reasoning = loops.open_scan(calls=tools, patient=True)
         self.calls = CallScan(patience=PATIENCE_BYTES)
+        self.reasoned = ""
+        self.loop: Loop | None = None
+        self._thought_pieces = self._thought_bytes = 0  # of its reasoning
+        self._scanned: tuple[Scan, str, tuple[Scan, Loop | None]] | None = None
 
     def takes_whole(self, event: Text | Reasoning, thoughts: Thoughts) -> bool:
         """Whether the answer isn't stopped within this event. Where text is reasoning by its marks, as `thoughts` say,
         that isn't known: it may end within. The event is scanned for it, and not again when it is taken."""
         scan = self.text if isinstance(event, Text) else self.reasoning
-        if not self.enabled or len(scan.fill) + len(event.text) < BLOCK:
+        if not self._enabled or len(scan.fill) + len(event.text) < BLOCK:
             return True
         if thoughts.thinking and isinstance(event, Text):
             return False
@@ -163,9 +146,9 @@ class AnswerScan:
     def step(self, event: Event) -> None:
         """Look for repetition in one more event, unless a loop is found already."""
         if isinstance(event, Reasoning):
-            self.thought_pieces += 1
-            self.thought_bytes += text_bytes(event.text)
-        if not self.enabled or self.loop is not None:
+            self._thought_pieces += 1
+            self._thought_bytes += text_bytes(event.text)
+        if not self._enabled or self.loop is not None:
             return
         if isinstance(event, Text):
             self.text, self.loop = self._step(self.text, event.text)
@@ -195,15 +178,12 @@ class AnswerScan:
             return end
         return replace(end, notes=(*end.notes, _WHOLE.format(times=found.repetitions)))
 
-    @property
-    def thought_tokens(self) -> int:
-        """Count the tokens of its reasoning, from below: at least one for each piece, and one for each five bytes."""
-        return max(self.thought_pieces, tokens_min(self.thought_bytes))
-
     def describe_thought(self, end: Finish | Failed | None, judged: Judged | None) -> Thinking | None:
         """Describe its reasoning; None where there was none. What stands behind it was written once it had ended."""
         counted = end.usage.reasoning_tokens if end is not None and end.usage is not None else 0
-        tokens, told = counted or self.thought_tokens, end.thought if isinstance(end, Finish) else None
+        # From below: at least one token for each piece, and one for each five bytes.
+        tokens = counted or max(self._thought_pieces, tokens_min(self._thought_bytes))
+        told = end.thought if isinstance(end, Finish) else None
         if not tokens:
             return None
         answered = judged is not None and (judged.calls or judged.raw_text.strip())
@@ -215,7 +195,7 @@ class AnswerScan:
 
     def restart_text(self) -> None:
         """Scan the text anew: the answer begins behind a mark of its reasoning."""
-        self.text = loops.open_scan(calls=self.tools, patient=True)
+        self.text = loops.open_scan(calls=self._tools, patient=True)
 
     @property
     def stopped_for_calls(self) -> bool:

@@ -12,16 +12,15 @@ valid; each call to a tier has one grant, settled once; no stream stays open whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cache, partial
 
 from deployments.request.accounting import Accounting
-from deployments.request.attempt import AttemptPlan, AttemptState, open_attempt, read, record_attempt
+from deployments.request.attempt import AttemptPlan, AttemptState, read, record_attempt
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
-from deployments.request.shortening import shorten
 from deployments.request.timeouts import NS_PER_S
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
@@ -29,6 +28,7 @@ from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens
 from reliability.answer.repeating import repeats_already, window_repeats_already
 from reliability.attempt import Attempt
 from reliability.confidence import Gauge
+from reliability.context_edits import ClearResults, clear_results
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
@@ -37,40 +37,51 @@ from reliability.loops import keep_continued, truncate
 from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, RefuseCode, Text
 
 SETTLE_GRACE_NS = 10 * NS_PER_S
+# Without an answer of the admission within so many seconds a local tier is called, and one in the cloud is not.
+ADMIT_S, CLOUD_ADMIT_S = 2.0, 10.0
 CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
 WORDS_TOOLS_MAX = 8
+BYTES_A_TOKEN = (4, 2)
+ANSWER_SHARE = 4  # of the context, at most, is left for the answer
 SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 
 
-async def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
+def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
     """Answer `run.request`: yield what may leave for the client, and leave the outcome in `run`. The events are `Text`,
     `Reasoning`, `Refusal` and `CallDelta`; the `Finish` stands in `run.finish`. Raises nothing for faults."""
+    return walk(run, ports, _call, _accept)
+
+
+async def walk(
+    run: Run,
+    ports: Ports,
+    make_call: Callable[[Run, Call, Ports], AsyncGenerator[list[Event], None]],
+    accept: Callable[[Run, int, Ports], Awaitable[list[Event]]],
+) -> AsyncGenerator[list[Event], None]:
+    """Walk from decision to decision: yield what leaves with each call, and what is left where one is accepted."""
     while True:
-        match decide(build_situation(run, ports)):
+        match decide(_build_situation(run, ports)):
             case Call() as call:
                 if call.wait_ns > 0:
                     await asyncio.sleep(call.wait_ns / NS_PER_S)
                 run.tier = call.tier
-                async with aclosing(_call(run, call, ports)) as events:
+                async with aclosing(make_call(run, call, ports)) as events:
                     async for batch in events:
                         yield batch
             case Accept(attempt=number):
-                number += run.passed_over if number >= 0 else 0
-                judged = run.judgements[number]
-                size = len(judged.raw_text) if judged is not None else 0
-                events_left = await ports.large(CUT_WEIGHT * size, _deliver, run, number)
-                if events_left:
+                if events_left := await accept(run, number, ports):
                     yield events_left
                 return
-            case Refuse(code=RefuseCode.CONTEXT_LENGTH) if await _shorten(run, ports):
+            case Refuse(code=RefuseCode.CONTEXT_LENGTH) if run.limits.shorten and await ports.large(
+                run.prompt_bytes, _shorten, run, dict(ports.context_tokens)
+            ):
                 continue
             case Refuse() as refusal:
                 run.refusal = refusal
                 return
 
 
-def build_situation(run: Run, ports: Ports) -> Situation:
-    """Build what `decide` looks at."""
+def _build_situation(run: Run, ports: Ports) -> Situation:
     # The tokens of two models can't be told as one list of probabilities.
     limits = run.limits if run.request.top_logprobs is None else replace(run.limits, continuations_max=0)
     if run.expected.form is not None and not run.expected.form.strict:
@@ -84,8 +95,39 @@ def build_situation(run: Run, ports: Ports) -> Situation:
     )
 
 
-async def _shorten(run: Run, ports: Ports) -> bool:
-    return run.limits.shorten and await ports.large(run.prompt_bytes, shorten, run, dict(ports.context_tokens))
+def _shorten(run: Run, contexts: dict[str, int]) -> bool:
+    """Shorten the prompt of a request that no tier can hold, and let it begin anew; False where that can't be done.
+    `contexts`: of the tiers, as far as they are known, in tokens. The oldest results of tools are replaced by stubs,
+    down to half of the largest context that refused the prompt, so that the next turns find room and the same prefix.
+    How many bytes a token has is known only to the tiers: four are assumed first, and two where that wasn't enough."""
+    full = [attempt.tier for attempt in run.attempts if attempt.fault is Fault.CONTEXT_LENGTH]
+    context = max((contexts[tier] for tier in full if tier in contexts), default=0)
+    if not context or any(attempt.text_out for attempt in run.attempts):
+        return False
+    request = run.request
+    run.whole = run.whole or request.messages
+    tools_bytes = prompt_bytes((), request.tools)
+    room = context - min(request.max_tokens, context // ANSWER_SHARE)
+    while run.shortenings < len(BYTES_A_TOKEN):
+        size = room * BYTES_A_TOKEN[run.shortenings]
+        run.shortenings += 1
+        rule = ClearResults(bytes_over=size, bytes_left=size // 2, keep=1)
+        cleared = clear_results(run.whole, rule, tools_bytes)
+        if cleared.count > run.shortened:
+            run.request = replace(request, messages=cleared.messages)
+            run.prompt_bytes = prompt_bytes(cleared.messages, request.tools)
+            run.shortened, run.passed_over = cleared.count, len(run.attempts)
+            words = f"the oldest {figure(cleared.count)} tool results were left out: no tier could hold the prompt"
+            run.notes = (*(note for note in run.notes if "tool results were left out" not in note), words)
+            return True
+    return False
+
+
+async def _accept(run: Run, number: int, ports: Ports) -> list[Event]:
+    number += run.passed_over if number >= 0 else 0
+    judged = run.judgements[number]
+    size = len(judged.raw_text) if judged is not None else 0
+    return await ports.large(CUT_WEIGHT * size, _deliver, run, number)
 
 
 def _deliver(run: Run, number: int) -> list[Event]:
@@ -132,10 +174,8 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
     run.current = state = _open_attempt(run, call, request, granted, size, ports)
     if call.resume:
         run.delivered = [request.begun]
-    tier, timeouts, deadline_ns = ports.tiers[call.tier], ports.timeouts[call.tier], run.deadline_ns
-    stream = read(state, tier, request, timeouts, ports.clock, deadline_ns, ports.large, ports.elsewhere)
     try:
-        async with aclosing(stream) as events:
+        async with aclosing(read(state, request, ports, run.deadline_ns)) as events:
             async for out in events:
                 run.counted = state.spending.counted or run.counted
                 run.note_out(out)
@@ -167,7 +207,7 @@ def _open_attempt(
         logprobs=request.top_logprobs is not None,
         gauge=_build_gauge(run, call.tier, ports),
     )
-    return open_attempt(plan, open_accounting(call.tier, request, size, grant, ports))
+    return AttemptState(plan, open_accounting(call.tier, request, size, grant, ports))
 
 
 def _build_gauge(run: Run, tier: str, ports: Ports) -> Gauge | None:
@@ -270,7 +310,7 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
     cloud = tier in ports.cloud
     admission_request = _build_admission_request(run, tier, size, ports)
     try:
-        async with asyncio.timeout(ports.cloud_admit_s if cloud else ports.admit_s):
+        async with asyncio.timeout(CLOUD_ADMIT_S if cloud else ADMIT_S):
             answer = await ports.admission.admit(admission_request)
     except Exception:
         run.silent = True

@@ -15,14 +15,15 @@ import re
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import Protocol
+from typing import Any
 
 from deployments.errors import ApiError
-from deployments.request.interfaces import Clock
+from deployments.request.interfaces import MonotonicClock
 from deployments.request.run_record import Run
+from deployments.state.client import State
 from deployments.state.idempotent_answers import (
     KeptEnd,
     KeptItem,
@@ -57,20 +58,7 @@ NOTE = "told again: the answer of request {}, which was repeated; no tier was as
 NOTHING_FOUND = KeptReply(found=RepeatKind.LOST)
 
 
-class _AnswerStore(Protocol):
-    """Where answers are kept: the state, as the Router has it. `client`: the name by which it knows this Router."""
-
-    @property
-    def client(self) -> str: ...
-
-    async def ask_kept(self, question: KeptQuestion) -> KeptReply:
-        """Ask what has become of a request. Raises `StateUnavailable`."""
-
-    def tell_kept(self, item: KeptItem, *, flush: bool) -> bool:
-        """Hand over what is to be kept; False where the state is away."""
-
-
-def read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
+def _read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
     """Read the name that a client gives its request, or else which try of its SDK's it is; None: neither. Raises
     `ApiError`: the header is no name."""
     name = headers.get(HEADER.lower())
@@ -82,12 +70,10 @@ def read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
     return ("", int(count)) if COUNT.fullmatch(count) else None
 
 
-async def find_kept(
-    store: _AnswerStore, route: str, headers: Mapping[str, str], raw: bytes, run: Run
-) -> KeptRequest | None:
+async def find_kept(store: State, route: str, headers: Mapping[str, str], raw: bytes, run: Run) -> KeptRequest | None:
     """Find what an earlier request has left for this one, and keep this one; None where it isn't to be kept. Raises
     `ApiError`: the name is none, or another body's."""
-    named = read_name(headers) if route in ROUTES else None
+    named = _read_name(headers) if route in ROUTES else None
     if named is None:
         return None
     name, count = named
@@ -103,22 +89,22 @@ async def find_kept(
         continues=run.limits.continuations_max > 0,
     )
     if count == 0:
-        return KeptRequest(store=store, question=question, once=True, found=None)
+        return KeptRequest(store, question, None, once=True)
     try:
         found = await (_ask(store, question) if name else _wait(store, question))
     except (StateUnavailable, TimeoutError):
         return None
     if found.found is RepeatKind.OTHER_BODY:
         raise ApiError("idempotency_key_reused", OTHER_BODY, param=HEADER)
-    return KeptRequest(store=store, question=question, once=not name, found=found)
+    return KeptRequest(store, question, found, once=not name)
 
 
-async def _ask(store: _AnswerStore, question: KeptQuestion) -> KeptReply:
+async def _ask(store: State, question: KeptQuestion) -> KeptReply:
     async with asyncio.timeout(ASK_S):
         return await store.ask_kept(question)
 
 
-async def _wait(store: _AnswerStore, question: KeptQuestion) -> KeptReply:
+async def _wait(store: State, question: KeptQuestion) -> KeptReply:
     """Ask until it is known whether the Router of a running answer lives: then its client is still there, and is not
     this one."""
     first = found = await _ask(store, question)
@@ -130,137 +116,57 @@ async def _wait(store: _AnswerStore, question: KeptQuestion) -> KeptReply:
     return found
 
 
-class _Keeper:
-    """Tells the state what one request is answered, under its `ticket`. Once the state is away, nothing more."""
+class KeptRequest:
+    """One request under its `question`, and what the state is told of its answer, until the state is away or the record
+    is another's. `found`: what an earlier request has left, None where nobody was asked. `once`: it has no name of its
+    own, so that its answer is let go when it has left."""
 
-    def __init__(self, store: _AnswerStore, name: KeptName, ticket: str) -> None:
-        self._store, self._name, self._ticket = store, name, ticket
+    def __init__(self, store: State, question: KeptQuestion, found: KeptReply | None, *, once: bool) -> None:
+        self._store, self._question, self._found, self._once = store, question, found, once
+        self._delivered: list[Piece] = []  # those that were told again
         self._pending: list[Piece] = []
-        self._at = 0
-        self._before = 0  # tokens of the pieces that were told by others
+        self._at = self._before = 0  # how many pieces the state has, and how many tokens of them are others'
         self._timer: asyncio.TimerHandle | None = None
         self._off = False
-
-    def begin(self, digest: str) -> None:
-        """Begin the record."""
-        self._hand_over(KeptItem(name=self._name, ticket=self._ticket, digest=digest), flush=False)
-
-    def go_on(self, at: int, written: int) -> None:
-        """Go on behind this many pieces, of so many tokens."""
-        self._at, self._before = at, written
-
-    def stop(self) -> None:
-        """Tell nothing more: the record is another's."""
-        self._off = True
-        self._stop_timer()
-
-    def note(self, run: Run, events: Sequence[Event]) -> None:
-        """Note what leaves; it is handed over soon, or at once where it is the end."""
-        if self._off:
-            return
-        self._pending += [event for event in events if isinstance(event, Piece)]
-        if run.finish is not None:
-            self.end(run, Standing.FINISHED)
-        elif self._pending and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(KEEP_EVERY_S, self._hand_over_pending, run)
-
-    def end(self, run: Run, standing: Standing) -> None:
-        """Say how it ended, the first time."""
-        if self._off:
-            return
-        end = None
-        if standing is Standing.FINISHED and run.finish is not None:
-            end = KeptEnd(finish=run.finish, request_id=run.request.request_id)
-        self._hand_over_pending(run, standing, end)
-        self.stop()
-
-    def forget(self) -> None:
-        """Let a finished answer go: nobody will ask for it again."""
-        dropped = KeptItem(name=self._name, ticket=self._ticket, standing=Standing.DROPPED)
-        self._store.tell_kept(dropped, flush=False)
-
-    def _hand_over_pending(self, run: Run, standing: Standing = Standing.RUNNING, end: KeptEnd | None = None) -> None:
-        self._stop_timer()
-        parcels = list(_pack(self._pending)) or [()]
-        self._pending = []
-        for number, pieces in enumerate(parcels, 1):
-            last = number == len(parcels)
-            item = KeptItem(
-                name=self._name,
-                ticket=self._ticket,
-                at=self._at,
-                pieces=pieces,
-                tier=run.tier or "",
-                session=run.request.session_id,
-                written=self._before + _count_written(run),
-                standing=standing if last else Standing.RUNNING,
-                end=end if last else None,
-            )
-            self._at += len(pieces)
-            self._hand_over(item, flush=True)
-
-    def _hand_over(self, item: KeptItem, *, flush: bool) -> None:
-        if not self._off and not self._store.tell_kept(item, flush=flush):
-            self.stop()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-@dataclass(slots=True, kw_only=True)
-class KeptRequest:
-    """One request under its `question`. `found`: what an earlier one has left, None where nobody was asked. `once`: it
-    has no name of its own, so that its answer is let go when it has left."""
-
-    store: _AnswerStore
-    question: KeptQuestion
-    once: bool
-    found: KeptReply | None
-    keeper: _Keeper = field(init=False)
-    _delivered: list[Piece] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.keeper = _Keeper(self.store, self.question.name, self.question.ticket)
-        if self.found is None:
-            self.keeper.begin(self.question.digest)
+        if found is None:
+            self._hand_over(flush=False, digest=question.digest)
 
     @property
     def replays(self) -> bool:
         """Whether the answer of another request is given again."""
-        return self.found is not None and self.found.found in (RepeatKind.REPLAY, RepeatKind.FOLLOW)
+        return self._found is not None and self._found.found in (RepeatKind.REPLAY, RepeatKind.FOLLOW)
 
     def note_sent(self) -> None:
         """Note that all of the answer has left."""
-        if self.once and not self.replays:
-            self.keeper.forget()
+        if self._once and not self.replays:
+            dropped = KeptItem(name=self._question.name, ticket=self._question.ticket, standing=Standing.DROPPED)
+            self._store.tell_kept(dropped, flush=False)
 
     async def tell(
-        self, run: Run, clock: Clock, adopt: Callable[[str], None], answer: AsyncGenerator[list[Event], None]
+        self, run: Run, clock: MonotonicClock, adopt: Callable[[str], None], answer: AsyncGenerator[list[Event], None]
     ) -> AsyncGenerator[list[Event], None]:
         """Tell what was kept, then what `answer` brings where that isn't all. `adopt` takes the session of an answer
         that is told again."""
         async with aclosing(answer):
-            if self.found is not None and self.found.found is not RepeatKind.ANEW:
-                async for batch in self._tell_again(run, clock, adopt, self.found):
+            if self._found is not None and self._found.found is not RepeatKind.ANEW:
+                async for batch in self._tell_again(run, clock, adopt, self._found):
                     yield batch
             if run.finish is not None:
                 return
             standing = Standing.INTERRUPTED  # the client left, or the server is being stopped
             try:
                 async for batch in answer:
-                    self.keeper.note(run, batch)
+                    self._note(run, batch)
                     yield batch
                 standing = Standing.FINISHED if run.finish is not None else Standing.DROPPED
             except Exception:
                 standing = Standing.DROPPED
                 raise
             finally:
-                self.keeper.end(run, standing)
+                self._end(run, standing)
 
     async def _tell_again(
-        self, run: Run, clock: Clock, adopt: Callable[[str], None], found: KeptReply
+        self, run: Run, clock: MonotonicClock, adopt: Callable[[str], None], found: KeptReply
     ) -> AsyncGenerator[list[Event], None]:
         known = found
         run.request = replace(run.request, session_id=found.session or run.request.session_id)
@@ -288,7 +194,7 @@ class KeptRequest:
 
     async def _ask(self, story: str) -> KeptReply:
         try:
-            return await _ask(self.store, replace(self.question, story=story, at=len(self._delivered)))
+            return await _ask(self._store, replace(self._question, story=story, at=len(self._delivered)))
         except (StateUnavailable, TimeoutError):
             return NOTHING_FOUND
 
@@ -296,12 +202,12 @@ class KeptRequest:
         delivered = [piece for piece in self._delivered if not isinstance(piece, CallDelta)]
         texts = [piece.text for piece in delivered if isinstance(piece, Text)]
         if found.found is RepeatKind.CONTINUE:
-            self.keeper.go_on(len(self._delivered), found.written)
+            self._at, self._before = len(self._delivered), found.written
         elif found.found is not RepeatKind.ANEW:
-            self.keeper.stop()
+            self._stop()  # the record is another's
         elif texts:
-            self.keeper.go_on(0, known.written)
-            self.keeper.note(run, delivered)
+            self._before = known.written
+            self._note(run, delivered)
         if not texts:
             return
         run.note_out(delivered)
@@ -310,6 +216,60 @@ class KeptRequest:
         # It ran in another request, and was charged there.
         run.attempts.append(Attempt(tier=tier, ran=False, fault=Fault.CRASHED, detail=LOST, text_out=True))
         run.judgements.append(None)
+
+    # -- telling the state -------------------------------------------------------------------------------------
+
+    def _note(self, run: Run, events: Sequence[Event]) -> None:
+        """Note what leaves; it is handed over soon, or at once where it is the end."""
+        if self._off:
+            return
+        self._pending += [event for event in events if isinstance(event, Piece)]
+        if run.finish is not None:
+            self._end(run, Standing.FINISHED)
+        elif self._pending and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(KEEP_EVERY_S, self._hand_over_pending, run)
+
+    def _end(self, run: Run, standing: Standing) -> None:
+        """Say how it ended, the first time."""
+        if self._off:
+            return
+        end = None
+        if standing is Standing.FINISHED and run.finish is not None:
+            end = KeptEnd(finish=run.finish, request_id=run.request.request_id)
+        self._hand_over_pending(run, standing, end)
+        self._stop()
+
+    def _hand_over_pending(self, run: Run, standing: Standing = Standing.RUNNING, end: KeptEnd | None = None) -> None:
+        self._stop_timer()
+        parcels = list(_pack(self._pending)) or [()]
+        self._pending = []
+        for number, pieces in enumerate(parcels, 1):
+            last = number == len(parcels)
+            self._hand_over(
+                flush=True,
+                at=self._at,
+                pieces=pieces,
+                tier=run.tier or "",
+                session=run.request.session_id,
+                written=self._before + _count_written(run),
+                standing=standing if last else Standing.RUNNING,
+                end=end if last else None,
+            )
+            self._at += len(pieces)
+
+    def _hand_over(self, *, flush: bool, **fields: Any) -> None:
+        item = KeptItem(name=self._question.name, ticket=self._question.ticket, **fields)
+        if not self._off and not self._store.tell_kept(item, flush=flush):
+            self._stop()
+
+    def _stop(self) -> None:
+        self._off = True
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def _count_written(run: Run) -> int:

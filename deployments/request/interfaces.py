@@ -69,40 +69,30 @@ class Admission(Protocol):
         """The session's earlier answers, once a grant has brought them; None where nobody asked for them."""
 
 
-class Clock(Protocol):
-    """Monotonic time. A moment never crosses a process; a duration may."""
+class MonotonicClock:
+    """The clock of this machine. A moment never crosses a process; a duration may."""
 
     def now_ns(self) -> int:
         """Return the nanoseconds since some fixed moment of this process."""
-
-
-class MonotonicClock:
-    """The clock of this machine."""
-
-    def now_ns(self) -> int:
-        """Return the nanoseconds since some fixed moment."""
         return time.monotonic_ns()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The world. Without `admission` every call may run. `cloud` names the tiers that leave the machine and cost money.
-    Without an answer from `admission` within `cloud_admit_s` seconds they are not called; a local tier is, after
-    `admit_s`. `foreign` names the tiers that pass on what another server reports of its tokens. `context_tokens` holds
-    what is known of the tiers' contexts. `memory` is the level of the nodes that a tier runs on, and for how long there
-    has been pressure, in nanoseconds; it is asked at each call and must cost nothing, as is `calibration`, the one of a
-    tier's model, if there is one. `large` runs what may take long, `elsewhere` a function in another process, or raises
+    """The world. Without `admission` every call may run. `cloud` names the tiers that leave the machine and cost money;
+    `foreign` those that pass on what another server reports of its tokens. `context_tokens` holds what is known of the
+    tiers' contexts. `memory` is the level of the nodes that a tier runs on, and for how long there has been pressure,
+    in nanoseconds; it is asked at each call and must cost nothing, as is `calibration`, the one of a tier's model, if
+    there is one. `large` runs what may take long, `elsewhere` a function in another process, or raises
     `deployments.work.worker_pool.Undone`."""
 
     tiers: Mapping[str, Tier]
     timeouts: Mapping[str, Timeouts]
-    clock: Clock
+    clock: MonotonicClock
     jitter: Jitter
     admission: Admission | None = None
     cloud: frozenset[str] = frozenset()
     foreign: frozenset[str] = frozenset()
-    admit_s: float = 2.0
-    cloud_admit_s: float = 10.0
     context_tokens: Mapping[str, int] = field(default_factory=dict)
     memory: MemoryLevel = lambda _: (Level.UNKNOWN, 0)
     calibration: Callable[[str], ModelCalibration | None] = lambda _: None

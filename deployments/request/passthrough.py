@@ -7,21 +7,20 @@ open, and no stream when the client goes; no request reaches a tier that isn't h
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from deployments.errors import ApiError
 from deployments.request.accounting import Accounting
 from deployments.request.attempt import record_end
-from deployments.request.drive import admit, bound_request, build_situation, open_accounting, rule_out, settle
+from deployments.request.drive import admit, bound_request, open_accounting, rule_out, settle, walk
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
-from deployments.request.timeouts import NS_PER_S, next_batch
+from deployments.request.timeouts import next_batch
 from reliability.attempt import Attempt
-from reliability.escalation.decisions import Accept, Call, Refuse
-from reliability.escalation.policies import decide
+from reliability.escalation.decisions import Call
 from reliability.types import ChatRequest, Counted, Event, Failed, Finish, Passed, Started
 
 
@@ -44,28 +43,17 @@ def _describe_missing(route: str, others: Collection[str], kinds: Mapping[str, s
     return f"{who} not answer {route}, which only hosted tiers do: {instead},{chat}".rstrip(",")
 
 
-async def forward(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
+def forward(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
     """Answer `run.request`: yield what may leave for the client, and leave the outcome in `run`. The events are
     `Passed`; the `Finish` stands in `run.finish`. Raises nothing for faults."""
-    while True:
-        match decide(build_situation(run, ports)):
-            case Call() as call:
-                if call.wait_ns > 0:
-                    await asyncio.sleep(call.wait_ns / NS_PER_S)
-                run.tier = call.tier
-                passing = _Passing(tier=call.tier, stream=bool(run.request.extra.get("stream")))
-                async with aclosing(_call(run, passing, ports)) as batches:
-                    async for batch in batches:
-                        yield batch
-            case Accept():
-                # The answer of the attempt that was made last: there are no flaws to choose among.
-                run.finish = passing.end if isinstance(passing.end, Finish) else None
-                if passing.held:
-                    yield list(passing.held)
-                return
-            case Refuse() as refusal:
-                run.refusal = refusal
-                return
+    made: list[_Passing] = []
+
+    async def accept(run: Run, number: int, ports: Ports) -> list[Event]:
+        # The answer of the attempt that was made last: there are no flaws to choose among.
+        run.finish = made[-1].end if isinstance(made[-1].end, Finish) else None
+        return made[-1].held
+
+    return walk(run, ports, partial(_call, made), accept)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,7 +101,10 @@ class _Passing:
         return out
 
 
-async def _call(run: Run, passing: _Passing, ports: Ports) -> AsyncGenerator[list[Event], None]:
+async def _call(made: list[_Passing], run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
+    """Make one admitted call, and add its attempt to those that were made."""
+    passing = _Passing(tier=call.tier, stream=bool(run.request.extra.get("stream")))
+    made.append(passing)
     size = run.prompt_bytes
     # The inputs of embeddings are read one by one: all of them together need fit no context.
     ruled_out = rule_out(run, passing.tier, 0 if run.request.route == "/embeddings" else size, ports)
@@ -153,11 +144,11 @@ async def _call(run: Run, passing: _Passing, ports: Ports) -> AsyncGenerator[lis
 async def _read(
     run: Run, passing: _Passing, spending: Accounting, request: ChatRequest, ports: Ports
 ) -> AsyncGenerator[list[Event], None]:
-    tier, timeouts, started_ns = passing.tier, ports.timeouts[passing.tier], passing.started_ns
+    tier, started_ns = passing.tier, passing.started_ns
     async with aclosing(ports.tiers[tier].stream(request)) as stream:
         while passing.end is None:
             phase = passing.phase(accepted=spending.accepted)
-            batch = await next_batch(stream, tier, phase, timeouts, ports.clock, started_ns, run.deadline_ns)
+            batch = await next_batch(stream, tier, phase, ports, started_ns, run.deadline_ns)
             out = passing.take(spending, batch, ports.clock.now_ns())
             spending.report_progress()
             run.counted = spending.counted or run.counted

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from deployments.config.tier_config import Timeouts
-from deployments.request.interfaces import Clock
+from deployments.request.interfaces import Ports
 from reliability.faults import TRAITS, Again
 from reliability.types import Event, Failed, Fault
 
@@ -25,13 +25,13 @@ async def next_batch(
     stream: AsyncGenerator[list[Event], None],
     tier: str,
     phase: str,
-    timeouts: Timeouts,
-    clock: Clock,
+    ports: Ports,
     started_ns: int,
     deadline_ns: int,
 ) -> list[Event]:
     """Return the next batch of a tier's stream, or the failure that it means when there is none in time. The attempt
     began at `started_ns`; its `phase` is the name of the timeout that runs."""
+    timeouts, clock = ports.timeouts[tier], ports.clock
     began_ns = clock.now_ns()
     total_s, left_s = timeouts.total_s - (began_ns - started_ns) / NS_PER_S, (deadline_ns - began_ns) / NS_PER_S
     timeout_s, limit = getattr(timeouts, phase), phase
@@ -50,7 +50,7 @@ async def next_batch(
     if isinstance(batch[-1], Failed):
         # A stream that is cancelled may report that it broke before it learns why.
         end = _fail_by_timeout(limit, tier, timeouts) if patience.expired() else batch[-1]
-        batch = [*batch[:-1], convert_stall(end, phase, clock.now_ns() - began_ns, timeouts)]
+        batch = [*batch[:-1], _convert_stall(end, phase, clock.now_ns() - began_ns, timeouts)]
     return batch
 
 
@@ -66,7 +66,7 @@ def _fail_by_timeout(limit: str, tier: str, timeouts: Timeouts) -> Failed:
     return Failed(fault=fault, message=f"tier {tier} {words} {getattr(timeouts, limit):g} s ({limit})")
 
 
-def convert_stall(end: Failed, phase: str, silent_ns: int, timeouts: Timeouts) -> Failed:
+def _convert_stall(end: Failed, phase: str, silent_ns: int, timeouts: Timeouts) -> Failed:
     """Convert a stall into the timeout that it nearly was, where the tier would be asked again or the request's own
     time is over; any other end is returned as it is. A replica that has died is no tier that stalls."""
     fault, silent_s = STALLED.get(phase), silent_ns / NS_PER_S

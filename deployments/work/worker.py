@@ -15,8 +15,7 @@ import signal
 import socket
 import sys
 
-from deployments.work.jobs import do_job
-from deployments.work.worker_pool import HEAD
+from deployments.work.worker_pool import HEAD, do_job
 
 NICENESS = 5
 

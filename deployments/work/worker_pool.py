@@ -1,9 +1,11 @@
 """Processes for work that is too large for the event loop: `await workers.run(function, *args)`.
 
-Work that has used up its steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes; only the
-declared types of a module's function are carried (`jobs.py`). A job that computes for `JOB_S` is ended by the kernel
+Work that has used up its steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes; a call and its
+outcome are carried by the types that a module's function declares (`deployments/work/wire.py`). The worker imports the
+function that its parent names. The parent imports nothing that a worker names: an error is of a known class of this
+program, or a RuntimeError with its words. A job that computes for `JOB_S` is ended by the kernel
 (`JobTooLong`: the same on a busy machine); a job that gets no turn (`turns.py`), or no result within `DONE_S`, is
-`Busy`; a job whose worker dies is repeated once, then `Lost`. A worker inherits its socket, the search path and the
+`Busy`; a job whose worker dies is repeated once, then `_Lost`. A worker inherits its socket, the search path and the
 locale only (no key).
 
 Invariants: no job without an end, no worker without a Router, no job on the loop instead.
@@ -13,18 +15,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import importlib
+import inspect
 import os
 import signal
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+import typing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
-from deployments.work.jobs import read_outcome, write_job
 from deployments.work.turns import NOBODY, Asker, Turns
+from deployments.work.wire import Codec, codec_of, find_class, name_of
 from reliability.answer.judgement import Judged
 from reliability.steps import OutOfSteps, Steps
 
@@ -51,7 +59,7 @@ class Busy(Undone):
     """The workers have no time for it now. It may be done later."""
 
 
-class Lost(Undone):
+class _Lost(Undone):
     """The worker died of something else, twice."""
 
 
@@ -72,7 +80,7 @@ class Workers:
         if not await self._turns.take(asker):
             raise Busy("this server is busy with other large requests")
         try:
-            called, message = write_job(function, args, named)
+            called, message = _write_job(function, args, named)
         except BaseException:
             self._turns.pass_on(asker)
             raise
@@ -80,7 +88,7 @@ class Workers:
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         job.add_done_callback(lambda task: task.cancelled() or task.exception())  # its caller may be gone
-        result: Result = read_outcome(called, await asyncio.shield(job))
+        result: Result = _read_outcome(called, await asyncio.shield(job))
         return result
 
     async def close(self) -> None:
@@ -113,7 +121,7 @@ class Workers:
                     raise
                 self._idle.append(worker)
                 return answer
-            raise Lost("the process that worked on it died")
+            raise _Lost("the process that worked on it died")
         finally:
             self._turns.pass_on(asker)
 
@@ -181,6 +189,110 @@ def _spawn(theirs: socket.socket, imports: Sequence[str]) -> subprocess.Popen[by
     )
 
 
+# -- calls and outcomes as messages ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A call. `arguments`: each one encoded, by its name."""
+
+    function: str
+    arguments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """What it raised: the class, the arguments that make the same error again where they are plain, and its words."""
+
+    name: str
+    arguments: Sequence[Any] | None
+    words: str
+
+
+_JOB: Codec[_Job] = codec_of(_Job)
+_OUTCOME: Codec[bytes | _Raised] = codec_of(bytes | _Raised)  # what the function returned, encoded; what it raised
+
+
+@dataclass(frozen=True, slots=True)
+class _Types:
+    """The types that a function declares, as codecs. `more`: the name of its `**more`, if it has one."""
+
+    signature: inspect.Signature
+    arguments: Mapping[str, Codec[Any]]
+    result: Codec[Any]
+    more: str
+
+    def codec_for(self, name: str) -> Codec[Any]:
+        """Return the codec of an argument; what goes into `**more` is plain."""
+        return self.arguments.get(name) or codec_of(Any)
+
+
+@functools.cache
+def _types_of(function: Callable[..., Any]) -> _Types:
+    hints = typing.get_type_hints(function, include_extras=True)
+    signature = inspect.signature(function)
+    more = next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), "")
+    declared = {name: hints.get(name, Any) for name in signature.parameters}
+    if typing.get_origin(declared.get(more)) is typing.Unpack:  # `**more` is a TypedDict's fields
+        declared |= typing.get_type_hints(typing.get_args(declared.pop(more))[0])
+    return _Types(
+        signature=signature,
+        arguments={name: codec_of(hint) for name, hint in declared.items()},
+        result=codec_of(hints.get("return", Any)),
+        more=more,
+    )
+
+
+def _write_job(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, bytes]:
+    """Write a call; return the function itself, without its partial arguments, and the message. Raises TypeError,
+    ValueError: an argument isn't of the type that the function declares."""
+    inner: Any = function
+    while isinstance(inner, partial):
+        inner, args, named = inner.func, (*inner.args, *args), {**inner.keywords, **named}
+    types = _types_of(inner)
+    bound = types.signature.bind(*args, **named).arguments
+    more = bound.pop(types.more, {})
+    arguments = {name: types.codec_for(name).encode(value) for name, value in {**bound, **more}.items()}
+    return inner, _JOB.encode(_Job(name_of(inner), arguments))
+
+
+def do_job(message: bytes) -> bytes:
+    """Do a call; return the message of its outcome."""
+    try:
+        job = _JOB.decode(message)
+        module, _, path = job.function.partition(":")
+        function: Callable[..., Any] = attrgetter(path)(importlib.import_module(module))
+        types = _types_of(function)
+        result = function(**{name: types.codec_for(name).decode(data) for name, data in job.arguments.items()})
+        return _OUTCOME.encode(types.result.encode(result))
+    except Exception as error:  # whatever it is, it is the caller's to see
+        return _write_error(error)
+
+
+def _write_error(error: Exception) -> bytes:
+    words = f"{type(error).__name__}: {error}"
+    reduced = error.__reduce__()
+    try:  # by what Python itself says would make it again
+        return _OUTCOME.encode(_Raised(name_of(type(error)), list(reduced[1]), words))
+    except (TypeError, ValueError):
+        return _OUTCOME.encode(_Raised(name_of(type(error)), None, words))
+
+
+def _read_outcome(function: Callable[..., Any], message: bytes) -> Any:
+    """Return what the function returned, or raise what it raised. Raises ValueError: the message is no outcome of this
+    function; RuntimeError: it raised an error of a class that isn't this program's."""
+    outcome = _OUTCOME.decode(message)
+    if isinstance(outcome, bytes):
+        return _types_of(function).result.decode(outcome)
+    try:
+        error = find_class(outcome.name, Exception)(*(outcome.arguments or ()))
+    except (TypeError, ValueError, LookupError):
+        error = RuntimeError(outcome.words)
+    raise error
+
+
+# -- judgements, here or in a worker ---------------------------------------------------------------------------
+
 STEPS_INLINE = 20_000
 STEPS_LARGE = 20_000_000  # more than a worker's seconds are worth: those decide
 
@@ -201,5 +313,5 @@ async def make_judgement(question: Question, here: Here, elsewhere: Elsewhere | 
     try:
         async with asyncio.timeout(max(0.0, left_s)):
             return await elsewhere(question, steps=Steps(STEPS_LARGE, final=True))  # type: ignore[no-any-return]
-    except (JobTooLong, Lost):
+    except (JobTooLong, _Lost):
         return question(steps=Steps(0, final=True))

@@ -53,8 +53,8 @@ def drop_told(
     if not (native and (found.calls or found.malformed or found.dropped)):
         return found, native
     malformed = tuple(one for one in found.malformed if not has_only_delimiters(one.raw))
-    copies = {identify_call(call, box) for call in native}
-    if not malformed and any(identify_call(call, box) not in copies for call in found.calls):
+    copies = {_identify_call(call, box) for call in native}
+    if not malformed and any(_identify_call(call, box) not in copies for call in found.calls):
         return extract_calls(text, replace(box, tools=()), sent, told=told), native
     if not found.dropped and not found.calls and len(malformed) == len(found.malformed):
         return found, native
@@ -71,13 +71,13 @@ def write_native_calls(held: Sequence[Event]) -> str:
     return "\n".join("\n".join((HERMES.writes[0], call, HERMES.writes[1])) for call in calls)
 
 
-def identify_call(raw: RawCall, box: ToolBox) -> tuple[str, str]:
+def _identify_call(raw: RawCall, box: ToolBox) -> tuple[str, str]:
     """Return what a call means, however its tool's name and its arguments are written."""
-    call, tool = as_loop_call(raw), box.find(raw.name)
+    call, tool = _as_loop_call(raw), box.find(raw.name)
     return call.name if tool is None else tool.name, call.arguments
 
 
-def as_loop_call(raw: RawCall) -> LoopCall:
+def _as_loop_call(raw: RawCall) -> LoopCall:
     """Return the call as the loop rules compare it: arguments as canonical JSON where they are JSON at all."""
     value = raw.arguments
     try:
@@ -90,7 +90,7 @@ def as_loop_call(raw: RawCall) -> LoopCall:
 
 def collapse_calls(calls: Sequence[RawCall], box: ToolBox) -> tuple[tuple[RawCall, ...], int]:
     """Collapse equal calls into the first of them; return the calls, and how many were dropped."""
-    distinct = _keep_first([(identify_call(call, box), call) for call in calls])
+    distinct = _keep_first([(_identify_call(call, box), call) for call in calls])
     return distinct, len(calls) - len(distinct)
 
 
@@ -112,7 +112,7 @@ def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall]) -> tuple
     becomes of the calls, in order; nothing where they are refused."""
     if len(delivered) != len(calls):
         return tuple(calls)
-    plain = [as_loop_call(RawCall(name=one.name, arguments=one.arguments)) for one in delivered]
+    plain = [_as_loop_call(RawCall(name=one.name, arguments=one.arguments)) for one in delivered]
     return _keep_first([((one.name, one.arguments), call) for one, call in zip(plain, calls, strict=True)])
 
 

@@ -63,16 +63,12 @@ class Head:
         self._last += text
         if not may_be_marks(self._last):
             return self.text()
-        cut = _find_last_settled(self._last)
-        self._parts.append(self._last[:cut])
-        self._last = self._last[cut:]
+        # Up to here it is marks and white space.
+        cut = max(self._last.rfind(" "), self._last.rfind("\n"), self._last.rfind("<"), 0)
+        if cut > _MARK_CHARS:
+            self._parts.append(self._last[:cut])
+            self._last = self._last[cut:]
         return None
-
-
-def _find_last_settled(text: str) -> int:
-    """Find the last place up to which a text that waits is marks and white space."""
-    place = max(text.rfind(" "), text.rfind("\n"), text.rfind("<"), 0)
-    return place if place > _MARK_CHARS else 0
 
 
 def may_be_marks(text: str) -> bool:

@@ -225,7 +225,8 @@ def find_call_start(
     start = counted = at
     while at < len(text):
         if place is not Place.ANYWHERE:
-            at = _skip(_INDENT, text, at)
+            indent = _INDENT.match(text, at)
+            at = at if indent is None else indent.end()
             found = _find_at_word(known, text, at, place) if at < len(text) else None
             if found is not None or at == len(text):
                 return at, place, found
@@ -366,8 +367,11 @@ def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
     if match is None:
         return PARTIAL if at == len(text) else None
     name = match[0]
-    if "\\" in name:
-        return _skip_escaped_name(names, text, name.replace("\\", ""), match.end())
+    if "\\" in name:  # its underscores are escaped, as Markdown has it
+        name, end = name.replace("\\", ""), match.end()
+        if end == len(text) and names.may_become(name):
+            return PARTIAL
+        return end if names.knows(name) else None
     if match.end() == len(text) and _may_become(names, name):
         return PARTIAL
     while not names.knows(name):
@@ -383,15 +387,3 @@ def _may_become(names: Lookup, text: str) -> bool:
     if any(map(str.isalnum, text)):
         return names.may_become(text)
     return any(known.startswith(text) for known in names.known)
-
-
-def _skip_escaped_name(names: Lookup, text: str, name: str, end: int) -> int | Partial | None:
-    """Return the end of a name whose underscores are escaped, as Markdown has it."""
-    if end == len(text) and names.may_become(name):
-        return PARTIAL
-    return end if names.knows(name) else None
-
-
-def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
-    match = pattern.match(text, at)
-    return at if match is None else match.end()

@@ -67,6 +67,7 @@ from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reas
 
 WORDS_CHARS_MAX = 200_000
 PROSE_BEHIND = "\n\nAnd so on."
+LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the request or trying a different approach."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,10 +211,12 @@ def judge(
         spoken = told + sent + found.text
         flaw, detail = _find_flaw(checked, finish, raw, found, spoken, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, spoken, reasoned or found.reasoning, flaw)
-        flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
+        if loop is not None:
+            flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP
+            detail = LOOPED.format(loop.repetitions)
     return Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
-        finish=_note_behind(_correct_finish(finish, checked), found.behind),
+        finish=_correct_finish(finish, checked, found.behind),
         flaw=flaw,
         detail=detail,
         calls=checked.calls,
@@ -277,13 +280,11 @@ def _pass_unchecked(expected: Expected, raw: Sequence[RawCall], new_id: Callable
 def _find_flaw(
     checked: Checked, finish: Finish, raw: Sequence[RawCall], found: Extraction, spoken: str, *, text_committed: bool
 ) -> tuple[Flaw | None, str]:
-    cut = finish.reason is FinishReason.LENGTH
-    if checked.violations and checked.violations[0].kind is Flaws.FORM:
-        words = "; ".join(f"{v.path} {v.message}".strip() for v in checked.violations[:3])
-        return Flaw.FORM_INVALID, f"its text is not the JSON that response_format asks for: {words}"
     if checked.violations:
         words = "; ".join(f"{v.path} {v.message}".strip() for v in checked.violations[:3])
-        if cut and (found.malformed or raw):
+        if checked.violations[0].kind is Flaws.FORM:
+            return Flaw.FORM_INVALID, f"its text is not the JSON that response_format asks for: {words}"
+        if finish.reason is FinishReason.LENGTH and (found.malformed or raw):
             return Flaw.TRUNCATED, f"its tool call was cut off by the token limit ({words})"
         return Flaw.TOOL_CALL_INVALID, f"its tool call is invalid: {words}"
     if checked.calls:
@@ -328,14 +329,6 @@ def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: s
     return turn, loop
 
 
-def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
-    detail = (
-        f"Repeated identical output detected ({loop.repetitions}x). "
-        "Consider rephrasing the request or trying a different approach."
-    )
-    return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, detail
-
-
 def _build_deliverable(
     checked: Checked, held: Sequence[Event], found: Extraction, *, text_committed: bool
 ) -> list[Event]:
@@ -353,18 +346,16 @@ def _build_deliverable(
     return events
 
 
-def _correct_finish(finish: Finish, checked: Checked) -> Finish:
-    """Correct the finish reason: it says whether there are calls."""
+def _correct_finish(finish: Finish, checked: Checked, behind: int) -> Finish:
+    """Correct the finish reason, which says whether there are calls, and note those that stood `behind` the end of the
+    answer's turn and were dropped."""
     reason = FinishReason.TOOL_CALLS if checked.calls else finish.reason
     if not checked.calls and reason is FinishReason.TOOL_CALLS:
         reason = FinishReason.STOP
-    return finish if reason is finish.reason else replace(finish, reason=reason)
-
-
-def _note_behind(finish: Finish, behind: int) -> Finish:
-    """Note the calls that stood behind the end of the answer's turn, and were dropped."""
     note = f"the model went on behind its turn: {behind} tool call(s) that rest on made-up messages were dropped"
-    return replace(finish, notes=(*finish.notes, note)) if behind else finish
+    if reason is finish.reason and not behind:
+        return finish
+    return replace(finish, reason=reason, notes=(*finish.notes, note) if behind else finish.notes)
 
 
 def _collect_words(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

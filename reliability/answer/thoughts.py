@@ -168,7 +168,16 @@ def pass_on(thoughts: Thoughts, gate: Gate, event: Event) -> list[Passed]:
     """Pass an event on to the gate. Where that stops at a mark, the part ends before it."""
     passed: list[Passed] = []
     for piece in _cut(event):
-        gate = _pass_piece(thoughts, gate, piece, passed)
+        parts = deque(thoughts.split(piece))
+        while parts:
+            part = parts.popleft()
+            gate, out = step(gate, part)
+            if isinstance(part, Text) and isinstance(gate, Stopped):
+                part = Text(part.text[: max(0, len(part.text) - len(gate.rest) - gate.chars)])
+                thoughts.begin_again(gate.row)
+                parts.extendleft(reversed(thoughts.feed(gate.rest)))
+            passed.append((part, gate, out))
+            gate = reopen_gate(gate) if isinstance(gate, Stopped) else gate
     return passed
 
 
@@ -177,20 +186,6 @@ def _cut(event: Event) -> Sequence[Event]:
     if not isinstance(event, Text) or len(event.text) <= PIECE_CHARS:
         return (event,)
     return [Text(event.text[at : at + PIECE_CHARS]) for at in range(0, len(event.text), PIECE_CHARS)]
-
-
-def _pass_piece(thoughts: Thoughts, gate: Gate, piece: Event, passed: list[Passed]) -> Gate:
-    parts = deque(thoughts.split(piece))
-    while parts:
-        part = parts.popleft()
-        gate, out = step(gate, part)
-        if isinstance(part, Text) and isinstance(gate, Stopped):
-            part = Text(part.text[: max(0, len(part.text) - len(gate.rest) - gate.chars)])
-            thoughts.begin_again(gate.row)
-            parts.extendleft(reversed(thoughts.feed(gate.rest)))
-        passed.append((part, gate, out))
-        gate = reopen_gate(gate) if isinstance(gate, Stopped) else gate
-    return gate
 
 
 def close(thoughts: Thoughts, gate: Gate) -> tuple[tuple[Event, ...], tuple[Event, ...]]:

@@ -31,15 +31,6 @@ SCHEMA_CHARS_MAX = 4_000
 ERRORS_CHARS_MAX = 2_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FormJudged:
-    """The judgement on one text: what may be delivered, and what was changed or is wrong."""
-
-    text: str
-    repairs: tuple[Repair, ...] = ()
-    violations: tuple[Violation, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class WantedForm:
     """The compiled schema, and whether the client insists on it."""
@@ -47,29 +38,32 @@ class WantedForm:
     schema: Tool
     strict: bool
 
-    def judge(self, text: str, steps: Steps | None = None) -> _FormJudged:
-        """Judge the whole text of an answer. Raises `OutOfSteps`: it takes more than `steps` (None: as many as it
-        takes); never where they are final."""
+    def judge(self, text: str, steps: Steps | None = None) -> tuple[str, Checked]:
+        """Judge the whole text of an answer; return what may be delivered, and what was changed or is wrong. Raises
+        `OutOfSteps`: it takes more than `steps` (None: as many as it takes); never where they are final."""
         read = read_arguments(text)
         if isinstance(read, str):
-            return _FormJudged(text=text, violations=(Violation(Flaws.FORM, "", f"can't be read as JSON: {read}"),))
+            return text, _refuse(f"can't be read as JSON: {read}")
         kinds, value = read.repair_kinds, read.value
         if may_hold_halves(text):
             try:
                 value = join_all(read.value)
             except ValueError as error:
-                return _FormJudged(text=text, violations=(Violation(Flaws.FORM, "", str(error)),))
+                return text, _refuse(str(error))
             kinds = kinds if value is read.value else (*kinds, RepairKind.SURROGATE)
         repaired = repair_arguments(value, self.schema, steps or Steps(UNBOUNDED))
         changed = bool(read.repair_kinds or repaired.repairs) or value is not read.value
-        return _FormJudged(
-            text=dump(repaired.value) if changed else text,
+        return dump(repaired.value) if changed else text, Checked(
             repairs=(
                 *(Repair(kind, "") for kind in dict.fromkeys(kinds)),
                 *(Repair(kind, join(*path)) for kind, path in repaired.repairs),
             ),
             violations=tuple(_rename(one) for one in describe(repaired.errors, 0, self.schema)),
         )
+
+
+def _refuse(words: str) -> Checked:
+    return Checked(violations=(Violation(Flaws.FORM, "", words),))
 
 
 def _rename(found: Violation) -> Violation:
@@ -83,17 +77,12 @@ def judge_form(
     """Judge the text of an answer that is no call. JSON of the wanted form that looks like a broken call is no call."""
     if form is None or checked.calls or finish.reason is not FinishReason.STOP or not text.strip():
         return found, checked
-    if not checked.violations:
-        return _take_form(found, form.judge(found.text, steps))
-    judged = form.judge(extract_calls(text, ToolBox()).text, steps)
+    said = extract_calls(text, ToolBox()).text if checked.violations else found.text
+    delivered, judged = form.judge(said, steps)
     forced = any(one.kind is Flaws.TOOL_CHOICE for one in checked.violations)
-    return (found, checked) if judged.violations or forced else _take_form(found, judged)
-
-
-def _take_form(found: Extraction, form: _FormJudged) -> tuple[Extraction, Checked]:
-    """Return the text as it may be delivered, and the judgement on it in the place of that on calls."""
-    checked = Checked(repairs=form.repairs, violations=form.violations)
-    return replace(found, text=form.text, calls=(), malformed=()), checked
+    if checked.violations and (judged.violations or forced):
+        return found, checked
+    return replace(found, text=delivered, calls=(), malformed=()), judged
 
 
 def read_wanted_form(response_format: Mapping[str, Any] | None, steps: Steps) -> WantedForm | BadSchema | None:

@@ -188,7 +188,7 @@ def classify_speaker(message: Message) -> Who:
     return Who.GOES_ON if len(words) <= GO_ON_CHARS and words.lower() in GO_ON else Who.SPEAKS
 
 
-class Order(NamedTuple):
+class PersonsOrder(NamedTuple):
     """What a person orders: the largest number that is named, how often a thing is to be done ("ten times", "6x",
     "zehnmal"), each at most `NUMBER_MAX` and 0 where there is none, and whether repetition is ordered without one."""
 
@@ -197,13 +197,13 @@ class Order(NamedTuple):
     endless: bool = False
 
 
-def read_order(text: str) -> Order:
+def read_order(text: str) -> PersonsOrder:
     """Read what a request orders; a longer one than `REQUEST_CHARS` orders nothing."""
     if len(text) > REQUEST_CHARS:
-        return Order()
+        return PersonsOrder()
     lower = text.lower()
     endless = _ENDLESS.search(lower) is not None and any(map(_orders_endless, _CLAUSE.split(lower)))
-    return Order(_read_number(lower), _read_times(lower), endless)
+    return PersonsOrder(_read_number(lower), _read_times(lower), endless)
 
 
 def _read_number(lower: str) -> int:

@@ -20,7 +20,7 @@ from reliability.loops.comparison.call_normalization import HOLE, PLACE, blur_ca
 from reliability.loops.comparison.findings import Memo, SeenCall, Turn
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
-from reliability.loops.content import Order, read_order
+from reliability.loops.content import PersonsOrder, read_order
 from reliability.loops.repeatable_calls import (
     acknowledges,
     acts,
@@ -65,7 +65,7 @@ class TurnSequence:
         return len(self.turns)
 
     @property
-    def order(self) -> Order:
+    def order(self) -> PersonsOrder:
         """What the user's last message orders."""
         return self.memo.once("order", lambda: read_order(self._request))
 

@@ -51,7 +51,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class VirtualClock:
-    """`deployments.request.interfaces.Clock` on the virtual loop that runs."""
+    """`deployments.request.interfaces.MonotonicClock` on the virtual loop that runs."""
 
     def now_ns(self) -> int:
         return round(asyncio.get_running_loop().time() * 1e9)

@@ -1,11 +1,14 @@
 """The app and the routes of a Router, without the server behind them."""
 
+import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp
 
 from deployments.api.access import Access
 from deployments.api.openai_responses.stored_responses import StoredResponses
@@ -22,6 +25,17 @@ def build_app(access: Access) -> Starlette:
     router._room = ControlRoom(access=lambda: access, overview=router._overview, chat=None)  # type: ignore[arg-type]
     app: Starlette = router.__serve_build_asgi_app__()
     return app
+
+
+def ask_app(app: ASGIApp, method: str, path: str, *, root: str = "", **sent: Any) -> httpx.Response:
+    """Ask an app itself, as a client on this machine; it is served under the path `root`."""
+
+    async def go() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False, root_path=root)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
+            return await http.request(method, f"{root}{path}", **sent)
+
+    return asyncio.run(go())
 
 
 def list_routes() -> list[tuple[str, str]]:

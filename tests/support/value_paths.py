@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 from pydantic import TypeAdapter
 
-from deployments.api.anthropic.messages_render import MessageCollector, MessageWriter
+from deployments.api.anthropic.messages_render import _MessageCollector, _MessageWriter
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.response_body import parse_response
@@ -110,7 +110,7 @@ def chat_streamed(events: list[Event], finish: Finish) -> Given:
 
 def messages_whole(events: list[Event], finish: Finish) -> Given:
     """Messages, in one piece."""
-    collector = MessageCollector(answer_id="msg_1", thinking=False)
+    collector = _MessageCollector(answer_id="msg_1", thinking=False)
     collector.take(events)
     message = Message.model_validate(json.loads(collector.body("fast", finish)))
     return [(block.name, block.input) for block in message.content if block.type == "tool_use"]
@@ -118,7 +118,7 @@ def messages_whole(events: list[Event], finish: Finish) -> Given:
 
 def messages_streamed(events: list[Event], finish: Finish) -> Given:
     """Messages, as the events that Anthropic's SDK accumulates."""
-    writer = MessageWriter(answer_id="msg_1", thinking=False, run=RUN)
+    writer = _MessageWriter(answer_id="msg_1", thinking=False, run=RUN)
     message: Any = None
     buffers: dict[int, bytes] = {}
     for data in _frames(writer.chunks("fast", events) + writer.last("fast", finish, {})):

@@ -1,6 +1,7 @@
 """Names: a function is called by what it does."""
 
 import ast
+from collections import Counter
 
 import pytest
 
@@ -40,6 +41,14 @@ def test_functions_are_verbs():
     functions = [(name, node) for name, node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
     assert [(name, f.name) for name, f in functions if is_participle(f.name) and not is_property(f)] == []
+
+
+def test_a_class_has_a_name_of_its_own():
+    """No two public classes are called the same: who reads a name knows which one is meant."""
+    names = [node.name for name in OURS for node in list_nodes(name) if isinstance(node, ast.ClassDef)]
+    public = Counter(name for name in names if not name.startswith("_"))
+
+    assert [name for name, times in public.items() if times > 1] == []
 
 
 @pytest.mark.parametrize("name", ["_held", "settled", "told_when", "_reading", "marked"])

@@ -9,11 +9,11 @@ report says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Unpack
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from deployments.api.anthropic.context_edits import read_edits
 from deployments.api.anthropic.messages_history import KIND_CHARS_MAX, translate_history
@@ -28,8 +28,8 @@ from deployments.api.openai_chat import (
     Text,
     TokenCount,
     build_call,
-    make_field_error,
     parse_object,
+    read_body,
 )
 from deployments.api.thinking_wish import TOKENS_MAX, ThinkingWish, build_thinking_wish
 from deployments.errors import ApiError, refuse
@@ -41,9 +41,8 @@ NAME_CHARS_MAX = 60
 QUIET = frozenset({"metadata", "service_tier", "cache_control"})
 
 
-def read_thinking(setting: Mapping[str, Any] | None, effort: Any = None) -> tuple[ThinkingWish, bool]:
-    """Read `thinking` and `output_config.effort`; return as well whether the client can read thoughts. Raises
-    `ApiError`: `invalid_request`."""
+def _read_thinking(setting: Mapping[str, Any] | None, effort: Any = None) -> tuple[ThinkingWish, bool]:
+    """Read `thinking` and `output_config.effort`; return as well whether the client can read thoughts."""
     given = setting or {"type": "adaptive", "display": "omitted"}
     kind, budget = given.get("type"), given.get("budget_tokens")
     if kind not in ("disabled", "enabled", "adaptive"):
@@ -56,9 +55,8 @@ def read_thinking(setting: Mapping[str, Any] | None, effort: Any = None) -> tupl
     return wish, kind != "disabled" and given.get("display") != "omitted"
 
 
-def read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Read the form of the answer, from `output_config.format` or the older `output_format`, as a `response_format`.
-    Raises `ApiError`: `invalid_request`; `unsupported`: a key of `output_config` that this server doesn't know."""
+def _read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Read the form of the answer, from `output_config.format` or the older `output_format`, as a `response_format`."""
     for name in config or ():
         if name not in ("effort", "format"):
             raise refuse(f"output_config.{name[:NAME_CHARS_MAX]}", "this server can't honour this", "unsupported")
@@ -74,27 +72,11 @@ def read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | Non
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": form["schema"], "strict": True}}
 
 
-def write_notes(fields: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]:
-    """Write what of the request has no effect here, in words for the report."""
-    notes = []
-    notes += [
-        f"{name[:NAME_CHARS_MAX]} has no effect here" for name in fields if name not in QUIET and name not in known
-    ]
-    return tuple(notes[:NOTES_MAX])
-
-
-def translate_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Translate the tools, each in its place. Raises `ApiError`: `unsupported`: a tool of Anthropic's own;
-    `invalid_tools`: one without a name or a schema."""
-    return [_translate_tool(tool, f"tools.{at}") for at, tool in enumerate(tools)]
-
-
 def _translate_tool(tool: Mapping[str, Any], path: str) -> dict[str, Any]:
     kind = tool.get("type")
     if kind not in (None, "custom"):
-        words = (
-            f"tools of type {str(kind)[:KIND_CHARS_MAX]!r} are not run here: leave it out, or send a tool of your own"
-        )
+        shown = repr(str(kind)[:KIND_CHARS_MAX])
+        words = f"tools of type {shown} are not run here: leave it out, or send a tool of your own"
         raise refuse(f"{path}.type", words, "unsupported")
     if not isinstance(tool.get("input_schema"), Mapping):
         raise refuse(f"{path}.input_schema", "a JSON schema is needed", "invalid_tools")
@@ -104,8 +86,8 @@ def _translate_tool(tool: Mapping[str, Any], path: str) -> dict[str, Any]:
     return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
 
 
-def translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:
-    """Translate the choice, and whether several calls may come at once. Raises `ApiError`: `invalid_request`."""
+def _translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:
+    """Translate the choice, and whether several calls may come at once."""
     if choice is None:
         return None, None
     kind = choice.get("type")
@@ -126,7 +108,7 @@ TOP_K_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessagesWanted:
+class _MessagesWanted:
     """What only the way out of a message must know. `thinking`: the client asked for thoughts, so it can read them."""
 
     thinking: bool = False
@@ -157,17 +139,13 @@ class MessagesBody(Strict):
 
 FIELDS = frozenset(MessagesBody.model_fields)
 # What the checks of a chat completion call a field, and what the client has called it.
-NAMES: Sequence[tuple[re.Pattern[str], str]] = tuple(
-    (re.compile(pattern), name)
-    for pattern, name in (
-        (r"^tools\.(\d+)\.function\.parameters\b", r"tools.\1.input_schema"),
-        (r"^tools\.(\d+)\.function\b", r"tools.\1"),
-        (r"^tool_choice\.function\b", "tool_choice"),
-        (r"^response_format\.json_schema\b", "output_config.format"),
-        (r"^response_format\b", "output_config.format"),
-        (r"^parallel_tool_calls\b", "tool_choice.disable_parallel_tool_use"),
-        (r"^stop\b", "stop_sequences"),
-    )
+NAMES = (
+    (r"^tools\.(\d+)\.function\.parameters\b", r"tools.\1.input_schema"),
+    (r"^tools\.(\d+)\.function\b", r"tools.\1"),
+    (r"^tool_choice\.function\b", "tool_choice"),
+    (r"^response_format(\.json_schema)?\b", "output_config.format"),
+    (r"^parallel_tool_calls\b", "tool_choice.disable_parallel_tool_use"),
+    (r"^stop\b", "stop_sequences"),
 )
 
 
@@ -177,9 +155,9 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
     fields = parse_object(raw, changed)
     body = _validate(fields)
     translated, edits = _translate(body), read_edits(body.context_management)
-    thinking, shown = read_thinking(body.thinking, (body.output_config or {}).get("effort"))
-    wanted = MessagesWanted(thinking=shown)
-    notes = (*changed, *write_notes(fields, FIELDS))
+    thinking, shown = _read_thinking(body.thinking, (body.output_config or {}).get("effort"))
+    ignored = [name for name in fields if name not in QUIET and name not in FIELDS][:NOTES_MAX]
+    notes = (*changed, *(f"{name[:NAME_CHARS_MAX]} has no effect here" for name in ignored))
     try:
         call = build_call(
             translated,
@@ -187,7 +165,7 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
             body_bytes=len(raw),
             thinking=thinking,
             names=fields,
-            wanted=wanted,
+            wanted=_MessagesWanted(thinking=shown),
             notes=notes,
             **terms,
         )
@@ -202,7 +180,7 @@ def rename(error: ApiError) -> ApiError:
     if param is None:
         return error
     for pattern, name in NAMES:
-        param = pattern.sub(name, param)
+        param = re.sub(pattern, name, param)
     if param == error.param:
         return error
     message = param + error.message[len(error.param or "") :] if error.message.startswith(error.param or "") else ""
@@ -210,10 +188,7 @@ def rename(error: ApiError) -> ApiError:
 
 
 def _validate(fields: dict[str, Any]) -> MessagesBody:
-    try:
-        body = MessagesBody.model_validate({name: fields[name] for name in FIELDS if name in fields})
-    except ValidationError as error:
-        raise make_field_error(error) from None
+    body = read_body(MessagesBody, fields)
     for name in ("mcp_servers", "container"):
         if getattr(body, name):
             raise refuse(name, "this server runs no tools itself: it can't honour this", "unsupported")
@@ -221,7 +196,7 @@ def _validate(fields: dict[str, Any]) -> MessagesBody:
 
 
 def _translate(body: MessagesBody) -> dict[str, Any]:
-    choice, parallel = translate_choice(body.tool_choice)
+    choice, parallel = _translate_choice(body.tool_choice)
     fields: dict[str, Any] = {
         "model": body.model,
         "messages": translate_history(body.system, body.messages),
@@ -231,9 +206,9 @@ def _translate(body: MessagesBody) -> dict[str, Any]:
         "top_p": body.top_p or None,
         "top_k": body.top_k or None,
         "stop": body.stop_sequences or None,
-        "tools": translate_tools(body.tools) if body.tools else None,
+        "tools": [_translate_tool(tool, f"tools.{at}") for at, tool in enumerate(body.tools or ())] or None,
         "tool_choice": choice if body.tools else None,
         "parallel_tool_calls": parallel,
-        "response_format": read_format(body.output_config, body.output_format),
+        "response_format": _read_format(body.output_config, body.output_format),
     }
     return {name: value for name, value in fields.items() if value is not None}

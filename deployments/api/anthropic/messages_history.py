@@ -43,7 +43,7 @@ def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any
     return out
 
 
-def drop_billing_line(text: str) -> str:
+def _drop_billing_line(text: str) -> str:
     """Drop the line at the head that changes with each request."""
     found = BILLING_LINE.match(text)
     return text if found is None else text[found.end() :]
@@ -67,7 +67,7 @@ def _translate_system(content: Any, path: str, *, head: bool = False) -> Iterato
             raise _refuse_type(block, f"{path}.{at}")
         part = _make_text(block, f"{path}.{at}")
         if head and not parts:
-            part["text"] = drop_billing_line(part["text"])
+            part["text"] = _drop_billing_line(part["text"])
         parts += [part] if part["text"] else []
     if parts:
         yield {"role": "system", "content": _join_parts(parts)}

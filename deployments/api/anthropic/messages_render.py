@@ -34,17 +34,14 @@ STOP_REASONS = {
     FinishReason.CONTENT_FILTER: "refusal",
 }
 UNSIGNED = "mlx-stack-serve"
+# Of other statuses it is `invalid_request_error`.
 TYPES = {
-    400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "invalid_request_error",
     408: "timeout_error",
     413: "request_too_large",
-    422: "invalid_request_error",
     429: "rate_limit_error",
-    431: "invalid_request_error",
     500: "api_error",
     502: "api_error",
     503: "overloaded_error",
@@ -62,7 +59,7 @@ PING = _frame({"type": "ping"})
 
 
 @dataclass(slots=True, kw_only=True)
-class MessageCollector:
+class _MessageCollector:
     """Collects the events of an answer that isn't streamed."""
 
     answer_id: str
@@ -121,7 +118,7 @@ def _write_input(arguments: str) -> orjson.Fragment | dict[str, str]:
 
 
 @dataclass(slots=True, kw_only=True)
-class MessageWriter:
+class _MessageWriter:
     """Writes one stream. `open` is the kind of the block that is open (`""`: none), of a call with its index; `count`
     is how many blocks there were; `refused`: one of them was a refusal."""
 
@@ -176,7 +173,7 @@ class MessageWriter:
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
         """Write what broke the answer off."""
-        body = message_error(error, self.run.request.request_id)
+        body = _message_error(error, self.run.request.request_id)
         return _frame(body if report is None else body | {"mlx_stack": report})
 
     def _start(self, model: str) -> bytes:
@@ -257,22 +254,22 @@ def _begin_answer(call: ChatCall, run: Run) -> dict[str, Any]:
     return {"answer_id": f"msg_{uuid.uuid4().hex}", "thinking": call.wanted.thinking, "edits": edits}
 
 
-def message_error(error: ApiError, request_id: str) -> dict[str, Any]:
+def _message_error(error: ApiError, request_id: str) -> dict[str, Any]:
     """Build the JSON object that the client gets."""
     described: dict[str, Any] = rename(error).body()["error"]
     if error.code == "context_length_exceeded":
         described["message"] = TOO_LONG + described["message"]
     stays = error.row.refusal is not None and not error.row.retry and error.code not in LEAVE_OUT
-    kind = "billing_error" if stays else TYPES[error.status]
+    kind = "billing_error" if stays else TYPES.get(error.status, "invalid_request_error")
     return {"type": "error", "error": described | {"type": kind}, "request_id": request_id}
 
 
 MESSAGES = Dialect(
     name="messages",
     parse=parse_messages,
-    collector=lambda call, run: MessageCollector(**_begin_answer(call, run), stops=run.request.stop),
-    writer=lambda call, run: MessageWriter(**_begin_answer(call, run), run=run),
-    error_body=message_error,
+    collector=lambda call, run: _MessageCollector(**_begin_answer(call, run), stops=run.request.stop),
+    writer=lambda call, run: _MessageWriter(**_begin_answer(call, run), run=run),
+    error_body=_message_error,
     id_header="request-id",
     sign="anthropic-version",
 )

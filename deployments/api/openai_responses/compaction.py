@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from deployments.api.openai_responses.item_ids import seal
 from deployments.api.openai_responses.stored_record import complete_items, open_record
 from deployments.errors import refuse
 
@@ -52,8 +51,3 @@ def list_user_items(chain: Iterable[bytes], given: str | Sequence[Any], tag: str
     items = [item for record in chain for item in open_record(record)["input"]]
     items += [{"role": "user", "content": given}] if isinstance(given, str) else given
     return complete_items((item for item in items if item.get("role") == "user"), tag)
-
-
-def build_compaction(tag: str, summary: str) -> dict[str, Any]:
-    """Build the item of a summary."""
-    return {"id": f"cmp_{tag}_0", "type": "compaction", "encrypted_content": seal(summary)}

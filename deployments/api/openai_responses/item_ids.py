@@ -30,11 +30,6 @@ def name_response(tag: str) -> str:
     return f"resp_{tag}"
 
 
-def name_input(tag: str, place: int) -> str:
-    """Name an item of the response's input."""
-    return f"in_{tag}_{place}"
-
-
 def is_response_id(name: str) -> bool:
     """Tell whether it is a name that this server could have given."""
     return RESPONSE.fullmatch(name) is not None
@@ -44,12 +39,6 @@ def tag_of(item_id: object) -> str | None:
     """Read the tag of the response that an item belongs to; None where it isn't one of ours."""
     found = ITEM.fullmatch(item_id) if isinstance(item_id, str) else None
     return None if found is None else found[1]
-
-
-def find_response(item_id: str) -> str | None:
-    """Find the response that an item belongs to."""
-    tag = tag_of(item_id)
-    return None if tag is None else name_response(tag)
 
 
 def has_just_begun(response_id: str, within_s: float) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Unpack
 
 import orjson
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from deployments.api.headers import may_keep
 from deployments.api.openai_chat import (
@@ -25,8 +25,8 @@ from deployments.api.openai_chat import (
     Strict,
     TokenCount,
     build_call,
-    make_field_error,
     parse_object,
+    read_body,
 )
 from deployments.api.openai_responses.compaction import list_user_items, order_summary, split_trigger
 from deployments.api.openai_responses.item_ids import make_tag
@@ -47,7 +47,7 @@ METADATA_MAX = 16
 Short = Annotated[str, Field(max_length=1024)]
 
 
-class ReasoningField(Strict):
+class _ReasoningField(Strict):
     """How hard the model should think, and whether it should tell."""
 
     effort: Short | None = None
@@ -55,7 +55,7 @@ class ReasoningField(Strict):
     generate_summary: Short | None = None
 
 
-class TextField(Strict):
+class _TextField(Strict):
     """The form of the answer's text."""
 
     format: dict[str, Any] | None = None
@@ -82,8 +82,8 @@ class ResponseBody(Strict):
     parallel_tool_calls: bool | None = None
     tools: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
     tool_choice: str | dict[str, Any] | None = None
-    text: TextField | None = None
-    reasoning: ReasoningField | None = None
+    text: _TextField | None = None
+    reasoning: _ReasoningField | None = None
     include: list[Short] | None = Field(default=None, max_length=64)
     metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(default=None, max_length=METADATA_MAX)
     truncation: Short | None = None
@@ -100,8 +100,10 @@ class ResponseBody(Strict):
 
 READ_HERE = frozenset(ResponseBody.model_fields)
 # They have the same name and meaning in chat completions, and go on to whoever heeds them.
-PASSED_ON = ("temperature", "top_p", "parallel_tool_calls", "stream", "user", "prompt_cache_key", "safety_identifier")
-PASSED_ON_TOO = ("service_tier", "prompt_cache_retention", "presence_penalty", "frequency_penalty")
+PASSED_ON = (
+    *("temperature", "top_p", "parallel_tool_calls", "stream", "user", "prompt_cache_key", "safety_identifier"),
+    *("service_tier", "prompt_cache_retention", "presence_penalty", "frequency_penalty"),
+)
 # What this server can't do at all, and why.
 REFUSED = {
     "background": "responses can't be made in the background here",
@@ -156,11 +158,6 @@ class Wanted:
     users: bytes = b"[]"
 
 
-def parse_compaction(raw: bytes, headers: Mapping[str, str], **terms: Any) -> ChatCall:
-    """Parse one body of `/v1/responses/compact`, as `parse_response` does."""
-    return parse_response(raw, headers, compacts=True, **terms)
-
-
 def parse_response(
     raw: bytes,
     headers: Mapping[str, str],
@@ -211,10 +208,7 @@ def _validate(fields: dict[str, Any]) -> ResponseBody:
     for name, here in OF_CHAT.items():
         if fields.get(name) is not None:
             raise refuse(name, f"a field of chat completions; here it is {here}")
-    try:
-        body = ResponseBody.model_validate({name: fields[name] for name in READ_HERE if name in fields})
-    except ValidationError as error:
-        raise make_field_error(error) from None
+    body = read_body(ResponseBody, fields)
     for place, name in enumerate(body.include or ()):
         if name not in INCLUDABLE:
             raise refuse(f"include.{place}", f"one of {', '.join(sorted(INCLUDABLE))} is needed")
@@ -264,8 +258,7 @@ def _translate(
     """Write the request as a chat completion's. What the API doesn't know comes first: nothing of it stays where the
     translation has a word of its own."""
     chat = {name: value for name, value in fields.items() if name not in READ_HERE and name not in OF_CHAT}
-    passed_on = (*PASSED_ON, *PASSED_ON_TOO)
-    chat |= {name: value for name in passed_on if (value := getattr(body, name)) is not None}
+    chat |= {name: value for name in PASSED_ON if (value := getattr(body, name)) is not None}
     chat |= {"model": body.model, "messages": messages}
     if body.max_output_tokens is not None:
         chat["max_completion_tokens"] = body.max_output_tokens
@@ -280,7 +273,7 @@ def _translate(
     return chat
 
 
-def _translate_text(text: TextField) -> dict[str, Any]:
+def _translate_text(text: _TextField) -> dict[str, Any]:
     chat: dict[str, Any] = {} if text.verbosity is None else {"verbosity": text.verbosity}
     form = text.format or {}
     kind = form.get("type", "text" if not form else None)
@@ -316,7 +309,7 @@ def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | Sequence[An
 
 def _write_echo(body: ResponseBody) -> dict[str, bytes]:
     """Write the fields of the response object that repeat the request; where it leaves one out, OpenAI's default."""
-    reasoning, text = body.reasoning or ReasoningField(), body.text or TextField()
+    reasoning, text = body.reasoning or _ReasoningField(), body.text or _TextField()
     echo = {
         "frequency_penalty": body.frequency_penalty or 0,
         "instructions": body.instructions,
@@ -343,30 +336,23 @@ def _write_echo(body: ResponseBody) -> dict[str, bytes]:
     return {name: write_json(value) for name, value in echo.items()}
 
 
-RENAMED = {
-    "max_tokens": "max_output_tokens",
-    "max_completion_tokens": "max_output_tokens",
-    "messages": "input",
-    "logprobs": "include",
-    "reasoning_effort": "reasoning.effort",
-    "verbosity": "text.verbosity",
-}
+RENAMED = OF_CHAT | {"logprobs": "include"}
 
 
 def translate_error(error: ApiError, places: Sequence[int] | None = None) -> ApiError:
     """Translate an error. `places`: where each tool that was passed on stands in the client's `tools`."""
     if error.param is None:
         return error
-    param = translate_path(error.param, places)
+    param = _translate_path(error.param, places)
     message = error.message
     if message.startswith(f"{error.param}:"):
         message = param + message[len(error.param) :]
     elif message.startswith(f"{(root := error.param.partition('.')[0])}:"):
-        message = translate_path(root) + message[len(root) :]
+        message = _translate_path(root) + message[len(root) :]
     return ApiError(error.code, message, param=param, retry_after_s=error.retry_after_s)
 
 
-def translate_path(path: str, places: Sequence[int] | None = None) -> str:
+def _translate_path(path: str, places: Sequence[int] | None = None) -> str:
     """Translate the path of one field."""
     parts = path.split(".")
     root = parts[0]

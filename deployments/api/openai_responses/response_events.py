@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -20,7 +21,7 @@ from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, render_tokens
 from deployments.api.openai_responses.item_ids import name_response
-from deployments.api.openai_responses.response_body import Wanted, parse_compaction, parse_response, translate_error
+from deployments.api.openai_responses.response_body import Wanted, parse_response, translate_error
 from deployments.api.openai_responses.response_object import TEXT, Output, Saying, build_response, render_usage
 from deployments.errors import ApiError
 from reliability.types import Event, Finish, FinishReason, Usage
@@ -29,14 +30,17 @@ STATUSES = {"loop_detected": 400, "model_not_found": 400, "body_too_large": 400,
 ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
 
 
-@dataclass(slots=True, kw_only=True)
-class _ResponseCollector:
-    """Collects an answer that isn't streamed. `written`: the response object, once it is complete."""
+class _Answer:
+    """An answer that is written. `written`: the response object, once it is complete."""
 
-    wanted: Wanted
-    output: Output
-    created_s: int
-    written: bytes = b""
+    def __init__(self, call: ChatCall) -> None:
+        self.wanted: Wanted = call.wanted
+        self.output, self.created_s = Output(call.wanted), int(time.time())
+        self.written = b""
+
+
+class _ResponseCollector(_Answer):
+    """Collects an answer that isn't streamed."""
 
     def take(self, events: Iterable[Event]) -> None:
         """Add a batch of events."""
@@ -66,25 +70,20 @@ class _CompactionCollector(_ResponseCollector):
         return orjson.dumps(compacted)
 
 
-@dataclass(slots=True, kw_only=True)
-class _EventWriter:
-    """Writes the events of one stream. `written`: the response object, once it is complete."""
+class _EventWriter(_Answer):
+    """Writes the events of one stream."""
 
-    wanted: Wanted
-    output: Output
-    created_s: int
-    asked: str
-    written: bytes = b""
-    _frames: list[bytes] = field(default_factory=list)
-    _number: int = 0
-    _silences: int = 0
-    _open: Saying | None = None
+    def __init__(self, call: ChatCall) -> None:
+        super().__init__(call)
+        self._asked = call.model
+        self._frames: list[bytes] = []
+        self._number = self._silences = 0
+        self._open: Saying | None = None
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
         """Write one delta for each run of like pieces. Calls wait for the end, which follows at once."""
         runs = self.output.take(events)
-        if not self._number:
-            self._begin(model)
+        self._begin(model)
         if self.wanted.compacts:
             return self._take_frames()
         for saying, text, tokens in runs:
@@ -100,15 +99,12 @@ class _EventWriter:
         self._silences += 1
         if self._silences % COMMENTS_PER_EVENT:
             return KEEP_ALIVE
-        begun = bool(self._number)
-        names = ("response.in_progress",) if begun else ("response.created", "response.in_progress")
-        self._say_in_progress(model, *names)
+        self._say_in_progress(model)
         return self._take_frames()
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
         """Write what is left of the items, and the end."""
-        if not self._number:
-            self._begin(model)
+        self._begin(model)
         if self.wanted.compacts:
             for kind in ("response.output_item.added", "response.output_item.done"):
                 self._add(kind, {"output_index": 0, "item": self.output.compaction()})
@@ -131,12 +127,11 @@ class _EventWriter:
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
         """Write the end of an answer that broke off. Calls that never left aren't shown."""
-        model = (report or {}).get("tier") or self.asked
-        if not self._number:
-            self._begin(model)
+        model = (report or {}).get("tier") or self._asked
+        self._begin(model)
         self.output.calls.clear()
         self._close_saying("incomplete")
-        failure = explain_failure(error)
+        failure = _explain_failure(error)
         response = build_response(self.wanted, self.created_s, model, output=self.output, error=failure)
         self._add_end(ENDS["failed"], orjson.dumps(response), report)
         return self._take_frames()
@@ -144,11 +139,12 @@ class _EventWriter:
     # -- events ------------------------------------------------------------------------------------------------
 
     def _begin(self, model: str) -> None:
-        self._say_in_progress(model, "response.created", "response.in_progress")
+        if not self._number:
+            self._say_in_progress(model)
 
-    def _say_in_progress(self, model: str, *names: str) -> None:
+    def _say_in_progress(self, model: str) -> None:
         response = orjson.Fragment(orjson.dumps(build_response(self.wanted, self.created_s, model)))
-        for name in names:
+        for name in ("response.in_progress",) if self._number else ("response.created", "response.in_progress"):
             self._add(name, {"response": response})
 
     def _open_saying(self, saying: Saying) -> None:
@@ -198,7 +194,7 @@ class _EventWriter:
         return b"".join(frames)
 
 
-def explain_failure(error: ApiError) -> dict[str, Any]:
+def _explain_failure(error: ApiError) -> dict[str, Any]:
     """Explain an error in a stream, by what the clients do with its code."""
     error = translate_error(error)
     message, code = error.message, "invalid_prompt"
@@ -215,15 +211,11 @@ def explain_failure(error: ApiError) -> dict[str, Any]:
     }
 
 
-def _begin_answer(call: ChatCall) -> dict[str, Any]:
-    return {"wanted": call.wanted, "output": Output(call.wanted), "created_s": int(time.time())}
-
-
 RESPONSES = Dialect(
     name="responses",
     parse=parse_response,
-    collector=lambda call, _: _ResponseCollector(**_begin_answer(call)),
-    writer=lambda call, _: _EventWriter(**_begin_answer(call), asked=call.model),
+    collector=lambda call, _: _ResponseCollector(call),
+    writer=lambda call, _: _EventWriter(call),
     error_body=lambda error, _: translate_error(error).body(),
     statuses=STATUSES,
     counted={"object": "response.input_tokens"},
@@ -231,6 +223,6 @@ RESPONSES = Dialect(
 COMPACT = replace(
     RESPONSES,
     name="responses/compact",
-    parse=parse_compaction,
-    collector=lambda call, _: _CompactionCollector(**_begin_answer(call)),
+    parse=partial(parse_response, compacts=True),
+    collector=lambda call, _: _CompactionCollector(call),
 )

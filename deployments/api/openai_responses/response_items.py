@@ -104,12 +104,12 @@ class ItemHistory:
     def _add_message(self, item: Mapping[str, Any], path: str) -> None:
         role = item.get("role")
         if role == "assistant":
-            content = read_answer(item.get("content"), f"{path}.content")
+            content = _read_answer(item.get("content"), f"{path}.content")
             self._join_answer(item, says=True).contents.append(content)
             return
         if role not in ("user", "system", "developer"):
             raise refuse(f"{path}.role", "user, assistant, system or developer is needed")
-        content = read_content(item.get("content"), f"{path}.content")
+        content = _read_content(item.get("content"), f"{path}.content")
         self._end_answer()
         self._end_outputs()
         self.messages.append({"role": role, "content": content})
@@ -130,7 +130,7 @@ class ItemHistory:
 
     def _add_output(self, item: Mapping[str, Any], path: str) -> None:
         call_id = _read_call_id(item, path)
-        text, shown = read_output(item.get("output"), f"{path}.output")
+        text, shown = _read_output(item.get("output"), f"{path}.output")
         self._end_answer()
         self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
         self._shown += shown
@@ -209,7 +209,7 @@ DETAILS = ("auto", "low", "high", "original")
 FILE_NAME_CHARS_MAX = 256
 
 
-def read_content(content: Any, path: str) -> str | list[dict[str, Any]]:
+def _read_content(content: Any, path: str) -> str | list[dict[str, Any]]:
     """Read what a user, a developer or the system says. Raises `ApiError`: with the path of what is wrong."""
     if isinstance(content, str):
         return content
@@ -217,8 +217,8 @@ def read_content(content: Any, path: str) -> str | list[dict[str, Any]]:
     return str(parts[0]["text"]) if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
-def read_answer(content: Any, path: str) -> str | list[dict[str, Any]]:
-    """Read what the assistant has said: one text, or its parts where one is a refusal. Raises as `read_content`."""
+def _read_answer(content: Any, path: str) -> str | list[dict[str, Any]]:
+    """Read what the assistant has said: one text, or its parts where one is a refusal. Raises as `_read_content`."""
     if isinstance(content, str):
         return content
     parts = [_read_part(part, f"{path}.{place}", answer=True) for place, part in enumerate(_read_list(content, path))]
@@ -227,8 +227,8 @@ def read_answer(content: Any, path: str) -> str | list[dict[str, Any]]:
     return "".join(part["text"] for part in parts)
 
 
-def read_output(output: Any, path: str) -> tuple[str, list[dict[str, Any]]]:
-    """Read the output of a tool: its text, and what else it shows. Raises as `read_content`."""
+def _read_output(output: Any, path: str) -> tuple[str, list[dict[str, Any]]]:
+    """Read the output of a tool: its text, and what else it shows. Raises as `_read_content`."""
     if isinstance(output, str):
         return output, []
     parts = [_read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(output, path))]

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from deployments.api.openai_render import add_call, render_tokens
-from deployments.api.openai_responses.compaction import build_compaction
 from deployments.api.openai_responses.item_ids import name_response, seal
 from deployments.api.openai_responses.response_body import Wanted
 from deployments.work.json_text import read_json
@@ -140,7 +139,7 @@ class Output:
     def compaction(self) -> dict[str, Any]:
         """Build the item of a summary, of all that the model has said."""
         said = ["".join(saying.texts) for saying in self.sayings if saying.form not in REASONS]
-        return build_compaction(self.wanted.tag, "\n".join(said))
+        return {"id": f"cmp_{self.wanted.tag}_0", "type": "compaction", "encrypted_content": seal("\n".join(said))}
 
     def _find(self, form: _Form) -> Saying:
         if self.sayings and self.sayings[-1].form is form:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployments.api.openai_chat import MESSAGES_MAX
-from deployments.api.openai_responses.item_ids import find_response, is_response_id, name_input
+from deployments.api.openai_responses.item_ids import is_response_id, tag_of
 from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import read_json
@@ -74,7 +74,7 @@ def complete_items(given: str | Iterable[Mapping[str, Any]], tag: str) -> list[d
     for place, item in enumerate(items):
         name = item.get("id")
         if not isinstance(name, str) or not 0 < len(name) <= ID_CHARS_MAX or name in names:
-            name = name_input(tag, place)
+            name = f"in_{tag}_{place}"
         names.add(name)
         completed.append(_complete_item(item) | {"id": name})
     return completed
@@ -129,7 +129,7 @@ def _list_references(given: Sequence[Any]) -> list[tuple[str, str]]:
     for place, item in enumerate(given):
         if _is_reference(item):
             path = f"input.{place}.id"
-            if not isinstance(item.get("id"), str) or find_response(item["id"]) is None:
+            if tag_of(item.get("id")) is None:
                 raise _deny(item.get("id"), path)
             if item["id"] in names:
                 words = f"Duplicate item found with id {item['id']}. Remove duplicate items from your input and retry."

@@ -14,9 +14,9 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,7 +25,7 @@ from starlette.routing import Route
 from deployments.api.access import Caller
 from deployments.api.admin import refuse_silent
 from deployments.api.openai_chat import ChatCall
-from deployments.api.openai_responses.item_ids import find_response, has_just_begun, is_response_id, name_response
+from deployments.api.openai_responses.item_ids import has_just_begun, is_response_id, name_response, tag_of
 from deployments.api.openai_responses.recall_budget import RecallBudget
 from deployments.api.openai_responses.response_body import Wanted
 from deployments.api.openai_responses.stored_record import (
@@ -39,6 +39,7 @@ from deployments.api.openai_responses.stored_record import (
 from deployments.api.responses import find_inner_path, json_response
 from deployments.errors import ApiError
 from deployments.request.run_record import Run
+from deployments.state.client import State
 from deployments.state.link import StateUnavailable
 from deployments.state.records import KeptResponse
 from deployments.telemetry import log_error
@@ -62,47 +63,26 @@ NOT_OFFERED = {
 }
 
 
-class _Shelf(Protocol):
-    """Where responses are kept: the state. Each method raises StateUnavailable."""
-
-    async def keep_response(self, response: KeptResponse) -> None:
-        """Keep one."""
-
-    async def recall_responses(self, key: str, response_id: str) -> list[KeptResponse]:
-        """Return one and those before it, the newest first, as far as one call may."""
-
-    async def forget_response(self, key: str, response_id: str) -> bool:
-        """Forget one; False where there is none."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """A response that the state doesn't have yet."""
+    """A response that the state doesn't have yet. `kept`: what it will have, without the record."""
 
-    key: str
-    id: str
-    session: str
-    previous: str | None
-    at_s: float
+    kept: KeptResponse
     items: bytes
     response: bytes
 
-    @property
-    def size(self) -> int:
-        return len(self.items) + len(self.response)
-
     async def pack(self) -> KeptResponse:
         """Pack it, beside the event loop."""
-        size, record = await large(self.size + QUIET_BYTES, write_record, self.items, self.response)
-        return KeptResponse(self.key, self.id, self.session, self.previous, self.at_s, size, record)
+        size, record = await large(self.kept.size + QUIET_BYTES, write_record, self.items, self.response)
+        return replace(self.kept, size=size, record=record)
 
 
 class StoredResponses:
     """The responses that one Router replica has written, on their way, and the way to all others. `context_tokens`
     returns the largest context of any tier; None where one is unknown."""
 
-    def __init__(self, shelf: _Shelf, context_tokens: Callable[[], int | None] = lambda: None) -> None:
-        self._shelf, self._context_tokens = shelf, context_tokens
+    def __init__(self, state: State, context_tokens: Callable[[], int | None] = lambda: None) -> None:
+        self._state, self._context_tokens = state, context_tokens
         self._budget = RecallBudget()
         self._waiting: OrderedDict[tuple[str, str], _Waiting] = OrderedDict()
         self._bytes = 0
@@ -113,20 +93,13 @@ class StoredResponses:
         wanted, response = call.wanted, getattr(written, "written", b"")
         if not isinstance(wanted, Wanted) or wanted.items is None or not response:
             return
-        waiting = _Waiting(
-            key=run.key,
-            id=name_response(wanted.tag),
-            session=run.request.session_id,
-            previous=wanted.previous,
-            at_s=time.time(),
-            items=wanted.items,
-            response=response,
-        )
-        if waiting.size > RECORD_BYTES_MAX:
-            log_error("response_not_kept", ValueError(f"{waiting.size} bytes"), response=waiting.id)
+        size, name = len(wanted.items) + len(response), name_response(wanted.tag)
+        if size > RECORD_BYTES_MAX:
+            log_error("response_not_kept", ValueError(f"{size} bytes"), response=name)
             return
-        self._waiting[waiting.key, waiting.id] = waiting
-        self._bytes += waiting.size
+        kept = KeptResponse(run.key, name, run.request.session_id, wanted.previous, time.time(), size, b"")
+        self._waiting[run.key, name] = _Waiting(kept=kept, items=wanted.items, response=response)
+        self._bytes += size
         while self._bytes > WAITING_BYTES_MAX:
             self._let_go(self._find_excess(), StateUnavailable("too many responses wait to be kept"))
         if self._task is None or self._task.done():
@@ -152,7 +125,7 @@ class StoredResponses:
         if not is_response_id(response_id):
             return False
         try:
-            return await self._shelf.forget_response(key, response_id) or waiting is not None
+            return await self._state.forget_response(key, response_id) or waiting is not None
         except StateUnavailable as error:
             raise refuse_silent(error) from None
 
@@ -170,7 +143,7 @@ class StoredResponses:
         chain = [] if need.previous is None else await self._recall_chain(key, need.previous)
         others: dict[str, KeptResponse] = {}
         for path, item_id in need.items.items():
-            response_id = find_response(item_id) or ""
+            response_id = name_response(tag_of(item_id) or "")
             found = others.get(response_id) or await self.find(key, response_id)
             if found is None:
                 raise ApiError("not_found", f"Item with id '{item_id[:128]}' not found.", param=path)
@@ -220,7 +193,7 @@ class StoredResponses:
             if waiting is not None:
                 return [await waiting.pack()]
             try:
-                found = await self._shelf.recall_responses(key, response_id)
+                found = await self._state.recall_responses(key, response_id)
             except StateUnavailable as error:
                 raise refuse_silent(error) from None
             if found:
@@ -238,11 +211,11 @@ class StoredResponses:
                 self._let_go(waiting, error)
 
     async def _hand_over_one(self, waiting: _Waiting) -> None:
-        packed, name = await waiting.pack(), (waiting.key, waiting.id)
+        packed, name = await waiting.pack(), (waiting.kept.key, waiting.kept.id)
         async with asyncio.timeout(PATIENCE_S):
             while self._waiting.get(name) is waiting:
                 try:
-                    await self._shelf.keep_response(packed)
+                    await self._state.keep_response(packed)
                 except StateUnavailable:
                     await asyncio.sleep(RETRY_S)
                 else:
@@ -252,18 +225,19 @@ class StoredResponses:
         """Return the oldest response of the API key whose responses wait with the most bytes."""
         held: Counter[str] = Counter()
         for waiting in self._waiting.values():
-            held[waiting.key] += waiting.size
+            held[waiting.kept.key] += waiting.kept.size
         most = max(held, key=held.__getitem__)
-        return next(waiting for waiting in self._waiting.values() if waiting.key == most)
+        return next(waiting for waiting in self._waiting.values() if waiting.kept.key == most)
 
     def _let_go(self, waiting: _Waiting, error: Exception) -> None:
         self._drop(waiting)
-        log_error("response_not_kept", error, response=waiting.id)
+        log_error("response_not_kept", error, response=waiting.kept.id)
 
     def _drop(self, waiting: _Waiting) -> None:
-        if self._waiting.get((waiting.key, waiting.id)) is waiting:
-            del self._waiting[waiting.key, waiting.id]
-            self._bytes -= waiting.size
+        name = (waiting.kept.key, waiting.kept.id)
+        if self._waiting.get(name) is waiting:
+            del self._waiting[name]
+            self._bytes -= waiting.kept.size
 
 
 def _check_size(found: Sequence[KeptResponse], path: str) -> None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from deployments.tiers.hosted.sse_reader import Unreadable
+from deployments.tiers.hosted.sse_reader import UnreadableStream
 from reliability.surrogates import Halves, join_surrogates
 from reliability.types import CallDelta
 
@@ -142,7 +142,7 @@ class CallDeltas:
 
     def _add_call(self) -> _Call:
         if len(self._calls) >= _CALLS_MAX:
-            raise Unreadable(f"sent more than {_CALLS_MAX} tool calls")
+            raise UnreadableStream(f"sent more than {_CALLS_MAX} tool calls")
         self._calls.append(_Call(len(self._calls)))
         return self._calls[-1]
 

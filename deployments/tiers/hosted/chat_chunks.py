@@ -7,7 +7,7 @@ Understood are `delta` and complete `message`, content as text or as parts, reas
 Invariants: an answer that was broken off never counts as finished; one that is told again, complete, at its end
 (MiniMax) isn't told twice; a second choice is never mixed in; no half character leaves; the numbers of reasoning's or a
 call's tokens never count as the text's; a count that lacks a part of the answer isn't taken for complete; text that
-can't be read is noted (`damaged`), and a chunk whose frame has another shape ends the answer (`Unreadable`).
+can't be read is noted (`damaged`), and a chunk whose frame has another shape ends the answer (`UnreadableStream`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployments.tiers.hosted.call_deltas import CallDeltas
-from deployments.tiers.hosted.sse_reader import Unreadable
+from deployments.tiers.hosted.sse_reader import UnreadableStream
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint
 from deployments.tiers.logprobs import read_logprobs
 from reliability.answer.estimate import estimate_written_tokens
@@ -80,7 +80,7 @@ class ChunkReader:
         self._refusal = Halves()
 
     def read(self, chunk: Mapping[str, Any]) -> list[Event]:
-        """Return the events of one chunk. An error chunk gives none and sets `complaint`. Raises `Unreadable`."""
+        """Return the events of one chunk. An error chunk gives none and sets `complaint`. Raises `UnreadableStream`."""
         if chunk.get("error") or chunk.get("object") == "error":
             self.complaint = read_complaint(chunk)
             return []
@@ -132,7 +132,7 @@ class ChunkReader:
         """Refuse a chunk with another shape: its text would be a gap. Behind the finish reason it held none."""
         self.damaged = True
         if self.finish is None:
-            raise Unreadable(f"sent a chunk whose {name} can't be read")
+            raise UnreadableStream(f"sent a chunk whose {name} can't be read")
 
     @property
     def ends_well(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from deployments.tiers.hosted.chat_chunks import ChunkReader
-from deployments.tiers.hosted.sse_reader import Frame, SseReader, Unreadable
+from deployments.tiers.hosted.sse_reader import Frame, SseReader, UnreadableStream
 from deployments.tiers.hosted.thought_bound import ThoughtBound
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint, translate_complaint
 from deployments.tiers.stream_matchers import merge_events
@@ -51,7 +51,7 @@ class ChatReader:
         self.over = False
         self._strict = strict
         self._skipped = 0
-        self._torn: Unreadable | None = None  # the last chunk, where it couldn't be read
+        self._torn: UnreadableStream | None = None  # the last chunk, where it couldn't be read
         self._counted_tokens = 0  # tokens of the answer, as they were last counted
         self._tier = tier
         self._clean = clean
@@ -90,7 +90,7 @@ class ChatReader:
         events: list[Event] = []
         try:
             work(events)
-        except Unreadable as problem:
+        except UnreadableStream as problem:
             events.append(self._build_failed(Fault.PROTOCOL, str(problem)))
         self.over = bool(events) and isinstance(events[-1], ENDS)
         return self._add_count(merge_events(events))
@@ -109,7 +109,7 @@ class ChatReader:
         if self._json is not None:
             self._json += data
             if len(self._json) > BODY_BYTES_MAX:
-                raise Unreadable(f"sent more than {BODY_BYTES_MAX} bytes")
+                raise UnreadableStream(f"sent more than {BODY_BYTES_MAX} bytes")
             return
         self._read_frames(self._frames.feed(data), events)
 
@@ -124,7 +124,7 @@ class ChatReader:
             self._json = bytearray() if first in b"{[" else None
             return body
         if len(self._head) > HEAD_BYTES_MAX:
-            raise Unreadable(f"sent more than {HEAD_BYTES_MAX} bytes of white space")
+            raise UnreadableStream(f"sent more than {HEAD_BYTES_MAX} bytes of white space")
         return b""
 
     def _read_frames(self, frames: list[Frame], events: list[Event]) -> None:
@@ -144,7 +144,7 @@ class ChatReader:
         elif data:
             try:
                 chunk = _parse_chunk(data)
-            except Unreadable as problem:
+            except UnreadableStream as problem:
                 self._skip(data, problem)
             else:
                 self._torn = None
@@ -161,7 +161,7 @@ class ChatReader:
             usage, model = self._chunks.usage, self._chunks.model
             events.append(Finish(reason=FinishReason.STOP, usage=usage, model=model, thought=why))
 
-    def _skip(self, data: str, problem: Unreadable) -> None:
+    def _skip(self, data: str, problem: UnreadableStream) -> None:
         """Go on without this chunk. Raises `problem` where that can't be."""
         self._skipped += 1
         self._torn = problem
@@ -186,7 +186,7 @@ class ChatReader:
         before = self._skipped, self._torn, self._chunks.damaged
         try:
             self._read_frames(self._frames.close(), events)
-        except Unreadable as problem:
+        except UnreadableStream as problem:
             if problem is not self._torn:
                 raise
         if self._skipped > before[0]:  # a last line that was torn by the cut that is reported below
@@ -197,7 +197,7 @@ class ChatReader:
     def _end_json(self, cut: bool, events: list[Event]) -> None:
         try:
             body = _parse_chunk(bytes(self._json or b""))
-        except Unreadable:
+        except UnreadableStream:
             if not cut:
                 raise
             events.append(self._build_failed(Fault.CRASHED, "broke off: the connection was cut"))
@@ -206,7 +206,7 @@ class ChatReader:
         if events and isinstance(events[-1], Failed):
             return
         if not body.get("choices"):
-            raise Unreadable("sent an answer without choices")
+            raise UnreadableStream("sent an answer without choices")
         # The body is complete, so a missing finish reason hides no cut here.
         self._chunks.finish = self._chunks.finish or FinishReason.STOP
         self._finish(events, "", Fault.PROTOCOL)
@@ -251,16 +251,16 @@ class ChatReader:
 
 def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
     if len(data) > VALUES_MAX and has_more_values(data if isinstance(data, bytes) else data.encode(), VALUES_MAX):
-        raise Unreadable(f"sent a chunk of more than {VALUES_MAX} values")
+        raise UnreadableStream(f"sent a chunk of more than {VALUES_MAX} values")
     value = _unwrap(_load(data))
     if not _has_object(value, data):
         return value
     try:
         return _unwrap(json.loads(data, object_pairs_hook=_refuse_twice))
-    except Unreadable:
+    except UnreadableStream:
         raise
     except (ValueError, RecursionError):
-        raise Unreadable("sent a call whose arguments can't be read") from None
+        raise UnreadableStream("sent a call whose arguments can't be read") from None
 
 
 def _load(data: str | bytes) -> Any:
@@ -271,14 +271,14 @@ def _load(data: str | bytes) -> Any:
         raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
         return read_json(raw, nan=True, halves=True)
     except (ValueError, RecursionError):
-        raise Unreadable("sent a chunk that is not JSON") from None
+        raise UnreadableStream("sent a chunk that is not JSON") from None
 
 
 def _unwrap(value: Any) -> Mapping[str, Any]:
     if isinstance(value, list) and value:
         value = value[0]  # some gateways wrap an error in a list
     if not isinstance(value, dict):
-        raise Unreadable("sent a chunk that is not an object")
+        raise UnreadableStream("sent a chunk that is not an object")
     return value
 
 
@@ -311,7 +311,7 @@ def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build an object; refuse one with a key twice and two values: the last would count without a word."""
     found = dict(pairs)
     if len(found) < len(pairs) and any(json.dumps(found[key]) != json.dumps(value) for key, value in pairs):
-        raise Unreadable("sent a call with one key twice")
+        raise UnreadableStream("sent a call with one key twice")
     return found
 
 

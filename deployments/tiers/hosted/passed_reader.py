@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from deployments.tiers.hosted.chat_chunks import read_usage
-from deployments.tiers.hosted.sse_reader import Frame, SseReader, Unreadable
+from deployments.tiers.hosted.sse_reader import Frame, SseReader, UnreadableStream
 from deployments.tiers.hosted.upstream_errors import read_complaint, translate_complaint
 from deployments.work.json_text import read_json, write_json
 from reliability.answer.estimate import text_bytes, tokens_near
@@ -101,7 +101,7 @@ class PassedReader:
     def _collect(self, work: Callable[[], list[Event]]) -> list[Event]:
         try:
             events = work()
-        except Unreadable as problem:
+        except UnreadableStream as problem:
             events = [self._build_failed(Fault.PROTOCOL, str(problem))]
         self.over = bool(events) and isinstance(events[-1], ENDS)
         return events
@@ -164,12 +164,12 @@ class PassedReader:
     def _end_json(self, body: bytes, cut: bool) -> list[Event]:
         try:
             value = _parse(body)
-        except Unreadable:
+        except UnreadableStream:
             if cut:
                 return [self._build_cut()]
             raise
         if not value.get("error") and not isinstance(value.get("choices", value.get("data")), list):
-            raise Unreadable("sent an answer that is none")
+            raise UnreadableStream("sent an answer that is none")
         events = self._read_object(value)
         if isinstance(events[-1], Failed):
             return events
@@ -193,9 +193,9 @@ def _parse(data: bytes) -> dict[str, Any]:
     try:
         value = read_json(data, halves=True)
     except (ValueError, RecursionError):
-        raise Unreadable("sent an answer that is not JSON") from None
+        raise UnreadableStream("sent an answer that is not JSON") from None
     if not isinstance(value, dict):
-        raise Unreadable("sent an answer that is not an object")
+        raise UnreadableStream("sent an answer that is not an object")
     return value
 
 

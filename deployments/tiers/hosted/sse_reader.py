@@ -1,7 +1,7 @@
 """Server-sent events, bytes in and frames out. No I/O: the owner of the connection feeds it.
 
 A line ends at CR, LF or CRLF, a frame at an empty line; the frames don't depend on where the network cut the bytes.
-Invariants: no line or frame grows without bound (`Unreadable`); no character is torn: only whole lines are decoded.
+Invariants: no line or frame grows without bound (`UnreadableStream`); no character is torn: whole lines are decoded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ LINE_BYTES_MAX = 4 * 1024 * 1024
 FRAME_BYTES_MAX = 8 * 1024 * 1024
 
 
-class Unreadable(ValueError):
+class UnreadableStream(ValueError):
     """What an upstream sent is no answer, or over a bound; the text says what it did, without its bytes."""
 
 
@@ -86,4 +86,4 @@ class SseReader:
 
 def _check_size(size: int, bound: int) -> None:
     if size > bound:
-        raise Unreadable("sent a line that is too long")
+        raise UnreadableStream("sent a line that is too long")

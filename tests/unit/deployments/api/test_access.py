@@ -6,6 +6,7 @@ import logging
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
 
 from deployments import __main__
 from deployments.api.access import Access, Caller, access_for
@@ -68,11 +69,11 @@ def test_without_keys_everybody_is_admin():
 
 
 def test_admin_routes_need_an_admin():
-    """`require_admin` passes an admin and refuses everybody else with a 403."""
-    access().require_admin(access().caller({"x-api-key": BOSS}))
-    access("").require_admin(access("").caller({}))
+    """`identify_admin` passes an admin and refuses everybody else with a 403."""
+    boss, agent = (Request({"type": "http", "headers": [(b"x-api-key", key.encode())]}) for key in (BOSS, AGENT))
+    assert access().identify_admin(boss).name == "boss"
     with pytest.raises(ApiError) as caught:
-        access().require_admin(access().caller({"x-api-key": AGENT}))
+        access().identify_admin(agent)
 
     assert (caught.value.status, caught.value.code) == (403, "forbidden")
 

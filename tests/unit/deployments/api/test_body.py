@@ -27,21 +27,16 @@ class Coming:
         yield b"{}"
 
 
-def test_a_crowd_that_begins_in_one_moment_is_read():
+async def test_a_crowd_that_begins_in_one_moment_is_read():
     """Far more bodies than may come at once, whose readers all begin before any has read: none of them is slow."""
+    bodies, crowd = Bodies(4), [Coming() for _ in range(200)]
+    reads: list[Any] = [bodies.read(one, bytes_max=100, first_s=30.0, ending=ExitStack()) for one in crowd]
+    reading = [asyncio.create_task(read) for read in reads]
+    await asyncio.sleep(0)
+    for one in crowd:
+        one.here.set()
 
-    async def main() -> list[bytes]:
-        bodies = Bodies(4)
-        crowd: list[Any] = [Coming() for _ in range(200)]
-        reading = [
-            asyncio.create_task(bodies.read(one, bytes_max=100, first_s=30.0, ending=ExitStack())) for one in crowd
-        ]
-        await asyncio.sleep(0)
-        for one in crowd:
-            one.here.set()
-        return await asyncio.gather(*reading)
-
-    assert asyncio.run(main()) == [b"{}"] * 200
+    assert await asyncio.gather(*reading) == [b"{}"] * 200
 
 
 class Sent:
@@ -55,56 +50,48 @@ class Sent:
             yield b"x" * min(65_536, self.size - at)
 
 
-def test_large_bodies_share_a_budget_and_small_ones_find_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_bodies_share_a_budget_and_small_ones_find_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: of large bodies a replica holds so many bytes; the next one is refused, a small one isn't, and what a
     request held is free when it ends, also where it was refused."""
     monkeypatch.setattr(body, "HELD_BYTES_MAX", 4 * body.SMALL_BYTES)
     large, small = 3 * body.SMALL_BYTES, body.SMALL_BYTES
+    bodies = Bodies(4)
 
-    async def main() -> None:
-        bodies = Bodies(4)
+    async def read(size: int, ending: ExitStack) -> int:
+        return len(await bodies.read(Sent(size), bytes_max=large, first_s=30.0, ending=ending))  # type: ignore[arg-type]
 
-        async def read(size: int, ending: ExitStack) -> int:
-            return len(await bodies.read(Sent(size), bytes_max=large, first_s=30.0, ending=ending))  # type: ignore[arg-type]
-
-        with ExitStack() as first, ExitStack() as second:
-            assert [await read(large, first), await read(large, second)] == [large, large]
-            with pytest.raises(ApiError, match="in use"), ExitStack() as third:
-                await read(large, third)
-            assert await read(small, ExitStack()) == small
-        assert await read(large, ExitStack()) == large
-
-    asyncio.run(main())
+    with ExitStack() as first, ExitStack() as second:
+        assert [await read(large, first), await read(large, second)] == [large, large]
+        with pytest.raises(ApiError, match="in use"), ExitStack() as third:
+            await read(large, third)
+        assert await read(small, ExitStack()) == small
+    assert await read(large, ExitStack()) == large
 
 
-def test_no_key_holds_the_whole_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_key_holds_the_whole_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: however many large bodies of one key have come or are on their way, another key's finds room; half of the
     budget is one key's, what it held is free when it ends, and its only body may be larger than that."""
     monkeypatch.setattr(body, "HELD_BYTES_MAX", 4 * body.SMALL_BYTES)
     large = 2 * body.SMALL_BYTES
+    bodies = Bodies(8)
 
-    async def main() -> None:
-        bodies = Bodies(8)
+    async def read(key: str, size: int, ending: ExitStack) -> int:
+        request: Any = Sent(size)
+        return len(await bodies.read(request, bytes_max=size, first_s=30.0, ending=ending, key=key))
 
-        async def read(key: str, size: int, ending: ExitStack) -> int:
-            request: Any = Sent(size)
-            return len(await bodies.read(request, bytes_max=size, first_s=30.0, ending=ending, key=key))
-
-        with ExitStack() as of_a, ExitStack() as of_b:
-            for _ in range(2):
-                assert await read("a", large, of_a) == large
-            with pytest.raises(ApiError, match="of this API key are in use") as refused, ExitStack() as refusing:
-                await read("a", large, refusing)
-            assert refused.value.code == "overloaded"
-            for _ in range(2):
-                assert await read("b", large, of_b) == large
-            assert await read("a", body.SMALL_BYTES, ExitStack()) == body.SMALL_BYTES
-        assert await read("a", 2 * large, ExitStack()) == 2 * large
-
-    asyncio.run(main())
+    with ExitStack() as of_a, ExitStack() as of_b:
+        for _ in range(2):
+            assert await read("a", large, of_a) == large
+        with pytest.raises(ApiError, match="of this API key are in use") as refused, ExitStack() as refusing:
+            await read("a", large, refusing)
+        assert refused.value.code == "overloaded"
+        for _ in range(2):
+            assert await read("b", large, of_b) == large
+        assert await read("a", body.SMALL_BYTES, ExitStack()) == body.SMALL_BYTES
+    assert await read("a", 2 * large, ExitStack()) == 2 * large
 
 
-def test_bodies_that_trickle_keep_no_other_key_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bodies_that_trickle_keep_no_other_key_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: bodies that have sent much and then hardly anything more hold their own key's half."""
     monkeypatch.setattr(body, "HELD_BYTES_MAX", 4 * body.SMALL_BYTES)
     size = 2 * body.SMALL_BYTES
@@ -115,22 +102,19 @@ def test_bodies_that_trickle_keep_no_other_key_out(monkeypatch: pytest.MonkeyPat
                 yield part
             await asyncio.get_running_loop().create_future()
 
-    async def main() -> None:
-        bodies = Bodies(32)
+    bodies = Bodies(32)
 
-        async def read(request: Any, key: str) -> bytes:
-            with ExitStack() as ending:
-                return await bodies.read(request, bytes_max=10 * size, first_s=30.0, ending=ending, key=key)
+    async def read(request: Any, key: str) -> bytes:
+        with ExitStack() as ending:
+            return await bodies.read(request, bytes_max=10 * size, first_s=30.0, ending=ending, key=key)
 
-        reading = [asyncio.create_task(read(Trickling(size), "a")) for _ in range(18)]
-        await asyncio.sleep(0)
-        assert sum(task.done() for task in reading) == 16
-        assert len(await read(Sent(size), "b")) == size
-        for task in reading:
-            task.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
-
-    asyncio.run(main())
+    reading = [asyncio.create_task(read(Trickling(size), "a")) for _ in range(18)]
+    await asyncio.sleep(0)
+    assert sum(task.done() for task in reading) == 16
+    assert len(await read(Sent(size), "b")) == size
+    for task in reading:
+        task.cancel()
+    await asyncio.gather(*reading, return_exceptions=True)
 
 
 TOOL = {

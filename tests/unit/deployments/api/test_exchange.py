@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.exchange import Exchange, insert_silences
-from deployments.api.openai_chat import ChatWanted
+from deployments.api.exchange import Exchange, _insert_silences
+from deployments.api.openai_chat import _ChatWanted
 from deployments.api.openai_render import CHAT
 from reliability.types import Event, Text
 from tests.support.run_values import request_of, run_of
@@ -25,7 +25,7 @@ class Client:
         self.closed = 0
         self.exchange = Exchange(
             dialect=CHAT,
-            call=SimpleNamespace(stream=True, wanted=ChatWanted()),  # type: ignore[arg-type]
+            call=SimpleNamespace(stream=True, wanted=_ChatWanted()),  # type: ignore[arg-type]
             run=run_of(request_of("hi"), tier="fast"),
             events=breaking(after),
             report=dict,
@@ -53,15 +53,11 @@ def test_before_the_first_frame_it_is_an_http_error():
     assert client.closed
 
 
-def test_behind_the_first_frame_it_is_an_error_frame():
+async def test_behind_the_first_frame_it_is_an_error_frame():
     """The stream ends with one error that names the server, and without `[DONE]`; the books are closed."""
-
-    async def main() -> list[bytes]:
-        response: Any = await client.exchange.respond()
-        return [frame async for frame in response.body_iterator]
-
     client = Client(after=2)
-    *words, last = asyncio.run(main())
+    response: Any = await client.exchange.respond()
+    *words, last = [frame async for frame in response.body_iterator]
     error = json.loads(last.removeprefix(b"data: "))["error"]
 
     assert len(words) == 2
@@ -79,14 +75,10 @@ async def source(delays, closed):
         closed.append(True)
 
 
-def test_batches_pass_in_order_and_silence_is_marked():
+async def test_batches_pass_in_order_and_silence_is_marked():
     """Every batch arrives once and in order; None stands where nothing came for the time of silence."""
     closed: list[bool] = []
-
-    async def go():
-        return [batch async for batch in insert_silences(source([0, 0.2, 0], closed), 0.05)]
-
-    out = asyncio.run(go())
+    out = [batch async for batch in _insert_silences(source([0, 0.2, 0], closed), 0.05)]
 
     assert [batch for batch in out if batch is not None] == [[0], [1], [2]]
     assert None in out
@@ -94,32 +86,15 @@ def test_batches_pass_in_order_and_silence_is_marked():
 
 
 @pytest.mark.parametrize("delay", [0, 60])
-def test_closing_closes_the_source_even_while_it_is_silent(delay):
+async def test_closing_closes_the_source_even_while_it_is_silent(delay):
     """A reader that leaves ends the work behind, at once."""
     closed: list[bool] = []
-
-    async def go():
-        batches = insert_silences(source([0, delay], closed), 0.01)
-        await anext(batches)
+    batches = _insert_silences(source([0, delay], closed), 0.01)
+    await anext(batches)
+    async with asyncio.timeout(5):
         await batches.aclose()
 
-    asyncio.run(asyncio.wait_for(go(), 5))
-
     assert closed == [True]
-
-
-def test_an_error_of_the_source_is_the_reader_s():
-    """What the source raises, the reader sees."""
-
-    async def broken():
-        yield [1]
-        raise RuntimeError("broken")
-
-    async def go():
-        return [batch async for batch in insert_silences(broken(), 1)]
-
-    with pytest.raises(RuntimeError, match="broken"):
-        asyncio.run(go())
 
 
 @given(st.lists(st.integers(0, 2), max_size=12), st.lists(st.integers(0, 3), max_size=12), st.booleans())
@@ -140,8 +115,8 @@ def test_every_batch_once_whatever_the_two_sides_do(turns_between, turns_read, b
 
     async def go():
         seen = []
-        with contextlib.suppress(RuntimeError) if breaks else contextlib.nullcontext():
-            async for batch in insert_silences(source(), 60):
+        with pytest.raises(RuntimeError, match="broken") if breaks else contextlib.nullcontext():
+            async for batch in _insert_silences(source(), 60):
                 seen.append(batch)
                 assert made <= len(seen) + 1
                 for _ in range(turns_read[len(seen) - 1] if len(seen) <= len(turns_read) else 0):
@@ -151,26 +126,21 @@ def test_every_batch_once_whatever_the_two_sides_do(turns_between, turns_read, b
     assert asyncio.run(go()) == [[i + 1] for i in range(len(turns_between))]
 
 
-def test_a_reader_that_is_cancelled_ends_the_source():
+async def test_a_reader_that_is_cancelled_ends_the_source():
     """While it waits in silence, too."""
-    closed: list[bool] = []
+    closed, begun = list[bool](), asyncio.Event()
 
-    async def go():
-        begun = asyncio.Event()
+    async def silent():
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+            yield [1]
+        finally:
+            closed.append(True)
 
-        async def silent():
-            try:
-                begun.set()
-                await asyncio.Event().wait()
-                yield [1]
-            finally:
-                closed.append(True)
-
-        reading = asyncio.ensure_future(anext(insert_silences(silent(), 30)))
-        await begun.wait()
-        reading.cancel()
-        await asyncio.wait([reading])
-
-    asyncio.run(asyncio.wait_for(go(), 5))
+    reading = asyncio.ensure_future(anext(_insert_silences(silent(), 30)))
+    await begun.wait()
+    reading.cancel()
+    await asyncio.wait([reading], timeout=5)
 
     assert closed == [True]

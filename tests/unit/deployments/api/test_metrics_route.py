@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.metrics_route import STATES, MetricsRoute, merge_families, write_gauges
+from deployments.api.metrics_route import STATES, MetricsRoute, _merge_families, _write_gauges
 from tests.support.room_rig import Rig, browse
 
 NODE = """# HELP ray_mlx_stack_requests_total Finished requests.
@@ -34,7 +34,7 @@ WINDOWS = {"hour": {"tokens": 80, "tokens_max": 100}, "session": {"tokens": 0, "
 @given(st.integers(0, 6))
 def test_every_node_is_in_it_and_every_family_once(nodes):
     """Ours alone; a family's samples stand below its head."""
-    lines = merge_families(NODE.format(node=n, count=n) for n in range(nodes))
+    lines = _merge_families(NODE.format(node=n, count=n) for n in range(nodes))
     heads = [line for line in lines if line.startswith("# TYPE")]
 
     assert len(heads) == len(set(heads)) == (2 if nodes else 0)
@@ -46,12 +46,12 @@ def test_every_node_is_in_it_and_every_family_once(nodes):
 @given(st.text())
 def test_any_text_of_a_node_is_merged_or_left(text):
     """A node that answers nonsense breaks nothing."""
-    assert all("ray_mlx_stack_" in line for line in merge_families([text]) if line.startswith("# TYPE"))
+    assert all("ray_mlx_stack_" in line for line in _merge_families([text]) if line.startswith("# TYPE"))
 
 
 def test_gauges_say_how_things_stand():
     """One state and one phase of each tier, only what is shared of the budgets, and memory as numbers."""
-    lines = write_gauges(NOW | {"memory": {"nodes": NODES}}, WINDOWS, 1)
+    lines = _write_gauges(NOW | {"memory": {"nodes": NODES}}, WINDOWS, 1)
 
     for line in (
         'mlx_stack_tier_state{tier="fast",state="ready"} 1',
@@ -110,8 +110,8 @@ def test_the_state_actor_is_asked_all_at_once(tmp_path):
 def test_prometheus_can_read_it(tmp_path):
     """All of it, by Prometheus' own tool, also where a name has a quote in it."""
     evil = {'a"\\\nb': NODES["mac 1"]}
-    gauges = write_gauges(NOW | {"memory": {"nodes": evil}}, WINDOWS, 0)
-    text = "\n".join([*merge_families([NODE.format(node=1, count=2)]), *gauges, ""])
+    gauges = _write_gauges(NOW | {"memory": {"nodes": evil}}, WINDOWS, 0)
+    text = "\n".join([*_merge_families([NODE.format(node=1, count=2)]), *gauges, ""])
     command = ["promtool", "check", "metrics"]
     out = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 

@@ -17,7 +17,7 @@ from deployments.api.middleware import EXPOSED, MiddlewareApp
 from deployments.config.app_config import ServerConfig
 from deployments.config.config_errors import ConfigError
 from deployments.config.loopback import is_own, is_own_page
-from tests.support.bare_router import build_app, list_all_routes
+from tests.support.bare_router import ask_app, build_app, list_all_routes
 from tests.support.repository import ROOT
 from tests.support.small_config import config_of
 
@@ -40,12 +40,7 @@ def app(access: Access) -> MiddlewareApp:
 
 
 def asked(access: Access, method: str, path: str, headers: dict[str, str], *, root: str = "") -> httpx.Response:
-    async def go() -> httpx.Response:
-        transport = httpx.ASGITransport(app(access), root_path=root)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
-            return await http.request(method, f"{root}{path}", headers=headers)
-
-    return asyncio.run(go())
+    return ask_app(app(access), method, path, headers=headers, root=root)
 
 
 def access(keys: str = "", **server: Any) -> Access:
@@ -155,13 +150,8 @@ def test_a_slash_too_many_is_no_other_route(root, path):
 def test_what_is_mounted_is_found_with_and_without_its_slash(root):
     """Law: no redirect leads to itself: the app below `/ui` is found at `/ui/`, and `/ui` leads there."""
     door = MiddlewareApp(access, routes=[Mount("/ui", routes=[Route("/", seen)])])
+    answer = ask_app(door, "GET", "/ui", root=root, follow_redirects=True)
 
-    async def go() -> httpx.Response:
-        transport = httpx.ASGITransport(door, root_path=root)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
-            return await http.get(f"{root}/ui", follow_redirects=True)
-
-    answer = asyncio.run(go())
     assert (answer.status_code, answer.url.path) == (200, f"{root}/ui/")
 
 
@@ -199,12 +189,7 @@ OTHERS = ["wiki.internal", "ip-10-0-0-1.ec2.internal", "vm.c.project.internal", 
 
 
 def asked_router(door: Access, method: str, path: str, headers: dict[str, str], body: str = "") -> httpx.Response:
-    async def go() -> httpx.Response:
-        transport = httpx.ASGITransport(build_app(door), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
-            return await http.request(method, path, headers=headers, content=body)
-
-    return asyncio.run(go())
+    return ask_app(build_app(door), method, path, headers=headers, content=body)
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -282,15 +267,9 @@ def test_a_405_names_all_methods_of_its_path():
     """Law: for every path of the server and every method that it doesn't take, `Allow` is what OPTIONS answers: the
     methods of all routes that the path fits, not those of the first one."""
     app = build_app(Access(()))
-
-    async def go() -> list[tuple[str, str, str, httpx.Response]]:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
-            allowed = {path: (await http.options(path)).headers["allow"] for path in list_paths(app.routes)}
-            asked = [(path, method) for path, names in allowed.items() for method in METHODS - set(names.split(", "))]
-            return [(path, method, allowed[path], await http.request(method, path)) for path, method in asked]
-
-    refused = asyncio.run(go())
+    allowed = {path: ask_app(app, "OPTIONS", path).headers["allow"] for path in list_paths(app.routes)}
+    asked = [(path, method) for path, names in allowed.items() for method in METHODS - set(names.split(", "))]
+    refused = [(path, method, allowed[path], ask_app(app, method, path)) for path, method in asked]
 
     assert len(refused) > 100
     assert [(p, m) for p, m, allow, r in refused if (r.status_code, r.headers.get("allow")) != (405, allow)] == []

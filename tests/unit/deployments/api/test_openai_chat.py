@@ -46,17 +46,13 @@ def test_the_output_cap():
 
 
 def test_legacy_functions_become_tools():
-    """`functions` and `function_call` are translated at the edge."""
+    """`functions` and `function_call` are translated at the edge; an answer to them has room for one call."""
     call = parse(functions=[{"name": "f"}], function_call={"name": "f"})
 
     assert call.wanted.legacy_functions
     assert call.request.tools == ({"type": "function", "function": {"name": "f"}},)
     assert call.request.tool_choice == {"type": "function", "function": {"name": "f"}}
-
-
-def test_a_legacy_answer_has_room_for_one_call():
-    """Whoever speaks `functions` gets one `function_call`, so no more than one call is a good answer."""
-    assert parse(functions=[{"name": "f"}]).request.parallel_tool_calls is False
+    assert call.request.parallel_tool_calls is False
     assert parse(functions=[{"name": "f"}], parallel_tool_calls=True).request.parallel_tool_calls is False
     assert parse(parallel_tool_calls=True).request.parallel_tool_calls is True
 

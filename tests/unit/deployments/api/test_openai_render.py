@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, AnswerCollector, ChunkWriter
+from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, _AnswerCollector, _ChunkWriter
 from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Refusal, Text, TokenLogprob
 
 LOGPROBS = st.builds(
@@ -24,6 +24,14 @@ EVENTS = st.one_of(
 STOP = Finish(reason=FinishReason.STOP)
 
 
+def collector() -> _AnswerCollector:
+    return _AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
+
+
+def writer_of(**more: bool) -> _ChunkWriter:
+    return _ChunkWriter(answer_id="a", created_s=1, legacy_functions=False, **more)
+
+
 def chunks_of(sent: bytes):
     return [json.loads(line[6:]) for line in sent.decode().split("\n\n") if line.startswith("data: {")]
 
@@ -32,8 +40,8 @@ def chunks_of(sent: bytes):
 def test_a_stream_tells_what_the_whole_answer_tells(batches):
     """Text, refusal and probabilities are the same, in the same order; every chunk that has probabilities has a delta
     of text; without any the field is null."""
-    answer = AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
-    writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False)
+    answer = collector()
+    writer = writer_of()
     chunks = []
     for batch in batches:
         answer.take(batch)
@@ -52,7 +60,7 @@ def test_a_stream_tells_what_the_whole_answer_tells(batches):
 
 def test_a_token_is_told_as_openai_does():
     """Half a character is shown as such in `token`, and exactly in `bytes`."""
-    answer = AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
+    answer = collector()
     answer.take([Text("é"), Logprobs((TokenLogprob(b"\xc3", -0.5, ((b"e", -1.0),)),))])
 
     assert json.loads(answer.body("m", STOP))["choices"][0]["logprobs"] == {
@@ -70,7 +78,7 @@ def test_a_token_is_told_as_openai_does():
 
 def test_a_long_silence_has_chunks_without_a_word_in_it():
     """Law: clients that count events hear one in every few silences; the role is named once, no text comes of it."""
-    writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False)
+    writer = writer_of()
     frames = [writer.silence("fast") for _ in range(2 * COMMENTS_PER_EVENT)]
     chunks = chunks_of(b"".join([*frames, writer.chunks("fast", [Text("hi")]), writer.last("fast", STOP, {})]))
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
@@ -81,9 +89,9 @@ def test_a_long_silence_has_chunks_without_a_word_in_it():
 
 def test_a_refusal_has_no_content():
     """Law: beside a refusal the content is null, as from OpenAI: a client that parses the content never meets it."""
-    answer = AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
+    answer = collector()
     answer.take([Refusal("No.")])
-    writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False)
+    writer = writer_of()
     (chunk,) = chunks_of(writer.chunks("m", [Refusal("N"), Refusal("o.")]))
 
     assert json.loads(answer.body("m", STOP))["choices"][0]["message"]["content"] is None
@@ -93,7 +101,7 @@ def test_a_refusal_has_no_content():
 def test_each_chunk_says_whether_it_has_the_usage():
     """Law: where usage was asked for, all chunks but the last have null; where it wasn't, none has the key."""
     for asked in (True, False):
-        writer = ChunkWriter(answer_id="a", created_s=1, legacy_functions=False, include_usage=asked)
+        writer = writer_of(include_usage=asked)
         chunks = chunks_of(writer.chunks("m", [Text("a")]) + writer.last("m", STOP, {}))
 
         assert ["usage" in chunk for chunk in chunks] == [asked] * len(chunks)

@@ -1,7 +1,5 @@
 """Every error in OpenAI's shape, and no error's own words."""
 
-import asyncio
-
 import httpx
 import pytest
 from starlette.applications import Starlette
@@ -12,6 +10,7 @@ from starlette.routing import Route
 from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.responses import build_error_handlers, error_response, json_response
 from deployments.errors import ApiError
+from tests.support.bare_router import ask_app
 
 
 async def good(_: Request) -> Response:
@@ -31,15 +30,6 @@ APP = Starlette(
 )
 
 
-def asked(method: str, path: str) -> httpx.Response:
-    async def go() -> httpx.Response:
-        transport = httpx.ASGITransport(APP, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
-            return await http.request(method, path)
-
-    return asyncio.run(go())
-
-
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
@@ -52,7 +42,7 @@ def asked(method: str, path: str) -> httpx.Response:
 def test_every_error_has_the_same_shape(method: str, path: str, status: int, code: str) -> None:
     """Law: what the server refuses, what Starlette refuses and what nobody expected is JSON with a code; a 405 says
     what is allowed; what an error says of itself stays here."""
-    answer = asked(method, path)
+    answer = ask_app(APP, method, path)
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
     assert "secret" not in answer.text
@@ -61,7 +51,7 @@ def test_every_error_has_the_same_shape(method: str, path: str, status: int, cod
 
 def test_an_answer_keeps_its_headers_and_an_error_s_own_win() -> None:
     """Law: headers that are given leave with the answer, unless the error sets them itself."""
-    answer = asked("GET", "/good")
+    answer = ask_app(APP, "GET", "/good")
     busy = ApiError("overloaded", "come back")
     own = busy.headers()
     shown = error_response(busy, {**dict.fromkeys(own, "mine"), "x-a": "b"})
@@ -78,13 +68,11 @@ def test_a_dialects_path_has_its_errors() -> None:
     spoken = build_error_handlers({"/v1/messages": MESSAGES})
     app = Starlette(routes=[Route("/v1/messages", refused)], exception_handlers=spoken)
 
-    async def go(path: str, **headers: str) -> httpx.Response:
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
-            return await http.get(path, headers={"x-request-id": "r-1"} | headers)
+    def get(path: str, **headers: str) -> httpx.Response:
+        return ask_app(app, "GET", path, headers={"x-request-id": "r-1"} | headers)
 
-    here, below, elsewhere = (asyncio.run(go(path)) for path in ("/v1/messages", "/v1/messages/x", "/messages"))
-    signed = asyncio.run(go("/v1/models/none", **{"anthropic-version": "2023-06-01"}))
+    here, below, elsewhere = (get(path) for path in ("/v1/messages", "/v1/messages/x", "/messages"))
+    signed = get("/v1/models/none", **{"anthropic-version": "2023-06-01"})
 
     assert [one.json().get("type") for one in (here, below, signed, elsewhere)] == ["error", "error", "error", None]
     assert here.headers["request-id"] == here.json()["request_id"] == "r-1"

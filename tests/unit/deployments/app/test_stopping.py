@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.api.exchange import insert_silences
+from deployments.api.exchange import _insert_silences
 from deployments.app.stopping import CUT_S, LAST_BYTES_S, Stopping
 from deployments.config.tier_config import Timeouts
 from deployments.errors import from_refusal
@@ -18,7 +18,7 @@ from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import RefuseCode, Text
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
-from tests.unit.deployments.request.test_drive import make_ports, make_run
+from tests.support.driving import make_ports, make_run
 
 SLOW = Timeouts(connect_s=5, first_token_s=600, idle_s=600, total_s=3000)
 WORDS = ["alpha ", "beta ", "gamma ", "delta ", "epsilon ", "zeta ", "eta "]
@@ -39,7 +39,7 @@ class Served:
         self.ports: Ports = make_ports({"fast": self.tier}, clock)  # type: ignore[arg-type]
         self.ports.timeouts["fast"] = SLOW  # type: ignore[index]
         batches = stopping.pass_on(self.run, drive(self.run, self.ports))
-        self.batches: Any = insert_silences(batches, 1.0) if streamed else batches
+        self.batches: Any = _insert_silences(batches, 1.0) if streamed else batches
         self.ended_s = 0.0
 
     async def read(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from deployments.api.body import Bodies
-from deployments.api.exchange import insert_silences
+from deployments.api.exchange import _insert_silences
 from deployments.api.openai_chat import parse_chat
 from deployments.app.keep_awake import KeepAwake
 from deployments.config.app_config import AppConfig, load
@@ -300,7 +300,7 @@ def keepalive_s() -> None:
         yield b""
 
     async def first() -> Any:
-        batches = insert_silences(silent(), config_of("server.keepalive_s", 0.01).server.keepalive_s)
+        batches = _insert_silences(silent(), config_of("server.keepalive_s", 0.01).server.keepalive_s)
         try:
             return await anext(batches)
         finally:

@@ -16,8 +16,8 @@ from deployments.request.run_record import Run
 from reliability.attempt import Attempt
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import ChatRequest, Event, Fault, Finish, FinishReason, Started, Text, TierStatus, Usage
+from tests.support.driving import make_ports, make_run
 from tests.support.run_values import request_of, run_of
-from tests.unit.deployments.request.test_drive import make_ports, make_run
 
 DETAIL = "the system prompt changed"
 

@@ -1,13 +1,24 @@
 """What one attempt has cost, where its tier never says."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.request.accounting import ANSWER_BYTES_MAX, EVENT_CHARS, compute_bytes_max, count_chars, cut_event
+from deployments.request.accounting import (
+    ANSWER_BYTES_MAX,
+    EVENT_CHARS,
+    HIDDEN_TOKENS_MAX,
+    REASONING_TOKENS_MAX,
+    Accounting,
+    compute_bytes_max,
+    count_chars,
+    cut_event,
+)
 from deployments.request.attempt import record_attempt
 from reliability.admission.ledger import PROGRESS_TOKENS
-from reliability.answer.estimate import tokens_max, tokens_min, tokens_near
+from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min, tokens_near
 from reliability.types import (
     CallDelta,
     Counted,
@@ -157,3 +168,109 @@ def test_a_larger_cap_is_never_less_room(one, other):
 
     assert compute_bytes_max(small) <= compute_bytes_max(large) <= ANSWER_BYTES_MAX
     assert compute_bytes_max(small) == ANSWER_BYTES_MAX or compute_bytes_max(small) > small
+
+
+counts = st.integers(0, 10**12) | st.integers(0, 20_000)
+sizes = st.integers(0, 100_000)
+
+
+def possible(prompt: int = 100, written: int = 60, cap: int = 500) -> Accounting:
+    """The account of an attempt whose estimate is 30 tokens, and one for two bytes of the prompt."""
+    return Accounting(
+        prompt_bytes=prompt,
+        prompt_most=lambda: prompt,
+        output_cap=cap,
+        progress=None,
+        accepted=True,
+        written_bytes=written,
+        near_tokens=30,
+    )
+
+
+def book(told: Usage, known: Accounting) -> tuple[Usage, bool]:
+    """What is booked where the tier reports this at its end, and whether it was a lie."""
+    account = replace(known, reported=None)
+    usage = account.count_usage(Finish(reason=FinishReason.STOP, usage=told))
+    return usage, account.reported is not None
+
+
+@given(counts, counts, counts, counts, sizes, sizes, st.integers(1, 10_000))
+@example(10**12, 10**12, 10**12, 10**12, 20, 60, 500)
+def test_no_report_costs_more_than_an_answer_can(prompt, completion, cached, reasoning, size, written, cap):
+    """Whatever is reported, what is booked is bounded by the request and the answer, and its parts agree; who believes
+    it once believes it again."""
+    told = Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, reasoning_tokens=reasoning)
+    known = possible(size, written, cap)
+    usage, lie = book(told, known)
+
+    assert usage.prompt_tokens <= size + HIDDEN_TOKENS_MAX
+    assert usage.completion_tokens <= max(cap, written) + 64 + REASONING_TOKENS_MAX
+    assert usage.cached_tokens <= usage.prompt_tokens
+    assert usage.reasoning_tokens <= usage.completion_tokens
+    assert not lie or not usage.exact
+    assert usage.prompt_tokens > 0 or not size
+    again, _ = book(replace(usage, exact=True), known)
+    if not lie and usage.prompt_tokens == prompt and usage.completion_tokens == completion:
+        assert again.total_tokens == usage.total_tokens
+
+
+@given(st.lists(st.text(min_size=1, max_size=300), min_size=1, max_size=20), st.data())
+def test_what_a_real_tokenizer_counts_is_believed(texts, data):
+    """A count between a token for sixteen bytes and one for each byte, within the cap and some hidden words of the
+    upstream, is booked as it was told."""
+    messages = [{"role": "user", "content": text} for text in texts]
+    size, written = prompt_bytes(messages), data.draw(st.integers(1, 4_000))
+    prompt = data.draw(st.integers(-(-size // 16), size + HIDDEN_TOKENS_MAX))
+    completion = data.draw(st.integers(-(-written // 16), written))
+    told = Usage(prompt_tokens=prompt, completion_tokens=completion)
+    assert book(told, possible(size, written, written)) == (told, False)
+
+
+@pytest.mark.parametrize(
+    ("told", "booked", "lie"),
+    [
+        (Usage(prompt_tokens=10**12, completion_tokens=20), (50, 20), True),
+        (Usage(prompt_tokens=40, completion_tokens=10**12), (40, 30), True),
+        (Usage(prompt_tokens=0, completion_tokens=20), (50, 20), False),
+        (Usage(prompt_tokens=40, completion_tokens=0), (40, 30), False),
+        (Usage(prompt_tokens=40, completion_tokens=20_000, reasoning_tokens=19_900), (40, 20_000), False),
+        (Usage(prompt_tokens=40, completion_tokens=20_000), (40, 30), True),
+        (Usage(prompt_tokens=40, completion_tokens=20, cached_tokens=900), (40, 20), False),
+    ],
+)
+def test_each_count_is_held_for_itself(told, booked, lie):
+    """The count that is possible is kept beside the one that isn't; none at all is no lie; reasoning may go beyond the
+    cap where the upstream says that it has reasoned."""
+    usage, found = book(told, possible())
+    assert ((usage.prompt_tokens, usage.completion_tokens), found) == (booked, lie)
+    assert usage.exact is (
+        (usage.prompt_tokens, usage.completion_tokens) == (told.prompt_tokens, told.completion_tokens)
+    )
+
+
+def test_too_little_is_a_lie_as_well():
+    """One token for a long answer, or for a long prompt, is not booked."""
+    known = possible(prompt=1_000_000, written=100_000)
+    assert book(Usage(prompt_tokens=1, completion_tokens=30_000), known)[0].prompt_tokens == 500_000
+    assert book(Usage(prompt_tokens=250_000, completion_tokens=1), known)[0].completion_tokens == 30
+
+
+def test_media_may_cost_more_than_their_bytes():
+    """An image behind an address of thirty bytes may be ten thousands of tokens, a film a million: the request is
+    looked through only where a count asks for it."""
+    asked = []
+
+    def most() -> int:
+        asked.append(1)
+        return prompt_tokens_most(parts)
+
+    part = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    parts = [{"role": "user", "content": [{"type": "text", "text": "what is it?"}, part]}]
+    known = replace(possible(prompt_bytes(parts)), prompt_most=most)
+
+    assert book(Usage(prompt_tokens=9_000, completion_tokens=9), known)[1] is False
+    assert not asked
+    assert book(Usage(prompt_tokens=48_000, completion_tokens=9), known)[1] is False
+    assert book(Usage(prompt_tokens=80_000, completion_tokens=9), known)[1] is True
+    parts.append({"role": "user", "content": [{"type": "video_url", "video_url": {"url": "https://example.com/a"}}]})
+    assert book(Usage(prompt_tokens=900_000, completion_tokens=9), known)[1] is False

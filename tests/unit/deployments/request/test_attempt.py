@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from deployments.reports.report import report_of
 from deployments.request.accounting import OVERRUN_BYTES, TOKEN_BYTES_MOST
 from deployments.request.attempt import record_attempt
-from deployments.request.drive import drive
 from deployments.request.run_record import Run
-from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import text_bytes
 from reliability.answer.judgement import expect
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
@@ -41,11 +39,9 @@ from reliability.types import (
     TokenLogprob,
     Usage,
 )
-from tests.sim.clock import VirtualClock
-from tests.sim.clock import run as play
+from tests.support.driving import TOOLS as ONE_TOOL
+from tests.support.driving import drive_once, say, tell_in_turn, text_of
 from tests.support.readings import MESSAGES, TOOLS, reading
-from tests.unit.deployments.request.test_drive import TOOLS as ONE_TOOL
-from tests.unit.deployments.request.test_drive import make_ports, make_run, text_of
 
 
 @given(st.lists(st.text(max_size=400).map(Text) | st.text(max_size=400).map(Reasoning), max_size=8), st.integers(1, 40))
@@ -214,40 +210,19 @@ GOOD = '{"name": "Ada"}'
 
 
 def drive_through(
-    *answers: list[dict[str, Any]], strict: bool = True, tools: bool = False, finish: str | None = None
+    *answers: list[dict[str, Any]], strict: bool = True, tools: bool = False, **rule: Any
 ) -> tuple[Run, list[Event], list[ChatRequest]]:
     """Drive one request for JSON over two tiers, which give these answers, whoever is asked."""
-    asked: list[ChatRequest] = []
-    left, rule = list(answers), {} if finish is None else {"finish": finish}
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": strict}}
+    form, box = read_wanted_form(wanted, Steps(1_000)), build_toolbox(ONE_TOOL) if tools else ToolBox()
+    assert isinstance(form, WantedForm)
+    tiers, asked = tell_in_turn(("fast", "standard"), answers, **rule)
 
-    class Tier(ScriptedTier):
-        async def stream(self, request: ChatRequest) -> Any:
-            asked.append(request)
-            teller = ScriptedTier(
-                name=self._name, script=[rule | {"answer": left.pop(0) if len(left) > 1 else left[0]}]
-            )
-            async for events in teller.stream(request):
-                yield events
-
-    async def go() -> tuple[Run, list[Event]]:
-        clock = VirtualClock()
-        ports = make_ports({name: Tier(name=name, script=[]) for name in ("fast", "standard")}, clock)
-        run = make_run(("fast", "standard"), clock)
-        form, box = read_wanted_form(wanted, Steps(1_000)), build_toolbox(ONE_TOOL) if tools else ToolBox()
-        assert isinstance(form, WantedForm)
-        assert isinstance(box, ToolBox)
+    def change(run: Run) -> None:
         run.request = replace(run.request, response_format=wanted, tools=ONE_TOOL if tools else ())
         run.expected = expect(run.request.messages, box, id_seed="r", checks=CheckConfig(), form=form)
-        run.hold = Hold.ALL
-        return run, [event async for batch in drive(run, ports) for event in batch]
 
-    run, events = play(go())
-    return run, events, asked
-
-
-def say(text: str) -> list[dict[str, Any]]:
-    return [{"raw": text[at : at + 3]} for at in range(0, len(text), 3)]
+    return *drive_once(tiers, change, hold_all=True), asked
 
 
 def test_what_can_be_repaired_is_delivered_and_reported():

@@ -8,17 +8,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.request.attempt import AttemptState, record_attempt
+from deployments.request.attempt import record_attempt
 from reliability.answer.judgement import expect
 from reliability.faults import TRAITS, Again
 from reliability.loops import LoopConfig, Turn
 from reliability.tools import CheckConfig, build_toolbox, extract_calls
 from reliability.tools.formats import CALL_FORMATS
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Hold, Reasoning, Started, Text
-from tests.support.readings import open_state
+from tests.support.readings import MESSAGES, TOOLS, Reading, open_state
 from tests.support.repeating_texts import HONEST
 from tests.support.written_calls import write_query
-from tests.unit.deployments.request.test_attempt import MESSAGES, TOOLS
 
 CALL = '<tool_call>{"name": "look", "arguments": {"what": "up"}}</tool_call>\n'
 QUOTED = "It stands between `<tool_call>` and `</tool_call>`. "
@@ -40,7 +39,7 @@ written = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 30)), max_s
 )
 
 
-def reading(tools: list[dict] | None = None, hold: Hold = Hold.TOOL_CALLS, *, checked: bool = True) -> AttemptState:
+def reading(tools: list[dict] | None = None, hold: Hold = Hold.TOOL_CALLS, *, checked: bool = True) -> Reading:
     """An attempt under all the loop rules."""
     box = build_toolbox(TOOLS if tools is None else tools)
     expected = expect(MESSAGES, box, id_seed="r", checks=CheckConfig() if checked else None, loops=LoopConfig())
@@ -49,7 +48,7 @@ def reading(tools: list[dict] | None = None, hold: Hold = Hold.TOOL_CALLS, *, ch
     return made
 
 
-def read(made: AttemptState, events: list[Event], size: int = 1) -> str:
+def read(made: Reading, events: list[Event], size: int = 1) -> str:
     """Read them in batches, and the text that has left at the end."""
     out: list[Event] = []
     batches = [events[at : at + size] for at in range(0, len(events), size)]

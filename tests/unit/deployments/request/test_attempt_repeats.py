@@ -8,9 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from deployments.request.attempt import AttemptState, record_attempt
+from deployments.request.attempt import record_attempt
 from reliability.loops.in_answer import LEFT_CHARS, PATIENCE_BYTES
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Hold, Reasoning, Text
+from tests.support.readings import Reading
 from tests.unit.deployments.request.test_attempt_loops import WORDS, reading
 
 ENDED = {
@@ -35,7 +36,7 @@ FOUND_CHARS = 4_500  # behind so many each of them is found
 cuts = st.integers(1, 3_000), st.integers(1, 60), st.sampled_from(list(Hold))
 
 
-def play(events: list[Event], batch: int = 1, hold: Hold = Hold.TOOL_CALLS) -> tuple[AttemptState, str]:
+def play(events: list[Event], batch: int = 1, hold: Hold = Hold.TOOL_CALLS) -> tuple[Reading, str]:
     """Read these in batches; also return the text that has left, or may leave at the end."""
     made = reading(hold=hold)
     out: list[Event] = []

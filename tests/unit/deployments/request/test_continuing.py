@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 
 from deployments.reports.report import report_of
 from deployments.request.accounting import compute_bytes_max
-from deployments.request.drive import drive
 from deployments.request.run_record import Run
-from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, RefuseCode
-from tests.sim.clock import VirtualClock
-from tests.sim.clock import run as play
-from tests.unit.deployments.request.test_drive import CALL, make_ports, make_run, text_of
+from tests.support.driving import CALL, CHAIN, drive_once, say, tell_in_turn, text_of
 
 # What the gate holds back for a while, and what it lets go: code, braces, tags, quotes, half a delimiter.
 TEXTS = [
@@ -32,33 +28,13 @@ def drive_through(
     answers: list[list[dict[str, Any]]], *, chain: int = 2, continuations: int = 1, obeys: bool = True, **fields: Any
 ) -> tuple[Run, list[Event], list[ChatRequest]]:
     """Drive one request over a chain; its tiers give these answers, one after another, whoever is asked."""
-    asked: list[ChatRequest] = []
-    left = list(answers)
+    tiers, asked = tell_in_turn(CHAIN[:chain], [*answers, [{"status": 500}]], obeys=obeys)
 
-    class Tier(ScriptedTier):
-        async def stream(self, request: ChatRequest) -> Any:
-            asked.append(request)
-            teller = ScriptedTier(name=self._name, script=[{"answer": left.pop(0) if left else [{"status": 500}]}])
-            async for events in teller.stream(request if obeys else replace(request, max_tokens=10**6)):
-                yield events
-
-    async def go() -> tuple[Run, list[Event]]:
-        names, clock = ("fast", "standard", "premium")[:chain], VirtualClock()
-        ports = make_ports({name: Tier(name=name, script=[]) for name in names}, clock)
-        run = make_run(names, clock)
+    def change(run: Run) -> None:
         run.limits = replace(run.limits, continuations_max=continuations)
         run.request = replace(run.request, **fields)
-        events = [event async for batch in drive(run, ports) for event in batch]
-        assert ports.admission is not None
-        assert ports.admission.state.grants.count == 0
-        return run, events
 
-    run, events = play(go())
-    return run, events, asked
-
-
-def say(text: str) -> list[dict[str, Any]]:
-    return [{"raw": text[at : at + 3]} for at in range(0, len(text), 3)]
+    return *drive_once(tiers, change), asked
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

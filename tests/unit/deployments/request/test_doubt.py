@@ -1,6 +1,7 @@
 """Valid calls that are probably not right: who answers then, and that nobody's answer is changed."""
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -9,16 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.reports.report import report_of
-from deployments.request.drive import drive
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from deployments.work.large_work import QUIET_BYTES, Large, at_once
 from reliability.answer.gate import Hold
 from reliability.confidence import Calibration, ModelCalibration
-from reliability.types import CallDelta, ChatRequest, Event, Finish, Flaw, Reason
-from tests.sim.clock import VirtualClock
-from tests.sim.clock import run as play
-from tests.unit.deployments.request.test_drive import ANSWERS, CHAIN, make_ports, make_run, text_of
+from reliability.types import ChatRequest, Event, Finish, Flaw, Reason
+from tests.support.driving import ANSWERS, CHAIN, calls_of, drive_once, text_of
 
 # Sure of a call as long as the model was sure of its tokens.
 CALIBRATION = ModelCalibration(Calibration(2.0, {"most_unsure": -2.0}))
@@ -31,8 +29,9 @@ class Hesitating(ScriptedTier):
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         unsure = None if self.hesitates is None else (("f", 3.0),) * self.hesitates
-        async for events in super().stream(request):
-            yield [replace(one, unsure=unsure) if isinstance(one, Finish) else one for one in events]
+        async with aclosing(super().stream(request)) as stream:
+            async for events in stream:
+                yield [replace(one, unsure=unsure) if isinstance(one, Finish) else one for one in events]
 
 
 def ask(
@@ -46,25 +45,23 @@ def ask(
     """Drive one request along a chain: of each tier its scripted answer, and whether it hesitates. Without its tools
     each tier answers in words."""
 
-    async def go() -> tuple[Run, list[Event]]:
-        chain, clock, tiers = CHAIN[: len(answers)], VirtualClock(), {}
-        for tier, (name, hesitates) in zip(chain, answers, strict=True):
-            call = {"tool_call": {"name": "f", "arguments": {"a": tier}}}
-            steps = {"call": [call], "said": [{"text": f"I'm {tier}. "}, call]}.get(name) or ANSWERS[name][0]
-            script = [{"when": {"has_tools": True}, "answer": steps}, {"answer": [{"text": "I can't do that."}]}]
-            tiers[tier] = Hesitating(name=tier, script=script)
-            tiers[tier].hesitates = hesitates
-        run = make_run(chain, clock, hold_all=hold is Hold.ALL)
+    tiers: dict[str, ScriptedTier] = {}
+    for tier, (name, hesitates) in zip(CHAIN, answers, strict=False):
+        call = {"tool_call": {"name": "f", "arguments": {"a": tier}}}
+        steps = {"call": [call], "said": [{"text": f"I'm {tier}. "}, call]}.get(name) or ANSWERS[name][0]
+        script = [{"when": {"has_tools": True}, "answer": steps}, {"answer": [{"text": "I can't do that."}]}]
+        tiers[tier] = Hesitating(name=tier, script=script)
+        tiers[tier].hesitates = hesitates
+
+    def change(run: Run) -> None:
         run.limits = replace(run.limits, confidence_min=least)
         run.request = replace(run.request, tool_choice="required" if forced else "auto")
-        ports = replace(make_ports(tiers, clock), calibration=lambda _: calibration, large=large)
-        return run, [event async for batch in drive(run, ports) for event in batch]
 
-    return play(go())
+    return drive_once(tiers, change, hold_all=hold is Hold.ALL, calibration=lambda _: calibration, large=large)
 
 
-def calls_of(events: list[Event]) -> list[str]:
-    return [event.arguments for event in events if isinstance(event, CallDelta)]
+def arguments_of(events: list[Event]) -> list[str]:
+    return [arguments for _, arguments in calls_of(events)]
 
 
 @pytest.mark.parametrize(("share", "second"), [(0.1, "standard"), (0.9, "fast")])
@@ -74,7 +71,7 @@ def test_a_model_that_is_seldom_right_is_not_asked_again(share: float, second: s
     run, events = ask(("invented", None), ("call", False), calibration=seldom)
     assert run.attempts[1].tier == second
     assert run.attempts[0].flaw is Flaw.TOOL_CALL_INVALID
-    assert calls_of(events) == ['{"a": "standard"}']
+    assert arguments_of(events) == ['{"a": "standard"}']
 
 
 @pytest.mark.parametrize("hold", Hold)
@@ -83,7 +80,7 @@ def test_a_call_in_doubt_is_the_next_tier_s_to_make(hold: Hold) -> None:
     run, events = ask(("call", True), ("call", False), hold=hold)
     assert (run.tier, run.escalation) == ("standard", ("fast", Reason.LOW_CONFIDENCE))
     assert [attempt.flaw for attempt in run.attempts] == [Flaw.DOUBT, None]
-    assert calls_of(events) == ['{"a": "standard"}']
+    assert arguments_of(events) == ['{"a": "standard"}']
     report = report_of(run)
     assert report["escalation_reason"] == "low_confidence"
     assert report["attempts"][0]["confidence"] == 0.018
@@ -95,7 +92,7 @@ def test_a_call_in_doubt_is_better_than_none(after: str) -> None:
     """Law: where the next tier has no good answer, the call is delivered, and the report says how likely it is."""
     run, events = ask(("call", True), (after, False))
     assert run.tier == "fast"
-    assert calls_of(events) == ['{"a": "fast"}']
+    assert arguments_of(events) == ['{"a": "fast"}']
     assert any("a probability of 2%" in note for note in report_of(run)["notes"])
 
 
@@ -130,11 +127,11 @@ def test_a_call_that_nobody_wanted_is_asked_for_in_words(words_do: bool) -> None
     run, events = ask(("call", True), ("call", True), calibration=unwanted, forced=not words_do)
     assert [attempt.flaw for attempt in run.attempts] == [Flaw.DOUBT, Flaw.DOUBT] + [None] * words_do
     if words_do:
-        assert (calls_of(events), text_of(events)) == ([], "I can't do that.")
+        assert (arguments_of(events), text_of(events)) == ([], "I can't do that.")
         assert run.finish is not None
         assert not run.finish.notes
     else:
-        assert calls_of(events) == ['{"a": "standard"}']
+        assert arguments_of(events) == ['{"a": "standard"}']
 
 
 @pytest.mark.parametrize(("answer", "hesitates"), [("call", True), ("call", None), ("good", True)])
@@ -166,7 +163,7 @@ def test_doubt_chooses_who_answers_and_changes_no_answer(answers: list[tuple[str
     without, plain = ask(*answers, hold=hold, least=0.0)
     assert (run.finish is None) == (without.finish is None)
     if run.finish is not None:
-        assert calls_of(events) in ([], [f'{{"a": "{run.tier}"}}'])
+        assert arguments_of(events) in ([], [f'{{"a": "{run.tier}"}}'])
         spoken = text_of(events)
         own = ("", f"good from {run.tier}", *(f"I'm {attempt.tier}. " for attempt in run.attempts))
         assert spoken in own or spoken == text_of(plain) or spoken.startswith("half of ")

@@ -1,9 +1,7 @@
 """The one loop over every fault, with scripted tiers and no server."""
 
-import asyncio
 import random
 from dataclasses import replace
-from typing import Any
 
 import orjson
 import pytest
@@ -13,121 +11,27 @@ from hypothesis import strategies as st
 from deployments.config.tier_config import Timeouts
 from deployments.reports.report import report_headers, report_of
 from deployments.request.drive import drive
-from deployments.request.interfaces import MonotonicClock, Ports
+from deployments.request.interfaces import MonotonicClock
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.admission.admit import AdmissionConfig
-from reliability.admission.retry_budget import RetryBudgetLimits
-from reliability.answer.judgement import expect
 from reliability.attempt import Attempt
-from reliability.escalation.decisions import Limits
-from reliability.loops import LoopConfig
-from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import (
     CallDelta,
-    ChatRequest,
     Event,
     Fault,
     Finish,
     FinishReason,
     Flaw,
-    Hold,
     Reason,
     RefuseCode,
-    Text,
 )
-from tests.sim.clock import VirtualClock
-from tests.sim.clock import run as play
-from tests.sim.world import SimAdmission
-
-CHAIN = ("fast", "standard", "premium")
-QUICK = Timeouts(connect_s=1, first_token_s=0.05, idle_s=0.05, total_s=5)
-CALL = {"tool_call": {"name": "f", "arguments": {"a": 1}}}
-
-# Answers by name: the steps, and whether they end well.
-ANSWERS: dict[str, tuple[list[dict[str, Any]], bool]] = {
-    "good": ([{"text": "good from {{tier}}"}], True),
-    "call": ([{"text": "text of {{tier}} "}, CALL], True),
-    "empty": ([{"text": "", "delay_s": 0}], False),
-    "bad-call": ([{"text": "text of {{tier}} "}, {"tool_call": {"name": "f", "arguments": "{"}}], False),
-    "invented": ([{"tool_call": {"name": "g", "arguments": {}}}], False),
-    "written": ([{"raw": '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'}], True),
-    "written-badly": ([{"raw": 'Sure. <tool_call>{"name": "f", "argu'}], False),
-    "500": ([{"status": 500}], False),
-    "400": ([{"status": 400}], False),
-    "429": ([{"status": 429, "retry_after_s": 60}], False),
-    "cut": ([{"cut": True}], False),
-    "break": ([{"text": "half of {{tier}} "}, {"cut": True}], False),
-    "break-call": ([{"text": "half of {{tier}} "}, CALL, {"cut": True}], False),
-    "think-cut": ([{"reasoning": "hm"}, {"cut": True}], False),
-    "hang": ([{"silence": True}], False),
-    "stall": ([{"text": "half of {{tier}} "}, {"silence": True}], False),
-    "none": ([{"unavailable": "no model"}], False),
-    "chant": ([{"text": "It begins. " + "And it goes on like this. " * 500}], True),
-    "blank": ([{"raw": " " * 600}], False),
-    "lead-cut": ([{"raw": "\n\n"}, {"cut": True}], False),
-    "lead-blank": ([{"raw": " \n"}], False),
-    "lead-invented": ([{"raw": '\n<tool_call>{"name": "g", "arguments": {}}</tool_call>'}], False),
-    "lead-call": ([{"raw": "\n"}, CALL], True),
-    "half": ([{"raw": '<tool_call>{"name": "g\\ud83d", "arguments": {}}</tool_call>'}], False),
-    "json-chant": ([{"raw": "{" + '"and": "so it goes on", ' * 600}], True),
-    "mark": ([{"raw": "<|im_st"}, {"raw": "art|>"}], False),
-    "mark-good": ([{"raw": "<|im_start|>assist"}, {"raw": "ant\nGood words"}], True),
-    "mark-call": ([{"raw": "<|im_start|>"}, CALL], True),
-    "call-and-chant": ([CALL, {"text": "And it goes on like this. " * 500}], True),
-}
-
-CHANTS = {"chant", "json-chant"}
-
-TOOLS = ({"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {}}}}},)
-
-
-def make_run(chain: tuple[str, ...], clock: MonotonicClock, *, hold_all: bool = False, retries: int = 1) -> Run:
-    """A request with one tool, for the given chain."""
-    messages = ({"role": "user", "content": "hi"},)
-    return Run(
-        request=ChatRequest(
-            request_id="r", session_id="s", messages=messages, max_tokens=2000, timeout_s=30, tools=TOOLS
-        ),
-        expected=expect(messages, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig(), loops=LoopConfig()),
-        chain=chain,
-        limits=Limits(retries_max=retries, reasks_max=retries, attempts_max=16, escalate_on=frozenset(Reason)),
-        deadline_ns=clock.now_ns() + 30 * 10**9,
-        hold=Hold.ALL if hold_all else Hold.TOOL_CALLS,
-    )
-
-
-def make_ports(tiers: dict[str, ScriptedTier], clock: MonotonicClock) -> Ports:
-    # These walks are all faults: the retry budget of a healthy server would end them.
-    config = AdmissionConfig(retries=RetryBudgetLimits(floor=1000))
-    return Ports(
-        tiers=tiers,
-        timeouts=dict.fromkeys(tiers, QUICK),
-        admission=SimAdmission(random.Random(0), clock, config),
-        clock=clock,
-        jitter=lambda: 0.0,
-    )
+from tests.support.driving import ANSWERS, CHAIN, drive_once, make_ports, make_run, scripted, tell_in_turn, text_of
 
 
 def run_once(names: tuple[str, ...], *, hold_all: bool, retries: int = 1) -> tuple[Run, list[Event]]:
-    """Drive one request; tier i of the chain answers with `ANSWERS[names[i]]` each time. In virtual time: no busy
-    machine makes a tier look silent."""
-
-    async def go() -> tuple[Run, list[Event]]:
-        chain = CHAIN[: len(names)]
-        tiers = {t: ScriptedTier(name=t, script=[{"answer": ANSWERS[n][0]}]) for t, n in zip(chain, names, strict=True)}
-        clock = VirtualClock()
-        run, ports = make_run(chain, clock, hold_all=hold_all, retries=retries), make_ports(tiers, clock)
-        events = [event async for batch in drive(run, ports) for event in batch]
-        assert all(tier.active == 0 for tier in tiers.values())
-        assert ports.admission.state.grants.count == 0
-        return run, events
-
-    return play(go())
-
-
-def text_of(events: list[Event]) -> str:
-    return "".join(e.text for e in events if isinstance(e, Text))
+    """Drive one request; tier i of the chain answers with `ANSWERS[names[i]]` each time."""
+    tiers = scripted({t: [{"answer": ANSWERS[n][0]}] for t, n in zip(CHAIN, names, strict=False)})
+    return drive_once(tiers, hold_all=hold_all, retries=retries)
 
 
 @pytest.mark.parametrize("hold_all", [True, False])
@@ -286,20 +190,14 @@ def test_a_tier_that_ignores_its_cap_is_stopped_there():
     """The cap on one answer binds an upstream that doesn't know it: its stream is closed, the answer says `length`, and
     what is settled is an estimate of what was written."""
 
-    async def go() -> tuple[Run, list[Event], ScriptedTier]:
-        words = " ".join(f"{random.Random(i).getrandbits(64):x}" for i in range(2000))
-        tier = ScriptedTier(name="fast", script=[{"answer": [{"raw": words}]}])
-        stream = tier.stream
-        tier.stream = lambda request: stream(replace(request, max_tokens=100_000))
-        clock = MonotonicClock()
-        run = make_run(("fast",), clock)
+    words = " ".join(f"{random.Random(i).getrandbits(64):x}" for i in range(2000))
+    tiers, _ = tell_in_turn(["fast"], [[{"raw": words}]], obeys=False)
+
+    def cap(run: Run) -> None:
         run.request = replace(run.request, max_tokens=100)
-        events = [event async for batch in drive(run, make_ports({"fast": tier}, clock)) for event in batch]
-        return run, events, tier
 
-    run, events, tier = asyncio.run(go())
+    run, events = drive_once(tiers, cap)
 
-    assert tier.active == 0
     assert run.finish is not None
     assert run.finish.reason is FinishReason.LENGTH
     assert run.finish.usage is not None
@@ -308,21 +206,16 @@ def test_a_tier_that_ignores_its_cap_is_stopped_there():
     assert 1000 < len(text_of(events)) < 2500
 
 
-def test_a_reader_that_leaves_is_written_down():
+async def test_a_reader_that_leaves_is_written_down():
     """Closing the generator closes the tier's stream; the attempt says cancelled, and neither good nor a fault."""
-
-    async def go() -> Run:
-        tier = ScriptedTier(name="fast", script=[{"answer": "one two three four", "token_delay_s": 0.01}])
-        clock = MonotonicClock()
-        run = make_run(("fast",), clock)
-        events = drive(run, make_ports({"fast": tier}, clock))
-        await anext(events)
-        assert tier.active == 1
-        await events.aclose()
-        assert tier.active == 0
-        return run
-
-    run = asyncio.run(go())
+    tier = ScriptedTier(name="fast", script=[{"answer": "one two three four", "token_delay_s": 0.01}])
+    clock = MonotonicClock()
+    run = make_run(("fast",), clock)
+    events = drive(run, make_ports({"fast": tier}, clock))
+    await anext(events)
+    assert tier.active == 1
+    await events.aclose()
+    assert tier.active == 0
 
     assert [(a.cancelled, a.good, a.fault) for a in run.attempts] == [(True, False, None)]
     assert report_of(run)["outcome"] == "client_left"
@@ -331,22 +224,14 @@ def test_a_reader_that_leaves_is_written_down():
 @pytest.mark.parametrize(("total_s", "ended"), [(900, 30), (10, 10)])
 def test_a_request_ends_at_its_deadline_and_an_attempt_at_its_total(total_s, ended):
     """However well a tier talks, its total timeout ends the attempt and the request's own deadline ends everything."""
-
-    async def go() -> tuple[Run, float]:
-        tier = ScriptedTier(name="fast", script=[{"answer": "word " * 500, "token_delay_s": 1.0}])
-        run = make_run(("fast",), VirtualClock(), hold_all=True)
-        ports = make_ports({"fast": tier}, VirtualClock())
-        generous = Timeouts(connect_s=9, first_token_s=9, idle_s=9, total_s=total_s)
-        async for _ in drive(run, replace(ports, timeouts={"fast": generous})):
-            pass
-        return run, asyncio.get_running_loop().time()
-
-    run, ended_s = play(go())
+    tiers = scripted({"fast": [{"answer": "word " * 500, "token_delay_s": 1.0}]})
+    generous = Timeouts(connect_s=9, first_token_s=9, idle_s=9, total_s=total_s)
+    run, _ = drive_once(tiers, hold_all=True, timeouts={"fast": generous})
 
     assert run.refusal is not None
     assert run.refusal.code is (RefuseCode.DEADLINE if total_s > 30 else RefuseCode.TIMEOUT)
     assert run.attempts[0].fault is (Fault.DEADLINE if total_s > 30 else Fault.TOTAL_TIMEOUT)
-    assert ended - 0.1 <= ended_s <= ended + 0.1
+    assert run.attempts[0].elapsed_ns / 1e9 == pytest.approx(ended, abs=0.1)
 
 
 def test_the_reason_is_what_was_wrong_not_that_no_second_try_was_left():

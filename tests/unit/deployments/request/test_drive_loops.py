@@ -37,12 +37,22 @@ from reliability.types import (
     Started,
     Text,
     Usage,
-    Verdict,
 )
-from tests.sim.clock import VirtualClock
-from tests.sim.clock import run as play
 from tests.sim.world import SimAdmission
-from tests.unit.deployments.request.test_drive import ANSWERS, CALL, CHAIN, TOOLS, make_ports, make_run, names, text_of
+from tests.support.driving import (
+    ANSWERS,
+    CALL,
+    CHAIN,
+    TOOLS,
+    Listening,
+    calls_of,
+    drive_once,
+    make_ports,
+    make_run,
+    scripted,
+    text_of,
+)
+from tests.unit.deployments.request.test_drive import names
 
 SAID = {"text": "Let me look. "}
 ADVISED = {"when": {"transcript": "Reliability notice"}, "answer": "It is one."}
@@ -68,18 +78,14 @@ def laps(count: int) -> tuple[dict[str, Any], ...]:
 def answered(*scripts: Any, attempts_max: int = 8) -> tuple[Run, list[Event]]:
     """Stream an answer to the third lap, from tiers with these scripts."""
 
-    async def go() -> tuple[Run, list[Event]]:
-        clock, messages = MonotonicClock(), laps(2)
-        tiers = {f"t{i}": ScriptedTier(name=f"t{i}", script=script) for i, script in enumerate(scripts)}
-        run = make_run(tuple(tiers), clock, retries=3)
+    messages = laps(2)
+
+    def change(run: Run) -> None:
         run.request = replace(run.request, messages=messages)
         run.limits = replace(run.limits, attempts_max=attempts_max)
         run.expected = expect(messages, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
-        run.hold = Hold.TOOL_CALLS
-        events = [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
-        return run, events
 
-    return asyncio.run(go())
+    return drive_once(scripted({f"t{i}": script for i, script in enumerate(scripts)}), change, retries=3)
 
 
 def test_a_stubborn_model_before_a_tier_without_a_key_gives_its_call():
@@ -89,7 +95,7 @@ def test_a_stubborn_model_before_a_tier_without_a_key_gives_its_call():
 
     assert run.refusal is None
     assert run.finish is not None
-    assert [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)] == [("f", '{"a": 1}')]
+    assert calls_of(events) == [("f", '{"a": 1}')]
     assert [(a.tier, a.flaw, a.fault) for a in run.attempts] == [
         ("t0", Flaw.LOOP, None),
         ("t0", Flaw.LOOP, None),
@@ -111,7 +117,7 @@ def test_a_nudge_that_works_breaks_no_stream(tiers, attempts_max):
     assert run.finish is not None
     assert run.finish.reason is FinishReason.TOOL_CALLS
     assert text_of(events) == "Let me look. "
-    assert [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)] == [("f", '{"a": 1}')]
+    assert calls_of(events) == [("f", '{"a": 1}')]
     assert [a.flaw for a in run.attempts] == [Flaw.LOOP, Flaw.EMPTY][:attempts_max]
     assert run.attempts[0].calls_out
     assert report_of(run)["loop"] == ("nudged" if attempts_max > 1 else "detected")
@@ -155,14 +161,7 @@ def test_an_answer_in_one_piece_is_cut_where_it_turns_round(copies):
             text = words + "And it goes on like this. " * copies
             yield [Text(text), Finish(reason=FinishReason.STOP, usage=count)]
 
-    async def go() -> tuple[Run, list[Event]]:
-        clock = MonotonicClock()
-        run = make_run(("fast",), clock, hold_all=True)
-        tiers: dict[str, ScriptedTier] = {"fast": AtOnce(name="fast", script=[])}
-        events = [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
-        return run, events
-
-    run, events = asyncio.run(go())
+    run, events = drive_once({"fast": AtOnce(name="fast", script=[])}, hold_all=True)
 
     assert text_of(events).startswith(words)
     assert run.finish is not None
@@ -182,45 +181,32 @@ def test_an_agent_whose_answers_are_texts_is_nudged_before_it_is_told(count, out
     turns = ({"role": "assistant", "content": text}, {"role": "user", "content": "continue"})
     messages = ({"role": "user", "content": "Change it."}, *turns * count)
 
-    async def go() -> tuple[Run, list[Event]]:
-        clock = MonotonicClock()
-        script = [{"when": {"transcript": "Reliability notice"}, "answer": "Then otherwise."}, {"answer": text}]
-        run, tiers = make_run(("t0",), clock), {"t0": ScriptedTier(name="t0", script=script)}
+    script = [{"when": {"transcript": "Reliability notice"}, "answer": "Then otherwise."}, {"answer": text}]
+    config = RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig())
+
+    def change(run: Run) -> None:
         run.request = replace(run.request, messages=messages, tools=())
         run.expected = expect(messages, ToolBox(), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
-        run.hold = hold_of(
-            RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig()), run.expected, stream=True
-        )
-        return run, [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
+        run.hold = hold_of(config, run.expected, stream=True)
 
-    run, events = asyncio.run(go())
+    run, events = drive_once(scripted({"t0": script}), change)
 
     assert text_of(events) == {"streamed": text, "nudged": "Then otherwise.", "broken": ""}[outcome]
     assert (run.refusal is not None and run.refusal.code is RefuseCode.LOOP) is (outcome == "broken")
 
 
-def test_a_session_without_its_history_is_held_by_its_window():
+async def test_a_session_without_its_history_is_held_by_its_window():
     """What it was answered before is known only with the grant; then the text waits as well."""
     text, window = "I have changed the file as you said.", Window()
     for number in "ab":
         window, _ = observe(window, Turn(text=text), LoopConfig(), number)
-
-    async def go() -> list[int]:
-        clock, sizes = MonotonicClock(), []
-        for known in (Window(), window):
-            run = make_run(("t0",), clock)
-            tiers = {"t0": ScriptedTier(name="t0", script=[{"answer": [{"text": "One. "}, {"text": "Two. "}]}])}
-            run.hold = Hold.TOOL_CALLS
-            run.expected = replace(run.expected, loops=LoopConfig(), asked="c")
-            ports = make_ports(tiers, clock)
-            ports.admission.window = known
-            batches = [batch async for batch in drive(run, ports)]
-            sizes.append(sum(any(isinstance(event, Text) for event in batch) for batch in batches))
-        return sizes
-
-    streamed, held = asyncio.run(go())
-    assert held == 1
-    assert streamed > 1
+    clock, tiers = MonotonicClock(), scripted({"t0": [{"answer": [{"text": "One. "}, {"text": "Two. "}]}]})
+    for known, held in ((Window(), False), (window, True)):
+        run, ports = make_run(("t0",), clock), make_ports(tiers, clock)
+        run.expected = replace(run.expected, asked="c")
+        ports.admission.window = known
+        batches = [batch async for batch in drive(run, ports)]
+        assert (sum(any(isinstance(event, Text) for event in batch) for batch in batches) == 1) is held
 
 
 @pytest.mark.parametrize("hold", list(Hold))
@@ -234,39 +220,16 @@ def test_a_runaway_call_is_another_tiers_to_make(hold, said, arguments):
         {"tool_call": {"name": "f", "arguments": {"a": 1}}},
     )
 
-    async def go() -> tuple[Run, list[Event]]:
-        clock = VirtualClock()
-        scripts = {"t0": [{"answer": [*said, runaway]}], "t1": [{"answer": [good]}]}
-        tiers = {name: ScriptedTier(name=name, script=script) for name, script in scripts.items()}
-        run = make_run(tuple(tiers), clock, retries=1)
-        run.expected = replace(run.expected, loops=LoopConfig())
-        run.hold = hold
-        return run, [event async for batch in drive(run, make_ports(tiers, clock)) for event in batch]
-
-    run, events = play(go())
+    tiers = scripted({"t0": [{"answer": [*said, runaway]}], "t1": [{"answer": [good]}]})
+    run, events = drive_once(tiers, hold_all=hold is Hold.ALL)
 
     assert {a.flaw for a in run.attempts if a.tier == "t0"} == {Flaw.TRUNCATED}
     assert run.finish is not None
     assert run.tier == "t1"
-    assert [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)] == [("f", '{"a": 1}')]
+    assert calls_of(events) == [("f", '{"a": 1}')]
 
 
 LONG_CALL = {"tool_call": {"name": "g", "arguments": {"a": "word " * 700}}}
-
-
-class Listening(SimAdmission):
-    """Writes down what is asked and what is settled."""
-
-    requests: list[AdmissionRequest]
-    spent_by: list[Usage | None]
-
-    async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
-        self.requests.append(request)
-        return await super().admit(request)
-
-    def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
-        self.spent_by.append(usage)
-        super().settle(grant, verdict, usage, retry_after_s)
 
 
 class Overheard(ScriptedTier):
@@ -291,8 +254,7 @@ def asked(
         run = make_run(tuple(tiers), clock, retries=2)
         run.prompt_bytes = prompt_bytes(run.request.messages, TOOLS) if size is None else size
         made: Ports = replace(make_ports(tiers, clock), **ports)
-        admission = Listening(made.admission.rng, clock, made.admission.config)
-        admission.requests, admission.spent_by = [], []
+        admission = Listening(clock, made.admission.config)
         for tier in tiers.values():
             tier.sent = sent
         async for _ in drive(run, replace(made, admission=admission)):
@@ -345,7 +307,7 @@ def test_a_correction_that_can_not_fit_is_not_sent():
 
 
 @pytest.mark.parametrize("cap", [7, 5000])
-def test_the_grant_still_bounds_the_answer(cap):
+async def test_the_grant_still_bounds_the_answer(cap):
     """What may be written is settled after the prompt is known: the smaller of what was asked for and granted."""
 
     class Small(SimAdmission):
@@ -353,17 +315,11 @@ def test_the_grant_still_bounds_the_answer(cap):
             granted = await super().admit(request)
             return replace(granted, output_cap=cap) if isinstance(granted, Grant) else granted
 
-    async def go() -> list[ChatRequest]:
-        clock = MonotonicClock()
-        tier = Overheard(name="fast", script=[{"answer": ANSWERS["invented"][0]}])
-        tier.sent = []
-        ports = make_ports({"fast": tier}, clock)
-        small = Small(ports.admission.rng, clock, ports.admission.config)
-        async for _ in drive(make_run(("fast",), clock), replace(ports, admission=small)):
-            pass
-        return tier.sent
+    clock, tier = MonotonicClock(), Overheard(name="fast", script=[{"answer": ANSWERS["invented"][0]}])
+    tier.sent, ports = [], make_ports({"fast": tier}, clock)
+    small = Small(ports.admission.rng, clock, ports.admission.config)
+    async for _ in drive(make_run(("fast",), clock), replace(ports, admission=small)):
+        pass
 
-    sent = asyncio.run(go())
-
-    assert [request.max_tokens for request in sent] == [min(cap, 2000)] * 2
-    assert all(0 < request.timeout_s <= 30 for request in sent)
+    assert [request.max_tokens for request in tier.sent] == [min(cap, 2000)] * 2
+    assert all(0 < request.timeout_s <= 30 for request in tier.sent)

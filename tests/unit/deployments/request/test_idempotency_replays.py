@@ -10,293 +10,245 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deployments.errors import ApiError
 from deployments.reports.report import report_of
-from deployments.request.idempotency import find_kept, read_name
-from tests.support.kept_world import TEXT, WORD_S, Told, World, each_dialect, each_way, in_world
+from deployments.request.idempotency import _read_name, find_kept
+from tests.support.kept_world import TEXT, WORD_S, Told, each_dialect, each_way, in_world
 from tests.support.run_values import request_of, run_of
+from tests.support.staging import staged
+
+in_a_world = staged(in_world, "tmp_path", parts=1)
 
 
 @each_dialect
 @each_way
-def test_a_finished_answer_is_told_again(tmp_path, path, stream):
+@in_a_world
+async def test_a_finished_answer_is_told_again(world, path, stream):
     """Law: by any Router, from its start, with the same calls, a header and a note; no tier is asked and nothing is
     charged."""
+    first = await world.one.answer(Told(), path, stream=stream)
+    await asyncio.sleep(2)
+    spent = world.spent(first)
+    again = await world.other.answer(Told(), path, stream=stream)
+    await asyncio.sleep(2)
 
-    async def go(world: World) -> None:
-        first = await world.one.answer(Told(), path, stream=stream)
-        await asyncio.sleep(2)
-        spent = world.spent(first)
-        again = await world.other.answer(Told(), path, stream=stream)
-        await asyncio.sleep(2)
-
-        assert (first.text, again.text) == (TEXT, TEXT)
-        assert first.calls == again.calls
-        assert first.calls
-        assert (first.headers.get("idempotent-replayed"), again.headers["idempotent-replayed"]) == (None, "true")
-        assert again.headers["x-mlx-stack-session"] == first.headers["x-mlx-stack-session"]
-        assert again.headers["x-mlx-stack-tier"] == "fast"
-        assert "told again" in report_of(again.run)["notes"][0]
-        assert len(world.tier.asked) == 1
-        assert world.spent(first) == world.spent(again) == spent > 0
-
-    in_world(tmp_path, go)
+    assert (first.text, again.text) == (TEXT, TEXT)
+    assert first.calls == again.calls
+    assert first.calls
+    assert (first.headers.get("idempotent-replayed"), again.headers["idempotent-replayed"]) == (None, "true")
+    assert again.headers["x-mlx-stack-session"] == first.headers["x-mlx-stack-session"]
+    assert again.headers["x-mlx-stack-tier"] == "fast"
+    assert "told again" in report_of(again.run)["notes"][0]
+    assert len(world.tier.asked) == 1
+    assert world.spent(first) == world.spent(again) == spent > 0
 
 
 @each_dialect
 @each_way
-def test_a_running_answer_is_followed(tmp_path, path, stream):
+@in_a_world
+async def test_a_running_answer_is_followed(world, path, stream):
     """Law: a repeat is told what there is, then the rest as it comes; one call to the tier, charged once."""
+    first = world.begin(world.one, path=path, stream=stream)
+    await asyncio.sleep(5 * WORD_S)
+    again = world.begin(world.other, path=path, stream=stream)
+    await asyncio.sleep(5 * WORD_S)
+    if stream:
+        assert again.text.startswith("w0 w1 ")
+        assert len(again.text) < len(TEXT)
+    await asyncio.gather(*world.tasks)
 
-    async def go(world: World) -> None:
-        first = world.begin(world.one, path=path, stream=stream)
-        await asyncio.sleep(5 * WORD_S)
-        again = world.begin(world.other, path=path, stream=stream)
-        await asyncio.sleep(5 * WORD_S)
-        if stream:
-            assert again.text.startswith("w0 w1 ")
-            assert len(again.text) < len(TEXT)
-        await asyncio.gather(*world.tasks)
-
-        assert (first.text, again.text) == (TEXT, TEXT)
-        assert first.calls == again.calls
-        assert again.headers["idempotent-replayed"] == "true"
-        assert len(world.tier.asked) == 1
-
-    in_world(tmp_path, go)
+    assert (first.text, again.text) == (TEXT, TEXT)
+    assert first.calls == again.calls
+    assert again.headers["idempotent-replayed"] == "true"
+    assert len(world.tier.asked) == 1
 
 
 @each_dialect
 @pytest.mark.parametrize("killed", [True, False])
-def test_a_stream_that_had_stopped_goes_on(tmp_path, path, killed):
+@in_a_world
+async def test_a_stream_that_had_stopped_goes_on(world, path, killed):
     """Law: whether its Router died or its client left, the repeat is told the whole answer from its start, to the
     letter; the tier writes only the rest, and that is what is charged beside what had left before."""
-
-    async def go(world: World) -> None:
-        world.begin(world.one, path=path)
-        await asyncio.sleep(12 * WORD_S)
-        if killed:
-            await world.one.kill()
-        world.tasks[0].cancel()
-        await asyncio.sleep(1)
-        again = await world.other.answer(Told(), path)
-        begun = world.tier.asked[1].begun
-
-        assert again.text == TEXT
-        assert again.calls
-        assert begun
-        assert TEXT.startswith(begun)
-        assert 5 < len(begun.split()) <= 12
-        assert report_of(again.run)["continued"]
-        assert [a["seam"] for a in report_of(again.run)["attempts"]] == [None, len(begun)]
-        assert again.run.request.max_tokens < 500
-        third = await world.other.answer(Told(), path)
-        assert (third.text, third.calls, len(world.tier.asked)) == (TEXT, again.calls, 2)
-
-    in_world(tmp_path, go)
-
-
-def test_a_follower_goes_on_where_the_other_stopped(tmp_path):
-    """Law: who follows an answer when its Router dies gets the rest in the same stream, without a word twice."""
-
-    async def go(world: World) -> None:
-        world.begin(world.one)
-        await asyncio.sleep(5 * WORD_S)
-        again = world.begin(world.other)
-        await asyncio.sleep(5 * WORD_S)
+    world.begin(world.one, path=path)
+    await asyncio.sleep(12 * WORD_S)
+    if killed:
         await world.one.kill()
-        world.tasks[0].cancel()
-        await world.tasks[1]
+    world.tasks[0].cancel()
+    await asyncio.sleep(1)
+    again = await world.other.answer(Told(), path)
+    begun = world.tier.asked[1].begun
 
-        assert again.text == TEXT
-        assert len(world.tier.asked) == 2
-        assert ": continued by tier fast at character" in again.raw
+    assert again.text == TEXT
+    assert again.calls
+    assert begun
+    assert TEXT.startswith(begun)
+    assert 5 < len(begun.split()) <= 12
+    assert report_of(again.run)["continued"]
+    assert [a["seam"] for a in report_of(again.run)["attempts"]] == [None, len(begun)]
+    assert again.run.request.max_tokens < 500
+    third = await world.other.answer(Told(), path)
+    assert (third.text, third.calls, len(world.tier.asked)) == (TEXT, again.calls, 2)
 
-    in_world(tmp_path, go)
+
+@in_a_world
+async def test_a_follower_goes_on_where_the_other_stopped(world):
+    """Law: who follows an answer when its Router dies gets the rest in the same stream, without a word twice."""
+    world.begin(world.one)
+    await asyncio.sleep(5 * WORD_S)
+    again = world.begin(world.other)
+    await asyncio.sleep(5 * WORD_S)
+    await world.one.kill()
+    world.tasks[0].cancel()
+    await world.tasks[1]
+
+    assert again.text == TEXT
+    assert len(world.tier.asked) == 2
+    assert ": continued by tier fast at character" in again.raw
 
 
-def test_a_follower_outlives_the_state(tmp_path):
+@in_a_world
+async def test_a_follower_outlives_the_state(world):
     """Law: where the state is away, who has been told words is told the rest of them, by an attempt of its own."""
+    world.begin(world.one)
+    await asyncio.sleep(5 * WORD_S)
+    again = world.begin(world.other)
+    await asyncio.sleep(5 * WORD_S)
+    await world.other.kill()
+    await world.tasks[1]
 
-    async def go(world: World) -> None:
-        world.begin(world.one)
-        await asyncio.sleep(5 * WORD_S)
-        again = world.begin(world.other)
-        await asyncio.sleep(5 * WORD_S)
-        await world.other.kill()
-        await world.tasks[1]
-
-        assert again.text == TEXT
-
-    in_world(tmp_path, go)
+    assert again.text == TEXT
 
 
-def test_what_was_not_streamed_runs_anew(tmp_path):
+@in_a_world
+async def test_what_was_not_streamed_runs_anew(world):
     """Law: of a whole answer nothing had left; the repeat is answered all the same."""
-
-    async def go(world: World) -> None:
-        world.begin(world.one, stream=False)
-        await asyncio.sleep(12 * WORD_S)
-        world.tasks[0].cancel()
-        again = await world.other.answer(Told(), stream=False)
-        assert (again.text, world.tier.asked[1].begun) == (TEXT, "")
-
-    in_world(tmp_path, go)
+    world.begin(world.one, stream=False)
+    await asyncio.sleep(12 * WORD_S)
+    world.tasks[0].cancel()
+    again = await world.other.answer(Told(), stream=False)
+    assert (again.text, world.tier.asked[1].begun) == (TEXT, "")
 
 
-def test_without_seams_it_runs_anew(tmp_path):
+@in_a_world
+async def test_without_seams_it_runs_anew(world):
     """Law: `continuations_max: 0` holds for repeats, too."""
-
-    async def go(world: World) -> None:
-        world.begin(world.one)
-        await asyncio.sleep(12 * WORD_S)
-        world.tasks[0].cancel()
-        await asyncio.sleep(1)
-        again = await world.other.answer(Told(), limits={"continuations_max": 0})
-        assert (again.text, world.tier.asked[1].begun) == (TEXT, "")
-
-    in_world(tmp_path, go)
+    world.begin(world.one)
+    await asyncio.sleep(12 * WORD_S)
+    world.tasks[0].cancel()
+    await asyncio.sleep(1)
+    again = await world.other.answer(Told(), limits={"continuations_max": 0})
+    assert (again.text, world.tier.asked[1].begun) == (TEXT, "")
 
 
 @each_dialect
 @each_way
-def test_a_failed_answer_is_not_kept(tmp_path, path, stream):
+@in_a_world
+async def test_a_failed_answer_is_not_kept(world, path, stream):
     """Law: the repeat of a request that ended in an error runs anew."""
-
-    async def go(world: World) -> None:
-        world.tier.fails = True
-        first = await world.one.answer(Told(), path, stream=stream)
-        await asyncio.sleep(1)
-        world.tier.fails = False
-        again = await world.other.answer(Told(), path, stream=stream)
-        assert (first.status >= 500, again.text) == (True, TEXT)
-        assert "idempotent-replayed" not in again.headers
-
-    in_world(tmp_path, go)
+    world.tier.fails = True
+    first = await world.one.answer(Told(), path, stream=stream)
+    await asyncio.sleep(1)
+    world.tier.fails = False
+    again = await world.other.answer(Told(), path, stream=stream)
+    assert (first.status >= 500, again.text) == (True, TEXT)
+    assert "idempotent-replayed" not in again.headers
 
 
 @each_dialect
-def test_another_body_is_a_422(tmp_path, path):
+@in_a_world
+async def test_another_body_is_a_422(world, path):
     """Law: a name that was another body's is refused in words that name the header, and nothing runs."""
-
-    async def go(world: World) -> None:
-        await world.one.answer(Told(), path)
-        other = await world.other.answer(Told(), path, temperature=0.5)
-        assert other.status == 422
-        assert "Idempotency-Key" in other.raw
-        assert len(world.tier.asked) == 1
-
-    in_world(tmp_path, go)
+    await world.one.answer(Told(), path)
+    other = await world.other.answer(Told(), path, temperature=0.5)
+    assert other.status == 422
+    assert "Idempotency-Key" in other.raw
+    assert len(world.tier.asked) == 1
 
 
 @each_way
-def test_the_second_try_of_an_sdk(tmp_path, stream):
+@in_a_world
+async def test_the_second_try_of_an_sdk(world, stream):
     """Law: count 0 always runs anew; a later one takes over what a dead Router ran, and never what a client still
     reads; an answer that has left is let go."""
 
-    async def go(world: World) -> None:
-        def tries(count: int) -> dict[str, str]:
-            return {"x-stainless-retry-count": str(count)}
+    def tries(count: int) -> dict[str, str]:
+        return {"x-stainless-retry-count": str(count)}
 
-        world.begin(world.one, stream=stream, headers=tries(0))
-        await asyncio.sleep(12 * WORD_S)
-        beside = await world.other.answer(Told(), stream=stream, headers=tries(1))
-        assert (beside.text, world.tier.asked[1].begun) == (TEXT, "")  # the first one's client was still there
-        await world.tasks[0]
-        await asyncio.sleep(2)
-        assert world.near.actor.stats()["kept_answers"] == 0
+    world.begin(world.one, stream=stream, headers=tries(0))
+    await asyncio.sleep(12 * WORD_S)
+    beside = await world.other.answer(Told(), stream=stream, headers=tries(1))
+    assert (beside.text, world.tier.asked[1].begun) == (TEXT, "")  # the first one's client was still there
+    await world.tasks[0]
+    await asyncio.sleep(2)
+    assert world.near.actor.stats()["kept_answers"] == 0
 
-        world.begin(world.one, stream=stream, headers=tries(0))
-        await asyncio.sleep(12 * WORD_S)
-        await world.one.kill()
-        world.tasks[1].cancel()
-        again = await world.other.answer(Told(), stream=stream, headers=tries(1))
-        assert again.text == TEXT
-        assert bool(world.tier.asked[3].begun) is stream
-
-    in_world(tmp_path, go)
+    world.begin(world.one, stream=stream, headers=tries(0))
+    await asyncio.sleep(12 * WORD_S)
+    await world.one.kill()
+    world.tasks[1].cancel()
+    again = await world.other.answer(Told(), stream=stream, headers=tries(1))
+    assert again.text == TEXT
+    assert bool(world.tier.asked[3].begun) is stream
 
 
-def test_a_silent_state_costs_no_answer(tmp_path):
+@in_a_world
+async def test_a_silent_state_costs_no_answer(world):
     """Law: where the state can't be asked, a named request runs as one without a name."""
-
-    async def go(world: World) -> None:
-        await world.one.kill()
-        assert (await world.one.answer(Told())).text == TEXT
-
-    in_world(tmp_path, go)
+    await world.one.kill()
+    assert (await world.one.answer(Told())).text == TEXT
 
 
-def test_a_request_without_a_name_tells_the_state_nothing(tmp_path):
+@in_a_world
+async def test_a_request_without_a_name_tells_the_state_nothing(world):
     """Law: neither header, no record."""
-
-    async def go(world: World) -> None:
-        told = await world.one.answer(Told(), headers={})
-        assert told.text == TEXT
-        assert world.near.actor.stats()["kept_answers"] == 0
-
-    in_world(tmp_path, go)
+    told = await world.one.answer(Told(), headers={})
+    assert told.text == TEXT
+    assert world.near.actor.stats()["kept_answers"] == 0
 
 
-def test_the_end_goes_with_what_it_cost(tmp_path):
+@in_a_world
+async def test_the_end_goes_with_what_it_cost(world):
     """Law: no step brings the settlement of an answer without its end, so a Router that dies is paid and told, or
     neither."""
+    steps: list[Any] = []
+    call = world.one.near.call
 
-    async def go(world: World) -> None:
-        steps: list[Any] = []
-        call = world.one.near.call
+    async def hear(method: str, *args: Any) -> Any:
+        if method == "step":
+            steps.append([type(one).__name__ for one in args[0].items])
+        return await call(method, *args)
 
-        async def hear(method: str, *args: Any) -> Any:
-            if method == "step":
-                steps.append([type(one).__name__ for one in args[0].items])
-            return await call(method, *args)
-
-        world.one.near.call = hear  # type: ignore[method-assign]
-        await world.one.answer(Told())
-        await asyncio.sleep(2)
-        assert [("KeptItem" in step) for step in steps if "SettlementItem" in step] == [True]
-
-    in_world(tmp_path, go)
+    world.one.near.call = hear  # type: ignore[method-assign]
+    await world.one.answer(Told())
+    await asyncio.sleep(2)
+    assert [("KeptItem" in step) for step in steps if "SettlementItem" in step] == [True]
 
 
-@given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=255))
-def test_a_name_is_visible_ascii(name):
-    """Law: it is taken as it is."""
-    assert read_name({"idempotency-key": name}) == (name, None)
-
-
-@given(st.text(max_size=300).filter(lambda name: not (name.isascii() and name.isprintable() and " " not in name)))
-def test_anything_else_is_refused_by_the_headers_name(name):
-    """Law: a client that repeats under a name that the server passed over would be charged twice and not know it."""
+@given(st.text(max_size=300) | st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=300))
+@example("")
+@example("x" * 255)
+@example("x" * 256)
+def test_a_name_is_visible_ascii_of_some_length(name):
+    """Law: it is taken as it is; anything else is refused by the header's name: a client that repeats under a name that
+    the server passed over would be charged twice and not know it."""
+    if 0 < len(name) <= 255 and all(0x21 <= ord(char) <= 0x7E for char in name):
+        assert _read_name({"idempotency-key": name}) == (name, None)
+        return
     with pytest.raises(ApiError, match="Idempotency-Key") as refused:
-        read_name({"idempotency-key": name})
+        _read_name({"idempotency-key": name})
     assert (refused.value.code, refused.value.param) == ("invalid_request", "Idempotency-Key")
-
-
-@pytest.mark.parametrize(("name", "fits"), [("", False), ("x" * 255, True), ("x" * 256, False)])
-def test_a_name_has_bounds(name, fits):
-    """Law: 1 to 255 characters."""
-    if fits:
-        assert read_name({"idempotency-key": name}) == (name, None)
-    else:
-        with pytest.raises(ApiError):
-            read_name({"idempotency-key": name})
 
 
 @pytest.mark.parametrize(
     ("count", "found"), [("0", ("", 0)), ("2", ("", 2)), ("", None), ("-1", None), ("1" * 9, None)]
 )
 def test_a_try_is_a_small_number(count, found):
-    """Law: what is no count is no header of an SDK's, and the request runs as one without."""
-    assert read_name({"x-stainless-retry-count": count}) == found
-
-
-def test_a_name_goes_before_a_try():
-    """Law: who names its request is taken by its name."""
-    assert read_name({"idempotency-key": "n", "x-stainless-retry-count": "1"}) == ("n", None)
+    """Law: what is no count is no header of an SDK's, and the request runs as one without; a name goes before it."""
+    assert _read_name({"x-stainless-retry-count": count}) == found
+    assert _read_name({"idempotency-key": "n", "x-stainless-retry-count": count}) == ("n", None)
 
 
 @pytest.mark.parametrize("route", ["completions", "embeddings"])

@@ -1,7 +1,5 @@
 """The judge's advice."""
 
-import asyncio
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
@@ -10,24 +8,11 @@ import pytest
 from deployments.request.interfaces import MonotonicClock
 from deployments.request.judge import advise
 from deployments.request.run_record import Run
-from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.judgement import expect
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.tools import build_toolbox
-from reliability.types import ChatRequest, Event
-from tests.unit.deployments.request.test_drive import TOOLS, make_ports, make_run
-
-
-class Heard(ScriptedTier):
-    """A tier that remembers what it was asked."""
-
-    asked: list[ChatRequest]
-
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        self.asked = [*getattr(self, "asked", []), request]
-        async for events in super().stream(request):
-            yield events
+from tests.support.driving import TOOLS, make_ports, make_run, tell_in_turn
 
 
 def make_stuck_run() -> Run:
@@ -47,10 +32,10 @@ def make_stuck_run() -> Run:
     return run
 
 
-def test_advice_is_part_of_the_prompt():
+async def test_advice_is_part_of_the_prompt():
     """What is put before the model because it looks stuck is read with the rest."""
     run = make_stuck_run()
-    advice = asyncio.run(advise(run, make_ports({}, MonotonicClock()), JudgeConfig(enabled=True)))
+    advice = await advise(run, make_ports({}, MonotonicClock()), JudgeConfig(enabled=True))
 
     assert advice is not None
     assert advice.words is not None
@@ -58,14 +43,11 @@ def test_advice_is_part_of_the_prompt():
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_the_judge_keeps_no_more_than_the_client_lets(keep):
+async def test_the_judge_keeps_no_more_than_the_client_lets(keep):
     """The judge is shown the conversation: what the client says of being kept holds for it too."""
     run = make_stuck_run()
     run.request = replace(run.request, keep=keep)
-    judge = Heard(name="aux", script=[{"answer": "Try another tool."}])
-    advice = asyncio.run(
-        advise(run, make_ports({"aux": judge}, MonotonicClock()), JudgeConfig(enabled=True, judge_tier="aux"))
-    )
+    tiers, asked = tell_in_turn(["aux"], [[{"text": "Try another tool."}]])
 
-    assert advice is not None
-    assert [request.keep for request in judge.asked] == [keep]
+    assert await advise(run, make_ports(tiers, MonotonicClock()), JudgeConfig(enabled=True, judge_tier="aux"))
+    assert [request.keep for request in asked] == [keep]

@@ -12,8 +12,6 @@ from deployments.errors import ApiError
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.run_record import Run
-from reliability.admission.admit import AdmissionState, Grant, Rejection, admit
-from reliability.admission.request import AdmissionRequest
 from reliability.types import (
     ChatRequest,
     Counted,
@@ -30,6 +28,7 @@ from reliability.types import (
     Verdict,
 )
 from tests.support.admissions import CONFIG
+from tests.support.driving import Listening
 from tests.support.run_values import run_of
 
 HOSTED = {"fast": "hosted", "standard": "hosted"}
@@ -64,29 +63,8 @@ class PlayedTier:
         pass
 
 
-class Ledger:
-    """An admission over the real rules, with the settles that it was told."""
-
-    def __init__(self) -> None:
-        self.state = AdmissionState()
-        self.asked: list[AdmissionRequest] = []
-        self.settled: list[tuple[str, Verdict, Usage | None]] = []
-        self.session: str | None = None
-        self.window = None
-
-    async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
-        self.asked.append(request)
-        self.state, answer = admit(self.state, CONFIG, request, 0)
-        return answer
-
-    def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
-        self.settled.append((grant.id, verdict, usage))
-
-    def progress(self, grant: Grant, usage: Usage) -> None:
-        pass
-
-    def charge(self, usage: Usage) -> None:
-        raise AssertionError("every call has a grant")
+def listen() -> Listening:
+    return Listening(MonotonicClock(), CONFIG)
 
 
 def request_of(route: str = "/completions", **extra: Any) -> ChatRequest:
@@ -102,7 +80,7 @@ def request_of(route: str = "/completions", **extra: Any) -> ChatRequest:
 
 
 def ask(
-    tiers: dict[str, PlayedTier], *, ledger: Ledger | None = None, timeouts: Timeouts | None = None, **changes: Any
+    tiers: dict[str, PlayedTier], *, ledger: Listening | None = None, timeouts: Timeouts | None = None, **changes: Any
 ) -> tuple[Run, list[list[Event]]]:
     """One request from start to end."""
     clock = MonotonicClock()
@@ -142,12 +120,12 @@ def data_of(batches: list[list[Event]]) -> list[bytes]:
 def test_an_answer_is_passed_on_and_booked(stream):
     """The pieces leave in their order, the grant is settled once with the upstream's own count, and the run is
     finished before an answer that isn't streamed leaves."""
-    ledger, tier = Ledger(), PlayedTier(good(b"one", b"two"))
+    ledger, tier = listen(), PlayedTier(good(b"one", b"two"))
     run, batches = ask({"fast": tier}, ledger=ledger, request=request_of(stream=stream))
 
     assert data_of(batches) == [b"one", b"two"]
     assert len(batches) == (2 if stream else 1)
-    assert [(verdict, usage) for _, verdict, usage in ledger.settled] == [(Verdict.SUCCESS, USAGE)]
+    assert ledger.verdicts == [(Verdict.SUCCESS, USAGE)]
     assert run.finish is not None
     assert run.finish.usage == USAGE
     assert (run.tier, run.refusal, tier.closed) == ("fast", None, 1)
@@ -220,10 +198,10 @@ def test_a_prompt_that_fits_no_context_is_not_sent(route, asked):
 
 def test_a_budget_that_is_spent_rejects_the_call():
     """The reservation is that of a chat: prompt and output together."""
-    ledger, tier = Ledger(), PlayedTier(good(b"whole"))
+    ledger, tier = listen(), PlayedTier(good(b"whole"))
     run, _ = ask({"fast": tier}, ledger=ledger, prompt_bytes=5_000, request=request_of("/embeddings"))
 
-    assert (ledger.asked[0].prompt_tokens, ledger.asked[0].output_tokens) == (2_500, 16)
+    assert (ledger.requests[0].prompt_tokens, ledger.requests[0].output_tokens) == (2_500, 16)
     assert tier.asked == []
     assert run.refusal is not None
     assert run.refusal.code is RefuseCode.BUDGET
@@ -240,9 +218,9 @@ def test_silence_ends_at_its_timeout(stream):
     assert tier.closed == 1
 
 
-def test_a_client_that_leaves_ends_the_call():
+async def test_a_client_that_leaves_ends_the_call():
     """The tier's stream is closed, and the grant is settled with what was counted so far, as nobody's fault."""
-    ledger = Ledger()
+    ledger = listen()
     counted = Usage(prompt_tokens=11, completion_tokens=3)
     tier = PlayedTier([[Started()], [Passed(b"one", 3), Counted(counted)], None])
     clock = MonotonicClock()
@@ -250,15 +228,11 @@ def test_a_client_that_leaves_ends_the_call():
     ports = Ports(
         tiers={"fast": tier}, timeouts={"fast": Timeouts()}, clock=clock, jitter=lambda: 0.0, admission=ledger
     )
-
-    async def main() -> None:
-        async with aclosing(forward(run, ports)) as batches:
-            await anext(batches)
-
-    asyncio.run(main())
+    async with aclosing(forward(run, ports)) as batches:
+        await anext(batches)
 
     assert tier.closed == 1
-    assert [(verdict, usage) for _, verdict, usage in ledger.settled] == [(Verdict.IGNORED, counted)]
+    assert ledger.verdicts == [(Verdict.IGNORED, counted)]
     assert run.attempts[0].cancelled
 
 

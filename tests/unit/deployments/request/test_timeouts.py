@@ -3,42 +3,35 @@ again, it would cost as much time once more."""
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from deployments.config.tier_config import Timeouts
-from deployments.request.drive import drive
 from deployments.request.run_record import Run
-from deployments.request.timeouts import convert_stall
+from deployments.request.timeouts import _convert_stall
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.escalation.refusals import verdict_of
 from reliability.faults import TRAITS, Again
 from reliability.types import ChatRequest, Event, Failed, Fault, Reason, RefuseCode, Started, Text, Verdict
 from tests.sim.clock import VirtualClock
-from tests.sim.clock import run as play
-from tests.unit.deployments.request.test_drive import make_ports, make_run
+from tests.support.driving import drive_once, scripted
 
 TIMEOUTS = Timeouts(connect_s=5, first_token_s=20, idle_s=10, total_s=100)
 BREAKS: dict[str, dict[str, Any]] = {"cut": {"cut": True}, "error": {"status": 502}, "protocol": {"fault": "protocol"}}
 
 
 def walked(fast: ScriptedTier, *, retries: int = 3, deadline_s: int = 300) -> tuple[Run, float]:
-    """One request that shows nothing before it is judged, and how long it took. Another tier stands behind `fast`."""
+    """One request that shows nothing before it is judged, with another tier behind `fast`, and how long its attempts
+    took."""
 
-    async def go() -> tuple[Run, float]:
-        clock = VirtualClock()
-        tiers = {"fast": fast, "standard": ScriptedTier(name="standard", script=[{"answer": "good"}])}
-        run = make_run(("fast", "standard"), clock, hold_all=True, retries=retries)
-        run.deadline_ns = clock.now_ns() + deadline_s * 10**9
-        ports = replace(make_ports(tiers, clock), timeouts=dict.fromkeys(tiers, TIMEOUTS))
-        began_ns = clock.now_ns()
-        async for _ in drive(run, ports):
-            pass
-        return run, (clock.now_ns() - began_ns) / 1e9
+    tiers = {"fast": fast} | scripted({"standard": [{"answer": "good"}]})
 
-    return play(go())
+    def change(run: Run) -> None:
+        run.deadline_ns = VirtualClock().now_ns() + deadline_s * 10**9
+
+    run, _ = drive_once(tiers, change, hold_all=True, retries=retries, timeouts=dict.fromkeys(tiers, TIMEOUTS))
+    return run, sum(attempt.elapsed_ns for attempt in run.attempts) / 1e9
 
 
 @pytest.mark.parametrize("how", BREAKS)
@@ -78,12 +71,12 @@ def test_only_what_would_be_asked_again_is_a_stall(fault, phase):
     """What a tier says late is still what it says: a full queue, a prompt that is too long. Before it has taken the
     request there is no silence of its own."""
     end = Failed(fault=fault, message="x")
-    stalled = convert_stall(end, phase, 30 * 10**9, TIMEOUTS)
+    stalled = _convert_stall(end, phase, 30 * 10**9, TIMEOUTS)
     again = TRAITS[fault].again is Again.RETRY or fault is Fault.DEADLINE
 
     assert (stalled is not end) == (again and phase != "connect_s")
     assert stalled is end or TRAITS[stalled.fault].reason is Reason.TIMEOUT
-    assert convert_stall(end, phase, 1, TIMEOUTS) is end
+    assert _convert_stall(end, phase, 1, TIMEOUTS) is end
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,15 @@
 """Answers that nobody has time to judge: the workers are busy, or the request's deadline comes first."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from deployments.request.drive import drive
-from deployments.request.run_record import Run
-from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from deployments.work import worker_pool
 from deployments.work.worker_pool import Busy
 from reliability.escalation.refusals import verdict_of
-from reliability.types import CallDelta, Event, Fault, RefuseCode, Verdict
-from tests.sim.clock import VirtualClock
-from tests.sim.clock import run as play
-from tests.unit.deployments.request.test_drive import ANSWERS, CHAIN, make_ports, make_run
+from reliability.types import Fault, RefuseCode, Verdict
+from tests.support.driving import ANSWERS, CHAIN, calls_of, drive_once, scripted
 
 
 async def busy(*_: Any, **__: Any) -> Any:
@@ -40,19 +34,12 @@ def test_an_answer_that_nobody_has_time_to_check_is_nobody_s_fault(monkeypatch, 
     its answer has no flaw, and no other tier is asked, whose answer would wait as long."""
     monkeypatch.setattr(worker_pool, "STEPS_INLINE", 0)
 
-    async def go() -> tuple[Run, list[Event]]:
-        clock = VirtualClock()
-        tiers = {tier: ScriptedTier(name=tier, script=[{"answer": ANSWERS["call"][0]}]) for tier in CHAIN}
-        run = make_run(CHAIN, clock, hold_all=hold_all)
-        ports = replace(make_ports(tiers, clock), elsewhere=worker)
-        events = [event async for batch in drive(run, ports) for event in batch]
-        assert ports.admission.state.grants.count == 0
-        return run, events
+    tiers = scripted({tier: [{"answer": ANSWERS["call"][0]}] for tier in CHAIN})
+    run, events = drive_once(tiers, hold_all=hold_all, elsewhere=worker)
 
-    run, events = play(go())
     assert (run.finish, run.refusal.code) == (None, code)
     assert "the answer of tier fast could not be checked: " in run.refusal.message
-    assert not any(isinstance(event, CallDelta) for event in events)
+    assert calls_of(events) == []
     (attempt,) = run.attempts
     assert (attempt.fault, attempt.flaw, attempt.calls_held) == (fault, None, False)
     assert verdict_of(attempt) is Verdict.IGNORED

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
 from deployments.work import turns as lines
 from deployments.work.turns import WAIT_S, Asker, Turns
 from tests.sim.clock import run as play
+from tests.support.staging import staged
 
 A, B = Asker("a"), Asker("b")
 A_JUDGES, B_JUDGES = Asker("a", judges=True), Asker("b", judges=True)
@@ -49,118 +49,96 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def played(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        await scenario()
-
-    play(whole())
+in_virtual_time = staged(lambda test: play(test()))
 
 
-def test_turns_go_round_the_keys() -> None:
+@in_virtual_time
+async def test_turns_go_round_the_keys() -> None:
     """Law: however many jobs of one key wait, another key's is the next one or the one after it; each key's own jobs
     keep their order."""
-
-    async def scenario() -> None:
-        world = World()
-        await world.ask(*[A] * 20, B, B)
-        await world.end_all()
-        assert world.begun[:6] == [A, A, B, A, B, A]
-        assert len(world.begun) == 22
-
-    played(scenario)
+    world = World()
+    await world.ask(*[A] * 20, B, B)
+    await world.end_all()
+    assert world.begun[:6] == [A, A, B, A, B, A]
+    assert len(world.begun) == 22
 
 
-def test_a_key_holds_one_of_two_workers_while_another_waits() -> None:
+@in_virtual_time
+async def test_a_key_holds_one_of_two_workers_while_another_waits() -> None:
     """Law: a worker that becomes free is for the key that has none."""
-
-    async def scenario() -> None:
-        world = World(2)
-        await world.ask(*[A] * 10, B, B)
-        assert world.begun == [A, A]
-        await world.end(A)
-        assert world.begun == [A, A, B]
-        await world.end(B)
-        assert world.begun == [A, A, B, B]
-
-    played(scenario)
+    world = World(2)
+    await world.ask(*[A] * 10, B, B)
+    assert world.begun == [A, A]
+    await world.end(A)
+    assert world.begun == [A, A, B]
+    await world.end(B)
+    assert world.begun == [A, A, B, B]
 
 
-def test_a_judgement_comes_before_the_parsing_of_new_requests() -> None:
+@in_virtual_time
+async def test_a_judgement_comes_before_the_parsing_of_new_requests() -> None:
     """Law: an answer that exists waits for no new request, its own key's or another's; and no key's judgements keep
     another's requests from their turns."""
-
-    async def scenario() -> None:
-        world = World(2)
-        await world.ask(*[A] * 10, B, A_JUDGES, B_JUDGES)
-        await world.end(A, A)
-        assert world.begun[2:] == [A_JUDGES, B_JUDGES]
-        await world.ask(*[A_JUDGES] * 10)
-        await world.end(B_JUDGES)
-        assert world.begun[4:] == [A]
-        await world.end(A)
-        assert world.begun[5:] == [B]
-
-    played(scenario)
+    world = World(2)
+    await world.ask(*[A] * 10, B, A_JUDGES, B_JUDGES)
+    await world.end(A, A)
+    assert world.begun[2:] == [A_JUDGES, B_JUDGES]
+    await world.ask(*[A_JUDGES] * 10)
+    await world.end(B_JUDGES)
+    assert world.begun[4:] == [A]
+    await world.end(A)
+    assert world.begun[5:] == [B]
 
 
-def test_no_key_fills_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_no_key_fills_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: where all places are taken, the key that has most of them gives up its newest; where all have as many, the
     new one is refused."""
     monkeypatch.setattr(lines, "WAITING_MAX", 4)
-
-    async def scenario() -> None:
-        world = World()
-        await world.ask(*[A] * 6)
-        assert world.refused == [A]
-        await world.ask(B, B)
-        assert world.refused == [A, A, A]
-        await world.ask(B)
-        assert world.refused == [A, A, A, B]
-        await world.end_all()
-        assert world.begun == [A, A, B, A, B]
-
-    played(scenario)
+    world = World()
+    await world.ask(*[A] * 6)
+    assert world.refused == [A]
+    await world.ask(B, B)
+    assert world.refused == [A, A, A]
+    await world.ask(B)
+    assert world.refused == [A, A, A, B]
+    await world.end_all()
+    assert world.begun == [A, A, B, A, B]
 
 
-def test_a_judgement_finds_a_place_among_new_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_judgement_finds_a_place_among_new_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a key's own judgement takes the place of its newest request, never the other way round; of another key's
     jobs its requests go first."""
     monkeypatch.setattr(lines, "WAITING_MAX", 3)
-
-    async def scenario() -> None:
-        world = World()
-        await world.ask(A, A, A, A, A_JUDGES)
-        assert world.refused == [A]
-        await world.ask(A_JUDGES, B)
-        assert world.refused == [A, A, A]
-        await world.ask(A)
-        assert world.refused == [A, A, A, A]
-        await world.end_all()
-        assert world.begun == [A, A_JUDGES, A_JUDGES, B]
-
-    played(scenario)
+    world = World()
+    await world.ask(A, A, A, A, A_JUDGES)
+    assert world.refused == [A]
+    await world.ask(A_JUDGES, B)
+    assert world.refused == [A, A, A]
+    await world.ask(A)
+    assert world.refused == [A, A, A, A]
+    await world.end_all()
+    assert world.begun == [A, A_JUDGES, A_JUDGES, B]
 
 
-def test_who_waits_too_long_is_refused_and_leaves_no_trace() -> None:
+@in_virtual_time
+async def test_who_waits_too_long_is_refused_and_leaves_no_trace() -> None:
     """Law: a wait ends after `WAIT_S`, and a caller that leaves, with a turn or without, keeps no worker from the
     others."""
-
-    async def scenario() -> None:
-        world = World()
-        await world.ask(A)
-        (gone,) = await world.ask(B)
-        gone.cancel()
-        (late,) = await world.ask(B)
-        await late
-        assert asyncio.get_running_loop().time() == pytest.approx(WAIT_S, abs=0.1)
-        assert world.refused == [B]
-        leaving, _ = await world.ask(B, A)
-        world.turns.pass_on(A)
-        leaving.cancel()
-        await settle()
-        assert world.begun == [A, A]
-        await world.end(A)
-        await world.ask(B)
-        assert world.begun == [A, A, B]
-
-    played(scenario)
+    world = World()
+    await world.ask(A)
+    (gone,) = await world.ask(B)
+    gone.cancel()
+    (late,) = await world.ask(B)
+    await late
+    assert asyncio.get_running_loop().time() == pytest.approx(WAIT_S, abs=0.1)
+    assert world.refused == [B]
+    leaving, _ = await world.ask(B, A)
+    world.turns.pass_on(A)
+    leaving.cancel()
+    await settle()
+    assert world.begun == [A, A]
+    await world.end(A)
+    await world.ask(B)
+    assert world.begun == [A, A, B]

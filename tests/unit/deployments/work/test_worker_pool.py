@@ -1,6 +1,7 @@
 """Processes for large work: what they do, what ends them, and that nothing of them is left."""
 
 import asyncio
+import functools
 import os
 import signal
 import subprocess
@@ -22,14 +23,15 @@ from deployments.work.worker_pool import (
     Busy,
     Elsewhere,
     JobTooLong,
-    Lost,
     Workers,
+    _Lost,
     make_judgement,
 )
 from reliability.steps import OutOfSteps, Steps
 from tests.support import jobs
 from tests.support.repository import ROOT
 from tests.support.serving import until
+from tests.support.staging import staged
 
 ENDLESS = ("(a{1,2}){50}b", "a" * 60)
 
@@ -56,66 +58,58 @@ def run(scenario, **options):
     return result
 
 
-def test_a_job_brings_what_it_returns_and_what_it_raises():
+def with_workers(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return staged(functools.partial(run, **options), parts=1)
+
+
+@with_workers()
+async def test_a_job_brings_what_it_returns_and_what_it_raises(workers):
     """The result, or the very error; the same process does the next one."""
-
-    async def scenario(workers):
-        assert await workers.run(jobs.join, "a", b="b") == "a/b"
-        with pytest.raises(ApiError, match="too few") as refused:
-            await workers.run(jobs.refuse, "tools")
-        assert (refused.value.code, refused.value.param, refused.value.retry_after_s) == ("invalid_tools", "tools", 7.5)
-        with pytest.raises(RuntimeError, match="ValueError: invalid literal"):
-            await workers.run(jobs.fail, "x")
-        assert len({await workers.run(jobs.find_pid) for _ in range(5)}) == 1
-        assert len(await workers.run(jobs.make_bytes, 5_000_000)) == 5_000_000
-
-    run(scenario)
+    assert await workers.run(jobs.join, "a", b="b") == "a/b"
+    with pytest.raises(ApiError, match="too few") as refused:
+        await workers.run(jobs.refuse, "tools")
+    assert (refused.value.code, refused.value.param, refused.value.retry_after_s) == ("invalid_tools", "tools", 7.5)
+    with pytest.raises(RuntimeError, match="ValueError: invalid literal"):
+        await workers.run(jobs.fail, "x")
+    assert len({await workers.run(jobs.find_pid) for _ in range(5)}) == 1
+    assert len(await workers.run(jobs.make_bytes, 5_000_000)) == 5_000_000
 
 
-def test_a_call_that_can_not_be_carried_gives_its_place_back():
+@with_workers()
+async def test_a_call_that_can_not_be_carried_gives_its_place_back(workers):
     """It is the caller's mistake at once, and the next job is done."""
-
-    async def scenario(workers):
-        for _ in range(3):
-            with pytest.raises(TypeError):
-                await workers.run(jobs.join, "a", object())
-        assert await workers.run(jobs.join, "a", "b") == "a/b"
-
-    run(scenario)
+    for _ in range(3):
+        with pytest.raises(TypeError):
+            await workers.run(jobs.join, "a", object())
+    assert await workers.run(jobs.join, "a", "b") == "a/b"
 
 
-def test_a_job_without_an_end_is_ended():
+@with_workers(count=1, job_s=0.5)
+async def test_a_job_without_an_end_is_ended(workers):
     """Even where C code holds the interpreter; the loop goes on meanwhile, and so does the next job."""
-
-    async def scenario(workers):
-        await workers.run(jobs.find_pid)
-        began, beats = time.monotonic(), 0
-        job = asyncio.create_task(workers.run(jobs.search, *ENDLESS))
-        while not job.done():
-            await asyncio.sleep(0.01)
-            beats += 1
-        with pytest.raises(JobTooLong):
-            await job
-        assert 0.4 < time.monotonic() - began < 3.0
-        assert beats > 10
-        assert await workers.run(jobs.join, "a", "b") == "a/b"
-
-    run(scenario, count=1, job_s=0.5)
+    await workers.run(jobs.find_pid)
+    began, beats = time.monotonic(), 0
+    job = asyncio.create_task(workers.run(jobs.search, *ENDLESS))
+    while not job.done():
+        await asyncio.sleep(0.01)
+        beats += 1
+    with pytest.raises(JobTooLong):
+        await job
+    assert 0.4 < time.monotonic() - began < 3.0
+    assert beats > 10
+    assert await workers.run(jobs.join, "a", "b") == "a/b"
 
 
-def test_only_its_own_computing_makes_a_job_too_long(monkeypatch):
+@with_workers(count=1, job_s=0.2)
+async def test_only_its_own_computing_makes_a_job_too_long(workers, monkeypatch):
     """Law: on a machine whose cores others use a job may take longer; after `DONE_S` the client hears that the server
     is busy, never that its request is too large."""
-
-    async def scenario(workers):
-        await workers.run(jobs.wait, 0.3)
-        with monkeypatch.context() as patched:
-            patched.setattr(rooms, "DONE_S", 0.1)
-            with pytest.raises(Busy):
-                await workers.run(jobs.wait, 10.0)
-        assert await workers.run(jobs.join, "a", "b") == "a/b"
-
-    run(scenario, count=1, job_s=0.2)
+    await workers.run(jobs.wait, 0.3)
+    with monkeypatch.context() as patched:
+        patched.setattr(rooms, "DONE_S", 0.1)
+        with pytest.raises(Busy):
+            await workers.run(jobs.wait, 10.0)
+    assert await workers.run(jobs.join, "a", "b") == "a/b"
 
 
 def test_no_more_wait_than_may(monkeypatch):
@@ -131,61 +125,49 @@ def test_no_more_wait_than_may(monkeypatch):
     assert [type(one) for one in found[4:]] == [Busy, Busy]
 
 
-def test_a_worker_that_does_not_start_in_time_refuses_its_job(monkeypatch):
+@with_workers(count=1)
+async def test_a_worker_that_does_not_start_in_time_refuses_its_job(workers, monkeypatch):
     """Law: where no process is up in time, the client is told that the server is busy; the place is free again."""
-
-    async def scenario(workers):
-        with monkeypatch.context() as patched:
-            patched.setattr(rooms, "START_S", 0.0)
-            with pytest.raises(Busy):
-                await workers.run(jobs.join, "a", "b")
-        assert await workers.run(jobs.join, "a", "b") == "a/b"
-
-    run(scenario, count=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(rooms, "START_S", 0.0)
+        with pytest.raises(Busy):
+            await workers.run(jobs.join, "a", "b")
+    assert await workers.run(jobs.join, "a", "b") == "a/b"
 
 
-def test_a_caller_that_leaves_gives_its_place_back():
+@with_workers(count=1)
+async def test_a_caller_that_leaves_gives_its_place_back(workers):
     """Running or waiting: the worker stays, and the next job is done."""
-
-    async def scenario(workers):
-        running = asyncio.create_task(workers.run(jobs.wait, 0.2))
-        waiting = asyncio.create_task(workers.run(jobs.wait, 0.2))
-        await asyncio.sleep(0)
-        for task in (waiting, running):
-            task.cancel()
-        await asyncio.gather(running, waiting, return_exceptions=True)
-        assert await workers.run(jobs.join, "a", "b") == "a/b"
-
-    run(scenario, count=1)
+    running = asyncio.create_task(workers.run(jobs.wait, 0.2))
+    waiting = asyncio.create_task(workers.run(jobs.wait, 0.2))
+    await asyncio.sleep(0)
+    for task in (waiting, running):
+        task.cancel()
+    await asyncio.gather(running, waiting, return_exceptions=True)
+    assert await workers.run(jobs.join, "a", "b") == "a/b"
 
 
-def test_a_worker_that_dies_is_replaced():
+@with_workers(count=1)
+async def test_a_worker_that_dies_is_replaced(workers):
     """A job is done once more; where that kills the next worker too, it is lost."""
-
-    async def scenario(workers):
-        first = await workers.run(jobs.find_pid)
-        os.kill(first, signal.SIGKILL)
-        process = psutil.Process(first)
-        await asyncio.to_thread(until, lambda: over(process), "it is gone")
-        assert await workers.run(jobs.find_pid) != first
-        with pytest.raises(Lost):
-            await workers.run(jobs.end, 1)
-
-    run(scenario, count=1)
+    first = await workers.run(jobs.find_pid)
+    os.kill(first, signal.SIGKILL)
+    process = psutil.Process(first)
+    await asyncio.to_thread(until, lambda: over(process), "it is gone")
+    assert await workers.run(jobs.find_pid) != first
+    with pytest.raises(_Lost):
+        await workers.run(jobs.end, 1)
 
 
-def test_a_worker_inherits_no_secret_and_no_signal(monkeypatch):
+@with_workers(count=1)
+async def test_a_worker_inherits_no_secret_and_no_signal(workers, monkeypatch):
     """No key of the environment; the terminal's signals are its parent's to hear."""
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-secret")
-
-    async def scenario(workers):
-        process = psutil.Process(await workers.run(jobs.find_pid))
-        assert "sk-secret" not in str(process.environ())
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            process.send_signal(number)
-        assert await workers.run(jobs.find_pid) == process.pid
-
-    run(scenario, count=1)
+    process = psutil.Process(await workers.run(jobs.find_pid))
+    assert "sk-secret" not in str(process.environ())
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        process.send_signal(number)
+    assert await workers.run(jobs.find_pid) == process.pid
 
 
 PARENT = """
@@ -269,7 +251,7 @@ def test_what_is_large_is_judged_elsewhere(size: int, answer: str, places: list[
     assert judged(size, work) == (answer, places)
 
 
-@pytest.mark.parametrize("error", [Lost("died"), JobTooLong("9 s")])
+@pytest.mark.parametrize("error", [_Lost("died"), JobTooLong("9 s")])
 def test_where_no_worker_can_it_is_refused(error: Exception) -> None:
     """Law: a call that nobody could judge is not taken for a good one."""
 

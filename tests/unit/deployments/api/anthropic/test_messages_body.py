@@ -10,21 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from deployments.api.anthropic.messages_body import (
-    NOTES_MAX,
-    parse_messages,
-    read_format,
-    read_thinking,
-    translate_choice,
-    translate_tools,
-    write_notes,
-)
+from deployments.api.anthropic.messages_body import NOTES_MAX, parse_messages
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
 from tests.support.anthropic_values import MARKER, TOOL, bodies
 
 PARAMS: TypeAdapter[Any] = TypeAdapter(message_create_params.MessageCreateParamsNonStreaming)
-FORM = {"type": "json_schema", "schema": {"type": 5}}
+FORM: dict[str, Any] = {"type": "json_schema", "schema": {"type": "object"}}
 STRANGE = [None, 5, -1, "", "x", [], {}, True, [1], {"type": "no"}, {"type": 7}, [[]], {"a": {"b": []}}, 1e300]
 
 
@@ -113,6 +105,12 @@ def find_error(body: dict[str, Any]) -> ApiError | None:
         ({"tools": [{**TOOL, "name": ""}]}, "tools.0.name"),
         ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "other"}}, "tool_choice.name"),
         ({"tools": [TOOL], "tool_choice": {"type": "required"}}, "tool_choice.type"),
+        ({"tools": [TOOL], "tool_choice": {}}, "tool_choice.type"),
+        ({"tools": [TOOL], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "auto", "disable_parallel_tool_use": 1.5}},
+            "tool_choice.disable_parallel_tool_use",
+        ),
         ({"messages": [{"role": "user", "content": [{"type": "server_tool_use"}]}]}, "messages.0.content.0.type"),
         ({"messages": [{"role": "user", "content": [{"text": "a"}]}]}, "messages.0.content.0.type"),
         ({"messages": [{"role": "tool", "content": "a"}]}, "messages.0.role"),
@@ -125,10 +123,9 @@ def find_error(body: dict[str, Any]) -> ApiError | None:
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
         ({"container": "c"}, "container"),
         ({"output_config": {"task_budget": {}}}, "output_config.task_budget"),
-        (
-            {"output_config": {"format": {"type": "json_schema", "schema": {"type": 5}}}},
-            "output_config.format.schema.type",
-        ),
+        ({"output_config": {"format": "json"}}, "output_config.format.type"),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
+        ({"output_config": {"format": FORM | {"schema": {"type": 5}}}}, "output_config.format.schema.type"),
         ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "context_management.edits.0.type"),
     ],
 )
@@ -144,17 +141,9 @@ def test_what_cant_be_honoured_is_refused_by_name(fields, param):
 def test_what_has_no_effect_is_noted():
     """Fields that ask for speed are taken, and the report says that they did nothing; what every request has is not
     worth a note."""
-    call = parse(
-        message(
-            speed="fast",
-            metadata={"user_id": "u"},
-            service_tier="auto",
-        )
-    )
+    call = parse(message(speed="fast", metadata={"user_id": "u"}, service_tier="auto"))
 
-    assert [note.partition(" ")[0] for note in call.notes] == [
-        "speed",
-    ]
+    assert [note.partition(" ")[0] for note in call.notes] == ["speed"]
 
 
 @pytest.mark.parametrize(
@@ -208,61 +197,31 @@ def test_claude_codes_session_is_the_requests():
     assert parse(message(), {"x-claude-code-session-id": "s-1"}).request.session_id == "s-1"
 
 
-SCHEMA = {"type": "object"}
-ANSWER_FORM = {"type": "json_schema", "schema": SCHEMA}
-
-
-@pytest.mark.parametrize(
-    ("config", "older"), [({"format": ANSWER_FORM}, None), ({"effort": "low"}, ANSWER_FORM), (None, ANSWER_FORM)]
-)
-def test_a_form_is_a_response_format(config: Any, older: Any):
+@pytest.mark.parametrize(("config", "older"), [(FORM, None), ("low", FORM), (None, FORM)])
+def test_a_form_is_a_response_format(config, older):
     """In its place of today and in its older one."""
-    form = read_format(config, older)
+    today = {"effort": config} if isinstance(config, str) else {"format": config}
+    call = parse(message(output_config=today if config else None, output_format=older))
 
-    assert form is not None
-    assert (form["type"], form["json_schema"]["schema"]) == ("json_schema", SCHEMA)
-
-
-@pytest.mark.parametrize(
-    ("config", "param"),
-    [
-        ({"format": "json"}, "output_config.format.type"),
-        ({"format": {"type": "json_schema"}}, "output_config.format.schema"),
-        ({"speed": 1}, "output_config.speed"),
-    ],
-)
-def test_another_form_is_refused(config: Any, param: str):
-    """By the field."""
-    with pytest.raises(ApiError) as refused:
-        read_format(config, None)
-
-    assert refused.value.param == param
+    assert call.request.response_format is not None
+    assert call.request.response_format["json_schema"]["schema"] == FORM["schema"]
 
 
-@given(st.dictionaries(st.text(max_size=200), st.just({}), max_size=40))
-def test_notes_are_bounded(fields: dict[str, Any]):
+@given(st.dictionaries(st.text("xyz", min_size=8, max_size=200), st.just({}), max_size=40))
+def test_notes_are_bounded(fields):
     """However many unknown fields a body has, and however long their names."""
-    notes = write_notes(fields, ())
+    notes = parse(message(**fields)).notes
 
-    assert len(notes) <= NOTES_MAX
+    assert len(notes) == min(NOTES_MAX, len(fields))
     assert all(len(note) <= 100 for note in notes)
-
-
-def test_an_unknown_kind_of_thinking_is_refused():
-    """By the field."""
-    with pytest.raises(ApiError, match=r"^thinking\.type: "):
-        read_thinking({"type": "auto"})
 
 
 def test_a_tool_is_a_function():
     """Name, description and schema are its own; what is for other servers stays behind."""
-    (tool,) = translate_tools([TOOL | {"cache_control": MARKER, "strict": True, "eager_input_streaming": True}])
-    schema = TOOL["input_schema"]
+    tool = TOOL | {"cache_control": MARKER, "strict": True, "eager_input_streaming": True}
+    function = {"name": "read_file", "description": "Read a file.", "parameters": TOOL["input_schema"], "strict": True}
 
-    assert tool == {
-        "type": "function",
-        "function": {"name": "read_file", "description": "Read a file.", "parameters": schema, "strict": True},
-    }
+    assert parse(message(tools=[tool])).request.tools == ({"type": "function", "function": function},)
 
 
 @pytest.mark.parametrize(
@@ -273,20 +232,10 @@ def test_a_tool_is_a_function():
         ({"type": "any"}, ("required", None)),
         ({"type": "none"}, ("none", None)),
         ({"type": "auto", "disable_parallel_tool_use": True}, ("auto", False)),
-        ({"type": "tool", "name": "f"}, ({"type": "function", "function": {"name": "f"}}, None)),
     ],
 )
-def test_each_choice_has_its_word(choice: Any, translated: Any):
-    """Anthropic's four choices, and the switch that allows one call only."""
-    assert translate_choice(choice) == translated
+def test_each_choice_has_its_word(choice, translated):
+    """Anthropic's choices, and the switch that allows one call only."""
+    request = parse(message(tools=[TOOL], tool_choice=choice)).request
 
-
-@pytest.mark.parametrize(
-    "choice", [{}, {"type": "required"}, {"type": "tool"}, {"type": "auto", "disable_parallel_tool_use": 1.5}]
-)
-def test_other_choices_are_refused(choice: Any):
-    """By the field."""
-    with pytest.raises(ApiError) as refused:
-        translate_choice(choice)
-
-    assert str(refused.value.param).startswith("tool_choice.")
+    assert (request.tool_choice, request.parallel_tool_calls) == translated

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.anthropic.messages_history import drop_billing_line, translate_history
+from deployments.api.anthropic.messages_history import _drop_billing_line, translate_history
 from deployments.tiers.prompt import tidy_messages
 from tests.support.anthropic_values import MARKER, PIXEL, bodies
 
@@ -74,8 +74,8 @@ USER: list[Any] = [{"role": "user", "content": "hi"}]
 def test_no_other_text_loses_a_word(text):
     """Only the line goes."""
     if "x-anthropic-billing-header:" not in text.lower():
-        assert drop_billing_line(text) == text
-    assert drop_billing_line(f"{BILLING % 5}\n\n{text}") == text.lstrip("\n")
+        assert _drop_billing_line(text) == text
+    assert _drop_billing_line(f"{BILLING % 5}\n\n{text}") == text.lstrip("\n")
 
 
 def test_results_come_first_and_images_stand_beside_them():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from deployments.api.anthropic.messages_render import MessageCollector, MessageWriter, message_error
+from deployments.api.anthropic.messages_render import _message_error, _MessageCollector, _MessageWriter
 from deployments.errors import TABLE, ApiError
 from reliability.types import CallDelta, Finish, FinishReason, Reasoning, Refusal, Text, Usage
 from tests.support.anthropic_values import answers, finishes
@@ -31,12 +31,12 @@ FOLLOWS = {
 DELTAS = {"text": {"text_delta"}, "tool_use": {"input_json_delta"}, "thinking": {"thinking_delta", "signature_delta"}}
 
 
-def collector(thinking: bool = True) -> MessageCollector:
-    return MessageCollector(answer_id="msg_1", thinking=thinking, stops=STOPS)
+def collector(thinking: bool = True) -> _MessageCollector:
+    return _MessageCollector(answer_id="msg_1", thinking=thinking, stops=STOPS)
 
 
-def writer(thinking: bool = True) -> MessageWriter:
-    return MessageWriter(answer_id="msg_1", thinking=thinking, run=run_of(request_of("hi", stop=STOPS)))
+def writer(thinking: bool = True) -> _MessageWriter:
+    return _MessageWriter(answer_id="msg_1", thinking=thinking, run=run_of(request_of("hi", stop=STOPS)))
 
 
 def events_of(sent: bytes) -> list[dict[str, Any]]:
@@ -219,7 +219,7 @@ UNKNOWN = {"request_too_large"}  # Anthropic's documentation has it, its SDK's t
 @pytest.mark.parametrize("code", TABLE)
 def test_every_error_has_the_shape(code: str):
     """The SDK reads each row of the table as one of its own errors; the row's code and the request's id stand in it."""
-    body = message_error(ApiError(code, "no", param="p"), "req-1")
+    body = _message_error(ApiError(code, "no", param="p"), "req-1")
 
     if body["error"]["type"] not in UNKNOWN:
         SHAPE.validate_python(body, strict=True)
@@ -228,7 +228,7 @@ def test_every_error_has_the_shape(code: str):
 
 def test_a_prompt_that_is_too_long_is_said_in_claude_codes_words():
     """It condenses its history where it reads them."""
-    body = message_error(ApiError("context_length_exceeded", "tier fast can't hold this prompt"), "r")
+    body = _message_error(ApiError("context_length_exceeded", "tier fast can't hold this prompt"), "r")
 
     assert body["error"]["message"].startswith("prompt is too long: ")
 
@@ -250,9 +250,9 @@ def test_a_prompt_that_is_too_long_is_said_in_claude_codes_words():
 )
 def test_what_stays_has_the_type_at_which_claude_code_gives_up(code: str, kind: str):
     """A refusal for good is asked for once; what passes, and what is the request's own fault, says which it is."""
-    assert message_error(ApiError(code, "no"), "r")["error"]["type"] == kind
+    assert _message_error(ApiError(code, "no"), "r")["error"]["type"] == kind
 
 
 def test_a_loop_says_when_to_come_back():
     """As in every dialect."""
-    assert message_error(ApiError("loop_detected", "no", retry_after_s=5), "r")["error"]["retry_after"] == 5
+    assert _message_error(ApiError("loop_detected", "no", retry_after_s=5), "r")["error"]["retry_after"] == 5

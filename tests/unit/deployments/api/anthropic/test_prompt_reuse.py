@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deployments.api.anthropic.messages_body import parse_messages
-from deployments.api.anthropic.messages_render import MessageCollector
+from deployments.api.anthropic.messages_render import _MessageCollector
 from deployments.models.sources import DEFAULT_SOURCE
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import Finish
@@ -48,7 +48,7 @@ def ask(tier: MlxTier, raw: bytes) -> dict[str, Any]:
 
     async def go() -> dict[str, Any]:
         call = parse_messages(raw, {}, request_id="r", tokens_max=64, timeout_s=TIMEOUT_S)
-        answer, finish = MessageCollector(answer_id="msg_1", thinking=False), None
+        answer, finish = _MessageCollector(answer_id="msg_1", thinking=False), None
         async for events in tier.stream(call.request):
             answer.take(events)
             finish = events[-1]

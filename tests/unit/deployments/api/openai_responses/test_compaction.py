@@ -10,7 +10,6 @@ from openai.types.responses import CompactedResponse, ResponseCompactionItem
 
 from deployments.api.openai_responses.compaction import ORDER
 from deployments.api.openai_responses.item_ids import open_seal
-from deployments.api.openai_responses.response_body import parse_compaction
 from deployments.api.openai_responses.response_events import COMPACT, RESPONSES
 from deployments.api.openai_responses.response_items import FOREIGN_SUMMARY, SUMMARY_HEAD
 from deployments.errors import ApiError
@@ -30,7 +29,7 @@ ITEMS = st.lists(USERS | st.just(SAID) | st.just({"role": "developer", "content"
 def compact(body: dict[str, Any], pieces: list[Any], finish: Finish = CUT) -> dict[str, Any]:
     """Compact by the route of its own; return the answer."""
     named = {"request_id": "r", "tokens_max": 4096, "timeout_s": 60.0}
-    call = parse_compaction(json.dumps({"model": "fast"} | body).encode(), {}, **named)
+    call = COMPACT.parse(json.dumps({"model": "fast"} | body).encode(), {}, **named)
     assert not call.stream
     collector = COMPACT.collector(call, None)  # type: ignore[arg-type]
     collector.take(pieces)

@@ -39,23 +39,19 @@ def test_all_are_served_within_the_budget(requests: list[tuple[str, int]]) -> No
     assert asyncio.run(run()) == 0
 
 
-def test_a_full_budget_refuses_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_budget_refuses_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a request that finds the budget of its key used up gets a 503 with the limits; another key is served."""
     monkeypatch.setattr(recall_budget, "WAIT_S", 0.01)
-
-    async def run() -> None:
-        budget = RecallBudget()
-        with ExitStack() as first, ExitStack() as second:
-            await budget.reserve("a", KEY_BYTES_MAX, first)
-            with pytest.raises(ApiError, match="limit is 64 MiB, and 32 MiB for one API key") as caught:
-                await budget.reserve("a", 1, second)
-            assert caught.value.code == "overloaded"
-            await budget.reserve("b", KEY_BYTES_MAX, second)
-
-    asyncio.run(run())
+    budget = RecallBudget()
+    with ExitStack() as first, ExitStack() as second:
+        await budget.reserve("a", KEY_BYTES_MAX, first)
+        with pytest.raises(ApiError, match="limit is 64 MiB, and 32 MiB for one API key") as caught:
+            await budget.reserve("a", 1, second)
+        assert caught.value.code == "overloaded"
+        await budget.reserve("b", KEY_BYTES_MAX, second)
 
 
-def test_a_request_waits_for_its_turn_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_waits_for_its_turn_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: however many requests of one key come at the same time, each is served or refused within twice `WAIT_S`: the
     places in the Router that they hold are everybody's. The turns come back."""
     monkeypatch.setattr(recall_budget, "WAIT_S", 0.05)
@@ -68,15 +64,12 @@ def test_a_request_waits_for_its_turn_for_a_bounded_time(monkeypatch: pytest.Mon
             return error.code
         return "served"
 
-    async def run() -> None:
-        budget = RecallBudget()
-        with ExitStack() as ending:
-            async with asyncio.timeout(2.0):  # one after the other, four at a time, they would take 5 s
-                codes = await asyncio.gather(*(ask(budget, ending) for _ in range(400)))
-            assert codes == ["served", *["overloaded"] * 399]
-            async with budget.turn("b"):
-                pass
-        with ExitStack() as ending:
-            assert await ask(budget, ending) == "served"
-
-    asyncio.run(run())
+    budget = RecallBudget()
+    with ExitStack() as ending:
+        async with asyncio.timeout(2.0):  # one after the other, four at a time, they would take 5 s
+            codes = await asyncio.gather(*(ask(budget, ending) for _ in range(400)))
+        assert codes == ["served", *["overloaded"] * 399]
+        async with budget.turn("b"):
+            pass
+    with ExitStack() as ending:
+        assert await ask(budget, ending) == "served"

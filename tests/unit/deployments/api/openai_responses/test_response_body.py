@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.api.openai_responses.response_body import parse_response, translate_error, translate_path
+from deployments.api.openai_responses.response_body import _translate_path, parse_response, translate_error
 from deployments.api.openai_responses.stored_record import NeedsRecall
 from deployments.errors import ApiError, refuse
 from tests.support.response_wire import TOOLS, parse
@@ -48,23 +48,8 @@ FULL: dict[str, Any] = {
     "client_metadata": {"x": "y"},
     "seed": 7,
 }
-STRANGE: list[Any] = [
-    None,
-    0,
-    -1,
-    1.5,
-    True,
-    "",
-    "x",
-    "\x00",
-    [],
-    {},
-    [[]],
-    [None],
-    {"type": None},
-    {"type": "x"},
-    10**30,
-]
+STRANGE: list[Any] = [None, 0, -1, 1.5, True, 10**30, "", "x", "\x00"]
+STRANGE += [[], {}, [[]], [None], {"type": None}, {"type": "x"}]
 
 
 def test_every_field_has_its_place():
@@ -259,12 +244,12 @@ def test_what_is_too_large_is_not_stored():
 )
 def test_a_path_is_the_clients(path, own):
     """Every path of a chat completion has its counterpart in what the client has sent."""
-    assert translate_path(path, [2]) == own
+    assert _translate_path(path, [2]) == own
 
 
 def test_a_place_that_is_not_known_is_left_out():
     """Where nobody knows which tools were kept from the model no place is better than a wrong one."""
-    assert translate_path("tools.0.function.name") == "tools"
+    assert _translate_path("tools.0.function.name") == "tools"
 
 
 parts = st.sampled_from(["tools", "messages", "response_format", "json_schema", "function", "name", "type", "0", "1",
@@ -278,9 +263,9 @@ paths = st.lists(parts, min_size=1, max_size=5).map(".".join)
 def test_what_was_translated_stays(path, places):
     """The parser translates its errors, where it knows the places of the tools, and the answer is written by who
     doesn't: the tool that is wrong is still named."""
-    once = translate_path(path, places)
+    once = _translate_path(path, places)
 
-    assert translate_path(once) == once
+    assert _translate_path(once) == once
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import ResponseStreamEvent
 
 from deployments.api.openai_render import COMMENTS_PER_EVENT
-from deployments.api.openai_responses.response_events import RESPONSES, explain_failure
+from deployments.api.openai_responses.response_events import RESPONSES, _explain_failure
 from deployments.errors import TABLE, ApiError
 from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
 from tests.support.response_wire import (
@@ -103,7 +103,7 @@ def test_a_long_silence_has_events_in_it(batches, silences):
 def test_only_what_passes_is_asked_for_again(code):
     """Codex gives up at `invalid_prompt` and asks again at every other code: what stays has that one. Where the time is
     known and the code is `rate_limit_exceeded` the text names it as Codex reads it."""
-    failure = explain_failure(ApiError(code, "it broke", retry_after_s=4.2))
+    failure = _explain_failure(ApiError(code, "it broke", retry_after_s=4.2))
 
     assert (failure["code"] == "invalid_prompt") is not TABLE[code].retry
     assert ("try again in 5s" in failure["message"]) is (failure["code"] == "rate_limit_exceeded")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.openai_render import AnswerCollector
-from deployments.api.openai_responses.response_items import FOREIGN, read_answer, read_content, read_output
+from deployments.api.openai_render import _AnswerCollector
+from deployments.api.openai_responses.response_items import FOREIGN, _read_answer, _read_content, _read_output
 from deployments.errors import ApiError
 from reliability.types import Finish, FinishReason
 from tests.support.response_wire import ANSWERS, answer, ask, parse
@@ -32,7 +32,7 @@ def say(text: str, **more: Any) -> dict[str, Any]:
 
 def chat_message(batches: list[list[Any]]) -> dict[str, Any]:
     """The message of this answer as the chat dialect has it, with arguments as values."""
-    chat = AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
+    chat = _AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
     for batch in batches:
         chat.take(batch)
     message = read_arguments(json.loads(chat.body("fast", STOP))["choices"][0]["message"])
@@ -151,40 +151,31 @@ def encode(text: str, media: str = "text/plain") -> str:
     return f"data:{media};base64,{base64.b64encode(text.encode()).decode()}"
 
 
-def test_a_text_alone_is_a_string():
-    """As most chat clients would send it."""
-    assert read_content([{"type": "input_text", "text": "hi"}], "p") == read_content("hi", "p") == "hi"
+TEXT, SHOWN = {"type": "input_text", "text": "hi"}, {"type": "image_url", "image_url": {"url": IMAGE["image_url"]}}
 
 
-def test_an_image_keeps_its_detail():
-    """URL and detail stand together in a chat completion."""
-    part = {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "low"}
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        ("hi", "hi"),
+        ([TEXT], "hi"),
+        ([IMAGE | {"detail": "low"}], [SHOWN | {"image_url": SHOWN["image_url"] | {"detail": "low"}}]),
+        ([{"type": "input_file", "filename": "a.txt", "file_data": encode("Grüße")}], "a.txt:\nGrüße"),
+    ],
+)
+def test_each_part_is_that_of_a_chat(content, read):
+    """A text alone is a string, as most chat clients send it; URL and detail of an image stand together; a file of
+    text is its text behind its name."""
+    assert _read_content(content, "p") == read
 
-    assert read_content([part], "p") == [
-        {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}}
-    ]
 
-
-def test_a_file_of_text_is_its_text():
-    """Its name stands before it."""
-    part = {"type": "input_file", "filename": "a.txt", "file_data": encode("Grüße")}
-
-    assert read_content([part], "p") == "a.txt:\nGrüße"
-
-
-def test_a_refusal_stays_one():
-    """An answer is a text unless a part of it is a refusal."""
+def test_answers_and_outputs_are_texts_where_they_can_be():
+    """An answer is a text unless a part of it is a refusal; the texts of an output are lines of one text."""
     text, refusal = {"type": "output_text", "text": "a"}, {"type": "refusal", "refusal": "no"}
 
-    assert read_answer([text, text], "p") == "aa"
-    assert read_answer([text, refusal], "p") == [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "no"}]
-
-
-def test_an_output_is_text_and_what_it_shows():
-    """Texts are lines of one text."""
-    text, image = {"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "u"}
-
-    assert read_output([text, image, text], "p") == ("a\na", [{"type": "image_url", "image_url": {"url": "u"}}])
+    assert _read_answer([text, text], "p") == "aa"
+    assert _read_answer([text, refusal], "p") == [{"type": "text", "text": "a"}, refusal]
+    assert _read_output([TEXT, IMAGE, TEXT], "p") == ("hi\nhi", [SHOWN])
 
 
 @pytest.mark.parametrize(
@@ -209,6 +200,6 @@ def test_an_output_is_text_and_what_it_shows():
 def test_a_part_that_cannot_be_read_is_named(part, code, path):
     """Refused by its path."""
     with pytest.raises(ApiError) as caught:
-        read_content([part], "p")
+        _read_content([part], "p")
 
     assert (caught.value.code, caught.value.param) == (code, path)

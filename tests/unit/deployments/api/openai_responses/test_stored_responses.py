@@ -1,8 +1,6 @@
 """Responses that are kept: handed over behind the answer, and found again."""
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
@@ -17,16 +15,6 @@ from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.errors import ApiError
 from deployments.state.link import StateUnavailable
 from deployments.state.records import KeptResponse
-
-
-def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on an event loop of its own."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **named: Any) -> None:
-        asyncio.run(test(*args, **named))
-
-    return run
 
 
 class Memory:
@@ -81,7 +69,6 @@ def recall(stored: StoredResponses, previous: str | None, key: str = "k", **item
     return stored.recall(key, NeedsRecall(previous, items), ExitStack())
 
 
-@on_loop
 async def test_what_is_kept_is_found():
     """At once, while it waits, and later, when the state has it."""
     shelf = Memory()
@@ -96,7 +83,6 @@ async def test_what_is_kept_is_found():
     assert open_record(early.record) == {"input": [], "response": {"id": name, "usage": {"total_tokens": 1}}}
 
 
-@on_loop
 async def test_a_state_that_is_away_is_asked_again():
     """A killed actor costs nobody a response."""
     shelf = Memory(away=3)
@@ -107,7 +93,6 @@ async def test_a_state_that_is_away_is_asked_again():
     assert list(shelf.rows) == [("k", name)]
 
 
-@on_loop
 async def test_a_chain_is_recalled_from_its_beginning():
     """The oldest comes first, with the session of the newest."""
     stored = StoredResponses(Memory())
@@ -122,7 +107,6 @@ async def test_a_chain_is_recalled_from_its_beginning():
     assert recalled.size > 0
 
 
-@on_loop
 async def test_another_key_finds_nothing():
     """What another key keeps is answered as if it weren't there."""
     stored = StoredResponses(Memory())
@@ -135,7 +119,6 @@ async def test_another_key_finds_nothing():
     assert caught.value.code == "previous_response_not_found"
 
 
-@on_loop
 async def test_what_shall_not_be_stored_is_not():
     """Without items there is nothing to keep."""
     shelf = Memory()
@@ -146,7 +129,6 @@ async def test_what_shall_not_be_stored_is_not():
     assert shelf.rows == {}
 
 
-@on_loop
 async def test_what_is_deleted_is_gone():
     """Also where it waits still; a name of no form is nothing."""
     shelf = Memory()
@@ -159,7 +141,6 @@ async def test_what_is_deleted_is_gone():
     assert not await stored.forget("k", "resp_1")
 
 
-@on_loop
 async def test_what_waits_has_a_bound(monkeypatch):
     """A state that is away for long costs no more memory than that; the oldest is let go."""
     monkeypatch.setattr(stored_responses, "WAITING_BYTES_MAX", 180)
@@ -172,7 +153,6 @@ async def test_what_waits_has_a_bound(monkeypatch):
     assert waiting == names[2:]
 
 
-@on_loop
 async def test_what_waits_of_one_key_pushes_out_nothing_of_another(monkeypatch):
     """Law: above the bound, the key whose responses wait with the most bytes loses its oldest."""
     monkeypatch.setattr(stored_responses, "WAITING_BYTES_MAX", 280)
@@ -186,7 +166,6 @@ async def test_what_waits_of_one_key_pushes_out_nothing_of_another(monkeypatch):
     assert waiting == [("other", mine), *(("k", name) for name in names[4:])]
 
 
-@on_loop
 async def test_a_state_that_stays_away_is_given_up(monkeypatch):
     """Not asked for ever."""
     monkeypatch.setattr(stored_responses, "PATIENCE_S", 0.02)
@@ -197,7 +176,6 @@ async def test_a_state_that_stays_away_is_given_up(monkeypatch):
     assert not stored._waiting
 
 
-@on_loop
 async def test_a_silent_state_is_a_503():
     """Who asks meanwhile is told to come back."""
     stored = StoredResponses(Memory(away=1))
@@ -207,7 +185,6 @@ async def test_a_silent_state_is_a_503():
     assert caught.value.status == 503
 
 
-@on_loop
 async def test_a_young_response_is_waited_for():
     """Another Router may have it still: it is looked for a few times; an old one once."""
     shelf = Memory()
@@ -219,7 +196,6 @@ async def test_a_young_response_is_waited_for():
     assert name
 
 
-@on_loop
 async def test_a_chain_has_a_bound(monkeypatch):
     """A conversation that is too long is refused by the field that brought it."""
     monkeypatch.setattr(stored_responses, "CHAIN_MAX", 2)
@@ -234,7 +210,6 @@ async def test_a_chain_has_a_bound(monkeypatch):
     await stored.close()
 
 
-@on_loop
 async def test_an_item_is_recalled_with_its_response():
     """Two items of one response bring it once; one that isn't there is named."""
     stored = StoredResponses(Memory())
@@ -250,7 +225,6 @@ async def test_an_item_is_recalled_with_its_response():
     await stored.close()
 
 
-@on_loop
 async def test_a_conversation_beyond_every_context_is_refused_before_it_is_recalled():
     """Law: where the newest response used twice the largest context, the rest isn't asked for; an unknown context
     refuses nothing."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deployments.tiers.hosted import sse_reader
 from deployments.tiers.hosted.chat_chunks import COUNT_MAX
-from deployments.tiers.hosted.sse_reader import Frame, SseReader, Unreadable
+from deployments.tiers.hosted.sse_reader import Frame, SseReader, UnreadableStream
 from reliability.types import CallDelta, Failed, Fault, Finish, FinishReason, Reasoning, Text, Usage
 from tests.support.chat_chunks import delta, events, one
 
@@ -94,9 +94,9 @@ def test_lines_and_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: neither a line without an end nor a frame without an end grows over its bound."""
     monkeypatch.setattr(sse_reader, "LINE_BYTES_MAX", 100)
     monkeypatch.setattr(sse_reader, "FRAME_BYTES_MAX", 300)
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableStream):
         frames([b"data: "] + [b"x" * 10] * 20)
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableStream):
         frames([b"data: " + b"x" * 60 + b"\n"] * 6)
     last = events([b"data: " + b"x" * 200])[-1]
     assert last.fault is Fault.PROTOCOL

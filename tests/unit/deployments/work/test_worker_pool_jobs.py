@@ -13,8 +13,8 @@ from deployments.api.openai_responses.response_body import Wanted
 from deployments.api.openai_responses.stored_record import NeedsRecall, Recalled
 from deployments.app.router_parts import DIALECTS
 from deployments.errors import ApiError
-from deployments.work.jobs import OUTCOME, Done, Raised, do_job, read_outcome, write_job
 from deployments.work.wire import name_of
+from deployments.work.worker_pool import _OUTCOME, _Raised, _read_outcome, _write_job, do_job
 from reliability.answer.judgement import expect, judge
 from reliability.loops import LoopConfig
 from reliability.steps import OutOfSteps, Steps
@@ -42,8 +42,8 @@ BODIES: dict[str, dict[str, Any]] = {
 
 def done_elsewhere(function: Any, *args: Any, **named: Any) -> Any:
     """What a worker would have returned, or raised."""
-    called, message = write_job(function, args, named)
-    return read_outcome(called, do_job(message))
+    called, message = _write_job(function, args, named)
+    return _read_outcome(called, do_job(message))
 
 
 def unnamed(call: ChatCall) -> ChatCall:
@@ -130,20 +130,20 @@ def test_an_error_comes_as_what_it_is():
 def test_a_worker_names_nothing_but_this_programs_errors(name):
     """What a worker that was taken over could send: no class of another module is called, and none is imported."""
     with pytest.raises(RuntimeError, match=r"^words$"):
-        read_outcome(jobs.join, OUTCOME.encode(Raised(name, ["true"], "words")))
+        _read_outcome(jobs.join, _OUTCOME.encode(_Raised(name, ["true"], "words")))
 
 
-@pytest.mark.parametrize("message", [b"", b"m", b"j", b"mx", b"j{", OUTCOME.encode(Done(b"m\xc0"))])
+@pytest.mark.parametrize("message", [b"", b"m", b"j", b"mx", b"j{", _OUTCOME.encode(b"m\xc0")])
 def test_what_is_no_outcome_is_refused(message):
     """One error, whatever the bytes; a result of another type is none."""
     with pytest.raises(ValueError, match="this is no"):
-        read_outcome(jobs.join, message)
+        _read_outcome(jobs.join, message)
 
 
 def test_the_call_is_the_functions_own():
     """Its name is that of the function, and not of the partial around it."""
-    called, message = write_job(partial(partial(jobs.join, "a"), b="c"), (), {"b": "d"})
+    called, message = _write_job(partial(partial(jobs.join, "a"), b="c"), (), {"b": "d"})
 
     assert called is jobs.join
     assert name_of(jobs.join).encode() in message
-    assert read_outcome(called, do_job(message)) == "a/d"
+    assert _read_outcome(called, do_job(message)) == "a/d"

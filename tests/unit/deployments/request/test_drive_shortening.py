@@ -1,6 +1,5 @@
 """A prompt that no tier can hold is shortened before it is refused, where the policy says so."""
 
-import asyncio
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -8,14 +7,11 @@ from typing import Any
 import pytest
 
 from deployments.reports.report import report_headers, report_of
-from deployments.request.drive import drive
 from deployments.request.run_record import Run
-from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import prompt_bytes
 from reliability.context_edits import STUB
 from reliability.types import Fault, RefuseCode
-from tests.sim.clock import VirtualClock
-from tests.unit.deployments.request.test_drive import TOOLS, make_ports, make_run
+from tests.support.driving import TOOLS, drive_once, scripted
 
 GOOD = [{"answer": "good"}]
 
@@ -33,19 +29,12 @@ def grow(turns: int, size: int = 1000) -> tuple[dict[str, Any], ...]:
 def ask(messages: tuple[dict[str, Any], ...], *, contexts: dict[str, int], policy: bool = True) -> Run:
     """Ask tiers with these contexts, in tokens."""
 
-    async def go() -> Run:
-        clock = VirtualClock()
-        tiers = {name: ScriptedTier(name=name, script=GOOD) for name in ("fast", "standard")}
-        run = make_run(tuple(tiers), clock)
+    def change(run: Run) -> None:
         run.limits = replace(run.limits, shorten=policy)
         run.request = replace(run.request, messages=messages, max_tokens=100)
         run.prompt_bytes = prompt_bytes(messages, TOOLS)
-        ports = replace(make_ports(tiers, clock), context_tokens=contexts)
-        async for _ in drive(run, ports):
-            pass
-        return run
 
-    return asyncio.run(go())
+    return drive_once(scripted({"fast": GOOD, "standard": GOOD}), change, context_tokens=contexts)[0]
 
 
 def stubs(run: Run) -> int:
