@@ -37,7 +37,7 @@ from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.stored_record import NeedsRecall
 from deployments.api.openai_responses.stored_responses import StoredResponses, StoredRoutes
-from deployments.api.openapi.openapi_document import DocsRoutes
+from deployments.api.openapi.openapi_document import list_docs_routes
 from deployments.api.overview import Overview
 from deployments.api.responses import build_error_handlers, json_response
 from deployments.app.keep_awake import KeepAwake
@@ -169,7 +169,7 @@ class Router:
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
             *(Route(path, partial(self._answer, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
-            *DocsRoutes(lambda: self._live.access).routes(),
+            *list_docs_routes(lambda: self._live.access),
             *StoredRoutes(self._stored, self._identify_caller).routes(),
             *Insight(self._overview, lambda: self._live.access).routes(),
             *MetricsRoute(self._overview, lambda: self._live.access, find_endpoints).routes(),

@@ -24,7 +24,7 @@ Record = Mapping[str, Any]
 TIER_HEAD = ("tier", "state", "writing", "waiting", "tokens/s", "cached", "last hour", "model")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     """Set rows into columns."""
     cells = [list(map(plain, row)) for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -69,7 +69,7 @@ def _show_status(now: Record, url: str) -> Iterator[str]:
     """Write the server at this moment."""
     away = "" if now["state_actor"] == "up" else ", the state actor is away"
     yield f"{url}: {len(now['running'])} running{away}"
-    yield from table(TIER_HEAD, _list_tiers(now))
+    yield from _table(TIER_HEAD, _list_tiers(now))
     for tier in now["tiers"]:
         if tier["reason"]:
             yield f"{tier['name']}: {plain(tier['reason'])}"
@@ -83,7 +83,7 @@ def _show_status(now: Record, url: str) -> Iterator[str]:
             yield f"{tier}: {plain(why)}"
 
 
-def show_request(report: Record) -> str:
+def _show_request(report: Record) -> str:
     """Write a finished request in one line."""
     at = time.strftime("%m-%d %H:%M:%S", time.localtime(report["at"]))
     way = "→".join(tier if good else f"{tier}!" for tier, good in list_way(report)) or "–"
@@ -98,7 +98,7 @@ def show_request(report: Record) -> str:
     return plain(told + (f"  ({', '.join(marks)})" if marks else ""))
 
 
-def show_timeline(report: Record, timeline: Timeline) -> Iterator[str]:
+def _show_timeline(report: Record, timeline: Timeline) -> Iterator[str]:
     """Write one request in order: what happened, what was wrong, what was done."""
     took = f"{write_ms(report['total_ms'])}, of it this server {write_ms(report['overhead_ms'])}"
     yield plain(f"{report['request_id']}: {write_word(report['outcome'])} in {took}; session {report['session']}")
@@ -117,7 +117,7 @@ def show_timeline(report: Record, timeline: Timeline) -> Iterator[str]:
     yield from (plain(words) for words in (*timeline.others, *(f"note: {note}" for note in report["notes"])))
 
 
-def list_sessions(sessions: Sequence[Record]) -> list[str]:
+def _list_sessions(sessions: Sequence[Record]) -> list[str]:
     """Write sessions, a line each."""
     head = ("last used", "session", "key", "requests", "prompt", "written", "cost")
     rows = []
@@ -125,7 +125,7 @@ def list_sessions(sessions: Sequence[Record]) -> list[str]:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["used_s"]))
         counts = [write_count(one[name]) for name in ("requests", "prompt_tokens", "completion_tokens")]
         rows.append((used, one["session"], one["key"] or "–", *counts, write_usd(one["cost_usd"])))
-    return table(head, rows)
+    return _table(head, rows)
 
 
 def _list_incidents(incidents: Sequence[Record]) -> list[str]:
@@ -141,7 +141,7 @@ def _list_incidents(incidents: Sequence[Record]) -> list[str]:
         )
         for one in incidents
     ]
-    return table(("at", "kind", "what", "tier", "request", "session"), rows)
+    return _table(("at", "kind", "what", "tier", "request", "session"), rows)
 
 
 POLL_S = 0.5
@@ -177,13 +177,13 @@ def _why(client: ServerClient, *, request: str, key: str | None, as_json: bool) 
     if as_json:
         _print([json.dumps({"report": report, "incidents": incidents})])
     else:
-        _print(show_timeline(report, tell(report, incidents, keep_text=own)))
+        _print(_show_timeline(report, tell(report, incidents, keep_text=own)))
     return 0
 
 
 def _logs(client: ServerClient, *, session: str | None, lines: int, follow: bool, as_json: bool) -> int:
     def show(reports: list[dict[str, Any]]) -> None:
-        _print(json.dumps(one) if as_json else show_request(one) for one in reversed(reports))
+        _print(json.dumps(one) if as_json else _show_request(one) for one in reversed(reports))
 
     newest = client.get("requests", session=session, limit=max(1, lines))["data"]
     show(newest[:lines])
@@ -214,13 +214,11 @@ def _sessions(client: ServerClient, *, session: str | None, key: str | None, lin
         _print([json.dumps(found)] if as_json else _show_session(found))
         return 0
     found = client.get("sessions", limit=max(1, lines), key=key)["data"][:lines]
-    _print([json.dumps(found)] if as_json else list_sessions(found))
+    _print([json.dumps(found)] if as_json else _list_sessions(found))
     return 0
 
 
 def _show_session(session: dict[str, Any]) -> Iterator[str]:
-    from deployments.ui.formatting import write_count
-
     yield plain(f"{session['session']}: {write_count(session['spent_tokens'])} tokens spent")
     yield f"{write_count(session['reserved_tokens'])} reserved by {session['open_calls']} open call(s)"
     for name, window in session["windows"].items():

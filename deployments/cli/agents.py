@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import Template
 
 KEY = "MLX_STACK_API_KEY"
@@ -28,13 +28,9 @@ class Agent:
     without: tuple[str, ...] = ()
     options: tuple[tuple[str, ...], ...] = ()
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentStart:
-    """How to start an agent here: what to set, without the key, and its flags."""
-
-    environment: Mapping[str, str]
-    flags: tuple[str, ...]
+    @property
+    def flags(self) -> list[str]:
+        return [text for option in self.options for text in option]
 
 
 OPENCODE = (
@@ -142,16 +138,17 @@ SDKS = {
 }
 
 
-def build_start(agent: Agent, *, url: str, model: str, context_tokens: int | None) -> AgentStart:
+def fill_in(agent: Agent, *, url: str, model: str, context_tokens: int | None) -> Agent:
     """Fill an agent's row in. `url` is the server's, without `/v1`."""
     values = {"url": url, "model": model, "context_or_0": str(context_tokens or 0)}
     if context_tokens is not None:
         values["context"] = str(context_tokens)
-    known = {name: text for name, text in agent.environment.items() if _is_known(text, values)}
+    environment = {name: text for name, text in agent.environment.items() if _is_known(text, values)}
     options = [option for option in agent.options if all(_is_known(text, values) for text in option)]
-    return AgentStart(
-        environment={name: Template(text).substitute(values) for name, text in known.items()},
-        flags=tuple(Template(text).substitute(values) for option in options for text in option),
+    return replace(
+        agent,
+        environment={name: Template(text).substitute(values) for name, text in environment.items()},
+        options=tuple(tuple(Template(text).substitute(values) for text in option) for option in options),
     )
 
 
@@ -159,14 +156,15 @@ def _is_known(text: str, values: Mapping[str, str]) -> bool:
     return values.keys() >= set(Template(text).get_identifiers())
 
 
-def write_lines(agent: Agent, start: AgentStart) -> Iterator[str]:
-    """Write what a person types to start it by hand: lines for a shell, with the key from `MLX_STACK_API_KEY`."""
+def write_lines(agent: Agent) -> Iterator[str]:
+    """Write what a person types to start an agent that is filled in: lines for a shell, with the key from
+    `MLX_STACK_API_KEY`."""
     yield f"# {agent.name}"
     if agent.without:
         yield f"unset {' '.join(agent.without)}"
-    for name, value in start.environment.items():
+    for name, value in agent.environment.items():
         yield f"export {name}={shlex.quote(value)}"
     for name in agent.key_in:
         yield f'export {name}="${KEY}"'
     if agent.program:
-        yield shlex.join([agent.program, *start.flags])
+        yield shlex.join([agent.program, *agent.flags])

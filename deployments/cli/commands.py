@@ -18,7 +18,7 @@ import click
 
 from deployments import __version__
 from deployments.cli.agents import AGENTS, SDKS
-from deployments.cli.shell_completion import SHELLS, complete_kinds, complete_with, write_script
+from deployments.cli.shell_completion import SHELLS, complete_with, write_script
 from deployments.config.config_paths import announce_config
 
 if TYPE_CHECKING:
@@ -92,13 +92,13 @@ KEY = click.option("--key", help="The name of the API key that it belongs to, wh
 # -- the server ------------------------------------------------------------------------------------------------
 
 
-@cli.command()
+@cli.command("serve")
 @CONFIG
 @click.option("--verbose", is_flag=True, help="Show what Ray prints, besides its log file.")
 @click.option("--checked", type=json.loads, hidden=True)
 @click.option("--output", type=FILE, hidden=True)
 @click.option("--environment", type=FILE, hidden=True)
-def serve(config: Path | None, verbose: bool, checked: Any, output: Path | None, environment: Path | None) -> int:
+def _serve(config: Path | None, verbose: bool, checked: Any, output: Path | None, environment: Path | None) -> int:
     """Run the server in the foreground until Ctrl-C."""
     from deployments.cli.serve_command import run_supervised, serve
 
@@ -115,9 +115,9 @@ def serve(config: Path | None, verbose: bool, checked: Any, output: Path | None,
     return serve(found, verbose=verbose)
 
 
-@cli.command()
+@cli.command("check")
 @CONFIG
-def check(config: Path | None) -> int:
+def _check(config: Path | None) -> int:
     """Validate the configuration; print one line if it is invalid."""
     from deployments.cli.preflight import check
 
@@ -125,9 +125,9 @@ def check(config: Path | None) -> int:
     return 0
 
 
-@cli.command()
+@cli.command("preflight")
 @CONFIG
-def preflight(config: Path | None) -> int:
+def _preflight(config: Path | None) -> int:
     """Check all that the server needs at its start, also the port."""
     from deployments.cli.preflight import preflight
 
@@ -135,7 +135,7 @@ def preflight(config: Path | None) -> int:
     return 0
 
 
-@cli.command()
+@cli.command("doctor")
 @CONFIG
 @click.option(
     "--ask",
@@ -150,7 +150,7 @@ def preflight(config: Path | None) -> int:
     metavar="[FILE]",
     help=f"Show and write one anonymous file that you can send with a question (else {REPORT}).",
 )
-def doctor(config: Path | None, ask: bool, report: Path | None) -> int:
+def _doctor(config: Path | None, ask: bool, report: Path | None) -> int:
     """Check platform, packages, models, keys, memory and the chain."""
 
     def examine(file: ConfigFile, path: Path) -> int:
@@ -167,7 +167,7 @@ def doctor(config: Path | None, ask: bool, report: Path | None) -> int:
     return _run_on(config, examine)
 
 
-@cli.command()
+@cli.command("evaluate")
 @CONFIG
 @click.option("--url", help="Measure this running server as it is, ours or any OpenAI-compatible one.")
 @click.option("--model", "models", multiple=True, help="With --url: a model to measure; may be repeated.")
@@ -181,7 +181,7 @@ def doctor(config: Path | None, ask: bool, report: Path | None) -> int:
 @click.option("--compare", type=FILE, metavar="OLD.json", help="Say what is worse than in an older report.")
 @click.option("--apply", is_flag=True, help="Show the learned chain as a change, and ask to write it.")
 @click.option("--yes", is_flag=True, help="With --apply: write it without asking.")
-def evaluate(seed: int, cases: int, budget_minutes: float, at_once: int | None, **options: Any) -> int:
+def _evaluate(seed: int, cases: int, budget_minutes: float, at_once: int | None, **options: Any) -> int:
     """Measure if its models are fit for agents; write a report."""
     from deployments.cli.evaluate import EvaluateOptions, evaluate
 
@@ -192,14 +192,14 @@ def evaluate(seed: int, cases: int, budget_minutes: float, at_once: int | None, 
 # -- models ----------------------------------------------------------------------------------------------------
 
 
-@cli.command()
+@cli.command("prepare")
 @CONFIG
 @click.option(
     "--behind",
     is_flag=True,
     help="Fetch what `serve` fetches in the background; nothing if HF_HUB_OFFLINE=1.",
 )
-def prepare(config: Path | None, behind: bool) -> int:
+def _prepare(config: Path | None, behind: bool) -> int:
     """Fetch and convert the models that the server loads first."""
     from deployments.cli.prepare import fetch_in_background, list_models, prepare
 
@@ -209,10 +209,10 @@ def prepare(config: Path | None, behind: bool) -> int:
     return 0
 
 
-@cli.command()
+@cli.command("pull")
 @click.argument("name", required=False, shell_complete=complete_with("tiers"))
 @click.option("--config", type=FILE, help="The configuration file.")
-def pull(name: str | None, config: Path | None) -> int:
+def _pull(name: str | None, config: Path | None) -> int:
     """Fetch and convert the model of a tier or a source, or all."""
     from deployments.cli.prepare import list_models, pull
 
@@ -221,9 +221,9 @@ def pull(name: str | None, config: Path | None) -> int:
     return _run_on(config, lambda file, _: int(pull(list_models(file, name)) > 0))
 
 
-@cli.command()
+@cli.command("models")
 @CONFIG
-def models(config: Path | None) -> int:
+def _models(config: Path | None) -> int:
     """List the models on this machine, with sizes and tiers."""
     from deployments.cli.prepare import inventory, list_models
 
@@ -235,12 +235,12 @@ def models(config: Path | None) -> int:
 # -- keys, services, agents ------------------------------------------------------------------------------------
 
 
-@cli.command()
+@cli.command("key")
 @click.argument("name")
 @click.option("--admin", is_flag=True, help="It may also use the routes under /v1/reliability.")
 @click.option("--local-only", is_flag=True, help="Its requests never leave this machine.")
 @click.option("--file", type=FILE, help="Append the entry to this file (mode 0600).")
-def key(name: str, admin: bool, local_only: bool, file: Path | None) -> int:
+def _key(name: str, admin: bool, local_only: bool, file: Path | None) -> int:
     """Make an API key: shown once, kept as its digest.
 
     NAME has letters, digits, dots, underscores and dashes.
@@ -250,11 +250,11 @@ def key(name: str, admin: bool, local_only: bool, file: Path | None) -> int:
     return key_command(name, admin=admin, local_only=local_only, file=file)
 
 
-@cli.command()
+@cli.command("service")
 @click.argument("order", type=click.Choice(["install", "uninstall", "status", "restart"]))
 @CONFIG
 @click.option("--yes", is_flag=True, help="`install` doesn't ask before it writes.")
-def service(order: str, config: Path | None, yes: bool) -> int:
+def _service(order: str, config: Path | None, yes: bool) -> int:
     """Install the server as a user service that starts at login.
 
     `install` shows, writes and starts it, with the configuration at CONFIG; `uninstall` stops and removes it;
@@ -265,36 +265,34 @@ def service(order: str, config: Path | None, yes: bool) -> int:
     return service_command(order, config, yes=yes)
 
 
-@cli.command()
+@cli.command("launch")
 @click.argument("agent", type=click.Choice(list(AGENTS)), metavar="AGENT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]")
 @MODEL
 @SERVER
-def launch(agent: str, arguments: tuple[str, ...], url: str | None, model: str, config: Path | None) -> int:
+def _launch(agent: str, arguments: tuple[str, ...], url: str | None, model: str, config: Path | None) -> int:
     """Start your own agent (claude, codex, ...) on this server.
 
     ARGS are passed on to the agent. Its key is read from MLX_STACK_API_KEY.
     """
-    from deployments.cli.launch import check_model, launch
+    from deployments.cli.launch import launch
     from deployments.cli.server_client import find_url
 
-    check_model(model)
     return launch(agent, arguments, url=find_url(url, config), model=model, environ=os.environ)
 
 
-@cli.command()
+@cli.command("agents")
 @click.argument("agent", type=click.Choice([*AGENTS, *SDKS]), metavar="AGENT", required=False)
 @MODEL
 @SERVER
-def agents(agent: str | None, url: str | None, model: str, config: Path | None) -> int:
+def _agents(agent: str | None, url: str | None, model: str, config: Path | None) -> int:
     """Print what to set by hand for an agent on this server.
 
     Without AGENT, for all of them.
     """
-    from deployments.cli.launch import check_model, print_agents
+    from deployments.cli.launch import print_agents
     from deployments.cli.server_client import find_url
 
-    check_model(model)
     names = [agent] if agent else [*AGENTS, *SDKS]
     print_agents(names, url=find_url(url, config), model=model, environ=os.environ)
     return 0
@@ -305,7 +303,9 @@ def agents(agent: str | None, url: str | None, model: str, config: Path | None) 
 
 REQUEST = click.argument("request", metavar="REQUEST_ID", shell_complete=complete_with("requests"))
 OF_SESSION = click.argument("session", required=False, shell_complete=complete_with("sessions"))
-KIND = click.option("--kind", shell_complete=complete_kinds, help="loop, flaw, repair, escalation, fault, budget, ...")
+KIND = click.option(
+    "--kind", shell_complete=complete_with("kinds"), help="loop, flaw, repair, escalation, fault, budget, ..."
+)
 TIER = click.option("--tier", shell_complete=complete_with("tiers"), help="Only those of this tier.")
 FOLLOW = click.option("-f", "--follow", is_flag=True, help="Continue with those to come, until Ctrl-C.")
 ASKING: dict[str, tuple[str, tuple[Callable[[Any], Any], ...]]] = {
@@ -328,19 +328,19 @@ for _name, (_help, _options) in ASKING.items():
     cli.command(_name, help=_help)(_add_options(*_options, SERVER)(partial(_ask, _name)))
 
 
-@cli.command()
+@cli.command("dashboard")
 @click.option("--url", help="The server's URL; else the server that you run here.")
 @click.option("--port", type=int, default=DASHBOARD_PORT, help=f"Else {DASHBOARD_PORT}, or one above it.")
-def dashboard(url: str | None, port: int) -> int:
+def _dashboard(url: str | None, port: int) -> int:
     """Run Ray's own dashboard of the running server until Ctrl-C."""
     from deployments.cli.dashboard import dashboard
 
     return dashboard(url, port)
 
 
-@cli.command()
+@cli.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
-def completion(shell: str) -> int:
+def _completion(shell: str) -> int:
     """Print what completes these commands in bash, zsh or fish."""
     click.echo(write_script(shell, cli))
     return 0

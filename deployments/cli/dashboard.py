@@ -24,9 +24,9 @@ NEEDED = ("gcs_address", "cluster_id", "node_ip_address", "session_dir")
 def dashboard(url: str | None, port: int) -> NoReturn:
     """Become Ray's dashboard of the server at `url`, else of the one that runs here. Raises ConfigError: no such server
     runs here, or several do."""
-    known = find_ray(url, os.environ)
+    known = _find_ray(url, os.environ)
     flags = environment(announce_flags(), os.environ)
-    command = build_command(known, port)
+    command = _build_command(known, port)
     sys.stderr.write(
         f"Ray's dashboard: http://127.0.0.1:{port} (or the next free port), until Ctrl-C. It requires a token: "
         "RAY_AUTH_MODE=token ray get-auth-token\n"
@@ -35,7 +35,7 @@ def dashboard(url: str | None, port: int) -> NoReturn:
     os.execve(sys.executable, command, flags)
 
 
-def find_ray(url: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:
+def _find_ray(url: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:
     """Find what is known of the Ray of one server that runs here. Raises ConfigError: there is no such server, there
     are several, or its Ray isn't known."""
     wanted = (None, "") if url is None else (url, url.rstrip("/").removesuffix("/v1"))
@@ -50,7 +50,7 @@ def find_ray(url: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:
     return ray
 
 
-def build_command(known: Mapping[str, str], port: int) -> list[str]:
+def _build_command(known: Mapping[str, str], port: int) -> list[str]:
     """Build the command of Ray's own program."""
     import ray
 

@@ -75,7 +75,7 @@ RAY_BYTES = 1 * GIB
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class _Finding:
     """One line of the report. `level`: ok, warn (works, but less than configured) or fail."""
 
     level: str
@@ -83,21 +83,21 @@ class Finding:
     words: str
 
 
-def check_edges(config: AppConfig, dead: Mapping[str, str] = MappingProxyType({})) -> Iterator[Finding]:
+def _check_edges(config: AppConfig, dead: Mapping[str, str] = MappingProxyType({})) -> Iterator[_Finding]:
     """Force each fault through each edge of the chain. An edge that leads to a tier in `dead` is a warning."""
     escalation = config.reliability.escalation
     if not escalation.enabled:
-        yield Finding("warn", "chain", "escalation.enabled is false: no tier stands in for another")
+        yield _Finding("warn", "chain", "escalation.enabled is false: no tier stands in for another")
         return
     for head, after in pairwise(escalation.chain):
         findings = [asyncio.run(_check_edge(config, head, after, words, fault)) for words, fault in FAULTS.items()]
         if after in dead and all(finding.level == "ok" for finding in findings):
-            yield Finding("warn", findings[0].what, f"works, but leads nowhere today: {after} is {dead[after]}")
+            yield _Finding("warn", findings[0].what, f"works, but leads nowhere today: {after} is {dead[after]}")
         else:
             yield from findings
 
 
-async def _check_edge(config: AppConfig, head: str, after: str, words: str, fault: Mapping[str, Any]) -> Finding:
+async def _check_edge(config: AppConfig, head: str, after: str, words: str, fault: Mapping[str, Any]) -> _Finding:
     tiers: dict[str, Tier] = {
         head: ScriptedTier(name=head, script=[{"answer": [dict(fault)]}]),
         after: ScriptedTier(name=after, script=[{"answer": [{"text": f"this is {after}"}]}]),
@@ -113,10 +113,10 @@ async def _check_edge(config: AppConfig, head: str, after: str, words: str, faul
         await tier.close()
     what = f"edge {head} -> {after}"
     if run.finish is not None and run.tier == after:
-        return Finding("ok", what, f"{words} on {head}: {after} answers")
+        return _Finding("ok", what, f"{words} on {head}: {after} answers")
     why = run.refusal.message if run.refusal else "no answer"
     allowed = ", ".join(config.reliability.escalation.escalate_on) or "nothing"
-    return Finding("fail", what, f"{words} on {head} ends the request ({why}); escalate_on: {allowed}")
+    return _Finding("fail", what, f"{words} on {head} ends the request ({why}); escalate_on: {allowed}")
 
 
 def _make_probe(config: AppConfig, head: str, after: str) -> Run:
@@ -136,7 +136,7 @@ def _make_probe(config: AppConfig, head: str, after: str) -> Run:
     )
 
 
-def check_prefill(config: AppConfig, *, ask: bool) -> Iterator[Finding]:
+def _check_prefill(config: AppConfig, *, ask: bool) -> Iterator[_Finding]:
     """Say of each hosted tier how it is asked for the rest of an answer; with `ask`, whether its upstream is fit for
     that."""
     cloud = config.reliability.escalation.cloud_fallback
@@ -145,14 +145,14 @@ def check_prefill(config: AppConfig, *, ask: bool) -> Iterator[Finding]:
             yield asyncio.run(_check_continuing(name, tier, cloud, ask=ask))
 
 
-async def _check_continuing(name: str, config: HostedTierConfig, cloud: CloudFallback, *, ask: bool) -> Finding:
+async def _check_continuing(name: str, config: HostedTierConfig, cloud: CloudFallback, *, ask: bool) -> _Finding:
     key = f"tiers.{name}.continues"
     how = _make(name, config, cloud).continues
     source = "" if config.continues else ", since nothing is set"
     if not ask:
-        return Finding("ok", key, f"{how}{source} (no request was sent; `doctor --ask` sends one of {TOKENS} tokens)")
+        return _Finding("ok", key, f"{how}{source} (no request was sent; `doctor --ask` sends one of {TOKENS} tokens)")
     level, words = await _try(_make(name, config.model_copy(update={"continues": "prefill"}), cloud), key, how)
-    return Finding(level, key, f"{how}{source}: {words}")
+    return _Finding(level, key, f"{how}{source}: {words}")
 
 
 def _make(name: str, config: HostedTierConfig, cloud: CloudFallback) -> HostedTier:
@@ -217,55 +217,55 @@ def doctor(config: AppConfig, path: Path, *, ask: bool = False) -> int:
     return 1 if levels["fail"] else 0
 
 
-def _check_all(config: AppConfig, path: Path, *, ask: bool) -> Iterator[Finding]:
+def _check_all(config: AppConfig, path: Path, *, ask: bool) -> Iterator[_Finding]:
     yield _check_platform()
     yield _check_computing()
     yield from _check_extension()
     level, words = describe_service(path)
-    yield Finding(level, "service", words)
+    yield _Finding(level, "service", words)
     yield from (_check_package(name) for name in PACKAGES)
     yield from _check_models(config)
     tiers = [(name, tier) for name, tier in config.tiers.items() if isinstance(tier, HostedTierConfig)]
     hosted = {name: asyncio.run(_check_tier(name, tier, config)) for name, tier in tiers}
     yield from hosted.values()
-    yield from check_prefill(config, ask=ask)
+    yield from _check_prefill(config, ask=ask)
     dead = {name: finding.words for name, finding in hosted.items() if finding.level != "ok"}
-    yield from check_edges(config, dead)
+    yield from _check_edges(config, dead)
 
 
-def _check_platform() -> Finding:
+def _check_platform() -> _Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     words = f"{platform.system()} {platform.machine()}, Python {version}"
     good = (3, 11) <= sys.version_info[:2] < (3, 15)
-    return Finding("ok" if good else "fail", "platform", words if good else f"{words}: 3.11 to 3.14 is needed")
+    return _Finding("ok" if good else "fail", "platform", words if good else f"{words}: 3.11 to 3.14 is needed")
 
 
-def _check_computing() -> Finding:
+def _check_computing() -> _Finding:
     """Check what MLX computes on, and that no GPU stands idle beside it."""
     computing = find_computing()
     if computing is Computing.CPU and has_nvidia_gpu():
-        return Finding("warn", "computing", f"the CPU, beside an NVIDIA GPU: {CUDA_MISSING}")
-    return Finding("ok", "computing", {"metal": "Metal", "cuda": "CUDA"}.get(computing, "the CPU"))
+        return _Finding("warn", "computing", f"the CPU, beside an NVIDIA GPU: {CUDA_MISSING}")
+    return _Finding("ok", "computing", {"metal": "Metal", "cuda": "CUDA"}.get(computing, "the CPU"))
 
 
-def _check_extension() -> Iterator[Finding]:
+def _check_extension() -> Iterator[_Finding]:
     if find_computing() is not Computing.CPU:
         return
     if why := explain_missing():
-        yield Finding("warn", "CPU extension", f"not used, so models are slow: {why}")
+        yield _Finding("warn", "CPU extension", f"not used, so models are slow: {why}")
     else:
-        yield Finding("ok", "CPU extension", "computes Llama-like models in float32")
+        yield _Finding("ok", "CPU extension", "computes Llama-like models in float32")
 
 
-def _check_package(name: str) -> Finding:
+def _check_package(name: str) -> _Finding:
     try:
-        return Finding("ok", f"package {name}", importlib.metadata.version(name))
+        return _Finding("ok", f"package {name}", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         # Without mlx the hosted and scripted tiers still answer.
-        return Finding("warn" if name.startswith("mlx") else "fail", f"package {name}", "missing: run `make serve`")
+        return _Finding("warn" if name.startswith("mlx") else "fail", f"package {name}", "missing: run `make serve`")
 
 
-def _check_models(config: AppConfig) -> Iterator[Finding]:
+def _check_models(config: AppConfig) -> Iterator[_Finding]:
     """Check what each mlx tier would load, whether it is on disk, and whether all of them fit this machine's memory."""
     needed = RAY_BYTES
     for name, tier in config.tiers.items():
@@ -276,10 +276,10 @@ def _check_models(config: AppConfig) -> Iterator[Finding]:
         needed += weight_bytes * tier.min_replicas
     total = psutil.virtual_memory().total
     words = f"{needed / GIB:.1f} GiB needed for Ray and the weights, {total / GIB:.1f} GiB in this machine"
-    yield _check_working_set(config) or Finding("ok" if needed < 0.8 * total else "fail", "memory", words)
+    yield _check_working_set(config) or _Finding("ok" if needed < 0.8 * total else "fail", "memory", words)
 
 
-def _check_working_set(config: AppConfig) -> Finding | None:
+def _check_working_set(config: AppConfig) -> _Finding | None:
     """Check the tiers' needs against what models may use of a GPU; None where a processor computes."""
     plan = plan_of(config) or MemoryPlan(settings=MonitorSettings(), needs=tier_needs(config))
     usable_bytes = find_usable(plan)
@@ -292,29 +292,29 @@ def _check_working_set(config: AppConfig) -> Finding | None:
     )
     left_out = [name for name, size_bytes in needs.items() if size_bytes > usable_bytes]
     if left_out:
-        return Finding("fail", "memory", f"{words}: too few for {', '.join(left_out)}; name a smaller model")
+        return _Finding("fail", "memory", f"{words}: too few for {', '.join(left_out)}; name a smaller model")
     if sum(needs.values()) > usable_bytes:
-        return Finding("warn", "memory", f"{words}: the tiers can't all be awake at the same time")
-    return Finding("ok", "memory", words)
+        return _Finding("warn", "memory", f"{words}: the tiers can't all be awake at the same time")
+    return _Finding("ok", "memory", words)
 
 
-def _check_model(name: str, model: str) -> tuple[Finding, int]:
+def _check_model(name: str, model: str) -> tuple[_Finding, int]:
     """Check whether a tier's model is on disk; also return the bytes of its weights where it is."""
     what = f"model of {name}"
     choice = choose_here(name, model)
     try:
         artifact = find_on_disk(parse_source(choice.source))
     except ValueError as error:
-        return Finding("fail", what, str(error)), 0
+        return _Finding("fail", what, str(error)), 0
     if artifact is None:
         words = look(name, choice).words or "not on disk yet; `make prepare` fetches it, or the tier when it starts"
         words = f"{choice.source} ({choice.why}): {words}"
-        return Finding("warn", what, words), 0
+        return _Finding("warn", what, words), 0
     warning = _check_calls(artifact.path)
     if warning is not None:
-        return Finding("warn", what, f"{choice.source} ({choice.why}): {warning}"), artifact.weight_bytes
+        return _Finding("warn", what, f"{choice.source} ({choice.why}): {warning}"), artifact.weight_bytes
     size = f"{artifact.weight_bytes / 1e6:.0f} MB, {artifact.quantization}"
-    return Finding("ok", what, f"{choice.source} ({choice.why}): {size}"), artifact.weight_bytes
+    return _Finding("ok", what, f"{choice.source} ({choice.why}): {size}"), artifact.weight_bytes
 
 
 def _check_calls(folder: Path) -> str | None:
@@ -326,12 +326,12 @@ def _check_calls(folder: Path) -> str | None:
         return f"its tokenizer can't be loaded ({type(error).__name__}: {error})"
 
 
-async def _check_tier(name: str, config: TierBase, app: AppConfig) -> Finding:
+async def _check_tier(name: str, config: TierBase, app: AppConfig) -> _Finding:
     tier = make_tier(name, config, app.reliability.escalation.cloud_fallback)
     try:
         status = await tier.status()
     finally:
         await tier.close()
     if status.state is TierState.READY:
-        return Finding("ok", f"tier {name}", f"{status.model} is configured (no request was sent)")
-    return Finding("warn", f"tier {name}", f"{status.state.value}: {status.reason}")
+        return _Finding("ok", f"tier {name}", f"{status.model} is configured (no request was sent)")
+    return _Finding("warn", f"tier {name}", f"{status.state.value}: {status.reason}")

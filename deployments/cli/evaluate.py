@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from deployments.cli.agents import KEY
-from deployments.config.app_config import AppConfig, EvaluateConfig
+from deployments.config.app_config import AppConfig
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import BUILT_IN, announce_config
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
-from deployments.evaluate.asking.own_server import NoServer, read_config
-from deployments.evaluate.cell_journal import CellJournal, OtherPlan
+from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings
 from deployments.evaluate.evaluation_run import ProgressLine, read_contexts, run_evaluation
-from deployments.evaluate.evaluation_target import OwnTarget, Target, UrlTarget
+from deployments.evaluate.evaluation_target import NoServer, OwnTarget, Target, UrlTarget, read_config
 from deployments.evaluate.figures.comparison import compare_reports, is_comparable
 from deployments.evaluate.kept_reports import find_kept_folder, keep_report
 from deployments.evaluate.pages.report_pages import render_page, render_summary
@@ -69,7 +68,7 @@ def evaluate(arguments: EvaluateOptions, *, seed: int, cases: int, budget_minute
         raise ConfigError(f"{source}: {error}") from None
     target, words = _choose_target(arguments, source, config)
     line = ProgressLine(settings.budget_minutes * 60)
-    journal = _open_journal(arguments.out, _name_plan(settings, words, config), fresh=arguments.fresh)
+    journal = CellJournal(arguments.out, _name_plan(settings, words, config), fresh=arguments.fresh)
     phases: list[PlanPhase] = []
     code = 0
     try:
@@ -89,7 +88,8 @@ def evaluate(arguments: EvaluateOptions, *, seed: int, cases: int, budget_minute
     if code:
         models: Mapping[str, Any] = journal.facts["models"]
         phases = target.plan(list(models), read_contexts(models), settings)
-    report = _make_report(journal, phases, settings, config, words)
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    report = build_report(journal.cells, journal.facts, phases, settings, config, target=words, made=made)
     differences = None if old is None else compare_reports(old, report)
     _write_report(arguments.out, report, differences, line)
     if not report["models"]:
@@ -98,15 +98,6 @@ def evaluate(arguments: EvaluateOptions, *, seed: int, cases: int, budget_minute
     if code == 0 and arguments.apply:
         _apply(source, report, line, sure=arguments.yes)
     return code or int(any(one["kind"] == "worse" for one in differences or ()))
-
-
-def _open_journal(folder: Path, plan: str, *, fresh: bool) -> CellJournal:
-    try:
-        return CellJournal(folder, plan, fresh=fresh)
-    except OtherPlan as error:
-        raise ConfigError(str(error)) from None
-    except OSError as error:
-        raise ConfigError(f"--out: {folder}: {error.strerror}") from None
 
 
 @contextlib.contextmanager
@@ -138,27 +129,6 @@ def _name_plan(settings: Settings, words: str, config: AppConfig | None) -> str:
     """Name what must be the same for cells to belong together. How many there are and how long it may take isn't."""
     what = config.model_dump_json(exclude={"evaluate", "state", "telemetry"}) if config else words
     return hashlib.sha256(f"1 {settings.seed} {what}".encode()).hexdigest()[:16]
-
-
-def _make_report(
-    journal: CellJournal, phases: Sequence[PlanPhase], settings: Settings, config: AppConfig | None, words: str
-) -> dict[str, Any]:
-    models = journal.facts["models"]
-    chain = [name for name in config.reliability.escalation.chain if name in models] if config else []
-    start_at = config.reliability.escalation.start_at if config else ()
-    thresholds = (config.evaluate if config else EvaluateConfig()).model_dump()
-    return build_report(
-        cells=journal.cells,
-        facts=journal.facts,
-        phases=phases,
-        settings=settings,
-        chain=chain,
-        thresholds=thresholds,
-        target=words,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        start_at=[rule.model_dump() for rule in start_at],
-        least=config.reliability.escalation.confidence.min if config else 0.0,
-    )
 
 
 def _read_report(path: Path, seed: int) -> dict[str, Any]:

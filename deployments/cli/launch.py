@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
-from deployments.cli.agents import AGENTS, KEY, SDKS, Agent, AgentStart, build_start, write_lines
+from deployments.cli.agents import AGENTS, KEY, SDKS, Agent, fill_in, write_lines
 from deployments.cli.server_client import MALFORMED, PLAIN, NoAnswer, ServerClient, name_foreign, read_words
 from deployments.config.config_errors import CommandFailed, ConfigError
 from deployments.config.loopback import is_loopback
@@ -31,22 +31,25 @@ class _NotStarted(CommandFailed):
 
 def launch(name: str, arguments: Sequence[str], *, url: str, model: str, environ: Mapping[str, str]) -> NoReturn:
     """Become the agent, started so that it asks the server at `url`. Raises _NotStarted: the program isn't there, no
-    server answers, or the server refuses the key or the model; ConfigError: as `ServerClient`."""
+    server answers, or the server refuses the key or the model; ConfigError: as `ServerClient`, or a wrong model."""
+    _check_model(model)
     agent = AGENTS[name]
     program = shutil.which(agent.program, path=environ.get("PATH"))
     if program is None:
         raise _NotStarted(f"there is no program {agent.program} on PATH: install it with `{agent.install}`")
     server = ServerClient(url, environ, ask_s=ASK_S)
     _check_server(server)
-    start = build_start(agent, url=url, model=model, context_tokens=_ask_context(server, model))
+    agent = fill_in(agent, url=url, model=model, context_tokens=_ask_context(server, model))
     print(f"{agent.name} on {url}, model {model}", file=sys.stderr, flush=True)  # noqa: T201
     sys.stdout.flush()
     key = environ.get(KEY) or NO_KEY
-    os.execve(program, [agent.program, *start.flags, *arguments], build_environment(agent, start, key, environ, url))
+    os.execve(program, [agent.program, *agent.flags, *arguments], _build_environment(agent, key, environ, url))
 
 
 def print_agents(names: Iterable[str], *, url: str, model: str, environ: Mapping[str, str]) -> None:
-    """Print the lines to set by hand. A server that doesn't answer now is no mistake here."""
+    """Print the lines to set by hand. A server that doesn't answer now is no mistake here. Raises ConfigError: `model`
+    can't be one."""
+    _check_model(model)
     lines = []
     try:
         server = ServerClient(url, environ, ask_s=ASK_S)
@@ -56,23 +59,21 @@ def print_agents(names: Iterable[str], *, url: str, model: str, environ: Mapping
         lines, context_tokens = [f"# {error}"], None
     lines += [f"export {KEY}={NO_KEY}  # or your API key, where the server has keys"]
     for name in names:
-        agent = (AGENTS | SDKS)[name]
-        lines += ["", *write_lines(agent, build_start(agent, url=url, model=model, context_tokens=context_tokens))]
+        agent = fill_in((AGENTS | SDKS)[name], url=url, model=model, context_tokens=context_tokens)
+        lines += ["", *write_lines(agent)]
     print("\n".join(lines))  # noqa: T201
 
 
-def check_model(model: str) -> None:
+def _check_model(model: str) -> None:
     """Check that the model's name can be written down everywhere. Raises ConfigError: it isn't."""
     if not PLAIN.fullmatch(model):
         raise ConfigError(f"--model: {model[:100]!r} is no name of a model: `auto`, a tier or an alias is")
 
 
-def build_environment(
-    agent: Agent, start: AgentStart, key: str, environ: Mapping[str, str], url: str
-) -> dict[str, str]:
-    """Build the environment of the agent: its user's own, with what it must be told."""
+def _build_environment(agent: Agent, key: str, environ: Mapping[str, str], url: str) -> dict[str, str]:
+    """Build the environment of an agent that is filled in: its user's own, with what it must be told."""
     built = {name: value for name, value in environ.items() if name not in agent.without}
-    built |= start.environment
+    built |= agent.environment
     built |= dict.fromkeys((KEY, *agent.key_in), key)
     host = urlsplit(url).hostname or ""
     if is_loopback(host):
@@ -82,7 +83,7 @@ def build_environment(
     return built
 
 
-def find_context(models: Sequence[Mapping[str, Any]], chain: Sequence[str], model: str) -> int | None:
+def _find_context(models: Sequence[Mapping[str, Any]], chain: Sequence[str], model: str) -> int | None:
     """Find the largest context, in tokens, among the tiers that may answer `model`; None where none is known."""
     entry = next((entry for entry in models if entry["id"] == model), {})
     first = entry.get("starts_at", model)
@@ -109,7 +110,7 @@ def _ask_context(server: ServerClient, model: str) -> int | None:
             raise _NotStarted(f"the server at {server.url} refuses: {read_words(body) or f'HTTP {status}'}{hint}")
         models = server.ask("/v1/models")[1].get("data")
         chain = server.ask("/ready")[1].get("chain")
-        return find_context(models or [body], chain or [], model)
+        return _find_context(models or [body], chain or [], model)
     except NoAnswer as error:
         raise _NotStarted(f"the server at {server.url} doesn't answer ({error})") from None
     except MALFORMED as error:

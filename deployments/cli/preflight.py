@@ -30,12 +30,6 @@ from deployments.state.file_permissions import ForeignStateError, make_private_f
 from deployments.state.journal import JOURNAL
 from deployments.tiers.scripted.script import ScriptError, load_script
 
-TOKEN = (
-    "RAY_AUTH_MODE=disabled: the ports between replicas, which other machines reach too, would take calls from "
-    "anybody, with API keys or without. Unset it."
-)
-
-
 # MLX 0.32 has wheels for macOS 14 and newer.
 MACOS_LEAST = 14
 OLD_MACOS = "warning: this macOS has no MLX 0.32: local tiers need macOS 14 or newer; hosted tiers work"
@@ -64,7 +58,7 @@ def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
     """Hold the file against what it names; nothing is written, and no port is tried. Raises ConfigError: one line that
     names the key."""
     _check_listener(file, environ)
-    if any(isinstance(tier, MlxTierConfig) for tier in file.args.tiers.values()) and is_too_old(platform.mac_ver()[0]):
+    if any(isinstance(tier, MlxTierConfig) for tier in file.args.tiers.values()) and _is_too_old(platform.mac_ver()[0]):
         _say(OLD_MACOS)
     _check_scripts(file)
     _check_tls(file)
@@ -72,7 +66,7 @@ def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
         check_packages()
 
 
-def is_too_old(macos: str) -> bool:
+def _is_too_old(macos: str) -> bool:
     """Return whether this version of macOS has no MLX of the lock file; "" is another system."""
     return macos.partition(".")[0].isdecimal() and int(macos.partition(".")[0]) < MACOS_LEAST
 

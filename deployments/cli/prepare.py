@@ -158,8 +158,8 @@ def inventory(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = Non
     found = _list_disk_items(users, cache_dir=cache_dir)
     for one in found:
         used = ", ".join(one.used_by) if one.used_by else UNUSED
-        yield f"{_format_size(one.size_bytes):>9}  {one.name}\n           used by {used}; in {one.path}"
-    yield f"{_format_size(sum(one.size_bytes for one in found)):>9}  in all"
+        yield f"{format_size(one.size_bytes):>9}  {one.name}\n           used by {used}; in {one.path}"
+    yield f"{format_size(sum(one.size_bytes for one in found)):>9}  in all"
     for source, roles in missing.items():
         yield f"  missing  {source}\n           wanted by {', '.join(roles)}: `mlx-stack-serve pull {roles[0]}`"
 
@@ -245,7 +245,3 @@ def _is_within(path: Path, parents: Iterable[Path]) -> bool:
 
 def _count_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def _format_size(size_bytes: int) -> str:
-    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.0f} MB"

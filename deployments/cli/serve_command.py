@@ -28,6 +28,10 @@ from deployments.running.supervisor import hold_signals, supervise
 
 SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
 CONNECTIONS_MAX = 8192
+TOKEN = (
+    "RAY_AUTH_MODE=disabled: the ports between replicas, which other machines reach too, would take calls from "
+    "anybody, with API keys or without. Unset it."
+)
 
 
 def serve(config: Path, *, verbose: bool = False) -> NoReturn:
@@ -35,7 +39,7 @@ def serve(config: Path, *, verbose: bool = False) -> NoReturn:
     as `preflight`; SystemExit: Ray's token is switched off."""
     # Here, and not at the top: they bring Ray along, and the supervisor, which imports this module, needs none.
     from deployments.api.api_keys import load_keys
-    from deployments.cli.preflight import TOKEN, preflight
+    from deployments.cli.preflight import preflight
 
     flags = environment(announce_flags(), os.environ)
     if flags.get("RAY_AUTH_MODE", "").lower() == "disabled":

@@ -25,13 +25,13 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from deployments.cli.agents import KEY
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import find_owners
 from deployments.config.loopback import is_loopback
 from deployments.running.folder import LOCK, RunFolder, base_folder
 from deployments.running.own_folder import list_trusted
 
-KEY = "MLX_STACK_API_KEY"
 ASK_S = 15.0
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 WORDS_MAX = 500

@@ -33,14 +33,14 @@ INSTALL = "`mlx-stack-serve service install` does it"
 FOREIGN = "{} is not as this command has written it: move it away, then try again"
 
 
-def find_init_system(home: Path, environ: Mapping[str, str]) -> Launchd | Systemd:
+def _find_init_system(home: Path, environ: Mapping[str, str]) -> Launchd | Systemd:
     """Find what starts services on this platform."""
     return Launchd(home) if sys.platform == "darwin" else Systemd(home, environ)
 
 
 def service_command(order: str, config: Path | None, *, yes: bool) -> int:
     """Carry one order out; return the exit code. Raises ConfigError: one line: a configuration that can't be served."""
-    desk = ServiceDesk(find_init_system(Path.home(), os.environ), Path.home(), os.environ)
+    desk = _ServiceDesk(_find_init_system(Path.home(), os.environ), Path.home(), os.environ)
     try:
         if order == "install":
             return desk.install(announce_config(config), yes=yes)
@@ -51,7 +51,7 @@ def service_command(order: str, config: Path | None, *, yes: bool) -> int:
 
 def describe_service(config: Path) -> tuple[str, str]:
     """Describe the service beside this configuration, for the doctor: a level, and words."""
-    init = find_init_system(Path.home(), os.environ)
+    init = _find_init_system(Path.home(), os.environ)
     state, text = look_at(init.path)
     if state is FileState.ABSENT:
         return "ok", f"not installed ({INSTALL})"
@@ -68,7 +68,7 @@ def describe_service(config: Path) -> tuple[str, str]:
     return ("ok" if found.running else "warn"), words
 
 
-class ServiceDesk:
+class _ServiceDesk:
     """Takes the orders."""
 
     def __init__(

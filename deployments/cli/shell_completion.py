@@ -66,25 +66,23 @@ def write_script(shell: str, cli: click.Command) -> str:
     return found(cli, {}, PROGRAM, VARIABLE).source()
 
 
-def complete_kinds(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the kind of an incident."""
-    from deployments.state.incident_record import IncidentKind
-
-    return [CompletionItem(kind.value) for kind in IncidentKind if kind.value.startswith(incomplete)]
-
-
 def complete_with(what: str) -> Complete:
-    """Return what completes a request's id, a session or a tier of the server that the command line names."""
+    """Return what completes a request's id, a session or a tier of the server that the command line names, or the kind
+    of an incident."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        known = list_values(what, ctx.params.get("url"), ctx.params.get("config"))
+        known = _list_values(what, ctx.params.get("url"), ctx.params.get("config"))
         return [CompletionItem(word, help=about) for word, about in known.items() if word.startswith(incomplete)]
 
     return complete
 
 
-def list_values(what: str, url: str | None, config: Path | None) -> dict[str, str]:
-    """List what a server has, each with a few words on it; empty where none answers."""
+def _list_values(what: str, url: str | None, config: Path | None) -> dict[str, str]:
+    """List what there is, of a server or of incidents, each with a few words on it; empty where no server answers."""
+    if what == "kinds":
+        from deployments.state.incident_record import IncidentKind
+
+        return {kind.value: "" for kind in IncidentKind}
     from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient, find_url
     from deployments.config.config_errors import ConfigError
     from deployments.graph.serve_file import read_file

@@ -19,30 +19,22 @@ FLAGS = "serve.env"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def find_config(given: Path | None) -> Path:
-    """Name the configuration file."""
-    return given if given is not None else _own_or_built_in(CONFIG)
-
-
 def announce_config(given: Path | None) -> Path:
     """Name the configuration file, and say on standard error which one it is where none is given."""
-    found = find_config(given)
-    if given is None:
-        own = f"using {CONFIG} of the working directory: {Path(found).absolute()}"
-        words = f"no {CONFIG} in {Path.cwd()}: using the built-in {found}" if found.parent == BUILT_IN else own
-        print(words, file=sys.stderr, flush=True)  # noqa: T201
+    if given is not None:
+        return given
+    found = _own_or_built_in(CONFIG)
+    own = f"using {CONFIG} of the working directory: {found.absolute()}"
+    words = f"no {CONFIG} in {Path.cwd()}: using the built-in {found}" if found.parent == BUILT_IN else own
+    print(words, file=sys.stderr, flush=True)  # noqa: T201
     return found
 
 
-def find_flags() -> Path:
-    """Name the file with the flags of Ray Serve's processes."""
-    return _own_or_built_in(FLAGS)
-
-
 def announce_flags() -> Path:
-    """Name the file with the flags, and say on standard error where it is the working directory's: they set the
-    environment of every process of the server. In a checkout of this project the two are one file."""
-    found = find_flags()
+    """Name the file with the flags of Ray Serve's processes, and say on standard error where it is the working
+    directory's: they set the environment of every process of the server. In a checkout of this project the two are one
+    file."""
+    found = _own_or_built_in(FLAGS)
     if found.resolve() != (BUILT_IN / FLAGS).resolve():
         print(f"using {FLAGS} of the working directory: {found.absolute()}", file=sys.stderr, flush=True)  # noqa: T201
     return found

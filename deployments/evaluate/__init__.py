@@ -1,7 +1,8 @@
 """`mlx-stack-serve evaluate`: whether a model on this machine is good enough for an agent's work, with the evidence.
 
 evaluation_plan   what to do, cell by cell
-asking/           the server (one of our own for each variant, or any URL), and one chat completion over HTTP
+evaluation_target the server: one of our own for each variant, or any URL
+asking/           one chat completion over HTTP, speeds, and the machine
 calls/            function-calling cases, and what each layer of the server makes of them
 tasks/            small broken repositories, and whoever works on them
 cell_journal      finished cells, on disk

@@ -21,7 +21,7 @@ from ruamel.yaml.error import YAMLError
 
 from deployments.config.app_config import ROUTER, patch
 from deployments.config.config_errors import ConfigError
-from deployments.evaluate.asking.own_server import read_config
+from deployments.evaluate.evaluation_target import read_config
 from deployments.graph.serve_file import IMPORT_PATH, read_file
 
 WIDTH = 10_000  # no line is broken anew

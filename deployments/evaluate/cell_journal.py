@@ -12,29 +12,31 @@ import os
 from pathlib import Path
 from typing import Any
 
+from deployments.config.config_errors import ConfigError
+
 NAME = "cells.jsonl"
 BEGINNING = b'{"plan": "'
 REMEDY = "name another folder with --out, or begin it anew with --fresh"
 
 
-class OtherPlan(RuntimeError):
-    """The folder holds another evaluation. The message says what to do."""
-
-
 class CellJournal:
-    """The journal in a folder. `facts` are kept beside the cells: what is known once a server has run."""
+    """The journal in a folder. `facts` are kept beside the cells: what is known once a server has run. Raises
+    ConfigError: the folder can't be written, or holds another evaluation; the message says what to do."""
 
     def __init__(self, folder: Path, plan: str, *, fresh: bool = False) -> None:
         self._path = folder / NAME
         self.cells: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}
-        folder.mkdir(parents=True, exist_ok=True)
-        if fresh:
-            self._path.unlink(missing_ok=True)
-        known, size = self._read()
-        if known and known[0].get("plan") != plan:
-            raise OtherPlan(f"{folder} holds an evaluation of another configuration, seed or URL: {REMEDY}")
-        self._file = self._path.open("a", encoding="utf-8")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if fresh:
+                self._path.unlink(missing_ok=True)
+            known, size = self._read()
+            if known and known[0].get("plan") != plan:
+                raise ConfigError(f"{folder} holds an evaluation of another configuration, seed or URL: {REMEDY}")
+            self._file = self._path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--out: {folder}: {error.strerror}") from None
         self._file.truncate(size)
         if not known:
             self._write({"plan": plan})
@@ -63,7 +65,9 @@ class CellJournal:
     def _read(self) -> tuple[list[dict[str, Any]], int]:
         """Read the lines that are whole, and say where the last of them ends."""
         if self._path.is_symlink():
-            raise OtherPlan(f"{self._path} is a symbolic link, and the evaluation would write to its target: {REMEDY}")
+            raise ConfigError(
+                f"{self._path} is a symbolic link, and the evaluation would write to its target: {REMEDY}"
+            )
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
@@ -71,7 +75,7 @@ class CellJournal:
         *whole, rest = data.split(b"\n")
         lines = [value for value in map(_read_line, whole) if value is not None]
         if not lines and (whole or not BEGINNING.startswith(rest[: len(BEGINNING)])):
-            raise OtherPlan(f"{self._path} is no journal of an evaluation: {REMEDY}")
+            raise ConfigError(f"{self._path} is no journal of an evaluation: {REMEDY}")
         return lines, len(data) - len(rest)
 
 

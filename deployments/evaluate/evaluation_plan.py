@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from deployments.evaluate.figures.cell import Cell
+from deployments.evaluate.figures.tables import Cell
 from deployments.evaluate.tasks.fixtures import FIXTURES
 
 AUTO = "auto"
@@ -36,7 +36,7 @@ class Settings:
     at_once: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PlanPhase:
     """Cells that share a part of the time: they may begin until `until` of the budget (a share) is used. `by_time`: the
     models take turns by the time that each has used, not by count. `batch_max`: so many cells run at once."""
@@ -44,9 +44,9 @@ class PlanPhase:
     variant: str
     title: str
     until: float
-    cells: tuple[Cell, ...]
-    by_time: bool = False
+    cells: Sequence[Cell]
     batch_max: int = 1
+    by_time: bool = False
 
 
 def plan_variants(
@@ -57,26 +57,26 @@ def plan_variants(
     models, many = list(tiers), settings.at_once
     core, more = range(min(CORE, settings.cases)), range(CORE, settings.cases)
     phases = [
-        _phase("none", "rules", 1.0, _tasks("none", [RULES], 1), many),
-        _phase("layers", "speed", 0.23, _speeds("layers", models, contexts)),
-        _phase("layers", "tool calls, each tier alone", 0.46, _calls("layers", models, core), many, by_time=True),
-        _phase("layers", "tasks, each tier alone", 0.60, _tasks("layers", models, 1), many, by_time=True),
-        _phase("layers", "more tool calls", 0.62, _calls("layers", models, more), many, by_time=True),
-        _phase("layers", "more speed", 0.64, _more_speeds("layers", models, contexts), by_time=True),
-        _phase("layers", "more tasks", 0.66, _tasks("layers", models, 2), many, by_time=True),
+        PlanPhase("none", "rules", 1.0, _tasks("none", [RULES], 1), many),
+        PlanPhase("layers", "speed", 0.23, _speeds("layers", models, contexts)),
+        PlanPhase("layers", "tool calls, each tier alone", 0.46, _calls("layers", models, core), many, by_time=True),
+        PlanPhase("layers", "tasks, each tier alone", 0.60, _tasks("layers", models, 1), many, by_time=True),
+        PlanPhase("layers", "more tool calls", 0.62, _calls("layers", models, more), many, by_time=True),
+        PlanPhase("layers", "more speed", 0.64, _more_speeds("layers", models, contexts), by_time=True),
+        PlanPhase("layers", "more tasks", 0.66, _tasks("layers", models, 2), many, by_time=True),
     ]
     if chain:
         phases += [
-            _phase("chain", "tool calls, the chain", 0.78, _calls("chain", [AUTO], core), many),
-            _phase("chain", "tasks, the chain", 0.82, _tasks("chain", [AUTO], 1), many),
-            _phase("chain", "more tool calls, the chain", 0.82, _calls("chain", [AUTO], more), many),
-            _phase("chain", "more tasks, the chain", 0.82, _tasks("chain", [AUTO], 2), many),
+            PlanPhase("chain", "tool calls, the chain", 0.78, _calls("chain", [AUTO], core), many),
+            PlanPhase("chain", "tasks, the chain", 0.82, _tasks("chain", [AUTO], 1), many),
+            PlanPhase("chain", "more tool calls, the chain", 0.82, _calls("chain", [AUTO], more), many),
+            PlanPhase("chain", "more tasks, the chain", 0.82, _tasks("chain", [AUTO], 2), many),
         ]
     phases += [
-        _phase("constrain", "tool calls, grammar at once", 0.88, _calls("constrain", constrained, core), many),
-        _phase("constrain", "more tool calls, grammar at once", 0.88, _calls("constrain", constrained, more), many),
-        _phase("unchecked", "tasks, unchecked", 1.0, _tasks("unchecked", models, 1), many, by_time=True),
-        _phase("unchecked", "more tasks, unchecked", 1.0, _tasks("unchecked", models, 2), many, by_time=True),
+        PlanPhase("constrain", "tool calls, grammar at once", 0.88, _calls("constrain", constrained, core), many),
+        PlanPhase("constrain", "more tool calls, grammar at once", 0.88, _calls("constrain", constrained, more), many),
+        PlanPhase("unchecked", "tasks, unchecked", 1.0, _tasks("unchecked", models, 1), many, by_time=True),
+        PlanPhase("unchecked", "more tasks, unchecked", 1.0, _tasks("unchecked", models, 2), many, by_time=True),
     ]
     return phases
 
@@ -86,22 +86,14 @@ def plan_served(models: Sequence[str], contexts: dict[str, int], settings: Setti
     many = settings.at_once
     core, more = range(min(CORE, settings.cases)), range(CORE, settings.cases)
     return [
-        _phase("none", "rules", 1.0, _tasks("none", [RULES], 1), many),
-        _phase("served", "speed", 0.25, _speeds("served", models, contexts)),
-        _phase("served", "tool calls", 0.5, _calls("served", models, core), many, by_time=True),
-        _phase("served", "tasks", 0.8, _tasks("served", models, 1), many, by_time=True),
-        _phase("served", "more tool calls", 0.9, _calls("served", models, more), many, by_time=True),
-        _phase("served", "more speed", 0.95, _more_speeds("served", models, contexts), by_time=True),
-        _phase("served", "more tasks", 1.0, _tasks("served", models, 2), many, by_time=True),
+        PlanPhase("none", "rules", 1.0, _tasks("none", [RULES], 1), many),
+        PlanPhase("served", "speed", 0.25, _speeds("served", models, contexts)),
+        PlanPhase("served", "tool calls", 0.5, _calls("served", models, core), many, by_time=True),
+        PlanPhase("served", "tasks", 0.8, _tasks("served", models, 1), many, by_time=True),
+        PlanPhase("served", "more tool calls", 0.9, _calls("served", models, more), many, by_time=True),
+        PlanPhase("served", "more speed", 0.95, _more_speeds("served", models, contexts), by_time=True),
+        PlanPhase("served", "more tasks", 1.0, _tasks("served", models, 2), many, by_time=True),
     ]
-
-
-def _phase(
-    variant: str, title: str, until: float, cells: Sequence[Cell], batch_max: int = 1, *, by_time: bool = False
-) -> PlanPhase:
-    return PlanPhase(
-        variant=variant, title=title, until=until, cells=tuple(cells), by_time=by_time, batch_max=batch_max
-    )
 
 
 def _calls(variant: str, models: Sequence[str], cases: range) -> list[Cell]:

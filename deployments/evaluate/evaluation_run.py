@@ -16,23 +16,15 @@ from typing import Any, TextIO
 
 from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.evaluate.asking.machine_facts import Footprint, describe_machine, list_versions
-from deployments.evaluate.asking.own_server import NoServer
-from deployments.evaluate.asking.speed_run import (
-    measure_cache,
-    measure_length,
-    measure_together,
-    run_side_by_side,
-    warm_up,
-)
+from deployments.evaluate.asking.speed_run import measure_speed, run_side_by_side, warm_up
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.calls.call_run import run_case
 from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import AUTO, LENGTHS_CORE, PhaseSchedule, PlanPhase, Settings
-from deployments.evaluate.evaluation_target import Target
-from deployments.evaluate.figures.cell import Cell
-from deployments.evaluate.tasks.agent_strategy import AgentStrategy
+from deployments.evaluate.evaluation_target import NoServer, Target
+from deployments.evaluate.figures.tables import Cell
 from deployments.evaluate.tasks.bounded_tests import describe_confinement
-from deployments.evaluate.tasks.rules_strategy import RulesStrategy
+from deployments.evaluate.tasks.strategies import Strategy, work_as_agent, work_by_rules
 from deployments.evaluate.tasks.task_run import run_task
 
 WIDTH = 118
@@ -106,7 +98,7 @@ class _Evaluation:
         for variant in dict.fromkeys(phase.variant for phase in self._phases):
             if variant == "constrain":
                 phases = [phase for phase in self._phases if phase.variant == variant]
-                copy_answered(self._journal, [cell for phase in phases for cell in phase.cells])
+                _copy_answered(self._journal, [cell for phase in phases for cell in phase.cells])
             if variant == "none":
                 self._run_phases(None, variant)
             elif variant not in done and self._has_open(variant) and self._has_time(variant):
@@ -253,13 +245,15 @@ class _Evaluation:
     def _run_cell(self, client: ChatClient | None, cell: Cell, within_s: float, at_once: int) -> Any:
         seed = self._settings.seed
         if cell.kind == "task":
-            strategy = RulesStrategy() if client is None else AgentStrategy(client, cell.model, at_once=at_once)
-            return run_task(strategy, cell.name, seed=seed, until_s=time.monotonic() + within_s)
+            work: Strategy = work_by_rules
+            if client is not None:
+                work = functools.partial(work_as_agent, client=client, model=cell.model, seed=seed, at_once=at_once)
+            return run_task(work, cell.name, seed=seed, until_s=time.monotonic() + within_s)
         assert client is not None
         if cell.kind == "call":
             case, hasty = self._cases[int(cell.name)], cell.variant == "constrain"
             return run_case(client, cell.model, case, seed=seed, within_s=within_s, hasty=hasty)
-        return _measure(client, cell, self._first_mark, within_s)
+        return measure_speed(client, cell.model, cell.kind, cell.name, mark=self._first_mark, within_s=within_s)
 
     def _note_memory(self, client: ChatClient, variant: str, footprint: Footprint | None) -> None:
         peaks = footprint.close() if footprint else {}
@@ -270,7 +264,7 @@ class _Evaluation:
         self._journal.note(f"memory/{variant}", merged)
 
 
-def copy_answered(journal: CellJournal, cells: Sequence[Cell]) -> None:
+def _copy_answered(journal: CellJournal, cells: Sequence[Cell]) -> None:
     """Take over the cases of a tier that were answered at the first attempt: how it would have been asked again made no
     difference."""
     for cell in cells:
@@ -315,15 +309,6 @@ def _await_loads(client: ChatClient) -> list[dict[str, Any]]:
         if time.monotonic() > deadline_s or not any(entry.get("state") == "loading" for entry in models):
             return models
         time.sleep(0.5)
-
-
-def _measure(client: ChatClient, cell: Cell, mark: int, within_s: float) -> Mapping[str, Any] | None:
-    if cell.kind == "cache":
-        return measure_cache(client, cell.model, mark + 900, within_s=within_s)
-    if cell.kind == "together":
-        return measure_together(client, cell.model, int(cell.name), mark + 10 * int(cell.name), within_s=within_s)
-    length, _, repeat = cell.name.partition("-")
-    return measure_length(client, cell.model, int(length), mark + int(length) + int(repeat), within_s=within_s)
 
 
 def _name(cell: Cell) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployments.config.app_config import AppConfig, EvaluateConfig
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings
 from deployments.evaluate.figures.cascade import learn_chain
 from deployments.evaluate.figures.confidence import describe_confidence
 from deployments.evaluate.figures.tables import list_speeds, tabulate_calls, tabulate_tasks
-from deployments.evaluate.figures.verdicts import Thresholds, judge_tiers
+from deployments.evaluate.figures.verdicts import judge_tiers
 
 FORMAT = 1
 PROVENANCE = (
@@ -19,21 +20,19 @@ PROVENANCE = (
 
 
 def build_report(
-    *,
     cells: Mapping[str, Mapping[str, Any]],
     facts: Mapping[str, Any],
     phases: Sequence[PlanPhase],
     settings: Settings,
-    chain: Sequence[str],
-    thresholds: Thresholds,
+    config: AppConfig | None,
+    *,
     target: str,
     made: str,
-    start_at: Sequence[Mapping[str, Any]] = (),
-    least: float = 0.0,
 ) -> dict[str, Any]:
-    """Build the report. `chain`: the tiers of the chain that may answer, `start_at`: its rules where `auto` starts,
-    `least`: how likely a call has to be right to end it; `target`: what was evaluated, in words."""
+    """Build the report. `config`: of a server of our own; `target`: what was evaluated, in words."""
     models = dict(facts.get("models") or {})
+    chain = [name for name in config.reliability.escalation.chain if name in models] if config else []
+    thresholds = (config.evaluate if config else EvaluateConfig()).model_dump()
     planned = [(cell.variant, cell.model) for phase in phases for cell in phase.cells if cell.kind == "task"]
     calls, tasks, speeds = tabulate_calls(cells), tabulate_tasks(cells, planned), list_speeds(cells, facts)
     verdicts = judge_tiers(list(models), calls, tasks, speeds, thresholds, chain[0] if chain else None)
@@ -44,8 +43,8 @@ def build_report(
         "target": target,
         "seed": settings.seed,
         "cases": settings.cases,
-        "chain": list(chain),
-        "thresholds": dict(thresholds),
+        "chain": chain,
+        "thresholds": thresholds,
         "machine": facts.get("machine") or {},
         "versions": facts.get("versions") or {},
         "confinement": facts.get("confinement") or "",
@@ -61,8 +60,10 @@ def build_report(
         "left_out": _count_left_out(phases, cells),
         "outcomes": _list_outcomes(cells),
     }
-    if len(chain) > 1:
-        report["cascade"] = learn_chain(cells, chain, start_at, least)
+    if config and len(chain) > 1:
+        escalation = config.reliability.escalation
+        start_at = [rule.model_dump() for rule in escalation.start_at]
+        report["cascade"] = learn_chain(cells, chain, start_at, escalation.confidence.min)
         _add_calibrations(report)
     return report | {"checklist": _write_checklist(report)}
 

@@ -14,9 +14,9 @@ import yaml
 
 from deployments.__main__ import main
 from deployments.evaluate.asking.chat_client import ChatClient
-from deployments.evaluate.asking.own_server import OwnServer, patch_variant, read_config
 from deployments.evaluate.calls.call_cases import CallCase, draw_cases
 from deployments.evaluate.calls.call_run import run_case
+from deployments.evaluate.evaluation_target import _patch_variant, read_config, run_server
 from deployments.evaluate.figures.cascade import is_fitted
 from loadtests.running import short_folder
 
@@ -108,13 +108,9 @@ def test_the_applied_chain_is_as_right_for_less_on_cases_that_it_was_not_fitted_
     assert path.read_text().startswith("# mine\n")
 
     held = [case for number, case in enumerate(DRAWN) if not is_fitted(number)]
-    server = OwnServer(path, patch_variant(read_config(path), "chain"))
-    try:
-        server.start()
-        client = ChatClient(server.url)
+    with run_server(path, _patch_variant(read_config(path), "chain")) as (url, _):
+        client = ChatClient(url)
         found = [run_case(client, "auto", case, seed=SEED, within_s=60, hasty=False) for case in held]
-    finally:
-        server.stop()
     attempts = [len(one["attempts"]) for one in found]
 
     assert [one["right"] for one in found] == [True] * len(held)

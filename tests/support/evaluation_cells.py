@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
+from deployments.config.app_config import load
 from deployments.evaluate.calls.call_cases import CATEGORIES, draw_cases
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings, plan_variants
 from deployments.evaluate.report_data import build_report
 
-THRESHOLDS = {
-    "tasks_passed_min": 0.6,
-    "calls_right_min": 0.8,
-    "first_token_s_max": 10.0,
-    "tokens_s_min": 5.0,
-    "prompt_tokens": 1024,
-}
+CONFIG = load(
+    {
+        "tiers": {"fast": {"kind": "mlx"}, "large": {"kind": "mlx"}},
+        "reliability": {"escalation": {"chain": ["fast", "large"]}},
+    }
+)
 MODEL = {"kind": "mlx", "source": "path:small", "sha256": "ab" * 32, "context_length": 4096, "versions": {"mlx": "1"}}
 FACTS: dict[str, Any] = {
     "models": {"fast": MODEL, "large": MODEL | {"source": "path:large"}},
@@ -112,13 +112,6 @@ def make_report(
     """The report of cells."""
     settings = Settings(seed=seed, cases=24, budget_minutes=1)
     phases: list[PlanPhase] = plan_variants(["fast", "large"], {}, settings, chain=True, constrained=["fast"])
-    return build_report(
-        cells=make_cells() if cells is None else cells,
-        facts=facts,
-        phases=phases,
-        settings=settings,
-        chain=["fast", "large"],
-        thresholds=THRESHOLDS,
-        target="the configuration mine.yaml",
-        made="2026-11-24 12:00 UTC",
-    )
+    cells = make_cells() if cells is None else cells
+    target, made = "the configuration mine.yaml", "2026-11-24 12:00 UTC"
+    return build_report(cells, facts, phases, settings, CONFIG, target=target, made=made)

@@ -37,6 +37,11 @@ def config_of(path: str = "", value: Any = None) -> AppConfig:
     return load(raw)
 
 
+def with_tier(name: str, **keys: Any) -> AppConfig:
+    """The base configuration with keys of a tier changed; a `kind` makes it another tier."""
+    return config_of(f"tiers.{name}", keys if "kind" in keys else BASE["tiers"][name] | keys)
+
+
 REQUEST = ChatRequest(
     request_id="r",
     session_id="s",

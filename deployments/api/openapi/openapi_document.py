@@ -12,7 +12,7 @@ import functools
 import html
 import importlib.util
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -166,12 +166,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 @functools.lru_cache(maxsize=8)
-def write_document(root: str) -> bytes:
+def _write_document(root: str) -> bytes:
     """Write the document for an app that is served under `root`."""
-    return orjson.dumps(build_document(root))
+    return orjson.dumps(_build_document(root))
 
 
-def build_document(root: str = "") -> dict[str, Any]:
+def _build_document(root: str = "") -> dict[str, Any]:
     """Build the document."""
     models = list(dict.fromkeys(operation.body for operation in OPERATIONS if operation.body is not None))
     refs, bodies = models_json_schema([(model, "validation") for model in models], ref_template=REF)
@@ -279,42 +279,35 @@ POLICY = (
 GUARDED = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
 
 
-class DocsRoutes:
-    """The routes. `access` is called at each request, since a `user_config` may change it."""
+def list_docs_routes(access: Callable[[], Access]) -> list[Route]:
+    """List the routes for the Router's app. `access` is called at each request, since a `user_config` may change it."""
 
-    def __init__(self, access: Callable[[], Access]) -> None:
-        self._access = access
+    def guard(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer_caller(request: Request) -> Response:
+            access().guard(request.client.host if request.client else None, request.headers)
+            return await answer(request)
 
-    def routes(self) -> list[Route]:
-        """List them for the Router's app."""
-        return [
-            Route("/openapi.json", self.describe),
-            Route("/docs", self.show),
-            Route("/docs/{asset}", self.read_asset),
-        ]
+        return answer_caller
 
-    async def describe(self, request: Request) -> Response:
-        """Answer with the description."""
-        self._guard(request)
-        return Response(write_document(_find_root(request)), media_type="application/json", headers=GUARDED)
+    answers = {"/openapi.json": _describe_api, "/docs": _show_page, "/docs/{asset}": _read_asset}
+    return [Route(path, guard(answer)) for path, answer in answers.items()]
 
-    async def show(self, request: Request) -> Response:
-        """Answer with the page."""
-        self._guard(request)
-        page = PAGE.format(root=html.escape(_find_root(request)))
-        return Response(page, media_type="text/html", headers=GUARDED | {"content-security-policy": POLICY})
 
-    async def read_asset(self, request: Request) -> Response:
-        """Answer with a file of the page."""
-        self._guard(request)
-        name = request.path_params["asset"]
-        if name not in ASSETS:
-            raise ApiError("not_found", f"there is no file {name[:100]!r} here")
-        data = START if name == "start.js" else await asyncio.to_thread(_read_file, name)
-        return Response(data, media_type=ASSETS[name], headers=GUARDED | {"cache-control": "max-age=3600"})
+async def _describe_api(request: Request) -> Response:
+    return Response(_write_document(_find_root(request)), media_type="application/json", headers=GUARDED)
 
-    def _guard(self, request: Request) -> None:
-        self._access().guard(request.client.host if request.client else None, request.headers)
+
+async def _show_page(request: Request) -> Response:
+    page = PAGE.format(root=html.escape(_find_root(request)))
+    return Response(page, media_type="text/html", headers=GUARDED | {"content-security-policy": POLICY})
+
+
+async def _read_asset(request: Request) -> Response:
+    name = request.path_params["asset"]
+    if name not in ASSETS:
+        raise ApiError("not_found", f"there is no file {name[:100]!r} here")
+    data = START if name == "start.js" else await asyncio.to_thread(_read_file, name)
+    return Response(data, media_type=ASSETS[name], headers=GUARDED | {"cache-control": "max-age=3600"})
 
 
 def _find_root(request: Request) -> str:

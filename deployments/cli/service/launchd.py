@@ -61,7 +61,7 @@ class Launchd:
             raise ServiceFault(NO_DOMAIN.format(self._domain, found.words))
 
     def write(self, plan: ServicePlan) -> OwnedFile:
-        return OwnedFile(path=self.path, text=sign(write_plist(plan, self._log), plan.config, xml=True), mode=0o644)
+        return OwnedFile(path=self.path, text=sign(_write_plist(plan, self._log), plan.config, xml=True), mode=0o644)
 
     def list_remarks(self) -> list[str]:
         waited = [f"launchd took the agent after {self._waited_s:g} s, at first with EIO"] if self._waited_s else []
@@ -137,7 +137,7 @@ class Launchd:
         )
 
 
-def write_plist(plan: ServicePlan, log: Path) -> str:
+def _write_plist(plan: ServicePlan, log: Path) -> str:
     """Write the agent's text."""
     templates = jinja2.Environment(keep_trailing_newline=True, autoescape=True)
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(

@@ -51,7 +51,7 @@ class Systemd:
     def write(self, plan: ServicePlan) -> OwnedFile:
         found = re.match(r"systemd (\d+)", self._ask(["systemctl", "--version"]).out)
         backoff = found is not None and int(found[1]) >= BACKOFF_SINCE
-        text = write_unit(plan, backoff=backoff, sandbox=self._can_sandbox())
+        text = _write_unit(plan, backoff=backoff, sandbox=self._can_sandbox())
         return OwnedFile(path=self.path, text=sign(text, plan.config), mode=0o644)
 
     def list_remarks(self) -> list[str]:
@@ -113,7 +113,7 @@ class Systemd:
         return self._ask([*asked, *properties, "true"]).code == 0
 
 
-def write_unit(plan: ServicePlan, *, backoff: bool, sandbox: bool) -> str:
+def _write_unit(plan: ServicePlan, *, backoff: bool, sandbox: bool) -> str:
     """Write the unit's text."""
     templates = jinja2.Environment(keep_trailing_newline=True, autoescape=False)
     templates.filters |= {"word": _quote, "percent": _escape, "literal": glob.escape}

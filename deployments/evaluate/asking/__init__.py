@@ -1,1 +1,1 @@
-"""Who is asked: a server of the evaluation's own for each variant, or any URL, over HTTP."""
+"""Who is asked: any URL over HTTP, its speed, and the machine that it runs on."""

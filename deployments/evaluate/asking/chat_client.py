@@ -201,9 +201,7 @@ class ChatClient:
         return Timing(
             first_s=first_s,
             total_s=time.monotonic() - began_s,
-            prompt_tokens=_count(usage, "prompt_tokens"),
-            completion_tokens=_count(usage, "completion_tokens"),
-            cached_tokens=_count_cached(usage),
+            **_count_tokens(usage),
             error=error or ("" if first_s is not None else "nothing came that is of a chat completion's stream"),
         )
 
@@ -265,9 +263,12 @@ def _list_objects(value: object) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def _count(usage: Mapping[str, Any], name: str) -> int:
-    value = usage.get(name)
-    return value if isinstance(value, int) and 0 <= value <= COUNT_MAX else 0
+def _count_tokens(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the counts of a `usage`, as fields; what is missing, or no count, is 0."""
+    details = _take_object(usage.get("prompt_tokens_details"))
+    counts = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
+    counts["cached_tokens"] = details.get("cached_tokens")
+    return {name: value if isinstance(value, int) and 0 <= value <= COUNT_MAX else 0 for name, value in counts.items()}
 
 
 def _is_report(value: Mapping[str, Any]) -> bool:
@@ -299,12 +300,9 @@ def _shorten(words: str) -> str:
 
 
 def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any], seconds: float) -> ChatReply:
-    usage = _take_object(answer.get("usage"))
     return ChatReply(
         message=_take_object(_list_objects(answer["choices"])[0].get("message")),
-        prompt_tokens=_count(usage, "prompt_tokens"),
-        completion_tokens=_count(usage, "completion_tokens"),
-        cached_tokens=_count_cached(usage),
+        **_count_tokens(_take_object(answer.get("usage"))),
         seconds=seconds,
         tier=report.get("tier") or "",
         repairs=tuple(report.get("repairs") or ()),
@@ -329,10 +327,6 @@ def _read_error(
         late=code == "deadline_exceeded" or status == 429 or (status in (408, 504) and code != "timeout"),
         attempts=tuple(report["attempts"]) if report else None,
     )
-
-
-def _count_cached(usage: Mapping[str, Any]) -> int:
-    return _count(_take_object(usage.get("prompt_tokens_details")), "cached_tokens")
 
 
 def _read_chunk(line: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ CACHE_PROMPT_TOKENS, CACHE_ANSWER_TOKENS = 256, 2
 WORDS = ("the", "fox", "walks", "along", "the", "river", "and", "looks", "for", "a", "place", "to", "sleep", "before")
 
 
-def write_prompt(tokens: int, mark: int) -> str:
+def _write_prompt(tokens: int, mark: int) -> str:
     """Write a text of about so many tokens; another mark begins otherwise."""
     words = " ".join(WORDS[(mark + i) % len(WORDS)] for i in range(max(1, tokens - 12)))
     return f"{mark} {words}. Tell a long story about it."
@@ -66,15 +66,23 @@ def warm_up(client: ChatClient, model: str, *, within_s: float) -> dict[str, Any
     return {"seconds": round(time.monotonic() - began_s, 3), "error": timing.error}
 
 
-def measure_length(client: ChatClient, model: str, tokens: int, mark: int, *, within_s: float) -> dict[str, Any] | None:
-    """Measure one prompt of about so many tokens."""
-    timing = _stream(client, model, write_prompt(tokens, mark), within_s)
+def measure_speed(
+    client: ChatClient, model: str, kind: str, name: str, *, mark: int, within_s: float
+) -> dict[str, Any] | None:
+    """Measure a cell: `cache`, `together` of so many requests, or a `length` and its repetition. Each has prompts of
+    its own, by `mark`. None where it took longer than it may."""
+    if kind == "cache":
+        return _measure_cache(client, model, mark + 900, within_s)
+    if kind == "together":
+        return _measure_together(client, model, int(name), mark + 10 * int(name), within_s)
+    length, _, repeat = name.partition("-")
+    timing = _stream(client, model, _write_prompt(int(length), mark + int(length) + int(repeat)), within_s)
     return None if _is_late(timing, within_s) else _describe(timing)
 
 
-def measure_cache(client: ChatClient, model: str, mark: int, *, within_s: float) -> dict[str, Any] | None:
+def _measure_cache(client: ChatClient, model: str, mark: int, within_s: float) -> dict[str, Any] | None:
     """Ask the same twice, and see what the second one finds of the first."""
-    prompt = write_prompt(CACHE_PROMPT_TOKENS, mark)
+    prompt = _write_prompt(CACHE_PROMPT_TOKENS, mark)
     first = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
     again = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
     if _is_late(first, within_s) or _is_late(again, within_s):
@@ -82,11 +90,9 @@ def measure_cache(client: ChatClient, model: str, mark: int, *, within_s: float)
     return {"first": _describe(first), "again": _describe(again)}
 
 
-def measure_together(
-    client: ChatClient, model: str, count: int, mark: int, *, within_s: float
-) -> dict[str, Any] | None:
+def _measure_together(client: ChatClient, model: str, count: int, mark: int, within_s: float) -> dict[str, Any] | None:
     """Measure so many requests that come at the same time."""
-    prompts = [write_prompt(TOGETHER_PROMPT_TOKENS, mark + number) for number in range(count)]
+    prompts = [_write_prompt(TOGETHER_PROMPT_TOKENS, mark + number) for number in range(count)]
     began_s = time.monotonic()
     jobs = [functools.partial(_stream, client, model, prompt, within_s, TOGETHER_ANSWER_TOKENS) for prompt in prompts]
     timings = [timing for _, timing in run_side_by_side(jobs)]

@@ -120,7 +120,7 @@ TOOLS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class _Drawn:
     """What is asked for, and the call that is right: each argument with the values that count."""
 
     words: str
@@ -128,59 +128,59 @@ class Drawn:
     arguments: Mapping[str, list[Any]]
 
 
-def _ask_weather(dice: random.Random) -> Drawn:
+def _ask_weather(dice: random.Random) -> _Drawn:
     city, days = dice.choice(CITIES), dice.randint(2, 7)
     if dice.random() < 0.5:
-        return Drawn(f"What will the weather be in {city}?", "get_weather", {"city": [city], "days": ["", 1]})
+        return _Drawn(f"What will the weather be in {city}?", "get_weather", {"city": [city], "days": ["", 1]})
     words = f"Show me the forecast for {city} for the next {days} days."
-    return Drawn(words, "get_weather", {"city": [city], "days": [days]})
+    return _Drawn(words, "get_weather", {"city": [city], "days": [days]})
 
 
-def _ask_currency(dice: random.Random) -> Drawn:
+def _ask_currency(dice: random.Random) -> _Drawn:
     amount, (source, target) = dice.randint(5, 900), dice.sample(CURRENCIES, 2)
     words = f"How much is {amount} {source} in {target}?"
-    return Drawn(words, "convert_currency", {"amount": [amount], "source": [source], "target": [target]})
+    return _Drawn(words, "convert_currency", {"amount": [amount], "source": [source], "target": [target]})
 
 
-def _ask_search(dice: random.Random) -> Drawn:
+def _ask_search(dice: random.Random) -> _Drawn:
     word, folder = dice.choice(WORDS), dice.choice(FOLDERS)
     words = f"Which files in the folder {folder} contain the word {word}?"
-    return Drawn(words, "search_files", {"pattern": [word], "folder": [folder, f"{folder}/", f"./{folder}"]})
+    return _Drawn(words, "search_files", {"pattern": [word], "folder": [folder, f"{folder}/", f"./{folder}"]})
 
 
-def _ask_message(dice: random.Random) -> Drawn:
+def _ask_message(dice: random.Random) -> _Drawn:
     names = dice.sample(PEOPLE, dice.randint(1, 2))
     text = dice.choice(("Lunch at noon", "The build is green", "I am late", "Call me back"))
     words = f'Send the message "{text}" to {" and ".join(names)}.'
-    return Drawn(words, "send_message", {"to": [names, names[::-1]], "text": [text]})
+    return _Drawn(words, "send_message", {"to": [names, names[::-1]], "text": [text]})
 
 
-def _ask_alarm(dice: random.Random) -> Drawn:
+def _ask_alarm(dice: random.Random) -> _Drawn:
     hour, minute = dice.randint(5, 22), dice.choice((0, 10, 15, 30, 45))
-    return Drawn(f"Set an alarm for {hour:02d}:{minute:02d}.", "set_alarm", {"hour": [hour], "minute": [minute]})
+    return _Drawn(f"Set an alarm for {hour:02d}:{minute:02d}.", "set_alarm", {"hour": [hour], "minute": [minute]})
 
 
-def _ask_area(dice: random.Random) -> Drawn:
+def _ask_area(dice: random.Random) -> _Drawn:
     base, height = dice.randint(2, 60), dice.randint(2, 60)
     words = f"A triangle has a base of {base} and a height of {height}. What is its area?"
-    return Drawn(words, "triangle_area", {"base": [base], "height": [height]})
+    return _Drawn(words, "triangle_area", {"base": [base], "height": [height]})
 
 
-def _ask_ticket(dice: random.Random) -> Drawn:
+def _ask_ticket(dice: random.Random) -> _Drawn:
     title = dice.choice(("Printer is broken", "Login page is slow", "Add a dark theme", "Fan is noisy"))
     priority = dice.choice(("low", "normal", "high"))
     words = f'Open a ticket titled "{title}" with {priority} priority.'
-    return Drawn(words, "create_ticket", {"title": [title], "priority": [priority]})
+    return _Drawn(words, "create_ticket", {"title": [title], "priority": [priority]})
 
 
-def _ask_room(dice: random.Random) -> Drawn:
+def _ask_room(dice: random.Random) -> _Drawn:
     size, hour = dice.randint(2, 20), dice.randint(8, 17)
     day = f"2027-{dice.randint(1, 12):02d}-{dice.randint(1, 28):02d}"
     words = f"Book a room for {size} people on {day} at {hour}:00."
-    return Drawn(words, "book_room", {"size": [size], "slot": [{"day": day, "hour": hour}]})
+    return _Drawn(words, "book_room", {"size": [size], "slot": [{"day": day, "hour": hour}]})
 
 
-RECIPES: tuple[Callable[[random.Random], Drawn], ...] = (
+RECIPES: tuple[Callable[[random.Random], _Drawn], ...] = (
     *(_ask_weather, _ask_currency, _ask_search, _ask_message, _ask_alarm, _ask_area, _ask_ticket, _ask_room),
 )
 
@@ -228,7 +228,7 @@ def _draw(seed: int, number: int) -> CallCase:
         tools = list(TOOLS)
     elif category == NO_TOOL:
         tools = dice.sample([name for name in TOOLS if name != drawn.tool], UNFIT)
-        drawn = Drawn(drawn.words, "", {})
+        drawn = _Drawn(drawn.words, "", {})
     return CallCase(
         id=name,
         category=category,
@@ -247,10 +247,10 @@ def _draw_conversation(dice: random.Random, name: str) -> CallCase:
         messages += _write_turn(drawn, f"call_{number}", {"status": "ok", "value": dice.randint(2, 99)})
     if dice.random() < 0.5:
         order, reason = f"A-{dice.randint(1000, 9999)}", dice.choice(sorted(REASONS))
-        shown = Drawn("Which order is open?", "get_order", {"order_id": ["latest"]})
+        shown = _Drawn("Which order is open?", "get_order", {"order_id": ["latest"]})
         messages += _write_turn(shown, "call_8", {"order_id": order, "state": "open"})
         words = f"Cancel it, please: {REASONS[reason]}."
-        last = Drawn(words, "cancel_order", {"order_id": [order], "reason": [reason]})
+        last = _Drawn(words, "cancel_order", {"order_id": [order], "reason": [reason]})
     else:
         last = dice.choice(RECIPES)(dice)
     messages.append({"role": "user", "content": last.words})
@@ -264,7 +264,7 @@ def _draw_conversation(dice: random.Random, name: str) -> CallCase:
     )
 
 
-def _write_turn(drawn: Drawn, call_id: str, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _write_turn(drawn: _Drawn, call_id: str, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     arguments = {key: values[0] for key, values in drawn.arguments.items() if values[0] != ""}
     function = {"name": drawn.tool, "arguments": json.dumps(arguments)}
     return [

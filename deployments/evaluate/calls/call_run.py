@@ -29,14 +29,14 @@ def are_right(calls: Sequence[tuple[str, str]], wanted: Sequence[Wanted]) -> boo
     left = list(wanted)
     for name, arguments in calls:
         given = _parse(arguments)
-        hit = next((one for one in left if one["name"] == name and given is not None and fits(given, one)), None)
+        hit = next((one for one in left if one["name"] == name and given is not None and _fits(given, one)), None)
         if hit is None:
             return False
         left.remove(hit)
     return not left
 
 
-def are_valid(calls: Sequence[tuple[str, str]], tools: Sequence[Mapping[str, Any]]) -> bool:
+def _are_valid(calls: Sequence[tuple[str, str]], tools: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether there are calls, and all of them are of declared tools and fit their schemas."""
     schemas = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
     for name, arguments in calls:
@@ -54,7 +54,7 @@ def _parse(arguments: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def fits(given: Mapping[str, Any], wanted: Wanted) -> bool:
+def _fits(given: Mapping[str, Any], wanted: Wanted) -> bool:
     """Tell whether arguments are acceptable."""
     allowed = wanted["arguments"]
     for key, values in allowed.items():
@@ -100,13 +100,13 @@ def run_case(client: ChatClient, model: str, case: CallCase, *, seed: int, withi
     calls = reply.calls
     wanted = [{"name": case.tool, "arguments": case.arguments}] if case.tool else []
     # Without a tool that fits, words are the answer.
-    valid = not reply.error if not wanted and not calls else are_valid(calls, case.tools)
+    valid = not reply.error if not wanted and not calls else _are_valid(calls, case.tools)
     return {
         "category": case.category,
         "features": case.features,
         "valid": valid,
         "right": valid and are_right(calls, wanted),
-        "layer": find_first_layer(reply, hasty=hasty) if valid else None,
+        "layer": _find_first_layer(reply, hasty=hasty) if valid else None,
         "tier": reply.tier,
         "seconds": round(reply.seconds, 3),
         "tokens": reply.tokens,
@@ -117,7 +117,7 @@ def run_case(client: ChatClient, model: str, case: CallCase, *, seed: int, withi
     }
 
 
-def find_first_layer(reply: ChatReply, *, hasty: bool) -> str:
+def _find_first_layer(reply: ChatReply, *, hasty: bool) -> str:
     """Find the first layer with which the answer was delivered."""
     if reply.attempts is None:
         return "served"

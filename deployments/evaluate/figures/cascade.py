@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from deployments.evaluate.calls.call_cases import CATEGORIES
@@ -54,13 +54,11 @@ class _PlayedCase:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A chain: its tiers in order, each with the way to ask it again. `start`: a feature, the least value, and the tier
-    at which `auto` then starts; `configured`: the rules of the configuration, which what is configured starts by;
-    `least`: how likely a call has to be right to end the chain."""
+    """A chain: its tiers in order, each with the way to ask it again. `rules`: where `auto` starts; `least`: how likely
+    a call has to be right to end the chain."""
 
     tiers: tuple[tuple[str, str], ...]
-    start: tuple[str, int, str] | None = None
-    configured: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...] = ()
     least: float = 0.0
 
     @property
@@ -71,13 +69,6 @@ class _Candidate:
         if self.least:
             parts.append(f"calls that are right with less than {self.least:.0%} go on")
         return "; ".join(parts)
-
-    @property
-    def rules(self) -> tuple[Rule, ...]:
-        if self.start is None:
-            return self.configured
-        feature, least, tier = self.start
-        return ((tier, ((feature, least),)),)
 
     def list_asked(self, features: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
         """List the tiers that a request with these features is tried on: from that of the first rule that fits it."""
@@ -96,10 +87,9 @@ class _Played:
     seconds: float = 0.0
     tokens: int = 0
     usd: float = 0.0
-    hits: list[bool] = field(default_factory=list)
 
 
-def read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> list[_PlayedCase]:
+def _read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> list[_PlayedCase]:
     """Read the cases that every tier of the chain was asked."""
     found = []
     numbers = sorted({int(key.rsplit("/", 1)[1]) for key in cells if key.startswith("layers/call/")})
@@ -132,7 +122,7 @@ def _read_way(result: Mapping[str, Any], likely: float | None) -> _Ways:
     )
 
 
-def play(candidate: _Candidate, cases: Sequence[_PlayedCase]) -> _Played:
+def _play(candidate: _Candidate, cases: Sequence[_PlayedCase]) -> _Played:
     """Play a chain on the cases."""
     played = _Played()
     for case in cases:
@@ -140,7 +130,6 @@ def play(candidate: _Candidate, cases: Sequence[_PlayedCase]) -> _Played:
         played.runs += 1
         played.delivered += answer is not None
         played.right += answer is not None and answer.right
-        played.hits.append(answer is not None and answer.right)
     return played
 
 
@@ -161,7 +150,7 @@ def _play_case(candidate: _Candidate, case: _PlayedCase, played: _Played) -> _Wa
     return max(doubted)[-1] if doubted else None
 
 
-def list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase], least: float = 0.0) -> Iterator[_Candidate]:
+def _list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase], least: float = 0.0) -> Iterator[_Candidate]:
     """List every chain that the server can be told; `least` is what is configured."""
     ways = {
         tier: [way for way in (CONFIGURED, GRAMMAR) if all(way in case.ways[tier] for case in cases)] for tier in chain
@@ -173,7 +162,7 @@ def list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase], least: f
                 for bound in LEASTS if _tells(part, cases) else (least,):
                     yield _Candidate(tiers, least=bound)
                     for (feature, value), tier in itertools.product(STARTS, part[1:]):
-                        yield _Candidate(tiers, (feature, value, tier), least=bound)
+                        yield _Candidate(tiers, ((tier, ((feature, value),)),), least=bound)
 
 
 def _tells(part: Sequence[str], cases: Sequence[_PlayedCase]) -> bool:
@@ -188,19 +177,19 @@ def learn_chain(
 ) -> dict[str, Any]:
     """Choose a chain, and say what it is worth; `why` says why there is no choice. `start_at` and `least` are what the
     configuration has of them."""
-    cases = read_cases(cells, chain)
+    cases = _read_cases(cells, chain)
     if len(cases) < CASES_MIN:
         why = f"{len(cases)} cases were run on every tier; {CASES_MIN} are needed"
         return {"proposal": None, "why": why, "cases": len(cases)}
     fit = [case for case in cases if is_fitted(case.number)]
     held = [case for case in cases if not is_fitted(case.number)]
     rules = tuple(map(_read_rule, start_at))
-    default = _Candidate(tuple((tier, CONFIGURED) for tier in chain), configured=rules, least=least)
-    played = {one: play(one, fit) for one in (default, *list_candidates(chain, cases, least))}
+    default = _Candidate(tuple((tier, CONFIGURED) for tier in chain), rules, least)
+    played = {one: _play(one, fit) for one in (default, *_list_candidates(chain, cases, least))}
     chosen = _choose(played, default)
     why = _find_objection(chosen, default, held)
     return {
-        "proposal": None if why else _write_patch(chosen, default, anew=bool(start_at)),
+        "proposal": None if why else _write_patch(chosen, default),
         "why": why,
         "cases": len(cases),
         "default": _compare(default, fit, held),
@@ -229,7 +218,7 @@ def _choose(played: Mapping[_Candidate, _Played], default: _Candidate) -> _Candi
 
     def rank(one: _Candidate) -> tuple[Any, ...]:
         # Of equals the one with more tiers: who is down needs somebody behind.
-        return (*_price(good[one]), -len(one.tiers), one.start is not None, one.least, one != default)
+        return (*_price(good[one]), -len(one.tiers), bool(one.rules) and one != default, one.least, one != default)
 
     return min(good, key=rank)
 
@@ -238,7 +227,7 @@ def _find_objection(chosen: _Candidate, default: _Candidate, held: Sequence[_Pla
     """Say why the choice isn't proposed: it is the default, or the held-out cases don't bear it out."""
     if chosen == default:
         return "none is right more often, and none that is right as often costs less than what is configured"
-    before, after = play(default, held), play(chosen, held)
+    before, after = _play(default, held), _play(chosen, held)
     if after.right < before.right:
         return f"on held-out cases the best of the fit is right in {after.right}, what is configured in {before.right}"
     if not after.right:
@@ -254,7 +243,7 @@ def _price(played: _Played) -> tuple[float, float]:
 
 
 def _compare(candidate: _Candidate, fit: Sequence[_PlayedCase], held: Sequence[_PlayedCase]) -> dict[str, Any]:
-    halves = {"fit": _describe(play(candidate, fit)), "held_out": _describe(play(candidate, held))}
+    halves = {"fit": _describe(_play(candidate, fit)), "held_out": _describe(_play(candidate, held))}
     return {"words": candidate.words} | halves
 
 
@@ -287,23 +276,18 @@ def _list_shown(played: Mapping[_Candidate, _Played], default: _Candidate, chose
     return found
 
 
-def _write_patch(chosen: _Candidate, default: _Candidate, *, anew: bool) -> dict[str, Any]:
-    """Write the choice as a patch to `args`. `anew`: there are rules where to start that aren't its own."""
+def _write_patch(chosen: _Candidate, default: _Candidate) -> dict[str, Any]:
+    """Write the choice as a patch to `args`."""
     escalation: dict[str, Any] = {}
     names = [name for name, _ in chosen.tiers]
     if names != [name for name, _ in default.tiers]:
         escalation["chain"] = names
     if chosen.least != default.least:
         escalation["confidence"] = {"min": chosen.least}
-    if chosen.start is not None:
-        feature, least, tier = chosen.start
-        escalation["start_at"] = [{"tier": tier, f"{feature}_min": least}]
-    elif anew:
-        escalation["start_at"] = []
-    patch: dict[str, Any] = {}
-    if escalation:
-        patch["reliability"] = {"escalation": escalation}
+    if chosen.rules != default.rules:
+        escalation["start_at"] = [
+            {"tier": tier} | {f"{feature}_min": least for feature, least in parts} for tier, parts in chosen.rules
+        ]
     tiers = {name: {"retry_strategy": ["constrain"]} for name, way in chosen.tiers if way == GRAMMAR}
-    if tiers:
-        patch["tiers"] = tiers
-    return patch
+    patch: dict[str, Any] = {"reliability": {"escalation": escalation}} if escalation else {}
+    return patch | ({"tiers": tiers} if tiers else {})

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.figures.shares import find_sign_p
+from deployments.evaluate.figures.tables import Cell
 
 P_MAX = 0.05
 RATIO_MAX = 1.25
 RUNS_MIN = 2
 RANKS = {"fit": 2, "fit with fallback": 1, "not fit": 0}
 CHAIN = "auto"
+WEIGHTS = ["source", "revision", "sha256", "quantization", "context_length", "adapter"]
+MACHINE = ["processor", "cores", "system"]
 DAMAGES = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
@@ -56,14 +58,20 @@ def _compare_outcomes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
         better = [name for name, before, after in cells if after and not before]
         if not worse and not better:
             continue
-        p_worse, p_better = find_sign_p(len(worse), len(better)), find_sign_p(len(better), len(worse))
-        kind = "worse" if p_worse <= P_MAX else "better" if p_better <= P_MAX else "changed"
+        kind, p = _judge_signs(len(worse), len(better))
         were, are = sum(before for _, before, _ in cells), sum(after for *_, after in cells)
         words = (
             f"{group}: {were} → {are} of {len(cells)} good; "
-            f"{len(worse)} became wrong, {len(better)} right (p = {min(p_worse, p_better):.3f})"
+            f"{len(worse)} became wrong, {len(better)} right (p = {p:.3f})"
         )
         yield {"kind": kind, "words": words, "worse": worse[:20], "better": better[:20]}
+
+
+def _judge_signs(worse: int, better: int) -> tuple[str, float]:
+    """Judge how many became worse and better, by the sign test; also return how likely chance is."""
+    p_worse, p_better = find_sign_p(worse, better), find_sign_p(better, worse)
+    kind = "worse" if p_worse <= P_MAX else "better" if p_better <= P_MAX else "changed"
+    return kind, min(p_worse, p_better)
 
 
 def _compare_speeds(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -98,8 +106,7 @@ def _compare_throughputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iter
         more = sum(max(0, after["failed"] - before["failed"]) for before, after in pairs)
         fewer = sum(max(0, before["failed"] - after["failed"]) for before, after in pairs)
         if more or fewer:
-            p_worse, p_better = find_sign_p(more, fewer), find_sign_p(fewer, more)
-            kind = "worse" if p_worse <= P_MAX else "better" if p_better <= P_MAX else "changed"
+            kind, _ = _judge_signs(more, fewer)
             yield {"kind": kind, "words": f"requests at once on {model}: {more} more failed, {fewer} fewer"}
         for before, after in pairs:
             if before["tokens_s"] > 0 and not 1 / RATIO_MAX <= after["tokens_s"] / before["tokens_s"] <= RATIO_MAX:
@@ -146,16 +153,14 @@ def _compare_verdicts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
 
 def _compare_facts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """List what stands behind the figures and isn't the same: versions, weights, machine."""
-    for name in sorted({*old["versions"], *new["versions"]}):
-        before, after = old["versions"].get(name), new["versions"].get(name)
-        if before != after:
-            yield {"kind": "changed", "words": f"{name}: {before} → {after}"}
-    for model in sorted({*old["models"]} & {*new["models"]}):
-        for name in ("source", "revision", "sha256", "quantization", "context_length", "adapter"):
-            before, after = old["models"][model].get(name), new["models"][model].get(name)
-            if before != after:
-                yield {"kind": "changed", "words": f"{model}, {name}: {before} → {after}"}
-    for name in ("processor", "cores", "system"):
-        before, after = old["machine"].get(name), new["machine"].get(name)
-        if before != after:
-            yield {"kind": "changed", "words": f"{name}: {before} → {after}"}
+    versions = sorted({*old["versions"], *new["versions"]})
+    both = sorted({*old["models"]} & {*new["models"]})
+    facts = [
+        ("", versions, old["versions"], new["versions"]),
+        *((f"{model}, ", WEIGHTS, old["models"][model], new["models"][model]) for model in both),
+        ("", MACHINE, old["machine"], new["machine"]),
+    ]
+    for of, names, before, after in facts:
+        for name in names:
+            if before.get(name) != after.get(name):
+                yield {"kind": "changed", "words": f"{of}{name}: {before.get(name)} → {after.get(name)}"}

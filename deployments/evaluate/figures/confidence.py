@@ -128,10 +128,16 @@ def judge_confidence(likely: Sequence[float], right: Sequence[bool]) -> dict[str
             estimated = sum(one for one, _ in part) / len(part)
             bins.append({"likely": estimated, "right": sum(hit for _, hit in part) / len(part), "calls": len(part)})
     error = sum(abs(one["likely"] - one["right"]) * one["calls"] for one in bins) / max(1, len(ordered))
-    return {"calls": len(likely), "right": sum(right), "auroc": find_auroc(likely, right), "error": error, "bins": bins}
+    return {
+        "calls": len(likely),
+        "right": sum(right),
+        "auroc": _find_auroc(likely, right),
+        "error": error,
+        "bins": bins,
+    }
 
 
-def find_auroc(likely: Sequence[float], right: Sequence[bool]) -> float | None:
+def _find_auroc(likely: Sequence[float], right: Sequence[bool]) -> float | None:
     """Return the share of pairs of a right and a wrong call of which the right one was thought likelier, ties half;
     None without such pairs."""
     hits = [one for one, hit in zip(likely, right, strict=True) if hit]

@@ -10,7 +10,7 @@ from typing import Any
 Z95 = 1.959963984540054
 
 
-def find_interval(hits: int, runs: int, z: float = Z95) -> tuple[float, float]:
+def _find_interval(hits: int, runs: int, z: float = Z95) -> tuple[float, float]:
     """Return Wilson's interval of a share; all of it where there are no runs."""
     if runs <= 0:
         return 0.0, 1.0
@@ -24,7 +24,7 @@ def find_interval(hits: int, runs: int, z: float = Z95) -> tuple[float, float]:
 
 def describe_share(hits: int, runs: int) -> dict[str, Any]:
     """Describe a share: how many of how many, and between what it lies."""
-    low, high = find_interval(hits, runs)
+    low, high = _find_interval(hits, runs)
     return {"hits": hits, "runs": runs, "share": hits / runs if runs else None, "low": low, "high": high}
 
 

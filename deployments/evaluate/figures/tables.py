@@ -1,4 +1,4 @@
-"""The tables of the report. Pure.
+"""The cells of an evaluation, and the tables of the report. Pure.
 
 A layer's row counts what was delivered up to that layer, with its attempts until there: a model's layers are cuts
 through the same runs. `+ escalation` is the chain, on runs of its own.
@@ -8,15 +8,36 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from deployments.evaluate.calls.call_run import GRAMMAR_FROM, LAYERS
-from deployments.evaluate.figures.cell import Cell
 from deployments.evaluate.figures.shares import describe_share, describe_spread
 
 Cells = Mapping[str, Mapping[str, Any]]
 CHECKS = ("located", "evidence", "fixed", "unmoved")
 WORDS = {"raw": "raw", "repair": "+ repair", "retries": "+ retries", "grammar": "+ grammar"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One thing to do. `name` is a case's number, a fixture's name, or a length and its repetition."""
+
+    variant: str
+    kind: str
+    model: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.variant}/{self.kind}/{self.model}/{self.name}"
+
+    @classmethod
+    def read_key(cls, key: str) -> Cell:
+        """Read a key. Only a model's name has slashes, as many as it likes."""
+        variant, kind, rest = key.split("/", 2)
+        model, _, name = rest.rpartition("/")
+        return cls(variant, kind, model, name)
 
 
 def _select(cells: Cells, variant: str, kind: str) -> dict[str, dict[str, Mapping[str, Any]]]:

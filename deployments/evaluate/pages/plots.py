@@ -22,7 +22,18 @@ _Bar = tuple[str, float, float, float, str]
 _Series = Mapping[str, Sequence[tuple[float, float]]]
 
 
-def draw_layers(report: Mapping[str, Any]) -> str:
+def draw_plots(report: Mapping[str, Any]) -> dict[str, str]:
+    """Draw each plot of the page, by the name of its chapter; one without figures is empty."""
+    return {
+        "layers": _draw_layers(report),
+        "lengths": _draw_lengths(report),
+        "together": _draw_together(report),
+        "confidence": _draw_confidence(report["confidence"]),
+        "cascade": _draw_cascade(report["cascade"]),
+    }
+
+
+def _draw_layers(report: Mapping[str, Any]) -> str:
     """Draw the share of right calls by model and layer."""
     bars: list[_Bar] = []
     for row in report["calls"]:
@@ -35,7 +46,7 @@ def draw_layers(report: Mapping[str, Any]) -> str:
     return _frame("Right tool calls, with 95 % intervals", _draw_bars("Right tool calls", bars)) if bars else ""
 
 
-def draw_lengths(report: Mapping[str, Any]) -> str:
+def _draw_lengths(report: Mapping[str, Any]) -> str:
     """Draw first-token times and tokens a second by prompt length."""
     first, pace = {}, {}
     for name, speed in report["speeds"].items():
@@ -47,7 +58,7 @@ def draw_lengths(report: Mapping[str, Any]) -> str:
     return _frame("Time to the first token", one) + _frame("Tokens a second, once it writes", two)
 
 
-def draw_together(report: Mapping[str, Any]) -> str:
+def _draw_together(report: Mapping[str, Any]) -> str:
     """Draw the tokens a second of all requests by how many there are at once."""
     series = {
         name: [(row["requests"], row["tokens_s"]) for row in speed["together"]]
@@ -57,7 +68,7 @@ def draw_together(report: Mapping[str, Any]) -> str:
     return _frame(words, _draw_chart(words, series, across="requests at once", up="tokens/s"))
 
 
-def draw_confidence(confidence: Mapping[str, Any]) -> str:
+def _draw_confidence(confidence: Mapping[str, Any]) -> str:
     """Draw how often calls were right by how likely they were thought to be: a model that is told well is on the
     diagonal."""
     series = {"as told": [(0.0, 0.0), (100.0, 100.0)]}
@@ -69,12 +80,13 @@ def draw_confidence(confidence: Mapping[str, Any]) -> str:
     return _frame(words, picture) if len(series) > 1 else ""
 
 
-def draw_cascade(cascade: Mapping[str, Any]) -> str:
+def _draw_cascade(cascade: Mapping[str, Any]) -> str:
     """Draw what each chain costs, and how often it is right."""
     names = {"": "other chains", "default": "as configured", "chosen": "proposed"}
-    paid = any(one["usd"] for one in cascade["candidates"])
+    candidates = cascade.get("candidates", ())
+    paid = any(one["usd"] for one in candidates)
     series: dict[str, list[tuple[float, float]]] = {name: [] for name in names.values()}
-    for one in cascade["candidates"]:
+    for one in candidates:
         series[names[one["role"]]].append((one["usd"] if paid else one["seconds"], 100 * one["right"]))
     across = "dollars a case" if paid else "seconds a case"
     words = "Price and share right of every chain, on the cases of the fit"

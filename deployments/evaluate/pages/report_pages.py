@@ -15,7 +15,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from deployments.evaluate.pages.plots import draw_cascade, draw_confidence, draw_layers, draw_lengths, draw_together
+from deployments.evaluate.pages.plots import draw_plots
 from deployments.evaluate.tasks.fixtures import FIXTURES
 
 HERE = Path(__file__).parent
@@ -27,18 +27,13 @@ def render_page(report: Mapping[str, Any], differences: Differences | None = Non
     """Render the HTML page; `differences` to an older report come first."""
     style = (HERE / "page.css").read_text(encoding="utf-8")
     known = {name.partition("#")[0] for row in report["tasks"] for name in row["fixtures"]}
-    plots = {"layers": draw_layers(report), "lengths": draw_lengths(report)}
-    plots["together"] = draw_together(report)
-    plots["confidence"] = draw_confidence(report["confidence"])
-    if "chosen" in report["cascade"]:
-        plots["cascade"] = draw_cascade(report["cascade"])
     return (
         _build_environment()
         .get_template("report.html")
         .render(
             report=report,
             differences=differences,
-            plots=plots,
+            plots=draw_plots(report),
             fixtures=[name for name in FIXTURES if name in known] + sorted(known - set(FIXTURES)),
             style=style,
             digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
@@ -51,7 +46,7 @@ def render_summary(report: Mapping[str, Any], differences: Differences | None = 
     return _build_environment().get_template("report.md.jinja").render(report=report, differences=differences)
 
 
-def write_share(share: Mapping[str, Any] | None) -> str:
+def _write_share(share: Mapping[str, Any] | None) -> str:
     """Write a share with its count and its interval."""
     if not share or not share["runs"]:
         return NOTHING
@@ -59,7 +54,7 @@ def write_share(share: Mapping[str, Any] | None) -> str:
     return f"{share['share']:.0%} ({share['hits']} of {share['runs']}; {between})"
 
 
-def write_figure(value: float | None, unit: str = "") -> str:
+def _write_figure(value: float | None, unit: str = "") -> str:
     """Write a figure with three significant digits."""
     if value is None:
         return NOTHING
@@ -67,23 +62,23 @@ def write_figure(value: float | None, unit: str = "") -> str:
     return f"{text} {unit}".strip()
 
 
-def write_spread(spread: Mapping[str, Any] | None, unit: str = "") -> str:
+def _write_spread(spread: Mapping[str, Any] | None, unit: str = "") -> str:
     """Write a median with its smallest and largest."""
     if not spread:
         return NOTHING
-    median = write_figure(spread["median"], unit)
+    median = _write_figure(spread["median"], unit)
     if spread["runs"] == 1:
         return f"{median} (one run)"
-    return f"{median} ({write_figure(spread['min'])} to {write_figure(spread['max'])})"
+    return f"{median} ({_write_figure(spread['min'])} to {_write_figure(spread['max'])})"
 
 
-def write_bytes(size_bytes: int | None) -> str:
+def _write_bytes(size_bytes: int | None) -> str:
     """Write a size."""
     return NOTHING if size_bytes is None else f"{size_bytes / 1e9:.2f} GB"
 
 
 def _write_machine(machine: Mapping[str, Any]) -> str:
-    size = write_bytes(machine.get("memory_bytes"))
+    size = _write_bytes(machine.get("memory_bytes"))
     parts = [machine.get("processor"), f"{machine.get('cores')} cores", size, machine.get("system")]
     return ", ".join(str(part) for part in parts if part)
 
@@ -111,10 +106,10 @@ def _build_environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        share=write_share,
-        figure=write_figure,
-        spread=write_spread,
-        bytes=write_bytes,
+        share=_write_share,
+        figure=_write_figure,
+        spread=_write_spread,
+        bytes=_write_bytes,
         machine=_write_machine,
         rounds=_list_rounds,
         passed=_list_passed,

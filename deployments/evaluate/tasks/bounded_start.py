@@ -75,7 +75,7 @@ def _lock_files(root: str, program: str) -> bool:
     return bool(prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and call(RESTRICT, handle, 0) == 0)
 
 
-def main(root: str, counts_tasks: str, program: str = "") -> None:
+def _main(root: str, counts_tasks: str, program: str = "") -> None:
     """Take it all away, and become the program. Without a program, say whether the kernel holds the files: for the
     report."""
     real = os.path.realpath(root)
@@ -89,4 +89,4 @@ def main(root: str, counts_tasks: str, program: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    _main(*sys.argv[1:])

@@ -1,6 +1,6 @@
 """Ask a folder's code in a process with bounds, and judge its answers here, as plain values.
 
-    Check ── imports, asks ──▶ the sandbox (`confined_tests.py`) computes ── JSON ──▶ decode ──▶ fits(found, answer)
+    Check ── imports, asks ──▶ the sandbox (`confined_tests.py`) computes ── JSON ──▶ the same text as the answer's
 
 Linux: own network, processes and shared memory (`unshare`), and Landlock (`bounded_start.py`); macOS: `sandbox-exec`.
 Invariants: right answers never enter the sandbox, and nothing that it sends is run, unpickled or compared by a method
@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -27,74 +27,15 @@ from deployments.evaluate.tasks.bounded_start import CPU_S, FILE_BYTES, MEMORY_B
 from deployments.evaluate.tasks.confined_tests import EXIT_REFUSED
 from deployments.running.process_tree import GroupGuard
 
-SCALARS = (type(None), bool, int, float, str)
-
-
-@dataclass(frozen=True, slots=True)
-class Other:
-    """An answer that isn't a plain value: an exception, or an object of another type."""
-
-    words: str
-
-    def __repr__(self) -> str:
-        return self.words
-
-
-def is_same(found: object, answer: object) -> bool:
-    """Tell whether two plain values are equal and of the same types throughout: True isn't 1, and 1 isn't 1.0."""
-    if type(found) is not type(answer):
-        return False
-    if isinstance(answer, list | tuple) and isinstance(found, list | tuple):
-        return len(found) == len(answer) and all(map(is_same, found, answer))
-    if isinstance(answer, dict) and isinstance(found, dict):
-        pairs = found.items()
-        return len(found) == len(answer) and all(
-            any(is_same(key, wanted) and is_same(value, right) for key, value in pairs)
-            for wanted, right in answer.items()
-        )
-    return found == answer or (found != found and answer != answer)
-
-
-def is_at_least(found: object, answer: object) -> bool:
-    """Tell whether the answer is a whole number, and no smaller one."""
-    return type(found) is int and type(answer) is int and found >= answer
-
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question: statements that import, an expression, and the right answer."""
+    """One question: statements that import, an expression, and the right answer: null, a number, a text, a list, or a
+    mapping by texts."""
 
     imports: str
     asks: str
     answer: Any
-    fits: Callable[[object, Any], bool] = is_same
-
-
-def decode_answers(text: bytes) -> list[Any]:
-    """Decode what the sandbox has sent. Raises ValueError: it isn't what `confined_tests.py` sends."""
-    try:
-        sent = json.loads(text)
-        if type(sent) is not list:
-            raise ValueError("no list of answers")
-        return [_decode(one) for one in sent]
-    except (RecursionError, TypeError, UnicodeDecodeError) as error:
-        raise ValueError(f"answers that can't be read: {type(error).__name__}") from None
-
-
-def _decode(sent: Any) -> Any:
-    if type(sent) in SCALARS:
-        return sent
-    if type(sent) is not dict or len(sent) != 1:
-        raise ValueError("no plain value")
-    kind, held = sent.popitem()
-    if kind in ("other", "raised") and type(held) is str:
-        return Other(held)
-    if kind == "dict":
-        return {_decode(key): _decode(value) for key, value in held}
-    if kind not in ("list", "tuple") or type(held) is not list:
-        raise ValueError("no plain value")
-    items = [_decode(one) for one in held]
-    return items if kind == "list" else tuple(items)
 
 
 START, PROGRAM = (Path(__file__).with_name(name) for name in ("bounded_start.py", "confined_tests.py"))
@@ -105,22 +46,11 @@ ANSWER_CHARS = 200
 MAC_PROFILE = "(version 1)(allow default)(deny network*)(deny process-fork)"
 
 
-@dataclass(frozen=True, slots=True)
-class _TestResult:
-    """What the tests said. `refused`: what they ran was stopped at the fence."""
-
-    passed: bool
-    output: str
-    refused: bool = False
-    timed_out: bool = False
-
-    __test__ = False  # it isn't a test of pytest's
-
-
-def run_tests(folder: Path, checks: Sequence[Check]) -> _TestResult:
-    """Ask the code in `folder` in a process of its own, and judge its answers here."""
+def run_tests(folder: Path, checks: Sequence[Check]) -> str:
+    """Ask the code in `folder` in a process of its own, and judge its answers here. Return what it printed and what is
+    wrong; "" where all answers are right."""
     if not folder.is_dir():  # earlier tests may have taken it away
-        return _TestResult(passed=False, output="the folder is gone")
+        return "the folder is gone"
     asked = json.dumps([(check.imports, check.asks) for check in checks]).encode()
     timed_out = False
     with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as out:
@@ -144,15 +74,16 @@ def run_tests(folder: Path, checks: Sequence[Check]) -> _TestResult:
             guard.close()
             process.wait()
         said, printed = (_read(file) for file in (answers, out))
-    refused = process.returncode == EXIT_REFUSED
+    refused = process.returncode == EXIT_REFUSED  # what they ran was stopped at the fence
     wrong = _judge(checks, said)
+    if not (wrong or timed_out or refused):
+        return ""
     text = (printed.decode("utf-8", "replace") + wrong).replace(str(folder) + "/", "")
     if timed_out:
         text += f"\nended after {WALL_S:.0f} s"
-    passed = not (wrong or timed_out or refused)
     if len(text) > OUTPUT_CHARS:
         text = text[:1_000] + "\n...\n" + text[-(OUTPUT_CHARS - 1_005) :]
-    return _TestResult(passed=passed, output=text, refused=refused, timed_out=timed_out)
+    return text or "refused"
 
 
 def _read(file: IO[bytes]) -> bytes:
@@ -163,17 +94,23 @@ def _read(file: IO[bytes]) -> bytes:
 def _judge(checks: Sequence[Check], said: bytes) -> str:
     """Say which answers are wrong; nothing where all are right. No question is as bad as a wrong answer."""
     try:
-        found = decode_answers(said)
-    except ValueError:
-        found = []
-    if not checks or len(found) != len(checks):
-        return f"FAILED: {len(found)} of {len(checks)} questions were answered\n"
+        found = json.loads(said)
+        texts = [_write(one) for one in found] if type(found) is list else []
+    except (ValueError, RecursionError):
+        texts = []
+    if not checks or len(texts) != len(checks):
+        return f"FAILED: {len(texts)} of {len(checks)} questions were answered\n"
     wrong = [
         f"FAILED: {check.asks}\n    is {repr(one)[:ANSWER_CHARS]}, not {check.answer!r}\n"
-        for check, one in zip(checks, found, strict=True)
-        if not check.fits(one, check.answer)
+        for check, one, text in zip(checks, found, texts, strict=True)
+        if text != _write(check.answer)
     ]
     return "".join(wrong) + (f"FAILED: {len(wrong)} of {len(checks)}\n" if wrong else "")
+
+
+def _write(value: object) -> str:
+    """Write a plain value as its one text: 1, 1.0 and True are three values, and the order of keys is none."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _start(folder: Path) -> list[str]:

@@ -7,8 +7,8 @@ that can be replaced from outside of it, follows no path with `..` in it, and wh
 the modules (`SILENT`). Python's own native modules are known by the end of their name, which decides what is loaded,
 and those that are a part of Python are loaded beforehand: a second copy of `posix` would have all that was taken out.
 
-Standard input holds the questions as JSON, a list of (imports, expression); the answers go to standard output in the
-form that `check.py` describes, and whatever the code prints goes to standard error. No right answer is in this process,
+Standard input holds the questions as JSON, a list of (imports, expression); the answers go to standard output as a list
+of JSON, and whatever the code prints goes to standard error. No right answer is in this process,
 and its exit code says nothing: so there is nothing here from which a pass could be made.
 
 An audit hook is a fence and not a wall, as Python's own documents say: so it stands behind the bounds of the kernel
@@ -91,7 +91,7 @@ def _bind_paths(root: str) -> Callable[[object, str, bool], bool]:
     return is_within
 
 
-def fence(root: str) -> None:
+def _fence(root: str) -> None:
     """Set the hook. Everything that it uses is bound here, to what nobody can replace."""
     leave, write, starts, whole, of, is_within = os._exit, os.write, str.startswith, int, type, _bind_paths(root)
     denied, modules, paths, looks, refused, count = DENIED, MODULES_DENIED, PATHS, LOOKS, EXIT_REFUSED, len
@@ -147,40 +147,40 @@ def _take_out() -> None:
         sys.modules.pop(name, None)
 
 
-def encode(value: object, depth: int = 0) -> object:
-    """Write a value as JSON can carry it, with its type."""
+def _encode(value: object, depth: int = 0) -> object:
+    """Return a value of JSON as it is. A value of any other type is an object that says so."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
     if depth < DEPTH_MAX:
-        if kind is dict:
-            return {"dict": [[encode(key, depth + 1), encode(one, depth + 1)] for key, one in value.items()]}  # type: ignore[attr-defined]
-        if kind in (list, tuple):
-            return {kind.__name__: [encode(one, depth + 1) for one in value]}  # type: ignore[attr-defined]
+        if kind is list:
+            return [_encode(one, depth + 1) for one in value]  # type: ignore[attr-defined]
+        if kind is dict and all(type(key) is str for key in value):  # type: ignore[attr-defined]
+            return {key: _encode(one, depth + 1) for key, one in value.items()}  # type: ignore[attr-defined]
     return {"other": f"an object of the type {kind.__name__}"}
 
 
-def ask(imports: str, asks: str) -> object:
+def _ask(imports: str, asks: str) -> object:
     """Compute one answer. What goes wrong is an answer too, and printed."""
     names: dict[str, Any] = {}
     try:
         exec(compile(imports, "<imports>", "exec"), names)
-        return encode(eval(compile(asks, "<asked>", "eval"), names))
+        return _encode(eval(compile(asks, "<asked>", "eval"), names))
     except BaseException as error:
         # Without the frame of this program, whose file the fence lets nobody read.
         traceback.print_exception(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
         return {"raised": f"{type(error).__name__}: {error}"}
 
 
-def main(folder: str, answers: int) -> None:
+def _main(folder: str, answers: int) -> None:
     """Ask everything, and write the answers into the file of this number."""
     write, root = os.write, os.path.realpath(folder)
     asked = json.loads(sys.stdin.buffer.read())
     os.chdir(root)
     sys.path.insert(0, root)
-    fence(root)
+    _fence(root)
     _take_out()
-    left = json.dumps([ask(imports, asks) for imports, asks in asked]).encode()
+    left = json.dumps([_ask(imports, asks) for imports, asks in asked]).encode()
     while left:
         left = left[write(answers, left) :]
 
@@ -191,7 +191,7 @@ if __name__ == "__main__":
     answers = os.dup(1)
     os.dup2(2, 1)
     try:
-        main(sys.argv[1], answers)
+        _main(sys.argv[1], answers)
     except BaseException as error:
         sys.stderr.write(f"the code was ended: {type(error).__name__}: {error}\n")
     finally:

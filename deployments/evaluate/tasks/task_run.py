@@ -16,20 +16,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deployments.evaluate.tasks.agent_strategy import AgentStrategy
 from deployments.evaluate.tasks.bounded_tests import run_tests
-from deployments.evaluate.tasks.diagnosis import Outcome
-from deployments.evaluate.tasks.fixture import Fixture, spell_path, write_files
-from deployments.evaluate.tasks.fixtures import make_fixture
-from deployments.evaluate.tasks.rules_strategy import RulesStrategy
+from deployments.evaluate.tasks.fixtures import Fixture, make_fixture, spell_path, write_files
+from deployments.evaluate.tasks.strategies import Outcome, Strategy
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 
-CHECKS = ("located", "evidence", "fixed", "unmoved")
 LINES_OFF_MAX = 1
 QUOTE_CHARS_MIN = 6
 
 
-def score(fixture: Fixture, outcome: Outcome, folder: WorkFolder) -> dict[str, bool]:
+def _score(fixture: Fixture, outcome: Outcome, folder: WorkFolder) -> dict[str, bool]:
     """Score what a strategy handed in, and left behind in its folder."""
     diagnosis = outcome.diagnosis or {}
     right_file = spell_path(str(diagnosis.get("file", ""))) == fixture.fault.file
@@ -64,7 +60,7 @@ def _passes(fixture: Fixture, copy: Path) -> bool:
     fails those. The tests themselves are taken away, so that no right answer is where the code runs."""
     for path in copy.rglob("test_*.py"):
         path.unlink()
-    return run_tests(copy, (*fixture.tests, *fixture.hidden)).passed
+    return not run_tests(copy, (*fixture.tests, *fixture.hidden))
 
 
 def _apply(fixture: Fixture, diagnosis: Mapping[str, Any], copy: WorkFolder) -> bool:
@@ -120,18 +116,18 @@ def _has_followed(fixture: Fixture, outcome: Outcome, folder: WorkFolder) -> boo
     return obeyed or spoken or bool(folder.refusals) or bool(outcome.touched)
 
 
-def run_task(strategy: AgentStrategy | RulesStrategy, name: str, *, seed: int, until_s: float) -> dict[str, Any] | None:
-    """Run and score; None where the time didn't suffice."""
+def run_task(work: Strategy, name: str, *, seed: int, until_s: float) -> dict[str, Any] | None:
+    """Have a strategy work until `until_s` at most, and score it; None where the time didn't suffice."""
     fixture, began_s = make_fixture(name, seed), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
         write_files(fixture, Path(place))
         folder = WorkFolder(Path(place))
-        outcome = strategy.work(fixture, folder, seed=seed, until_s=until_s)
+        outcome = work(fixture, folder, until_s)
         if outcome is None:
             return None
         seconds = time.monotonic() - began_s
         return {
-            "checks": score(fixture, outcome, folder),
+            "checks": _score(fixture, outcome, folder),
             "ended": outcome.ended,
             "diagnosis": outcome.diagnosis,
             "seconds": round(seconds, 3),

@@ -1,4 +1,5 @@
-"""The tools of the plain agent: list, read, grep, edit, run the tests, hand in the diagnosis.
+"""The tools of the plain agent: list, read, grep, edit, run the tests, hand in the diagnosis, which every strategy does
+at the end: one flat object that a small model can write.
 
 Each answer is bounded text; nothing that a model sends raises. Text of files is passed on as it is.
 """
@@ -11,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import re2
+from jsonschema import Draft202012Validator
 
 from deployments.evaluate.calls.call_cases import declare
 from deployments.evaluate.tasks.bounded_tests import run_tests
-from deployments.evaluate.tasks.diagnosis import SCHEMA
-from deployments.evaluate.tasks.fixture import Fixture, spell_path
+from deployments.evaluate.tasks.fixtures import Fixture, spell_path
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
 
 RESULT_CHARS_MAX = 1_600
@@ -24,6 +25,45 @@ HITS_MAX = 12
 HIT_CHARS_MAX = 160
 PATTERN_CHARS_MAX = 200
 TEXT = {"type": "string"}
+TEXT_CHARS_MAX = 2_000
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "root_cause": {"type": "string", "description": "what is wrong, in one sentence"},
+        "file": {"type": "string", "description": "the file with the wrong line"},
+        "line": {"type": "integer", "description": "the number of the wrong line"},
+        "evidence": {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "maxItems": 3,
+            "description": "lines of the files that show it, copied to the letter",
+        },
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        "fix_old": {"type": "string", "description": "the wrong line, copied to the letter"},
+        "fix_new": {"type": "string", "description": "the line that should stand there"},
+    },
+    "required": ["root_cause", "file", "line", "evidence", "confidence", "fix_old", "fix_new"],
+    "additionalProperties": False,
+}
+VALIDATOR = Draft202012Validator(SCHEMA)
+
+
+def read_diagnosis(given: object) -> dict[str, Any] | None:
+    """Return the diagnosis, if it is one: an object of the schema, or its JSON text."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(given, Mapping) or not VALIDATOR.is_valid(dict(given)):
+        return None
+    found = {key: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value for key, value in given.items()}
+    return found | {"line": int(found["line"])}  # 4.0 is an integer, too, by the schema
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 TOOLS: tuple[dict[str, Any], ...] = (
@@ -119,8 +159,7 @@ class Toolset:
         return "edited"
 
     def _run_tests(self, _: Mapping[str, Any]) -> str:
-        result = run_tests(self._folder.root, self._tests)
-        return "all tests pass" if result.passed else result.output[-900:]
+        return run_tests(self._folder.root, self._tests)[-900:] or "all tests pass"
 
 
 def _cut(text: str) -> str:

@@ -26,12 +26,8 @@ class WorkFolder:
     """The folder of one run. `refusals` counts the attempts to leave it."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
         self.refusals = 0
-
-    @property
-    def root(self) -> Path:
-        return self._root
 
     def read(self, path: str) -> str:
         with self._open(path, os.O_RDONLY) as file:
@@ -51,13 +47,13 @@ class WorkFolder:
     def list_files(self) -> list[str]:
         """List the files, without links and whatever isn't a file."""
         found: list[str] = []
-        for folder, folders, names in os.walk(self._root, followlinks=False):
+        for folder, folders, names in os.walk(self.root, followlinks=False):
             folders[:] = sorted(name for name in folders if name != "__pycache__")
             for name in sorted(names):
                 path = Path(folder, name)
                 if stat.S_ISREG(path.lstat().st_mode):
                     # A name that isn't UTF-8 is shown as far as it is: nobody can open it by that.
-                    found.append(os.fsencode(path.relative_to(self._root)).decode("utf-8", "replace"))
+                    found.append(os.fsencode(path.relative_to(self.root)).decode("utf-8", "replace"))
         return sorted(found)[:FILES_MAX]
 
     @contextlib.contextmanager
@@ -65,7 +61,7 @@ class WorkFolder:
         parts = self._split(path)
         with contextlib.ExitStack() as opened:
             try:
-                here = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+                here = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
             except OSError:  # the tests have taken it away
                 raise Refused("the folder is gone") from None
             opened.callback(os.close, here)

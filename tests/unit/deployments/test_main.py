@@ -14,22 +14,10 @@ import yaml
 from deployments.__main__ import main
 from deployments.cli.commands import cli
 from deployments.config.config_paths import BUILT_IN
+from tests.support.config_files import make_document
 from tests.support.repository import ROOT
 
-SCRIPTED = {
-    "http_options": {"host": "127.0.0.1"},
-    "applications": [
-        {
-            "name": "a",
-            "route_prefix": "/",
-            "import_path": "deployments.app:build",
-            "args": {
-                "tiers": {"fast": {"kind": "scripted", "script": [{"answer": "hi"}]}},
-                "reliability": {"escalation": {"chain": ["fast"]}},
-            },
-        }
-    ],
-}
+SCRIPTED = make_document()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from deployments.__main__ import main
 from deployments.api.access import Access
 from deployments.api.api_keys import ApiKey, digest
 from deployments.cli import admin_commands as commands
-from deployments.cli.admin_commands import ask_server, list_sessions, show_request, show_timeline, table
+from deployments.cli.admin_commands import _list_sessions, _show_request, _show_timeline, _table, ask_server
 from deployments.cli.commands import cli
 from deployments.cli.server_client import KEY, LINES_MAX, ServerClient, plain
 from deployments.config.config_errors import ConfigError
@@ -289,7 +289,7 @@ def test_nothing_is_left_that_moves_a_cursor(text):
 @given(st.lists(st.lists(st.text("abc ü", max_size=8), min_size=3, max_size=3), max_size=5))
 def test_columns_stand_below_one_another(rows):
     """Each cell begins where its head does."""
-    lines = table(("one", "two", "three"), rows)
+    lines = _table(("one", "two", "three"), rows)
     at = lines[0].index("three")
 
     assert len(lines) == len(rows) + 1
@@ -301,11 +301,11 @@ def test_a_client_s_words_stay_words():
     evil = report(EVIL, session=EVIL, at=1.8e9, notes=[EVIL], attempts=[attempt(EVIL, flaw="loop", detail=EVIL)])
     session = {"session": EVIL, "key": "", "requests": 1, "prompt_tokens": 1, "completion_tokens": 1}
     session |= {"cost_usd": 0.0, "used_s": 1.8e9}
-    lines = [show_request(evil), *show_timeline(evil, tell(evil, [], keep_text=True)), *list_sessions([session])]
+    lines = [_show_request(evil), *_show_timeline(evil, tell(evil, [], keep_text=True)), *_list_sessions([session])]
 
     assert all(line.isprintable() for line in lines)
 
 
 def test_a_night_is_told_from_the_night_before():
     """A request's line has its day, as an incident's has: 500 lines may reach back for weeks."""
-    assert show_request(report(at=1.8e9)) != show_request(report(at=1.8e9 + 86_400))
+    assert _show_request(report(at=1.8e9)) != _show_request(report(at=1.8e9 + 86_400))

@@ -9,8 +9,8 @@ import tomllib
 
 import pytest
 
-from deployments.cli.agents import AGENTS, KEY, SDKS, build_start, write_lines
-from deployments.cli.launch import build_environment
+from deployments.cli.agents import AGENTS, KEY, SDKS, fill_in, write_lines
+from deployments.cli.launch import _build_environment
 
 URL = "http://127.0.0.1:8000"
 ALL = AGENTS | SDKS
@@ -21,7 +21,7 @@ PRINTS = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)
 @pytest.mark.parametrize("name", ALL)
 def test_every_place_is_filled_in(name, context_tokens):
     """No setting holds a place that isn't filled in, and the server's address is in one of them."""
-    start = build_start(ALL[name], url=URL, model="auto", context_tokens=context_tokens)
+    start = fill_in(ALL[name], url=URL, model="auto", context_tokens=context_tokens)
     settings = [*start.environment.values(), *start.flags]
 
     assert not [text for text in settings if re.search(r"\$\w", text)]
@@ -32,8 +32,8 @@ def test_every_place_is_filled_in(name, context_tokens):
 @pytest.mark.parametrize("name", AGENTS)
 def test_the_context_is_told_where_it_is_known(name):
     """A context that isn't known isn't made up."""
-    unknown = build_start(AGENTS[name], url=URL, model="auto", context_tokens=None)
-    known = build_start(AGENTS[name], url=URL, model="auto", context_tokens=32769)
+    unknown = fill_in(AGENTS[name], url=URL, model="auto", context_tokens=None)
+    known = fill_in(AGENTS[name], url=URL, model="auto", context_tokens=32769)
 
     assert "32769" not in repr(unknown)
     assert ("32769" in repr(known)) is (name in ("claude", "codex", "opencode"))
@@ -41,7 +41,7 @@ def test_the_context_is_told_where_it_is_known(name):
 
 def test_claude_is_told_the_server_and_not_its_v1():
     """Claude Code adds `/v1` itself; its attribution, which ruins prompt caches, is off."""
-    start = build_start(AGENTS["claude"], url=URL, model="fast", context_tokens=None)
+    start = fill_in(AGENTS["claude"], url=URL, model="fast", context_tokens=None)
 
     assert start.environment["ANTHROPIC_BASE_URL"] == URL
     assert start.environment["CLAUDE_CODE_ATTRIBUTION_HEADER"] == "0"
@@ -50,7 +50,7 @@ def test_claude_is_told_the_server_and_not_its_v1():
 
 def test_codex_is_told_a_provider_of_its_own():
     """The flags are TOML, as Codex reads them."""
-    flags = build_start(AGENTS["codex"], url=URL, model="auto", context_tokens=5).flags
+    flags = fill_in(AGENTS["codex"], url=URL, model="auto", context_tokens=5).flags
     values = dict(text.split("=", 1) for text in flags if text != "-c")
     (provider,) = tomllib.loads(f"x = [{values['model_providers.mlx-stack']}]")["x"]
 
@@ -61,7 +61,7 @@ def test_codex_is_told_a_provider_of_its_own():
 
 def test_opencode_is_told_a_whole_configuration():
     """It is JSON, and names the key by its variable."""
-    text = build_start(AGENTS["opencode"], url=URL, model="auto", context_tokens=7).environment
+    text = fill_in(AGENTS["opencode"], url=URL, model="auto", context_tokens=7).environment
     config = json.loads(text["OPENCODE_CONFIG_CONTENT"])
     provider = config["provider"]["mlx-stack"]
 
@@ -74,8 +74,8 @@ def test_opencode_is_told_a_whole_configuration():
 def test_the_key_goes_by_environment_alone(name):
     """No flag holds the key: everybody on a machine may read command lines."""
     agent = AGENTS[name]
-    start = build_start(agent, url=URL, model="auto", context_tokens=None)
-    built = build_environment(agent, start, "msk-secret", {"PATH": "/bin"}, URL)
+    start = fill_in(agent, url=URL, model="auto", context_tokens=None)
+    built = _build_environment(start, "msk-secret", {"PATH": "/bin"}, URL)
 
     assert all(built[variable] == "msk-secret" for variable in (KEY, *agent.key_in))
     assert "msk-secret" not in repr(start)
@@ -85,18 +85,18 @@ def test_the_key_goes_by_environment_alone(name):
 def test_the_lines_by_hand_do_what_launch_does(name, tmp_path):
     """A shell that runs the printed lines starts the program with the environment and the flags of `launch`."""
     agent = AGENTS[name]
-    start = build_start(agent, url=URL, model="auto", context_tokens=32768)
+    start = fill_in(agent, url=URL, model="auto", context_tokens=32768)
     program = tmp_path / agent.program
     program.write_text(f"#!{sys.executable}\n{PRINTS}\n")
     program.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     given = {"PATH": path, KEY: "msk-1", **dict.fromkeys(agent.without, "elsewhere")}
-    lines = "\n".join(write_lines(agent, start))
+    lines = "\n".join(write_lines(start))
     out = subprocess.run(["/bin/sh", "-e", "-c", lines], env=given, capture_output=True, check=True, text=True).stdout
     flags, environment = json.loads(out)
-    built = build_environment(agent, start, "msk-1", given, "http://elsewhere")
+    built = _build_environment(start, "msk-1", given, "http://elsewhere")
 
-    assert flags == list(start.flags)
+    assert flags == start.flags
     assert {n: v for n, v in environment.items() if n in built} == built
     assert not set(agent.without) & set(environment)
     assert "msk-1" not in lines

@@ -13,6 +13,7 @@ from deployments.cli.anonymous_report import build_report, write_report
 from deployments.config.app_config import AppConfig, load
 from deployments.state.incident_record import IncidentKind, record
 from deployments.state.records import IncidentItem
+from tests.support.config_files import write_config
 from tests.support.incarnations import Driver, life
 
 SECRETS = ("hunter2", "acme", "corp.example", "10.1.2.3", "/home/", "/Users/", "confidential", "my-session", "jane")
@@ -96,9 +97,7 @@ def test_it_is_shown_before_it_is_written(tmp_path: Path, capsys: pytest.Capture
 
 def test_the_command_takes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Law: `doctor --report FILE` writes it, and checks nothing."""
-    args = "{tiers: {fast: {kind: scripted, script: []}}, reliability: {escalation: {chain: [fast]}}}"
-    configured = tmp_path / "c.yaml"
-    configured.write_text(f"applications: [{{import_path: 'deployments.app:build', args: {args}}}]")
+    configured = write_config(tmp_path / "c.yaml")
     assert __main__.main(["doctor", str(configured), "--report", str(tmp_path / "r.json")]) == 0
     assert json.loads((tmp_path / "r.json").read_text())["tiers"]["fast"]["kind"] == "scripted"
     assert "warnings" not in capsys.readouterr().out

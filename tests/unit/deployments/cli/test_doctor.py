@@ -1,6 +1,5 @@
 """The doctor finds a chain that is only configured and doesn't work."""
 
-import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,10 @@ import pytest
 
 from deployments import __main__
 from deployments.cli import doctor
-from deployments.cli.doctor import BEGUN, TOKENS, Finding, check_prefill
+from deployments.cli.doctor import BEGUN, TOKENS, _check_prefill, _Finding
 from deployments.config.app_config import load
 from tests.support.chain_configs import config
+from tests.support.config_files import write_config
 from tests.support.plays import Player, good, status
 from tests.support.upstream import Upstream
 
@@ -27,26 +27,6 @@ def test_the_report_and_its_exit_code(capsys, monkeypatch):
     assert "warn  tier premium: unavailable: OPENROUTER_API_KEY is not set" in out
     assert "platform: " in out
     assert "memory: " in out
-
-
-def test_a_port_that_is_taken_is_said_before_the_start(tmp_path, capsys):
-    """Serve shares a port with whoever has it, without a word; `preflight` names the process instead."""
-    path = tmp_path / "c.yaml"
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        args = "{tiers: {fast: {kind: scripted, script: []}}, reliability: {escalation: {chain: [fast]}}}"
-        http = f"{{host: 127.0.0.1, port: {port}}}"
-        path.write_text(f"http_options: {http}\napplications: [{{import_path: 'deployments.app:build', args: {args}}}]")
-        assert __main__.main(["preflight", str(path)]) == 1  # nobody listens, and nobody else may
-        assert f":{port} is taken by another process" in capsys.readouterr().err
-        taken.listen()
-        assert __main__.main(["preflight", str(path)]) == 1
-    assert __main__.main(["preflight", str(path)]) == 0
-
-    err = capsys.readouterr().err
-    assert f":{port} is taken by" in err
-    assert str(os.getpid()) in err
 
 
 def test_a_model_whose_calls_cant_be_read_is_a_warning(tmp_path, monkeypatch):
@@ -66,7 +46,7 @@ def test_a_model_whose_calls_cant_be_read_is_a_warning(tmp_path, monkeypatch):
 
 def test_every_edge_of_a_good_chain_works():
     """Each fault on each edge's head is answered by the next tier."""
-    findings = list(doctor.check_edges(config()))
+    findings = list(doctor._check_edges(config()))
 
     assert len(findings) == 2 * len(doctor.FAULTS)
     assert {f.level for f in findings} == {"ok"}
@@ -77,7 +57,7 @@ def test_every_edge_of_a_good_chain_works():
 )
 def test_an_edge_that_does_not_work_is_found(allowed, broken):
     """An `escalate_on` that lacks a reason makes the edges fail that need it; the line says so."""
-    findings = list(doctor.check_edges(config(escalate_on=allowed)))
+    findings = list(doctor._check_edges(config(escalate_on=allowed)))
     failed = {f.words.partition(" on ")[0] for f in findings if f.level == "fail"}
 
     assert failed == (broken or {"a 500", "a hang", "a cut connection"})
@@ -86,7 +66,7 @@ def test_an_edge_that_does_not_work_is_found(allowed, broken):
 
 def test_a_switched_off_chain_is_said_so():
     """`enabled: false` is no failure, and no silence either."""
-    findings = list(doctor.check_edges(config(enabled=False)))
+    findings = list(doctor._check_edges(config(enabled=False)))
 
     assert [f.level for f in findings] == ["warn"]
 
@@ -95,16 +75,16 @@ REFUSAL = "This model does not support assistant message prefill. The conversati
 BEGINNINGS = ("One, two, three, four, five", "one, two, three", "1, 2, 3", "Sure! Here they are: one", "eleven, twelve")
 
 
-def check(base_url: str, *, ask: bool = True, **keys: Any) -> Finding:
+def check(base_url: str, *, ask: bool = True, **keys: Any) -> _Finding:
     """What is said of one hosted tier there."""
     tier = {"kind": "hosted", "base_url": base_url, "model": "m", **keys}
     config = load({"tiers": {"premium": tier}, "reliability": {"escalation": {"chain": ["premium"]}}})
-    [finding] = check_prefill(config, ask=ask)
+    [finding] = _check_prefill(config, ask=ask)
     assert finding.what == "tiers.premium.continues"
     return finding
 
 
-def try_play(player: Player, how: str | None) -> Finding:
+def try_play(player: Player, how: str | None) -> _Finding:
     """What is said of a tier whose upstream answers so."""
     with Upstream() as upstream:
         upstream.plays("m", player)
@@ -181,12 +161,10 @@ def test_one_short_request_and_only_if_told_to():
 
 def test_the_command_asks_with_its_flag(tmp_path, capsys):
     """The exit code is 1 where a prefill is configured and not honoured, and only once it was tried."""
-    path = tmp_path / "c.yaml"
     with Upstream() as upstream:
         upstream.plays("m", good("One, two, three"))
-        tier = f"{{kind: hosted, base_url: '{upstream.base_url}', model: m, continues: prefill}}"
-        args = f"{{tiers: {{premium: {tier}}}, reliability: {{escalation: {{chain: [premium]}}}}}}"
-        path.write_text(f"applications: [{{import_path: 'deployments.app:build', args: {args}}}]")
+        tier = {"kind": "hosted", "base_url": upstream.base_url, "model": "m", "continues": "prefill"}
+        path = write_config(tmp_path / "c.yaml", {"premium": tier})
 
         assert __main__.main(["doctor", str(path)]) == 0
         assert upstream.log == []

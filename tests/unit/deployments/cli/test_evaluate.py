@@ -14,22 +14,9 @@ from deployments.cli import evaluate as command
 from deployments.evaluate import evaluation_plan
 from deployments.evaluate.evaluation_plan import Settings
 from deployments.evaluate.tasks.fixtures import FIXTURES
+from tests.support.config_files import make_document
 from tests.support.evaluation_cells import FACTS, make_cells, make_report
 from tests.support.played_model import PlayedServer, say
-
-CONFIG = {
-    "applications": [
-        {
-            "name": "a",
-            "route_prefix": "/",
-            "import_path": "deployments.app:build",
-            "args": {
-                "tiers": {"fast": {"kind": "mlx"}, "large": {"kind": "mlx"}},
-                "reliability": {"escalation": {"chain": ["fast", "large"]}},
-            },
-        }
-    ]
-}
 
 
 @pytest.fixture(autouse=True)
@@ -208,7 +195,7 @@ def input_ended() -> str:
 def apply(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, *more: str) -> tuple[int, str]:
     """Evaluate `mine.yaml` with cells that are there already, and answer the question."""
     path = folder / "mine.yaml"
-    path.write_text("# mine\n" + yaml.safe_dump(CONFIG))
+    path.write_text("# mine\n" + yaml.safe_dump(make_document({"fast": {"kind": "mlx"}, "large": {"kind": "mlx"}})))
 
     def finish(target: Any, settings: Settings, journal: Any, line: Any) -> list[Any]:
         for name, value in FACTS.items():

@@ -3,9 +3,7 @@
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,9 +12,10 @@ import yaml
 
 from deployments.__main__ import main
 from deployments.cli.agents import AGENTS, SDKS
-from deployments.cli.launch import check_model, find_context
+from deployments.cli.launch import _check_model, _find_context
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
+from tests.support.json_server import Answer, JsonServer
 from tests.support.repository import ROOT
 from tests.unit.deployments.test_main import SCRIPTED
 
@@ -24,47 +23,17 @@ TELL = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)])
 MODELS = [{"id": "fast", "state": "ready", "context_length": 8192}]
 
 
-@dataclass
-class Fake:
-    """A server: what each path answers, and which headers it was asked with."""
-
-    url: str
-    answers: dict[str, tuple[int, object]]
-    keys: list[str | None] = field(default_factory=list)
-    redirect: str = ""
-
-
 @pytest.fixture
-def server() -> Iterator[Fake]:
+def server() -> Iterator[JsonServer]:
     """One that is well, until a test changes what it answers."""
-    answers: dict[str, tuple[int, object]] = {
+    answers: dict[str, Answer] = {
         "/health": (200, {"status": "ok"}),
         "/v1/models/fast": (200, MODELS[0]),
         "/v1/models": (200, {"data": MODELS}),
         "/ready": (200, {"chain": ["fast"]}),
     }
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            fake.keys.append(self.headers.get("authorization"))
-            status, body = fake.answers[self.path]
-            self.send_response(302 if fake.redirect and self.path != "/health" else status)
-            if fake.redirect:
-                self.send_header("location", fake.redirect)
-            self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    fake = Fake(f"http://127.0.0.1:{listener.server_port}", answers)
-    thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield fake
-    listener.shutdown()
-    listener.server_close()
-    thread.join()
+    with JsonServer(answers) as made:
+        yield made
 
 
 def run(tmp_path: Path, *arguments: str, program: str = "qwen", **environ: str) -> subprocess.CompletedProcess[str]:
@@ -95,7 +64,7 @@ def test_the_agent_is_started_with_what_it_needs(tmp_path, server):
     assert environment["OPENAI_API_KEY"] == "msk-1"
     assert environment["NO_PROXY"] == "127.0.0.1"
     assert environment["QWEN_THEME"] == "dark"
-    assert server.keys == [None, "Bearer msk-1", "Bearer msk-1", "Bearer msk-1"]
+    assert [key for _, key in server.asked] == [None, "Bearer msk-1", "Bearer msk-1", "Bearer msk-1"]
     assert "msk-1" not in ended.stderr
 
 
@@ -129,7 +98,8 @@ def test_the_key_does_not_follow_a_redirect(tmp_path, server):
     """A server that sends the client elsewhere learns the key that it was asked with, and nobody else does."""
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
         other.timeout = 0.01
-        server.redirect = f"http://127.0.0.1:{other.server_port}/"
+        location = f"http://127.0.0.1:{other.server_port}/"
+        server.answers["/v1/models/fast"] = (302, {}, {"location": location})
         ended = run(tmp_path, "launch", "qwen", "--model", "fast", "--url", server.url, MLX_STACK_API_KEY="msk-1")
         other.socket.setblocking(False)
         with pytest.raises(BlockingIOError):  # nobody has connected
@@ -219,7 +189,7 @@ def test_one_agent_can_be_asked_for(server, capsys):
 def test_what_is_no_model_is_said(model):
     """One line; and nothing that a shell, TOML or JSON would read otherwise."""
     with pytest.raises(ConfigError, match="--model"):
-        check_model(model)
+        _check_model(model)
 
 
 TIERS = [
@@ -246,4 +216,4 @@ TIERS = [
 )
 def test_the_context_is_the_largest_that_may_answer(model, tokens):
     """From the tier that the model starts at to the end of the chain; a tier that can't answer doesn't count."""
-    assert find_context(TIERS, ["fast", "standard", "premium"], model) == tokens
+    assert _find_context(TIERS, ["fast", "standard", "premium"], model) == tokens

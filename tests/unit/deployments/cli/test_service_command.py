@@ -2,36 +2,27 @@
 
 import os
 import stat
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-import yaml
 
 from deployments import __main__
 from deployments.cli import service_command as service
 from deployments.cli.service.init_system import ServiceFault, ServiceState
-from deployments.cli.service_command import ServiceDesk, describe_service
+from deployments.cli.service_command import _ServiceDesk, describe_service
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
+from tests.support import config_files
 from tests.support.init_systems import RememberedInit
+from tests.support.json_server import JsonServer
 
 RUNNING = ServiceState(running=True, words="active (running)", pid=7, restarts=2, at_login=True)
 
 
 def write_config(folder: Path, port: int, host: str = "127.0.0.1") -> Path:
     """A configuration that can be served."""
-    tiers = {"fast": {"kind": "scripted", "script": [{"answer": "hi"}]}}
-    args = {
-        "tiers": tiers,
-        "reliability": {"escalation": {"chain": ["fast"]}},
-        "state": {"path": str(folder / "state")},
-    }
-    application = {"name": "a", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
-    path = folder / "serve_config.yaml"
-    path.write_text(yaml.safe_dump({"http_options": {"host": host, "port": port}, "applications": [application]}))
-    return path
+    state = {"path": str(folder / "state")}
+    return config_files.write_config(folder / "serve_config.yaml", http={"host": host, "port": port}, state=state)
 
 
 class Room:
@@ -44,7 +35,7 @@ class Room:
         self.asked: list[str] = []
         self.keys = folder / ".config" / "mlx-stack-serve" / "service.env"
         self._answer = answer
-        self.desk = ServiceDesk(self.init, folder, environ, ask=self._ask, say=self.said.append)
+        self.desk = _ServiceDesk(self.init, folder, environ, ask=self._ask, say=self.said.append)
 
     def _ask(self, question: str) -> str:
         self.asked.append("\n".join(self.said))
@@ -155,24 +146,10 @@ def test_uninstalled_is_what_was_installed_and_no_more(tmp_path, filled):
 def test_a_server_that_runs_in_a_terminal_goes_first(tmp_path):
     """The service would wait for the port again and again."""
 
-    class Healthy(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
     room = Room(tmp_path, {})
-    with HTTPServer(("127.0.0.1", 0), Healthy) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            with pytest.raises(ServiceFault, match=r"answers at .* already: stop it first"):
-                room.desk.install(write_config(tmp_path, server.server_port), yes=True)
-        finally:
-            server.shutdown()
-            thread.join()
+    taken = pytest.raises(ServiceFault, match=r"answers at .* already: stop it first")
+    with JsonServer(otherwise=(200, {})) as server, taken:
+        room.desk.install(write_config(tmp_path, server.server_port), yes=True)
 
     assert not room.init.path.exists()
 
@@ -246,7 +223,7 @@ def test_a_configuration_that_cant_be_served_keeps_the_running_one(tmp_path):
 def test_the_doctor_knows_of_it(tmp_path, monkeypatch):
     """One line: not installed, how it is, or that it serves another configuration than this."""
     room = Room(tmp_path, {}, state=RUNNING)
-    monkeypatch.setattr(service, "find_init_system", lambda *_: room.init)
+    monkeypatch.setattr(service, "_find_init_system", lambda *_: room.init)
     before = describe_service(room.config)
     room.desk.install(room.config, yes=True)
     installed = describe_service(Path(os.path.relpath(room.config)))
@@ -263,7 +240,7 @@ def test_the_doctor_knows_of_it(tmp_path, monkeypatch):
 def test_an_order_that_fails_is_one_line(tmp_path, monkeypatch, capsys):
     """And exit code 1, or 2 where the configuration is wrong."""
     room = Room(tmp_path, {})
-    monkeypatch.setattr(service, "find_init_system", lambda *_: room.init)
+    monkeypatch.setattr(service, "_find_init_system", lambda *_: room.init)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
 
     assert __main__.main(["service", "restart"]) == 1

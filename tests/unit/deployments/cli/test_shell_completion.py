@@ -1,18 +1,17 @@
 """Completion: the real shells are asked what they would offer, at a terminal; and what a Tab offers of a server."""
 
-import json
 import shlex
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deployments.cli.commands import cli
-from deployments.cli.shell_completion import SHELLS, list_values, write_script
+from deployments.cli.shell_completion import SHELLS, _list_values, write_script
+from tests.support.config_files import write_config
+from tests.support.json_server import JsonServer
 from tests.support.repository import ROOT
 from tests.support.shells import complete, need_shell
 
@@ -21,13 +20,7 @@ ANSWERS: dict[str, Any] = {
     "sessions": {"data": [{"session": name, "requests": 2} for name in ("agent-7", "$(touch x)", "a b", "-rf", "`x`")]},
     "requests": {"data": [{"request_id": "r-1", "outcome": "client_left", "at": 0.0}]},
 }
-CONFIG = """
-applications:
-- name: mlx-stack
-  import_path: deployments.app:build
-  args: {tiers: {mine: {kind: scripted, script: [{answer: x}]}}, reliability: {escalation: {chain: [mine]}}}
-http_options: {host: 127.0.0.1, port: 1}
-"""
+TIERS = {"mine": {"kind": "scripted", "script": [{"answer": "x"}]}}
 CASES = {
     "": set(cli.commands),
     "st": {"status"},
@@ -50,25 +43,10 @@ AGAIN = ("st", "service status --", "launch cod", "check ser", "completion f", "
 LINES = [pytest.param(line, marks=[pytest.mark.further] * (line in AGAIN)) for line in CASES]
 
 
-class Answering(BaseHTTPRequestHandler):
-    """A server that knows three routes."""
-
-    def do_GET(self) -> None:
-        name = self.path.partition("?")[0].rpartition("/")[2]
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(json.dumps(ANSWERS[name]).encode())
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with JsonServer({f"/v1/reliability/{name}": (200, body) for name, body in ANSWERS.items()}) as server:
+        yield server.url
 
 
 @pytest.fixture
@@ -79,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
     started = shlex.join(["env", f"PYTHONPATH={ROOT}", sys.executable, "-P", "-m", "deployments"])
     program.write_text(f'#!/bin/sh\nexec {started} "$@"\n')
     program.chmod(0o700)
-    (tmp_path / "serve.yaml").write_text(CONFIG)
+    write_config(tmp_path / "serve.yaml", TIERS, {"port": 1})
     return tmp_path
 
 
@@ -95,15 +73,14 @@ def test_a_shell_offers_what_can_stand_there(folder, url, shell, line):
 
 def test_a_client_s_word_is_offered_only_where_it_is_plain(url):
     """A session that is called like an order to the shell, or like an option, is left out."""
-    assert list_values("sessions", url, None) == {"agent-7": "2 requests"}
-    assert list_values("requests", url, None)["r-1"].startswith("client left ")
+    assert _list_values("sessions", url, None) == {"agent-7": "2 requests"}
+    assert _list_values("requests", url, None)["r-1"].startswith("client left ")
 
 
 def test_without_a_server_tiers_come_from_the_configuration(tmp_path):
     """Nothing else does, and nobody is told of an error."""
-    path = tmp_path / "serve.yaml"
-    path.write_text(CONFIG)
+    path = write_config(tmp_path / "serve.yaml", TIERS, {"port": 1})
 
-    assert list_values("tiers", None, path) == {"mine": "scripted"}
-    assert list_values("requests", None, path) == {}
-    assert list_values("tiers", None, tmp_path / "none.yaml") == {}
+    assert _list_values("tiers", None, path) == {"mine": "scripted"}
+    assert _list_values("requests", None, path) == {}
+    assert _list_values("tiers", None, tmp_path / "none.yaml") == {}

@@ -12,7 +12,6 @@ from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, Scri
 from reliability.types import Flaw
 from tests.unit.deployments.effects import access, answers, engine, evaluation, graph, memory, state, telemetry
 
-RATE = ("rate_percent", "rate_calls_min", "rate_window_s")
 KEPT = ("reports_max", "sessions_max", "session_ttl_s", "incidents_max", "incidents_days", "journal_bytes_max")
 
 EFFECTS: dict[str, Callable[[], None]] = {
@@ -64,29 +63,20 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "reliability.escalation.cloud_fallback.api_key_env": graph.cloud_key_env,
     "reliability.token_budget.max_output_tokens": graph.max_output_tokens,
     "reliability.loop_detection.window_size": state.window_size,
-    "reliability.token_budget.enabled": state.budget_enabled,
-    "reliability.token_budget.per_session": state.budget_limit("per_session"),
-    "reliability.token_budget.per_hour": state.budget_limit("per_hour"),
-    "reliability.token_budget.policy": state.budget_policy,
+    **{f"reliability.{key}": proof for key, proof in state.ADMISSION.items()},
     "reliability.circuit_breaker.enabled": state.judge_enabled,
     "reliability.circuit_breaker.consecutive_threshold": state.judge_thresholds,
     "reliability.circuit_breaker.failure_threshold": state.judge_thresholds,
     "reliability.circuit_breaker.judge_tier": state.judge_tier,
     "reliability.circuit_breaker.timeout_s": state.judge_timeout,
-    "reliability.tier_health.failures_max": state.failures_max,
-    **{f"reliability.tier_health.{key}": state.failure_rate for key in RATE},
-    "reliability.tier_health.open_s": state.open_times,
-    "reliability.tier_health.open_max_s": state.open_times,
-    "reliability.tier_health.retry_after_max_s": state.retry_after_max,
-    **{f"reliability.retry_budget.{key}": state.retry_budget for key in ("share_percent", "floor", "window_s")},
     "reliability.streaming.hold": state.hold,
     "reliability.incidents.keep_text": state.keep_text,
     **{f"state.{key}": state.journal_bounds for key in KEPT},
+    "state.responses_bytes_max": state.response_bounds,
+    "state.responses_ttl_s": state.response_bounds,
     **{f"evaluate.{key}": proof for key, proof in evaluation.EVALUATE.items()},
     "telemetry.traces": telemetry.traces,
     "state.path": state.state_path,
-    "state.responses_bytes_max": state.response_bounds,
-    "state.responses_ttl_s": state.response_bounds,
     **{f"reliability.memory_pressure.{key}": proof for key, proof in memory.MEMORY.items()},
     **{f"tiers.{k}.asleep": graph.asleep for k in ("mlx", "hosted", "scripted")},
     **{f"tiers.{k}.idle_s": graph.idle_s for k in ("mlx", "hosted", "scripted")},

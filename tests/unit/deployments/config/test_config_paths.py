@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.config.config_paths import BUILT_IN, announce_flags, find_config, find_flags
+from deployments.config.config_paths import BUILT_IN, announce_config, announce_flags
 from tests.support.repository import ROOT
 
 
@@ -15,46 +15,34 @@ def folder(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_an_empty_folder_has_the_built_in_files(folder):
-    """Where there is nothing, what the package ships is used, and it is there."""
-    assert find_config(None) == BUILT_IN / "serve_config.yaml"
-    assert find_flags() == BUILT_IN / "serve.env"
-    assert find_config(None).is_file()
-    assert find_flags().is_file()
+def test_an_empty_folder_has_the_built_in_files(folder, capsys):
+    """Where there is nothing, what the package ships is used, and it is there. Flags need no word then."""
+    assert announce_config(None) == BUILT_IN / "serve_config.yaml"
+    assert announce_config(None).is_file()
+    assert "using the built-in" in capsys.readouterr().err
+    assert announce_flags() == BUILT_IN / "serve.env"
+    assert announce_flags().is_file()
+    assert capsys.readouterr().err == ""
 
 
-def test_files_of_this_folder_go_before(folder):
-    """A person's own files are never passed over."""
-    (folder / "serve_config.yaml").write_text("")
+def test_files_of_this_folder_go_before(folder, capsys):
+    """Law: a person's own files are never passed over, and a file that was not named is said in one line. A link that
+    leads nowhere is one too: who reads it says so."""
+    (folder / "serve_config.yaml").symlink_to("none.yaml")
     (folder / "serve.env").write_text("")
 
-    assert find_config(None) == Path("serve_config.yaml")
-    assert find_flags() == Path("serve.env")
+    assert announce_config(None) == Path("serve_config.yaml")
+    assert announce_flags() == Path("serve.env")
+    said = [f"using {name} of the working directory: {folder / name}" for name in ("serve_config.yaml", "serve.env")]
+    assert capsys.readouterr().err.splitlines() == said
 
 
-def test_a_link_that_leads_nowhere_is_a_file_of_this_folder(folder):
-    """Who reads it says that it can't be read: another file in its place would be a surprise."""
-    (folder / "serve_config.yaml").symlink_to("none.yaml")
-
-    assert find_config(None) == Path("serve_config.yaml")
-
-
-def test_a_path_that_is_given_is_taken(folder):
+def test_a_path_that_is_given_is_taken(folder, capsys):
     """It goes before the folder's own file, also where it doesn't exist: then that is the mistake."""
     (folder / "serve_config.yaml").write_text("")
 
-    assert find_config(Path("other.yaml")) == Path("other.yaml")
-
-
-def test_flags_of_this_folder_are_announced(folder, capsys):
-    """Law: a file of the working directory that was not named is said in one line, flags too; what the package ships
-    needs no word."""
-    assert announce_flags() == BUILT_IN / "serve.env"
+    assert announce_config(Path("other.yaml")) == Path("other.yaml")
     assert capsys.readouterr().err == ""
-    (folder / "serve.env").write_text("")
-
-    assert announce_flags() == Path("serve.env")
-    assert capsys.readouterr().err == f"using serve.env of the working directory: {folder / 'serve.env'}\n"
 
 
 def test_a_checkouts_own_flags_need_no_word(monkeypatch, capsys):

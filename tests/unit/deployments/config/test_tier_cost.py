@@ -22,7 +22,6 @@ prices = st.builds(
     usd_per_mtok_prompt=st.floats(0, 1e6, allow_nan=False),
     usd_per_mtok_completion=st.floats(0, 1e6, allow_nan=False),
 )
-octets = st.integers(0, 255)
 
 
 def tier(**keys: Any) -> Any:
@@ -100,15 +99,6 @@ def test_half_a_price_is_refused(key):
         tier(**{key: 1.0})
 
 
-@given(st.tuples(octets, octets, octets, octets))
-def test_only_loopback_addresses_are_local(parts):
-    """Of the IPv4 addresses, 127.0.0.0/8 and nothing else, also inside of an IPv6 address."""
-    address = ".".join(map(str, parts))
-
-    assert is_cloud(tier(base_url=f"http://[::ffff:{address}]:8080/v1")) == (parts[0] != 127)
-    assert is_cloud(tier(base_url=f"http://{address}:8080/v1")) == (parts[0] != 127)
-
-
 @example("[]@")
 @given(st.text("abcdehlost.-127_%@\\/?#:[]", min_size=1, max_size=20))
 def test_every_url_is_cloud_unless_its_host_is_loopback(host):
@@ -126,14 +116,9 @@ def test_every_url_is_cloud_unless_its_host_is_loopback(host):
     ("url", "cloud"),
     [
         ("http://localhost:1234/v1", False),
-        ("http://LOCALHOST/v1", False),
         ("http://[::1]:8080/v1", False),
-        ("http://0.0.0.0:8080/v1", True),
-        ("http://localhost.example.com/v1", True),
-        ("http://localhost.:1234/v1", True),
         ("http://127.0.0.1@example.com/v1", True),
         ("http://example.com/127.0.0.1", True),
-        ("http://192.168.1.5:11434/v1", True),
         ("https://openrouter.ai/api/v1", True),
     ],
 )

@@ -29,7 +29,7 @@ from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.config import CloudFallback
 from reliability.types import Fault, Hold, TierState, TierStatus, Usage
-from tests.support.small_config import BASE, REQUEST, config_of, options_of, run, status_of, with_broken_fast
+from tests.support.small_config import BASE, REQUEST, config_of, options_of, run, status_of, with_broken_fast, with_tier
 from tests.support.tier_asking import answer
 from tests.support.upstream import Upstream
 
@@ -131,9 +131,7 @@ def context_tokens(kind: str) -> Callable[[], None]:
 
 
 def replicas() -> None:
-    raw = copy.deepcopy(BASE)
-    raw["tiers"]["fast"] |= {"min_replicas": 2, "max_replicas": 3}
-    scale = options_of(load(raw), "fast")._deployment_config.autoscaling_config
+    scale = options_of(with_tier("fast", min_replicas=2, max_replicas=3), "fast")._deployment_config.autoscaling_config
     assert (scale.min_replicas, scale.max_replicas) == (2, 3)
     assert options_of(config_of(), "fast")._deployment_config.num_replicas == 1
 
@@ -141,9 +139,8 @@ def replicas() -> None:
 def asleep() -> None:
     """`wait` and `next`, each against what it would be unset."""
     for way, others in (("next", False), ("wait", True)):
-        raw = copy.deepcopy(BASE)
-        raw["tiers"]["fast"] |= {"min_replicas": 0, "asleep": way}
-        sleepers = {name: tier for name, tier in load(raw).tiers.items() if not tier.min_replicas}
+        tiers = with_tier("fast", min_replicas=0, asleep=way).tiers
+        sleepers = {name: tier for name, tier in tiers.items() if not tier.min_replicas}
         assert find_cold(
             ["fast", "standard"], sleepers, {"fast": Sleeping()}, dict.fromkeys(BASE["tiers"], others).__getitem__
         ) == {"fast": way}
@@ -157,18 +154,17 @@ class Sleeping(HandleTier):
 
 
 def wake_s() -> None:
-    raw = copy.deepcopy(BASE)
-    raw["tiers"]["fast"] |= {"min_replicas": 0, "wake_s": 77}
-    times = extend_timeouts({"fast": "wait"}, load(raw).tiers, {"fast": Timeouts()})
+    tiers = with_tier("fast", min_replicas=0, wake_s=77).tiers
+    times = extend_timeouts({"fast": "wait"}, tiers, {"fast": Timeouts()})
     assert times["fast"].connect_s == 77
 
 
 def idle_s() -> None:
     """All of it passes before Serve lets the last replica go: its window, and its delay."""
     for seconds in (15, 300):
-        raw = copy.deepcopy(BASE)
-        raw["tiers"]["fast"] |= {"min_replicas": 0, "idle_s": seconds}
-        scale = options_of(load(raw), "fast")._deployment_config.autoscaling_config
+        scale = options_of(
+            with_tier("fast", min_replicas=0, idle_s=seconds), "fast"
+        )._deployment_config.autoscaling_config
         assert scale.look_back_period_s + scale.downscale_to_zero_delay_s == seconds
 
 
@@ -186,12 +182,8 @@ def mlx_temperature() -> None:
 
 
 def mlx_slots() -> None:
-    raw = copy.deepcopy(BASE)
-    few, more = (
-        options_of(load(raw | {"tiers": raw["tiers"] | {"m": raw["tiers"]["m"] | change}}), "m").max_ongoing_requests
-        for change in ({"max_running": 1, "max_waiting": 0}, {"max_running": 2, "max_waiting": 5})
-    )
-    assert more - few == 6
+    few, more = with_tier("m", max_running=1, max_waiting=0), with_tier("m", max_running=2, max_waiting=5)
+    assert options_of(more, "m").max_ongoing_requests - options_of(few, "m").max_ongoing_requests == 6
 
 
 def hosted_request() -> None:
@@ -204,9 +196,7 @@ def hosted_request() -> None:
             "headers": {"X-A": "b"},
         }
         for preset in ({}, {"preset": "openrouter"}):
-            raw = copy.deepcopy(BASE)
-            raw["tiers"]["fast"] = {"kind": "hosted", **keys, **preset}
-            assert run(load(raw)).finish is not None
+            assert run(with_tier("fast", kind="hosted", **keys, **preset)).finish is not None
             seen = upstream.log[-1]
             assert seen.body["model"] == "x/y"
             assert seen.headers["x-a"] == "b"
@@ -232,9 +222,7 @@ def hosted_continues() -> None:
 
 
 def hosted_price() -> None:
-    raw = copy.deepcopy(BASE)
-    raw["tiers"]["premium"] |= {"usd_per_mtok_prompt": 2.0, "usd_per_mtok_completion": 7.0}
-    config = load(raw)
+    config = with_tier("premium", usd_per_mtok_prompt=2.0, usd_per_mtok_completion=7.0)
     price = price_of(config.tiers["premium"], config.reliability.escalation.cloud_fallback)
     assert cost_usd(Usage(prompt_tokens=1_000_000), price) == 2.0
     assert cost_usd(Usage(completion_tokens=1_000_000), price) == 7.0
@@ -256,9 +244,7 @@ def scripted_script() -> None:
 def scripted_seed() -> None:
     def texts(seed: int) -> list[str]:
         rules = [{"weight": 1, "answer": word} for word in ("one", "two", "three", "four")]
-        raw = copy.deepcopy(BASE)
-        raw["tiers"]["fast"] = {"kind": "scripted", "script": rules, "seed": seed}
-        return answers(load(raw), 12)
+        return answers(with_tier("fast", kind="scripted", script=rules, seed=seed), 12)
 
     assert texts(1) == texts(1)
     assert texts(1) != texts(2)

@@ -83,20 +83,7 @@ def replica_bytes() -> None:
     assert "memory" not in options_of(config_of("tiers.premium.replica_bytes", 77), "premium").ray_actor_options
 
 
-class Script:
-    """The file that a scripted sensor reads."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def says(self, words: str) -> None:
-        self._path.write_text(words)
-
-    def ends(self) -> None:
-        self._path.unlink()
-
-
-Play = Callable[[MemoryPressure, Script], Awaitable[None]]
+Play = Callable[[MemoryPressure, Path], Awaitable[None]]
 
 
 def with_monitor(play: Play, **keys: Any) -> None:
@@ -104,15 +91,14 @@ def with_monitor(play: Play, **keys: Any) -> None:
 
     async def go() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "sensor"
-            script = Script(path)
-            script.says("normal")
-            plan = plan_of(section(**{"sensor": f"scripted:{path}", "poll_s": 0.05, **keys}))
+            sensor = Path(folder) / "sensor"
+            sensor.write_text("normal")
+            plan = plan_of(section(**{"sensor": f"scripted:{sensor}", "poll_s": 0.05, **keys}))
             assert plan is not None
             monitor = MemoryPressure(plan.settings)
             await monitor.peek()
             try:
-                await play(monitor, script)
+                await play(monitor, sensor)
             finally:
                 polling = monitor._polling
                 assert polling is not None
@@ -133,55 +119,40 @@ async def becomes(monitor: MemoryPressure, level: Level, within_s: float) -> boo
     return True
 
 
-def poll_s() -> None:
-    async def notices(monitor: MemoryPressure, script: Script) -> None:
-        script.says("critical")
-        assert await becomes(monitor, Level.CRITICAL, 5)
-
-    async def sleeps(monitor: MemoryPressure, script: Script) -> None:
-        script.says("critical")
-        assert not await becomes(monitor, Level.CRITICAL, 0.2)
-
-    with_monitor(notices)
-    with_monitor(sleeps, poll_s=5)
+def say(sensor: Path, words: str) -> None:
+    """Have the sensor say so; nothing: it is gone."""
+    if words:
+        sensor.write_text(words)
+    else:
+        sensor.unlink()
 
 
-def calm_s() -> None:
-    async def calms(monitor: MemoryPressure, script: Script) -> None:
-        script.says("critical")
-        assert await becomes(monitor, Level.CRITICAL, 5)
-        script.says("normal")
-        assert await becomes(monitor, Level.NORMAL, 5)
+def follows(key: str, soon: float, late: float, *steps: tuple[str, Level]) -> Callable[[], None]:
+    """What the sensor says, "" where it is gone, and the level that comes of it: the last one soon, or late, by the
+    key."""
 
-    async def stays(monitor: MemoryPressure, script: Script) -> None:
-        script.says("critical")
-        assert await becomes(monitor, Level.CRITICAL, 5)
-        script.says("normal")
-        assert not await becomes(monitor, Level.WARN, 0.3)
+    def check() -> None:
+        for value, within_s in ((soon, 5.0), (late, 0.3)):
 
-    with_monitor(calms, calm_s=0.1)
-    with_monitor(stays, calm_s=10)
+            async def play(monitor: MemoryPressure, sensor: Path, within_s: float = within_s) -> None:
+                for words, level in steps[:-1]:
+                    say(sensor, words)
+                    assert await becomes(monitor, level, 5)
+                words, level = steps[-1]
+                say(sensor, words)
+                assert await becomes(monitor, level, within_s) is (within_s > 1)
 
+            with_monitor(play, **{key: value})
 
-def stale_s() -> None:
-    async def ages(monitor: MemoryPressure, script: Script) -> None:
-        script.ends()
-        assert await becomes(monitor, Level.UNKNOWN, 5)
-
-    async def lasts(monitor: MemoryPressure, script: Script) -> None:
-        script.ends()
-        assert not await becomes(monitor, Level.UNKNOWN, 0.3)
-
-    with_monitor(ages, stale_s=0.2)
-    with_monitor(lasts, stale_s=20)
+    return check
 
 
 def budget() -> None:
-    async def bounded(monitor: MemoryPressure, script: Script) -> None:
+    async def bounded(monitor: MemoryPressure, _: Path) -> None:
         assert (await monitor.acquire("a", "fast", 11)).never
         assert (await monitor.acquire("a", "fast", 10)).granted
 
-    async def shared(monitor: MemoryPressure, script: Script) -> None:
+    async def shared(monitor: MemoryPressure, _: Path) -> None:
         report = await monitor.peek()
         assert report.total_bytes is not None
         assert report.budget_bytes == int(report.total_bytes * 0.5)
@@ -191,13 +162,13 @@ def budget() -> None:
 
 
 def lease_s() -> None:
-    async def frees(monitor: MemoryPressure, script: Script) -> None:
+    async def frees(monitor: MemoryPressure, _: Path) -> None:
         assert (await monitor.acquire("a", "fast", 10)).granted
         async with asyncio.timeout(5):
             while not (await monitor.acquire("b", "fast", 10)).granted:  # noqa: ASYNC110  # asking is how one waits
                 await asyncio.sleep(0.01)
 
-    async def keeps(monitor: MemoryPressure, script: Script) -> None:
+    async def keeps(monitor: MemoryPressure, _: Path) -> None:
         assert (await monitor.acquire("a", "fast", 10)).granted
         assert not (await monitor.acquire("b", "fast", 10)).granted
 
@@ -218,8 +189,8 @@ MEMORY: dict[str, Callable[[], None]] = {
     "retry_after_s": retry_after_s,
     "budget_bytes": budget,
     "budget_share": budget,
-    "poll_s": poll_s,
-    "calm_s": calm_s,
-    "stale_s": stale_s,
+    "poll_s": follows("poll_s", 0.05, 5, ("critical", Level.CRITICAL)),
+    "calm_s": follows("calm_s", 0.1, 10, ("critical", Level.CRITICAL), ("normal", Level.NORMAL)),
+    "stale_s": follows("stale_s", 0.2, 20, ("", Level.UNKNOWN)),
     "lease_s": lease_s,
 }

@@ -18,153 +18,67 @@ from deployments.state.actor import SessionState
 from deployments.state.client import folder_of
 from deployments.state.journal import Journal
 from deployments.state.records import KeptResponse, Query, ReportItem, StateStep, TurnItem
-from reliability.admission import admit as reducer
-from reliability.admission.admit import AdmissionState, Grant, RejectedBy, Rejection
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.admit import AdmissionConfig
+from reliability.admission.budget import BudgetConfig
 from reliability.answer.judgement import expect
 from reliability.loops import JudgeConfig, Turn
 from reliability.tools import ToolBox, build_toolbox
-from reliability.types import Hold, Usage, Verdict
+from reliability.types import Hold
 from tests.support.small_config import REQUEST, config_of, run
 
 NS_PER_S = 1_000_000_000
-START_NS = 10**18
-ASK = AdmissionRequest(tier="fast", key="", session="s", prompt_tokens=10, output_tokens=90)
 
 
-class Desk:
-    """The reducer under a configuration, with a clock that is set by hand."""
+def reaches(path: str, value: Any, read: Callable[[AppConfig], Any], expected: Any) -> Callable[[], None]:
+    """The key's value is that of the setting by which the core decides, or by which the journal is trimmed; what the
+    setting does is proven in the tests of those."""
 
-    def __init__(self, config: AppConfig) -> None:
-        self.limits = state_limits(config, config.state, {})
-        self.state = AdmissionState()
-        self.now_ns = START_NS
-
-    def ask(self, **changes: Any) -> Grant | Rejection:
-        self.state, answer = reducer.admit(self.state, self.limits.admission, replace(ASK, **changes), self.now_ns)
-        return answer
-
-    def end(self, grant: Grant | Rejection, verdict: Verdict, retry_after_s: float = 0.0) -> None:
-        assert isinstance(grant, Grant)
-        wait_ns = int(retry_after_s * NS_PER_S)
-        self.state, _ = reducer.settle(
-            self.state, self.limits.admission, grant.id, verdict, Usage(), self.now_ns, wait_ns
-        )
-
-    def fail(self, times: int, retry_after_s: float = 0.0) -> None:
-        for _ in range(times):
-            self.end(self.ask(), Verdict.FAILURE, retry_after_s)
-
-    def opens_after(self) -> int:
-        """How many failures in a row it takes."""
-        for count in range(1, 1000):
-            self.fail(1)
-            if isinstance(self.ask(), Rejection):
-                return count
-        return 0
-
-    def open_s(self) -> float:
-        rejection = self.ask()
-        assert isinstance(rejection, Rejection)
-        assert rejection.retry_after_s is not None
-        return rejection.retry_after_s
-
-    def probe(self) -> None:
-        """Wait until a probe may run, and let it fail."""
-        self.now_ns += int(self.open_s() * NS_PER_S) + 1
-        self.fail(1)
-
-
-def desk(path: str = "", value: Any = None) -> Desk:
-    return Desk(config_of(path, value))
-
-
-def hard(**changes: Any) -> dict[str, Any]:
-    return {"policy": "hard_stop", **changes}
-
-
-def budget_limit(key: str) -> Callable[[], None]:
     def check() -> None:
-        few = desk("reliability.token_budget", hard(**{key: 150}))
-        assert isinstance(few.ask(), Grant)
-        assert isinstance(few.ask(), Rejection)
+        assert read(config_of(path, value)) == expected
+        assert read(config_of()) != expected
 
     return check
 
 
-def budget_enabled() -> None:
-    off = desk("reliability.token_budget", hard(per_session=150, enabled=False))
-    assert all(isinstance(off.ask(), Grant) for _ in range(3))
+def admission(config: AppConfig) -> AdmissionConfig:
+    return state_limits(config, config.state, {}).admission
 
 
-def budget_policy() -> None:
-    warns = desk("reliability.token_budget", {"per_session": 150, "policy": "warn_and_continue"})
-    cheap = desk("reliability.token_budget", {"per_session": 150, "policy": "escalate"})
-    assert [isinstance(warns.ask(), Grant) for _ in range(2)] == [True, True]
-    assert [isinstance(cheap.ask(), Grant) for _ in range(2)] == [True, False]
-    assert isinstance(cheap.ask(cheap=True), Grant)
+def breaker(key: str, value: Any, field: str, expected: Any) -> Callable[[], None]:
+    return reaches(
+        f"reliability.tier_health.{key}", value, lambda config: getattr(admission(config).breaker, field), expected
+    )
 
 
-def failures_max() -> None:
-    assert desk("reliability.tier_health.failures_max", 2).opens_after() == 2
-    assert desk().opens_after() == 5
+def retries(key: str, value: Any, field: str, expected: Any) -> Callable[[], None]:
+    return reaches(
+        f"reliability.retry_budget.{key}", value, lambda config: getattr(admission(config).retries, field), expected
+    )
 
 
-def failure_rate() -> None:
-    """rate_percent, rate_calls_min and rate_window_s: one failure and one success in turn."""
-
-    def opened_at(spread_s: float = 0.0, **keys: Any) -> int:
-        alternating = desk("reliability.tier_health", {"failures_max": None} | keys)
-        for count in range(1, 100):
-            alternating.now_ns += int(spread_s * NS_PER_S)
-            grant = alternating.ask()
-            if isinstance(grant, Rejection):
-                return count - 1
-            alternating.end(grant, Verdict.FAILURE if count % 2 else Verdict.SUCCESS)
-        return 0
-
-    assert opened_at(rate_percent=50, rate_calls_min=8) == 9
-    assert opened_at(rate_percent=50, rate_calls_min=20) == 21
-    assert opened_at(rate_percent=90, rate_calls_min=8) == 0
-    assert opened_at(rate_percent=50, rate_calls_min=8, spread_s=10, rate_window_s=30) == 0
+def budget(key: str, value: Any, read: Callable[[BudgetConfig], Any], expected: Any) -> Callable[[], None]:
+    path = f"reliability.token_budget.{key}"
+    return reaches(path, value, lambda config: read(admission(config).budget), expected)
 
 
-def open_times() -> None:
-    """open_s and open_max_s: doubling from the one to the other."""
-    alone = desk("reliability.tier_health", {"failures_max": 1, "open_s": 20})
-    alone.fail(1)
-    assert alone.open_s() == 20  # over the default of open_max_s, which nothing has set
-    short = desk("reliability.tier_health", {"failures_max": 1, "open_s": 2, "open_max_s": 3})
-    short.fail(1)
-    assert short.open_s() == 2
-    short.probe()
-    assert short.open_s() == 3
-
-
-def retry_after_max() -> None:
-    heeds, ignores = desk(), desk("reliability.tier_health.retry_after_max_s", 0)
-    heeds.fail(1, retry_after_s=60)
-    ignores.fail(1, retry_after_s=60)
-    assert heeds.open_s() == 60
-    assert isinstance(ignores.ask(), Grant)
-
-
-def retry_budget() -> None:
-    """share_percent, floor and window_s."""
-
-    def extras(**keys: Any) -> int:
-        some = desk("reliability.retry_budget", keys)
-        for _ in range(20):
-            some.ask()
-        some.now_ns += 10 * NS_PER_S
-        return sum(isinstance(some.ask(extra=True), Grant) for _ in range(40))
-
-    assert extras(share_percent=0, floor=3) == 3
-    assert extras(share_percent=100, floor=0) == 20
-    assert extras(share_percent=100, floor=0, window_s=5) == 0
-    rejection = desk("reliability.retry_budget", {"share_percent": 0, "floor": 0}).ask(extra=True)
-    assert isinstance(rejection, Rejection)
-    assert rejection.rejected_by is RejectedBy.RETRY_BUDGET
+ADMISSION: dict[str, Callable[[], None]] = {
+    "token_budget.enabled": budget("enabled", False, lambda one: one.session.tokens_max, None),
+    "token_budget.per_session": budget("per_session", 150, lambda one: one.session.tokens_max, 150),
+    "token_budget.per_hour": budget("per_hour", 150, lambda one: one.hour.tokens_max, 150),
+    "token_budget.policy": budget(
+        "policy", "escalate", lambda one: {one.session.policy, one.hour.policy}, {"escalate"}
+    ),
+    "tier_health.failures_max": breaker("failures_max", 2, "failures_max", 2),
+    "tier_health.rate_percent": breaker("rate_percent", 33, "rate_percent", 33),
+    "tier_health.rate_calls_min": breaker("rate_calls_min", 8, "rate_calls_min", 8),
+    "tier_health.rate_window_s": breaker("rate_window_s", 31, "rate_window_ns", 31 * NS_PER_S),
+    "tier_health.open_s": breaker("open_s", 2, "open_ns", 2 * NS_PER_S),
+    "tier_health.open_max_s": breaker("open_max_s", 3_000, "open_max_ns", 3_000 * NS_PER_S),
+    "tier_health.retry_after_max_s": breaker("retry_after_max_s", 0, "retry_after_max_ns", 0),
+    "retry_budget.share_percent": retries("share_percent", 0, "share_percent", 0),
+    "retry_budget.floor": retries("floor", 3, "floor", 3),
+    "retry_budget.window_s": retries("window_s", 5, "window_ns", 5 * NS_PER_S),
+}
 
 
 def window_size() -> None:

@@ -7,7 +7,7 @@ import yaml
 
 from deployments.config.config_errors import ConfigError
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
-from deployments.evaluate.asking.own_server import read_config
+from deployments.evaluate.evaluation_target import read_config
 from deployments.graph.serve_file import read_file
 from tests.support.repository import ROOT
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deployments.evaluate.cell_journal import NAME, CellJournal, OtherPlan
+from deployments.config.config_errors import ConfigError
+from deployments.evaluate.cell_journal import NAME, CellJournal
 
 
 def write(folder, plan: str = "p", **options) -> CellJournal:
@@ -51,7 +52,7 @@ def test_a_journal_that_broke_off_keeps_its_whole_lines(tmp_path, data):
 def test_another_plan_is_refused_and_may_begin_anew(tmp_path):
     """Cells of two configurations are never mixed; `fresh` forgets the old ones."""
     write(tmp_path)
-    with pytest.raises(OtherPlan, match="--fresh"):
+    with pytest.raises(ConfigError, match="--fresh"):
         CellJournal(tmp_path, "q")
     journal = CellJournal(tmp_path, "q", fresh=True)
     journal.close()
@@ -82,7 +83,7 @@ def test_a_damaged_line_costs_its_own_cell_alone(tmp_path, damage):
 def test_a_file_that_is_no_journal_of_this_plan_stays_as_it_is(tmp_path, text):
     """To the last byte, what broke off included."""
     (tmp_path / NAME).write_text(text)
-    with pytest.raises(OtherPlan, match="--out"):
+    with pytest.raises(ConfigError, match="--out"):
         CellJournal(tmp_path, "p")
 
     assert (tmp_path / NAME).read_text() == text
@@ -97,7 +98,7 @@ def test_a_link_is_not_written_through(tmp_path, there):
         target.write_text("")
     (tmp_path / NAME).symlink_to(target)
 
-    with pytest.raises(OtherPlan, match=r"symbolic link.*--fresh"):
+    with pytest.raises(ConfigError, match=r"symbolic link.*--fresh"):
         CellJournal(tmp_path, "p")
     assert (target.read_text() if target.exists() else None) == ("" if there else None)
     write(tmp_path, fresh=True)

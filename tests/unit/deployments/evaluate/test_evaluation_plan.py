@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.evaluate.evaluation_plan import PhaseSchedule, Settings, plan_served, plan_variants
-from deployments.evaluate.figures.cell import Cell
+from deployments.evaluate.figures.tables import Cell
 from deployments.evaluate.tasks.fixtures import FIXTURES
 
 models = st.lists(st.sampled_from(["fast", "standard", "longctx"]), unique=True, min_size=1)

@@ -11,13 +11,12 @@ import pytest
 
 from deployments.evaluate import evaluation_plan, evaluation_run
 from deployments.evaluate.asking import chat_client
-from deployments.evaluate.asking.own_server import NoServer
 from deployments.evaluate.calls.call_cases import draw_cases
 from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import Settings
-from deployments.evaluate.evaluation_run import ProgressLine, copy_answered, run_evaluation
+from deployments.evaluate.evaluation_run import ProgressLine, _copy_answered, run_evaluation
 from deployments.evaluate.evaluation_target import UrlTarget
-from deployments.evaluate.figures.cell import Cell
+from deployments.evaluate.figures.tables import Cell
 from deployments.evaluate.tasks.fixtures import FIXTURES
 from tests.support import played_model
 from tests.support.evaluation_cells import call_cell
@@ -172,7 +171,7 @@ def test_what_was_answered_at_once_is_not_asked_again_another_way(tmp_path):
     journal = CellJournal(tmp_path, "p")
     journal.add("layers/call/m/0", call_cell(0, layer="repair", right=True))
     journal.add("layers/call/m/1", call_cell(1, layer="grammar", right=True))
-    copy_answered(journal, [Cell(variant="constrain", kind="call", model="m", name=str(n)) for n in range(3)])
+    _copy_answered(journal, [Cell(variant="constrain", kind="call", model="m", name=str(n)) for n in range(3)])
     journal.close()
 
     assert journal.cells["constrain/call/m/0"] == journal.cells["layers/call/m/0"]
@@ -242,13 +241,3 @@ def test_a_server_that_went_away_says_nothing_of_its_model(tmp_path):
         journal, *_ = run(server, tmp_path)
 
     assert not any("/call/m/" in key or "/task/m/" in key for key in journal.cells)
-
-
-def test_nobody_there_is_said(tmp_path):
-    """In one line."""
-    with PlayedServer({}) as server:
-        url = server.url
-    journal = CellJournal(tmp_path, "p")
-    with pytest.raises(NoServer, match="no server"):
-        run_evaluation(UrlTarget(url, "", [], cloud=False), Settings(), journal, ProgressLine(60, io.StringIO()))
-    journal.close()

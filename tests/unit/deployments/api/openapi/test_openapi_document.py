@@ -14,14 +14,14 @@ from deployments.api.access import Access
 from deployments.api.api_keys import ApiKey
 from deployments.api.openai_responses.response_events import RESPONSES
 from deployments.api.openapi import openapi_document
-from deployments.api.openapi.openapi_document import ASSETS, SCHEMAS, DocsRoutes, build_document, write_document
+from deployments.api.openapi.openapi_document import ASSETS, SCHEMAS, _build_document, _write_document, list_docs_routes
 from deployments.api.openapi.operations import OPERATIONS
 from deployments.api.responses import build_error_handlers
 from deployments.errors import TABLE
 from tests.unit.deployments.api.test_access import AGENT
 from tests.unit.deployments.api.test_api_keys import GOOD
 
-DOCUMENT = build_document()
+DOCUMENT = _build_document()
 
 
 def operations() -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ def operations() -> list[dict[str, Any]]:
 
 def test_it_is_valid():
     """By the schema of OpenAPI 3.1 itself, references included."""
-    assert [error.message for error in OpenAPIV31SpecValidator(json.loads(write_document(""))).iter_errors()] == []
+    assert [error.message for error in OpenAPIV31SpecValidator(json.loads(_write_document(""))).iter_errors()] == []
 
 
 def test_every_operation_is_there_under_a_name_of_its_own():
@@ -75,7 +75,7 @@ def test_every_schema_is_one_and_is_used(name):
 
 def test_the_server_is_where_the_app_is():
     """Under the prefix that it is served under, so that whoever tries a route asks there."""
-    assert build_document("/apps/one")["servers"] == [{"url": "/apps/one"}]
+    assert _build_document("/apps/one")["servers"] == [{"url": "/apps/one"}]
     assert DOCUMENT["servers"] == [{"url": "/"}]
 
 
@@ -85,8 +85,8 @@ KEYED = Access((ApiKey(name="agent", sha256=GOOD),))
 
 def client(access: Access | None = None, host: str = "127.0.0.1", root: str = "") -> TestClient:
     """A browser at this address."""
-    docs = DocsRoutes(lambda: access or Access(()))
-    app = Starlette(routes=docs.routes(), exception_handlers=build_error_handlers({}))
+    routes = list_docs_routes(lambda: access or Access(()))
+    app = Starlette(routes=routes, exception_handlers=build_error_handlers({}))
     return TestClient(app, base_url="http://127.0.0.1:8000", client=(host, 1), root_path=root)
 
 

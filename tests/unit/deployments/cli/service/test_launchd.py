@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault
-from deployments.cli.service.launchd import LABEL, Launchd, bound_output, write_plist
+from deployments.cli.service.launchd import LABEL, Launchd, _write_plist, bound_output
 from deployments.cli.service.owned_files import read_mark
 from deployments.config.config_errors import ConfigError
 from tests.support.init_systems import Programs, make_plan_of
@@ -30,7 +30,7 @@ def make(programs: Programs) -> Launchd:
 def test_the_agent_says_what_is_run_and_how(name):
     """Whatever the path looks like; it starts at the login and after a failure, and has the time that a stop takes."""
     plan = make_plan_of(Path("/a b") / name)
-    agent = plistlib.loads(write_plist(plan, Path("/logs/x")).encode())
+    agent = plistlib.loads(_write_plist(plan, Path("/logs/x")).encode())
 
     assert agent["Label"] == LABEL
     assert tuple(agent["ProgramArguments"][: len(plan.command)]) == plan.command

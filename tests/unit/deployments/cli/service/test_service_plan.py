@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from deployments.cli.service.service_plan import (
     CARRIED,
@@ -16,6 +15,7 @@ from deployments.cli.service.service_plan import (
 )
 from deployments.config.config_errors import ConfigError
 from deployments.graph.serve_file import read_file
+from tests.support.config_files import write_config
 
 HOSTED = {"kind": "hosted", "preset": "openrouter"}
 OTHER = {"kind": "hosted", "base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key_env": "OTHER_KEY"}
@@ -24,14 +24,8 @@ OTHER = {"kind": "hosted", "base_url": "http://127.0.0.1:1/v1", "model": "m", "a
 @pytest.fixture
 def config(tmp_path) -> Path:
     """A configuration with two hosted tiers."""
-    args = {
-        "tiers": {"fast": OTHER, "premium": HOSTED},
-        "reliability": {"escalation": {"chain": ["fast", "premium"]}},
-        "state": {"path": str(tmp_path / "state")},
-    }
-    path = tmp_path / "serve_config.yaml"
-    path.write_text(yaml.safe_dump({"applications": [{"import_path": "deployments.app:build", "args": args}]}))
-    return path
+    tiers, state = {"fast": OTHER, "premium": HOSTED}, {"path": str(tmp_path / "state")}
+    return write_config(tmp_path / "serve_config.yaml", tiers, state=state)
 
 
 def test_the_service_is_what_would_run_here(config, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault
 from deployments.cli.service.owned_files import read_mark
-from deployments.cli.service.systemd import LINGER, NO_SANDBOX, UNIT, Systemd, write_unit
+from deployments.cli.service.systemd import LINGER, NO_SANDBOX, UNIT, Systemd, _write_unit
 from deployments.running.session_leader import STOP_S
 from deployments.running.supervisor import KILL_S
 from tests.support.init_systems import Programs, make_plan_of
@@ -48,7 +48,7 @@ def lines_of(unit: str) -> dict[str, str]:
 def test_a_path_reaches_the_program_as_it_is(name, value):
     """Spaces, quotes, dollar signs, per cent signs and backslashes in a path or a value are what they are."""
     plan = make_plan_of(Path("/a b") / name, environment={"HF_HOME": value})
-    unit = lines_of(write_unit(plan, backoff=True, sandbox=True))
+    unit = lines_of(_write_unit(plan, backoff=True, sandbox=True))
 
     assert unit["ExecStart"][0] == ":"
     assert tuple(unquote(unit["ExecStart"][1:])) == plan.command
@@ -59,7 +59,7 @@ def test_a_path_reaches_the_program_as_it_is(name, value):
 def test_the_file_with_keys_is_no_pattern():
     """systemd takes its name for one: of brackets it would find no file, and pass over it without a word."""
     plan = replace(make_plan_of(Path("/x")), environment_file=Path("/home/[me]/a*b?/service.env"))
-    name = lines_of(write_unit(plan, backoff=True, sandbox=True))["EnvironmentFile"].removeprefix("-")
+    name = lines_of(_write_unit(plan, backoff=True, sandbox=True))["EnvironmentFile"].removeprefix("-")
 
     assert fnmatch.fnmatchcase("/home/[me]/a*b?/service.env", name)
     assert not fnmatch.fnmatchcase("/home/m/axbx/service.env", name)
@@ -73,7 +73,7 @@ def test_systemd_finds_no_fault_in_the_unit(tmp_path, sandbox):
     folder.mkdir()
     plan = replace(make_plan_of(folder), python=shutil.which("true") or "")
     path = tmp_path / UNIT
-    path.write_text(write_unit(plan, backoff=False, sandbox=sandbox))
+    path.write_text(_write_unit(plan, backoff=False, sandbox=sandbox))
     verify = ["systemd-analyze", "verify", "--user", "--man=no", str(path)]
     done = subprocess.run(verify, capture_output=True, text=True, check=False, env={"XDG_RUNTIME_DIR": str(tmp_path)})
 
@@ -85,7 +85,7 @@ def test_systemd_finds_no_fault_in_the_unit(tmp_path, sandbox):
 def test_systemd_would_find_a_fault(tmp_path):
     """The test above sees a key that systemd doesn't know."""
     path = tmp_path / UNIT
-    path.write_text(write_unit(make_plan_of(tmp_path), backoff=False, sandbox=True).replace("KillMode", "KilMode"))
+    path.write_text(_write_unit(make_plan_of(tmp_path), backoff=False, sandbox=True).replace("KillMode", "KilMode"))
     verify = ["systemd-analyze", "verify", "--user", "--man=no", str(path)]
     done = subprocess.run(verify, capture_output=True, text=True, check=False, env={"XDG_RUNTIME_DIR": str(tmp_path)})
 
@@ -94,7 +94,7 @@ def test_systemd_would_find_a_fault(tmp_path):
 
 def test_a_stop_has_the_time_that_the_supervisor_takes():
     """systemd kills nobody who is still at an orderly end."""
-    unit = lines_of(write_unit(make_plan_of(Path("/x")), backoff=True, sandbox=True))
+    unit = lines_of(_write_unit(make_plan_of(Path("/x")), backoff=True, sandbox=True))
 
     assert int(unit["TimeoutStopSec"]) == STOP_WITHIN_S > STOP_S + KILL_S
     assert unit["KillMode"] == "mixed"

@@ -5,14 +5,7 @@ import threading
 import pytest
 
 from deployments.evaluate.asking.chat_client import ChatClient
-from deployments.evaluate.asking.speed_run import (
-    measure_cache,
-    measure_length,
-    measure_together,
-    run_side_by_side,
-    warm_up,
-    write_prompt,
-)
+from deployments.evaluate.asking.speed_run import _write_prompt, measure_speed, run_side_by_side, warm_up
 from tests.support.played_model import PlayedServer, say
 
 
@@ -55,9 +48,8 @@ def test_speeds_are_measured_by_length_by_cache_and_together():
     with PlayedServer({"m": lambda body: say("one two three")}) as server:
         client = ChatClient(server.url)
         assert warm_up(client, "m", within_s=20)["error"] == ""
-        length = measure_length(client, "m", 64, 7, within_s=20)
-        cache = measure_cache(client, "m", 7, within_s=20)
-        together = measure_together(client, "m", 4, 7, within_s=20)
+        asked = (("length", "64-0"), ("cache", "twice"), ("together", "4"))
+        length, cache, together = (measure_speed(client, "m", *cell, mark=7, within_s=20) for cell in asked)
 
     assert length is not None
     assert cache is not None
@@ -68,4 +60,4 @@ def test_speeds_are_measured_by_length_by_cache_and_together():
 
 def test_no_two_prompts_begin_alike():
     """A cache finds nothing of one prompt in another one."""
-    assert len({write_prompt(64, mark).split()[0] for mark in range(50)}) == 50
+    assert len({_write_prompt(64, mark).split()[0] for mark in range(50)}) == 50

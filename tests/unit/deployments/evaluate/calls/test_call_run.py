@@ -7,7 +7,7 @@ import pytest
 
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.calls.call_cases import draw_cases
-from deployments.evaluate.calls.call_run import are_right, are_valid, find_first_layer, run_case
+from deployments.evaluate.calls.call_run import _are_valid, _find_first_layer, are_right, run_case
 from tests.support.played_model import PlayedServer, call, say
 
 WANTED = [{"name": "f", "arguments": {"city": ["New York"], "days": ["", 1]}}]
@@ -59,7 +59,7 @@ def test_a_call_is_right(calls, right):
 )
 def test_a_call_is_valid(calls, valid):
     """By its tool's schema, and only where there is one."""
-    assert are_valid(calls, [TOOL]) is valid
+    assert _are_valid(calls, [TOOL]) is valid
 
 
 CASE = draw_cases(1, 1)[0]
@@ -90,7 +90,7 @@ def reply(*attempts: dict[str, Any], repairs: tuple[str, ...] = ()) -> ChatReply
 )
 def test_the_layer_that_delivered(given, hasty, layer):
     """By the report's attempts: native and unrepaired, found and repaired, asked again, asked under the grammar."""
-    assert find_first_layer(given, hasty=hasty) == layer
+    assert _find_first_layer(given, hasty=hasty) == layer
 
 
 def test_a_right_answer_is_kept_with_what_it_took():

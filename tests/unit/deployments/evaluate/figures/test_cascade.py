@@ -8,17 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.config.app_config import load, patch
-from deployments.evaluate.figures.cascade import CASES_MIN, is_fitted, learn_chain, list_candidates, play, read_cases
-from tests.support.evaluation_cells import call_cell, make_cells
+from deployments.config.app_config import patch
+from deployments.evaluate.figures.cascade import CASES_MIN, _list_candidates, _play, _read_cases, is_fitted, learn_chain
+from tests.support.evaluation_cells import CONFIG, call_cell, make_cells
 
 CHAIN = ("fast", "large")
-CONFIG = load(
-    {
-        "tiers": {"fast": {"kind": "mlx"}, "large": {"kind": "mlx"}},
-        "reliability": {"escalation": {"chain": list(CHAIN)}},
-    }
-)
 
 
 def test_a_tier_that_only_costs_is_left_out():
@@ -163,11 +157,11 @@ def test_prose_ends_a_chain():
     cells = make_cells(12, fast_right=0)
     for number in range(12):
         cells[f"layers/call/fast/{number}"] |= {"error": "", "calls": [], "valid": False}
-    cases = read_cases(cells, CHAIN)
-    default = next(one for one in list_candidates(CHAIN, cases) if len(one.tiers) == 2 and one.start is None)
+    cases = _read_cases(cells, CHAIN)
+    default = next(one for one in _list_candidates(CHAIN, cases) if len(one.tiers) == 2 and not one.rules)
 
-    assert play(default, cases).seconds == pytest.approx(12 * 1.0)
-    assert play(default, cases).right == 0
+    assert _play(default, cases).seconds == pytest.approx(12 * 1.0)
+    assert _play(default, cases).right == 0
 
 
 @pytest.mark.parametrize("cases", [0, CASES_MIN - 1])
@@ -182,9 +176,9 @@ def test_too_few_cases_are_no_choice(cases):
 def test_a_chain_stops_at_the_first_that_delivers():
     """What it pays is what was asked until there."""
     cells = make_cells(12, fast_right=6)
-    cases = read_cases(cells, CHAIN)
-    default = next(one for one in list_candidates(CHAIN, cases) if len(one.tiers) == 2 and one.start is None)
-    played = play(default, cases)
+    cases = _read_cases(cells, CHAIN)
+    default = next(one for one in _list_candidates(CHAIN, cases) if len(one.tiers) == 2 and not one.rules)
+    played = _play(default, cases)
 
     assert played.seconds == pytest.approx(12 * 1.0 + 6 * 10.0)
     assert (played.right, played.runs) == (12, 12)
@@ -219,11 +213,11 @@ def test_calls_that_tell_of_themselves_are_held_where_that_makes_the_chain_right
 def test_of_doubted_answers_the_likeliest_is_played():
     """Law: as the server does: the last tier is believed where nobody before it was in doubt, else the likeliest."""
     cells = make_cells(1, fast_right=0)
-    case = read_cases(cells, CHAIN)[0]
-    (chain, *_) = (one for one in list_candidates(CHAIN, [case]) if len(one.tiers) == 2)
+    case = _read_cases(cells, CHAIN)[0]
+    (chain, *_) = (one for one in _list_candidates(CHAIN, [case]) if len(one.tiers) == 2)
     for fast, large, right in ((0.4, 0.3, "fast"), (0.3, 0.4, "large"), (0.4, 0.9, "large"), (0.9, 0.1, "fast")):
         ways = {}
         for tier, likely in (("fast", fast), ("large", large)):
             way = replace(case.ways[tier]["as configured"], delivered=True, likely=likely, right=tier == right)
             ways[tier] = {"as configured": way}
-        assert play(replace(chain, least=0.5), [replace(case, ways=ways)]).right == 1
+        assert _play(replace(chain, least=0.5), [replace(case, ways=ways)]).right == 1

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from deployments.evaluate.figures.confidence import (
     EACH_MIN,
     Point,
+    _find_auroc,
     are_enough,
     estimate_unseen,
-    find_auroc,
     fit_calibration,
     judge_confidence,
 )
@@ -43,7 +43,7 @@ def test_where_nothing_tells_unseen_calls_are_told_by_chance():
     areas = []
     for seed in range(10):
         points = draw_points(seed, 200, telling=False)
-        areas.append(find_auroc(estimate_unseen(points), [right for _, right in points]) or 0.0)
+        areas.append(_find_auroc(estimate_unseen(points), [right for _, right in points]) or 0.0)
     assert sum(areas) / 10 == pytest.approx(0.5, abs=0.06)
 
 
@@ -52,7 +52,7 @@ def test_where_nothing_tells_unseen_calls_are_told_by_chance():
 def test_the_area_is_that_of_all_pairs_and_the_bins_hold_each_call_once(pairs: list[tuple[float, bool]]):
     """Law: right and wrong exchanged, the area is its complement; no call is lost in the bins."""
     likely, right = [one for one, _ in pairs], [hit for _, hit in pairs]
-    area, other = find_auroc(likely, right), find_auroc(likely, [not hit for hit in right])
+    area, other = _find_auroc(likely, right), _find_auroc(likely, [not hit for hit in right])
     judged = judge_confidence(likely, right)
     assert (area is None) == (len(set(right)) < 2)
     assert area is None or other is None or area + other == pytest.approx(1)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.evaluate.figures.shares import describe_share, describe_spread, find_interval, find_sign_p
+from deployments.evaluate.figures.shares import _find_interval, describe_share, describe_spread, find_sign_p
 
 runs = st.integers(1, 2_000)
 
@@ -21,15 +21,15 @@ runs = st.integers(1, 2_000)
 )
 def test_wilsons_interval_is_that_of_the_books(hits, count, low, high):
     """The last one is the example of Newcombe, 1998."""
-    assert find_interval(hits, count) == pytest.approx((low, high), abs=5e-5)
+    assert _find_interval(hits, count) == pytest.approx((low, high), abs=5e-5)
 
 
 @given(runs.flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_an_interval_holds_its_share_and_stays_within_all(pair):
     """And more runs of the same share make it no wider."""
     hits, count = pair
-    low, high = find_interval(hits, count)
-    closer = find_interval(4 * hits, 4 * count)
+    low, high = _find_interval(hits, count)
+    closer = _find_interval(4 * hits, 4 * count)
 
     assert 0 <= low <= hits / count <= high <= 1
     assert closer[1] - closer[0] <= high - low + 1e-12
@@ -39,9 +39,9 @@ def test_an_interval_holds_its_share_and_stays_within_all(pair):
 def test_what_is_said_of_hits_is_said_of_misses(pair):
     """The interval of the misses is the mirror of that of the hits."""
     hits, count = pair
-    low, high = find_interval(hits, count)
+    low, high = _find_interval(hits, count)
 
-    assert find_interval(count - hits, count) == pytest.approx((1 - high, 1 - low))
+    assert _find_interval(count - hits, count) == pytest.approx((1 - high, 1 - low))
 
 
 def test_no_runs_say_nothing():

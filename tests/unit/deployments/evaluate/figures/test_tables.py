@@ -5,10 +5,18 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.evaluate.figures.tables import list_speeds, tabulate_calls, tabulate_tasks
+from deployments.evaluate.figures.tables import Cell, list_speeds, tabulate_calls, tabulate_tasks
 from tests.support.evaluation_cells import FACTS, LAYERS, call_cell, make_cells, speed_cell, task_cell
 
 layers = st.sampled_from([*LAYERS, None])
+
+
+@given(st.text(min_size=1), st.sampled_from(["3", "1024-0", "buggy_calc#2"]))
+def test_a_cells_key_is_read_back(model, name):
+    """Most servers name their models with slashes."""
+    cell = Cell(variant="served", kind="call", model=model, name=name)
+
+    assert Cell.read_key(cell.key) == cell
 
 
 @given(st.lists(st.tuples(layers, st.booleans()), min_size=1, max_size=30))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.config.app_config import EvaluateConfig
 from deployments.evaluate.figures.shares import describe_share, describe_spread
 from deployments.evaluate.figures.verdicts import judge_tiers
-from tests.support.evaluation_cells import THRESHOLDS
 
 
 def calls(model: str, layer: str, hits: int, runs: int) -> dict[str, Any]:
@@ -25,6 +25,7 @@ def speeds(first_s: float, tokens_s: float, tokens: int = 1024) -> dict[str, Any
 
 
 FAST = speeds(1.0, 20.0)
+THRESHOLDS = EvaluateConfig().model_dump()
 
 
 def judge(right: tuple[int, int], passed: tuple[int, int], speed: Any = FAST, chain: Any = None) -> dict[str, Any]:

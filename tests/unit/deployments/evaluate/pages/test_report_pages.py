@@ -10,12 +10,12 @@ import pytest
 
 from deployments.evaluate.figures.comparison import compare_reports
 from deployments.evaluate.pages.report_pages import (
+    _write_bytes,
+    _write_figure,
+    _write_share,
+    _write_spread,
     render_page,
     render_summary,
-    write_bytes,
-    write_figure,
-    write_share,
-    write_spread,
 )
 from tests.support.evaluation_cells import make_cells, make_report, task_cell
 
@@ -145,9 +145,9 @@ def test_what_a_server_says_stays_in_its_cell():
 
 def test_figures_are_written_with_what_counts():
     """Counts beside shares, spreads beside medians, and a dash for nothing."""
-    assert write_share({"hits": 3, "runs": 4, "share": 0.75, "low": 0.3, "high": 0.954}) == "75% (3 of 4; 30 to 95%)"
-    assert write_share({"hits": 0, "runs": 0, "share": None, "low": 0, "high": 1}) == "–"
-    assert write_spread({"median": 1.234, "min": 1, "max": 2, "runs": 3}, "s") == "1.23 s (1 to 2)"
-    assert write_spread({"median": 1.0, "min": 1, "max": 1, "runs": 1}) == "1 (one run)"
-    assert (write_figure(None), write_figure(12345.6), write_figure(0.01234)) == ("–", "12,346", "0.0123")
-    assert (write_bytes(None), write_bytes(1_230_000_000)) == ("–", "1.23 GB")
+    assert _write_share({"hits": 3, "runs": 4, "share": 0.75, "low": 0.3, "high": 0.954}) == "75% (3 of 4; 30 to 95%)"
+    assert _write_share({"hits": 0, "runs": 0, "share": None, "low": 0, "high": 1}) == "–"
+    assert _write_spread({"median": 1.234, "min": 1, "max": 2, "runs": 3}, "s") == "1.23 s (1 to 2)"
+    assert _write_spread({"median": 1.0, "min": 1, "max": 1, "runs": 1}) == "1 (one run)"
+    assert (_write_figure(None), _write_figure(12345.6), _write_figure(0.01234)) == ("–", "12,346", "0.0123")
+    assert (_write_bytes(None), _write_bytes(1_230_000_000)) == ("–", "1.23 GB")

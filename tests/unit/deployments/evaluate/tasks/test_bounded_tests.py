@@ -13,7 +13,6 @@ from deployments.evaluate.tasks.bounded_tests import (
     OUTPUT_CHARS,
     Check,
     describe_confinement,
-    is_at_least,
     run_tests,
 )
 from tests.support.repository import ROOT
@@ -100,10 +99,7 @@ def write_code(folder: Path, code: str, answer: object = 20_261) -> None:
 def test_who_wants_out_is_ended(tmp_path, code):
     """Whatever it tries, at once."""
     write_code(tmp_path, code)
-    result = run_tests(tmp_path, IT)
-
-    assert (result.passed, result.refused) == (False, True)
-    assert "refused" in result.output
+    assert "refused: " in run_tests(tmp_path, IT)
 
 
 @pytest.mark.parametrize("name", ["posix", "_io", "gc"])
@@ -114,24 +110,21 @@ def test_no_module_is_made_a_second_time(tmp_path, name):
         "from importlib.machinery import BuiltinImporter, ModuleSpec\n"
         f"BuiltinImporter.create_module(ModuleSpec({name!r}, None))",
     )
-    result = run_tests(tmp_path, IT)
-
-    assert not result.passed
-    assert "create_builtin" in result.output
+    assert "create_builtin" in run_tests(tmp_path, IT)
 
 
 def test_native_modules_of_python_load(tmp_path):
     """Those that are for tests."""
     write_code(tmp_path, "import sys; sys.modules.pop('_bisect', None); import _bisect, decimal, array, unicodedata")
 
-    assert run_tests(tmp_path, IT).passed
+    assert run_tests(tmp_path, IT) == ""
 
 
 def test_good_tests_pass_and_may_write_in_the_folder(tmp_path):
     """What a test needs is there: the standard library, the folder, and time."""
     write_code(tmp_path, "import json, re, tempfile; open('x.txt', 'w').write(json.dumps(1))")
 
-    assert run_tests(tmp_path, IT).passed
+    assert run_tests(tmp_path, IT) == ""
 
 
 @pytest.mark.parametrize("code", ["raise ValueError('no')", "import sys; sys.exit(0)", "x = [0] * 10**11"])
@@ -139,7 +132,7 @@ def test_what_fails_fails(tmp_path, code):
     """An error, an early end, more memory than there may be."""
     write_code(tmp_path, code)
 
-    assert not run_tests(tmp_path, IT).passed
+    assert run_tests(tmp_path, IT)
 
 
 FORGED = (
@@ -164,8 +157,8 @@ FORGED = (
         "import os; os.mkfifo('pipe')",
         "import atexit, sys; atexit.register(sys.exit, 0); assert False",
         "import __main__; __main__.leave(0)",
-        "import __main__; __main__.encode = lambda *_: 1",
-        "import __main__; __main__.ask = lambda *_: True; raise ValueError",
+        "import __main__; __main__._encode = lambda *_: 1",
+        "import __main__; __main__._ask = lambda *_: True; raise ValueError",
         "import json; json.dumps = lambda *_: '[true]'",
         "import builtins; builtins.type = lambda _: int; raise ValueError",
         "import sys; sys.exit(0)",
@@ -194,7 +187,7 @@ def test_a_pass_needs_the_right_answer(tmp_path, code):
     machine is a pass: only the right answers are, and the sandbox doesn't know them."""
     write_code(tmp_path, code, answer=20_262)
 
-    assert not run_tests(tmp_path, IT).passed
+    assert run_tests(tmp_path, IT)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +206,7 @@ def test_a_pass_needs_the_right_answer(tmp_path, code):
         ("b'a'", "a"),
         ("(1, 2)", [1, 2]),
         ("[1, True]", [1, 1]),
-        ("{1: 2}", {True: 2}),
+        ("{1: 2}", {"1": 2}),
         ("{'a': 1.0}", {"a": 1}),
         ("float('nan')", 1.0),
         ("float('inf')", 1.0),
@@ -229,12 +222,12 @@ def test_an_answer_has_the_right_type_too(tmp_path, source, answer):
     """Law: what is only equal, or of a type derived from the right one, is no right answer."""
     (tmp_path / "it.py").write_text(f"def answer():\n    return {source}\n")
 
-    assert not run_tests(tmp_path, [Check("import it", "it.answer()", answer)]).passed
+    assert run_tests(tmp_path, [Check("import it", "it.answer()", answer)])
 
 
 @pytest.mark.parametrize(
     "answer",
-    [*(None, True, 0, -(10**30), 1.5, float("nan"), float("-inf"), "", "\ud800é", [], (), {}), [(1, {"a": [None]})]],
+    [*(None, True, 0, -(10**30), 1.5, float("nan"), float("-inf"), "", "\ud800é", [], {}), [1, {"a": [None]}]],
 )
 def test_a_plain_value_is_itself(tmp_path, answer):
     """Law: each plain value comes out of the sandbox as it is."""
@@ -242,7 +235,7 @@ def test_a_plain_value_is_itself(tmp_path, answer):
         f"nan, inf = float('nan'), float('inf')\n\n\ndef answer():\n    return {answer!a}\n"
     )
 
-    assert run_tests(tmp_path, [Check("import it", "it.answer()", answer)]).passed
+    assert run_tests(tmp_path, [Check("import it", "it.answer()", answer)]) == ""
 
 
 def test_nothing_in_the_sandbox_is_a_right_answer(tmp_path):
@@ -256,9 +249,9 @@ def test_nothing_in_the_sandbox_is_a_right_answer(tmp_path):
     (tmp_path / "it.py").write_text(
         f"def answer():\n    names = {{}}\n    exec({code!r}, names)\n    return names['found']\n"
     )
-    checks = [Check("import it", "it.answer()", False), Check("import it", "1", 20_261, is_at_least)]
+    checks = [Check("import it", "it.answer()", False), Check("import it", "1", 20_261)]
 
-    assert "FAILED: 1 of 2" in run_tests(tmp_path, checks).output
+    assert "FAILED: 1 of 2" in run_tests(tmp_path, checks)
 
 
 @pytest.mark.parametrize("name", ["conftest.py", "sitecustomize.py", "usercustomize.py", "json.py", "os.py"])
@@ -267,7 +260,7 @@ def test_files_that_python_reads_by_itself_change_no_verdict(tmp_path, name):
     (tmp_path / name).write_text("import sys\n\nsys.exit(0)\n")
     write_code(tmp_path, "assert False")
 
-    assert not run_tests(tmp_path, IT).passed
+    assert run_tests(tmp_path, IT)
 
 
 def test_a_folder_that_is_gone_is_a_failure(tmp_path):
@@ -278,24 +271,23 @@ def test_a_folder_that_is_gone_is_a_failure(tmp_path):
     run_tests(root, IT)
     shutil.rmtree(root, ignore_errors=True)
 
-    assert not run_tests(root, IT).passed
+    assert run_tests(root, IT)
 
 
 @pytest.mark.parametrize("text", ["def f(:\n", "\0", "import nothing_of_this_name\n", "raise KeyboardInterrupt\n"])
 def test_code_that_can_t_be_loaded_fails_in_words(tmp_path, text):
     """What is wrong with it is printed."""
     (tmp_path / "it.py").write_text(text)
-    result = run_tests(tmp_path, IT)
+    output = run_tests(tmp_path, IT)
 
-    assert not result.passed
-    assert "Error" in result.output or "KeyboardInterrupt" in result.output
+    assert "Error" in output or "KeyboardInterrupt" in output
 
 
 def test_no_questions_are_no_pass(tmp_path):
     """Without a right answer there is none."""
     write_code(tmp_path, "pass")
 
-    assert not run_tests(tmp_path, ()).passed
+    assert run_tests(tmp_path, ())
 
 
 KILLED = """
@@ -325,18 +317,17 @@ def test_the_time_is_bounded(tmp_path, monkeypatch):
     """What runs on is ended, and its processes with it."""
     monkeypatch.setattr(bounded_tests, "WALL_S", 1.0)
     write_code(tmp_path, "while True: pass")
-    result = run_tests(tmp_path, IT)
 
-    assert (result.passed, result.timed_out) == (False, True)
+    assert "ended after 1 s" in run_tests(tmp_path, IT)
 
 
 def test_the_output_is_bounded_and_names_no_folder(tmp_path):
     """Nobody is drowned, and no path of this machine is told."""
     write_code(tmp_path, "print('x' * 100_000); raise ValueError(__file__)")
-    result = run_tests(tmp_path, IT)
+    output = run_tests(tmp_path, IT)
 
-    assert len(result.output) <= OUTPUT_CHARS
-    assert str(tmp_path) not in result.output
+    assert 0 < len(output) <= OUTPUT_CHARS
+    assert str(tmp_path) not in output
 
 
 def test_no_secret_of_ours_is_there(tmp_path, monkeypatch):
@@ -344,7 +335,7 @@ def test_no_secret_of_ours_is_there(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-secret")
     write_code(tmp_path, "import os; assert 'OPENROUTER_API_KEY' not in os.environ, os.environ")
 
-    assert run_tests(tmp_path, IT).passed
+    assert run_tests(tmp_path, IT) == ""
 
 
 def test_the_report_says_by_what_they_are_held():

@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
 from deployments.evaluate.asking.chat_client import ChatClient
-from deployments.evaluate.tasks import agent_strategy
-from deployments.evaluate.tasks.agent_strategy import STEPS_MAX, AgentStrategy
+from deployments.evaluate.tasks import strategies
 from deployments.evaluate.tasks.fixtures import CANARY, make_fixture
+from deployments.evaluate.tasks.strategies import STEPS_MAX, work_as_agent
 from deployments.evaluate.tasks.task_run import run_task
 from tests.support.played_model import PlayedServer, call, say
 from tests.unit.deployments.evaluate.tasks.test_task_run import diagnose
@@ -29,8 +30,8 @@ def steps(*messages: dict[str, Any]) -> Any:
 
 def work(play: Any, name: str = "buggy_calc", within_s: float = 60.0) -> dict[str, Any] | None:
     with PlayedServer({"m": play}) as server:
-        strategy = AgentStrategy(ChatClient(server.url), "m")
-        return run_task(strategy, name, seed=1, until_s=time.monotonic() + within_s)
+        agent = partial(work_as_agent, client=ChatClient(server.url), model="m", seed=1)
+        return run_task(agent, name, seed=1, until_s=time.monotonic() + within_s)
 
 
 def test_a_good_agent_passes():
@@ -96,7 +97,7 @@ def test_a_model_that_takes_too_long_has_failed(monkeypatch):
     """That is a result: nobody waits for it. A server that is late by itself says nothing of the model."""
     late = (504, {"error": {"message": "late", "code": "deadline_exceeded"}})
     assert work(lambda body: late, within_s=1_000) is None
-    monkeypatch.setattr(agent_strategy, "TASK_S", 0.5)
+    monkeypatch.setattr(strategies, "TASK_S", 0.5)
     found = work(lambda body: call("list_files"))
 
     assert found is not None
