@@ -30,9 +30,8 @@ doctor: .venv/.serve ## check platform, packages, models, key, memory and every 
 evaluate: .venv/.serve ## is each model good enough on this machine? A report with the evidence: make evaluate EVALUATE="--budget-minutes 5"
 	@$(BIN)/python -P -m deployments evaluate $(CONFIG) $(EVALUATE)
 
-SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 test: .venv/.dev ## the whole test suite; what `make nightly` alone runs says docs/decisions/090-tests-that-share-an-app.md
-	@$(MAKE) --no-print-directory -j 2 $(SYNC) test-fast test-slow WORKERS=2
+	@$(MAKE) --no-print-directory -j 2 test-fast test-slow WORKERS=2
 
 WORKERS ?= 3
 test-fast: .venv/.dev ## what needs no Ray and no model: nearly all laws

@@ -229,12 +229,13 @@ async def main() -> None:
     tier = MlxTier(name=TIER, model=asked.model, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX)
     status = await tier.wait_for_load(LOAD_S)
     assert status.state is TierState.READY, status
-    cases = sample_cases(asked.cases, asked.data)
+    cases, loaded = sample_cases(asked.cases, asked.data), tier._engine.phase.loaded
+    assert loaded is not None
     try:
         if asked.compile or everything:
-            compile_all(tier._require_loaded().tokenizer, asked.data)
+            compile_all(loaded.tokenizer, asked.data)
         if asked.alone or everything:
-            measure_alone(tier._require_loaded().tokenizer, cases)
+            measure_alone(loaded.tokenizer, cases)
         if asked.costs or everything:  # last: it slows the engine down a little
             await measure_costs(tier, cases, start_timing())
     finally:

@@ -50,7 +50,7 @@ class Strict(BaseModel):
 Body = TypeVar("Body", bound=Strict)
 
 
-class _ChatMessage(Strict):
+class ChatMessage(Strict):
     """One message. What its parts mean is each tier's business; that they have the right form is checked here."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -71,7 +71,7 @@ class ChatBody(Strict):
     """The fields that this server reads."""
 
     model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
-    messages: list[_ChatMessage] = Field(min_length=1, max_length=MESSAGES_MAX)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES_MAX)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: TokenCount | None = None

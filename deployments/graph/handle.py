@@ -22,7 +22,7 @@ from deployments.telemetry import log_error
 from reliability.types import ChatRequest, Event, Failed, Fault, Finish, TierState, TierStatus
 
 # How many replicas take requests, by app and deployment: what Serve's controller last told `session_routing.py`.
-REPLICAS_SEEN: Counter[tuple[str, str]] = Counter()
+_SEEN: Counter[tuple[str, str]] = Counter()
 # For how long a call that starts a replica waits; the next request tries again.
 _COLD_START_MAX_S = 900.0
 NO_REPLICA = "no replica runs; a request wakes it"
@@ -30,6 +30,11 @@ NO_REPLICA = "no replica runs; a request wakes it"
 GRPC_BODY_BYTES_MAX = 1024 * 1024
 _RESTART_S = 5.0  # Serve tries again to start what has failed
 END_S = 1.0  # how long a replica may tidy up after its last event
+
+
+def note_replicas(app: str, deployment: str, count: int) -> None:
+    """Note how many run now. Serve pickles the router's class by value: what it takes along must be found by name."""
+    _SEEN[app, deployment] = count
 
 
 class HandleTier:
@@ -99,7 +104,7 @@ class HandleTier:
     @property
     def warm(self) -> bool:
         """False while a tier that may scale to zero has no replica that takes requests."""
-        return self.known is None or REPLICAS_SEEN[self._at] > 0
+        return self.known is None or _SEEN[self._at] > 0
 
     @property
     def absent(self) -> TierStatus | None:

@@ -95,7 +95,7 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 def _check_keys(document: Mapping[str, Any]) -> None:
     _refuse_unknown_keys("", document, ServeDeploySchema)
-    options = document.get("http_options") or {}
+    options = document.get("http_options", {})
     if not isinstance(options, Mapping):
         raise ConfigError("http_options: a mapping is needed")
     _refuse_unknown_keys("http_options.", options, HTTPOptionsSchema)  # a misspelt TLS key: API keys in clear
@@ -117,7 +117,7 @@ def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
     """Parse the file as Ray Serve will, with its own rules: names and routes that are there twice, wrong types. An
     import path that leads nowhere is found here too: Serve would go on without that application."""
     try:
-        schema = ServeDeploySchema.model_validate({**document, "http_options": document.get("http_options") or {}})
+        schema = ServeDeploySchema.model_validate({"http_options": {}, **document})
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(map(str, first["loc"]))

@@ -16,7 +16,7 @@ from typing import Any
 from ray.serve.config import RequestRouterConfig
 from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
-from deployments.graph.handle import REPLICAS_SEEN
+from deployments.graph.handle import note_replicas
 
 # Moving costs a prefill, waiting costs the others' decoding: half over the mean is where they are about even.
 SPREAD = 1.5
@@ -59,7 +59,7 @@ class SessionRouter(ConsistentHashRouter):  # type: ignore[misc] # Ray has no ty
 
     def update_replicas(self, replicas: list[Any]) -> None:
         """Note which replicas run now: Serve's controller reports them."""
-        REPLICAS_SEEN[self._key] = len(replicas)
+        note_replicas(*self._key, len(replicas))
         super().update_replicas(replicas)
 
     def on_send_request(self, replica_id: Any) -> None:

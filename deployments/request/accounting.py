@@ -93,7 +93,7 @@ class Accounting:
         what it had written and not handed over is at most what comes in a few hundredths of a second: it left for
         nobody."""
         usage, lie = self._count_usage(end, accepted=self.accepted)
-        self.reported = lie or self.reported
+        self.reported = self.reported or lie  # at the second count the tier's figure is corrected already
         return usage
 
     def _count_usage(self, end: Finish | Failed | None, *, accepted: bool) -> tuple[Usage, Usage | None]:

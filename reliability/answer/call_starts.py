@@ -271,7 +271,7 @@ def _find_mark_of_reasoning(
     near, end = lead + text[at : found.end() + SAID_CHARS], len(lead) + found.end() - at
     if row is not None:
         meant = place is not Place.ANYWHERE and opens_reasoning(near, len(lead), end)
-        passes = row in told or (not meant and is_quoted(near, len(lead), end))
+        passes = not meant and (row in told or is_quoted(near, len(lead), end))
         return None if passes else Mark(found.end(), row, told=not meant)
     closed = next((one for one in told if compile_ends(one).fullmatch(found[0])), None)
     if closed is not None:

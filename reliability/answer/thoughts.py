@@ -36,6 +36,8 @@ _ROWS = (*REASONING, *MESSAGES)
 _CLOSES = [mark for row in _ROWS for mark in (*row.closes, *row.says, *row.ends)]
 _TURN = re.compile(rf"(?:(?!{OWN_TURN_BEGUN})(?:\s|{OWN_TURN}))*+")
 _TURN_BEGUN = re.compile(OWN_TURN_BEGUN)
+_BLANK = re.compile(r"\s*+")
+_GOES_ON = re.compile(r"[:,;.)]|[ \t]{1,4}[^\W_A-Z\d]|[ \t]{1,4}[—–→=:-]")  # a sentence that began with the mark
 _SPOT = re.compile(r"[<\[◁]")
 _BESIDE_MENTIONS = frozenset((*QUOTES, " ", "\t"))
 
@@ -57,11 +59,11 @@ class Thoughts:
     """The reasoning of one answer. `own`: marks of the model's that needn't be in the table; `inside`: the prompt ends
     within reasoning of this row; `begun`: the answer has begun."""
 
-    __slots__ = ("_before", "_behind", "_held", "_own", "_row", "_trim", "speaking")
+    __slots__ = ("_before", "_behind", "_held", "_own", "_row", "_spoken", "_trim", "speaking")
 
     def __init__(self, *, own: Thought | None = None, inside: Thought | None = None, begun: bool = False) -> None:
         self._own = own
-        self.speaking = begun  # the answer has begun: text passes
+        self.speaking = self._spoken = begun  # the answer has begun: text passes
         self._row = inside
         self._trim = True  # white space that comes next in the reasoning is markup
         self._behind = False  # a mark stands before what comes next
@@ -99,17 +101,20 @@ class Thoughts:
 
     def begin_again(self, row: Thought | None) -> None:
         """Note a mark in the answer: reasoning of this row begins, or the answer does, behind its end."""
+        self._spoken = self._spoken or self.speaking
         self.speaking, self._row, self._trim, self._behind = False, row, True, True
 
     def _read_head(self, text: str, last: bool) -> str:
         """Read the next mark of the head; return what stands behind it, or the text of the answer."""
-        turn = _TURN.match(text)
+        turn = (_BLANK if self._spoken else _TURN).match(text)
         at = turn.end() if turn else 0
         opening = len(text[:at].rstrip())
         head, rows = _compile_head(self._own)
-        found = PARTIAL if _TURN_BEGUN.match(text, at) else head.find_at(text, at)
+        begun = at == len(text) if self._spoken else _TURN_BEGUN.match(text, at) is not None
+        found = PARTIAL if begun else head.find_at(text, at)
         mark = opening if found is None else found.end() if isinstance(found, re.Match) else 0
         said = mark > 0 and self._own is None and is_said_of(text, mark)
+        said = said or (found is None and mark > 0 and _GOES_ON.match(text, mark) is not None)
         if mark and self._own is None and not last and is_unsettled(text, mark):
             found = PARTIAL
         if isinstance(found, re.Match) and not said:
@@ -119,9 +124,10 @@ class Thoughts:
         if found is PARTIAL and not last and len(text) <= HELD_CHARS_MAX:
             self._held = text
             return ""
+        line = len(text[:at].rstrip(" \t")) if opening and not self._behind else at
         self._behind = self._behind or (opening > 0 and not said)
         self.speaking = not self._behind or at < len(text)
-        return text[at:] if self._behind else text
+        return text[line if text[line - 1 : line] == "\n" else at :] if self._behind else text
 
     def _read_thought(self, text: str, out: list[Event], last: bool) -> str:
         """Read reasoning up to its end, as far as it is there; return what stands behind it."""

@@ -47,7 +47,7 @@ METADATA_MAX = 16
 Short = Annotated[str, Field(max_length=1024)]
 
 
-class _ReasoningField(Strict):
+class ReasoningField(Strict):
     """How hard the model should think, and whether it should tell."""
 
     effort: Short | None = None
@@ -55,7 +55,7 @@ class _ReasoningField(Strict):
     generate_summary: Short | None = None
 
 
-class _TextField(Strict):
+class TextField(Strict):
     """The form of the answer's text."""
 
     format: dict[str, Any] | None = None
@@ -82,8 +82,8 @@ class ResponseBody(Strict):
     parallel_tool_calls: bool | None = None
     tools: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
     tool_choice: str | dict[str, Any] | None = None
-    text: _TextField | None = None
-    reasoning: _ReasoningField | None = None
+    text: TextField | None = None
+    reasoning: ReasoningField | None = None
     include: list[Short] | None = Field(default=None, max_length=64)
     metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(default=None, max_length=METADATA_MAX)
     truncation: Short | None = None
@@ -273,7 +273,7 @@ def _translate(
     return chat
 
 
-def _translate_text(text: _TextField) -> dict[str, Any]:
+def _translate_text(text: TextField) -> dict[str, Any]:
     chat: dict[str, Any] = {} if text.verbosity is None else {"verbosity": text.verbosity}
     form = text.format or {}
     kind = form.get("type", "text" if not form else None)
@@ -309,7 +309,7 @@ def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | Sequence[An
 
 def _write_echo(body: ResponseBody) -> dict[str, bytes]:
     """Write the fields of the response object that repeat the request; where it leaves one out, OpenAI's default."""
-    reasoning, text = body.reasoning or _ReasoningField(), body.text or _TextField()
+    reasoning, text = body.reasoning or ReasoningField(), body.text or TextField()
     echo = {
         "frequency_penalty": body.frequency_penalty or 0,
         "instructions": body.instructions,
@@ -336,7 +336,8 @@ def _write_echo(body: ResponseBody) -> dict[str, bytes]:
     return {name: write_json(value) for name, value in echo.items()}
 
 
-RENAMED = OF_CHAT | {"logprobs": "include"}
+# Where the client has what the translation wrote; `functions` and `function_call` are no words of it.
+RENAMED = OF_CHAT | {"logprobs": "include", "functions": "functions", "function_call": "function_call"}
 
 
 def translate_error(error: ApiError, places: Sequence[int] | None = None) -> ApiError:

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[\"'`]?(?P<name>[A-Za-z_\\][A-Za-z0-9_.\\-]{0,127}+)[\"'`]?
 _CALL = re.compile(rf"(?:print\(\s{{0,8}})?{_NAME.pattern}\((?=\s*(?:[A-Za-z_](?:\\?\w)*+\s*=(?!=)|[\"'\d{{\[]|\)))")
 _PRINT = re.compile(r"print\(\s{0,8}")
 _KEY = re.compile(r"([A-Za-z_](?:\\?\w){0,127}+)\s*=(?!=)\s*")
-_BETWEEN = re.compile(r"(?:[\s,;]|#[^\n]*)*+")
+_BETWEEN = re.compile(r"[\s,;]*+")
 _LOST_ARGUMENT = re.compile(r"[ \t,]{0,8}[A-Za-z_]\w{0,127}[ \t]?=(?!=)[^\n()]{0,400}\)")
 _SIGN = re.compile(r"[()]|\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'")
 _ENDS = re.compile(rf"{CLOSER.pattern}|{FENCE.pattern}", re.IGNORECASE)

@@ -32,7 +32,7 @@ from reliability.tools.extract.marks import goes_on_behind
 from reliability.tools.extract.payloads import skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
 from reliability.tools.extract.quoting import is_block_quoted, is_paragraph
-from reliability.tools.extract.settling import FENCE_CHARS_MAX, SHOWN_WORDS, Findings
+from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
 from reliability.tools.extract.shapes import CallRun, HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
 from reliability.tools.extract.wrecks import find_names
@@ -59,8 +59,8 @@ _MARKED = compile_any((*MARKS, harmony.HEADER_MARKS, *REASONING_OPENS, *REASONIN
 _QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
 _IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
 _ANNOUNCED = frozenset({Reader.REACT, Reader.CHANNEL, Reader.ANNOUNCED})  # read behind their words
-_STATEMENT_END = re.compile(rf"(?:\s{{0,8}}[;,\\])?(?:[ \t]*#(?![^\n]*{SHOWN_WORDS})[^\n`]*)?", re.IGNORECASE)
-_FRAME = re.compile(r"[ \t\r\n`]*+")
+_FRAME = re.compile(r"\s{0,8}[;,\\]?[ \t\r\n`]*+")
+_STATEMENT_END = re.compile(r"\s{0,8}[;,\\]")
 _INLINE_CODE = re.compile(r"`[^`\s(]{1,128}\(")
 _LIST_END = re.compile(r"\][ \t\r\n`]*+\Z")
 _TOOL_CODE = re.compile(r"`{3,}tool_code\s*\Z")
@@ -179,7 +179,7 @@ class _Walk(Findings):
     def run(self, text: str, base: int = 0, begin: int = 0) -> None:
         """Walk over one text. Each step moves forward."""
         self.text, self.base, self.at, self.kept = text, base, begin, 0
-        self.endless, self.rest_is_prose, self.begins, self.taken = set(), False, 0, []
+        self.closers, self.openers, self.rest_is_prose, self.begins, self.taken = {}, {}, False, 0, []
         self.row, self.given, self.messages_at = CallRun(), None, None
         self.named, self.read, self.apart, line = find_names(text, self.box, begin), [], [], begin
         while True:
@@ -377,11 +377,11 @@ class _Walk(Findings):
             self.read.append((start, found.end))
         if found is None or (not fenced and (self.text.startswith("print(", start) or self.is_shown(start))):
             return
-        sign = _STATEMENT_END.match(self.text, found.end)
-        end = sign.end() if sign else found.end
-        frame = _FRAME.match(self.text, end)
-        rest = frame.end() if frame else end
-        if rest == len(self.text) or (fenced and "`" in self.text[end:rest]):
+        frame = _FRAME.match(self.text, found.end)
+        rest = frame.end() if frame else found.end
+        if rest == len(self.text) or (fenced and "`" in self.text[found.end : rest]):
+            sign = _STATEMENT_END.match(self.text, found.end)
+            end = sign.end() if sign else found.end
             if self.follows_paragraph(start):  # nobody knows which of them are meant
                 self.report_malformed(start, end, "a call in Python behind another one that text follows", "python")
             else:

@@ -25,12 +25,13 @@ from reliability.tools.extract.quoting import find_telling, is_block_quoted, is_
 from reliability.tools.extract.shapes import CALLS_MAX, CallRun
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.extract.wrecks import is_wreck
-from reliability.tools.format_reasoning import compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
+from reliability.tools.format_reasoning import Thought, compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
 from reliability.tools.formats import (
     CLOSER,
     INNER_CLOSERS,
     SPEECH_END,
     begins_sentence,
+    compile_any,
     has_only_delimiters,
     is_quoted,
 )
@@ -41,9 +42,8 @@ MALFORMED_MAX = 32
 _LOOK_CHARS = 400
 FENCE_CHARS_MAX = 64
 SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
-SHOWN_WORDS = r"\b(?:don['’]?t|do not|never|avoid|wrong|instead of|for example|e\.g\.)"
 _SHOWN_BEFORE = re.compile(
-    rf"(?:{SHOWN_WORDS}[^\n]*:"
+    r"(?:\b(?:don['’]?t|do not|never|avoid|wrong|instead of|for example|e\.g\.)[^\n]*:"
     r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:)[ \t]*\n\s*\Z",
     re.IGNORECASE,
 )
@@ -75,7 +75,8 @@ class Findings:
         self.undecided = False  # True where the text ends too early to tell whether a call is only told of
         self.unended = False  # True where a list of calls lacks its end, as the text does
         self.has_thought = False  # True where reasoning has ended
-        self.endless: set[str] = set()  # families of which no reasoning ends any more
+        self.closers: dict[str, re.Match[str] | None] = {}  # where reasoning of a family ends next, if it does
+        self.openers: dict[str, list[int]] = {}  # where reasoning of a family begins, from where that was asked first
         self.named: list[tuple[int, str]] = []  # where declared names stand that haven't been looked at, the last first
         self.read: list[tuple[int, int]] = []  # what was read and is no call
         self.apart: list[int] = []  # where paragraphs of Python stand that other text follows
@@ -203,27 +204,48 @@ class Findings:
         used, and prose where it is talked about."""
         if is_quoted(self.text, opener.start, opener.end):
             return
-        closer = self._find_reasoning_end(opener)
+        row, meant = find_row(self.text, opener.start), self._is_meant(opener.start, opener.end)
+        closer = None if row is None else self._find_reasoning_end(row, opener.end)
+        if (
+            row is not None
+            and closer is not None
+            and not meant
+            and self._opens_between(row, opener.end, closer.start())
+        ):
+            return
         if closer is None and not begins_sentence(self.text, opener.start):
             return
         start, end = closer.span() if closer else (len(self.text), len(self.text))
-        fenced = bisect_left(self.fences, self.base + opener.start) % 2 == 1
-        next_one = self.begins > 0 and skip_space(self.text, self.begins) >= opener.start
-        if (next_one or opens_reasoning(self.text, opener.start, opener.end)) and not fenced:
+        if meant:
             self.take_apart(opener.start, end, opener.end, start)
             self.begins = end if closer is not None else self.begins
         self.has_thought = self.has_thought or closer is not None
         self.at = end
 
-    def _find_reasoning_end(self, opener: Delimiter) -> re.Match[str] | None:
-        row = find_row(self.text, opener.start)
-        if row is None or row.family in self.endless:
-            return None
-        for closer in compile_ends(row).finditer(self.text, opener.end):
-            if ends_reasoning(self.text, *closer.span()):
-                return closer
-        self.endless.add(row.family)
-        return None
+    def _is_meant(self, start: int, end: int) -> bool:
+        """Return whether reasoning begins at an opener: in the place of a sentence, or right behind other reasoning."""
+        if bisect_left(self.fences, self.base + start) % 2 == 1:
+            return False
+        next_one = (
+            self.begins > 0 and start - self.begins <= _LOOK_CHARS and skip_space(self.text, self.begins) >= start
+        )
+        return next_one or opens_reasoning(self.text, start, end)
+
+    def _opens_between(self, row: Thought, start: int, end: int) -> bool:
+        """Return whether reasoning of this family begins between two places."""
+        if row.family not in self.openers:
+            marks = compile_any(row.opens).finditer(self.text, start)
+            self.openers[row.family] = [mark.start() for mark in marks if self._is_meant(*mark.span())]
+        places = self.openers[row.family]
+        place = bisect_left(places, start)
+        return place < len(places) and places[place] < end
+
+    def _find_reasoning_end(self, row: Thought, at: int) -> re.Match[str] | None:
+        known = self.closers.get(row.family)
+        if row.family not in self.closers or (known is not None and known.start() < at):
+            closers = compile_ends(row).finditer(self.text, at)
+            self.closers[row.family] = next((one for one in closers if ends_reasoning(self.text, *one.span())), None)
+        return self.closers[row.family]
 
     def end_reasoning(self, closer: Delimiter) -> None:
         """Begin anew behind the end of reasoning. Where nothing has opened it the chat template has, in the prompt:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from rapidfuzz import fuzz
+from rapidfuzz.distance import OSA
 
 from reliability.tool_calls import RawCall
 from reliability.tools.extract.literal import Unreadable
@@ -28,7 +29,6 @@ from reliability.tools.turns import may_give_result
 CALLS_MAX = 128
 NAME_CHARS_MAX = 128
 NEARLY = 80  # percent of two names that must be alike for one to be meant by the other
-MISSPELLED = 75  # percent of two keys that must be
 
 NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
 ARGUMENT_KEYS = (
@@ -206,7 +206,8 @@ def _fits(given: Mapping[str, Any], tool: Tool) -> bool:
 def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: list[str], setting: Setting) -> None:
     """Refuse a declared name next to arguments that aren't kept together, or a misspelled key: a call, but not one to
     be guessed at."""
-    if _has_misspelled_keys(value, setting.box) and (setting.explicit or not setting.box.wants_json):
+    apart = setting.explicit or ((setting.alone or setting.last) and not setting.box.wants_json)
+    if apart and _has_misspelled_keys(value, setting.box):
         raise HalfCall("the key of a call's name or of its arguments is misspelled", 0)
     for key in names:
         tool = setting.box.find(value[key])
@@ -229,8 +230,9 @@ def _has_misspelled_keys(value: Mapping[str, Any], box: ToolBox) -> bool:
 
 
 def _is_nearly(key: str, known: Iterable[str]) -> bool:
+    """Return whether a key is a known one, but for one letter or two in each other's place."""
     plain = fold(key[:NAME_CHARS_MAX])
-    return any(fuzz.ratio(plain, one) >= MISSPELLED for one in known)
+    return any(OSA.distance(plain, one, score_cutoff=1) <= 1 for one in known)
 
 
 def _is_definition(key: str, given: Any) -> bool:

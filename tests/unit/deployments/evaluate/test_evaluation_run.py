@@ -162,7 +162,7 @@ def test_cells_that_run_at_once_share_the_time(tmp_path):
     cells = [journal.cells[f"served/call/org/m/{number}"] for number in range(3)]
 
     assert sum(one["seconds"] for one in cells) < sum(one["latency_s"] for one in cells)
-    assert sum(one["seconds"] for one in cells) < passed_s
+    assert sum(one["seconds"] for one in cells) <= passed_s + len(cells) * 0.0005  # each is rounded to a millisecond
     assert all(one["right"] for one in cells)
 
 

@@ -55,6 +55,8 @@ def small(deployment: str) -> str:
         (f"http_options: {{ssl_key_file: k.pem}}\n{SMALL}", "http_options.ssl_key_file: unknown key"),
         (f"http_options: {{port: abc}}\n{SMALL}", "http_options.port: Input should be a valid integer"),
         (f"http_options: 8000\n{SMALL}", "http_options: a mapping is needed"),
+        (f"http_options:\n{SMALL}", "http_options: a mapping is needed"),
+        (f"http_options: []\n{SMALL}", "http_options: a mapping is needed"),
     ],
 )
 def test_a_file_is_checked_whole(tmp_path, text, line):

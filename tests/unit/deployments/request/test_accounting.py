@@ -115,6 +115,8 @@ def test_a_count_that_can_not_be_is_not_booked(end):
 
     assert record.usage == Usage(prompt_tokens=tokens_max(18), completion_tokens=2, exact=False)
     assert record.reported == lie
+    made.spending.count_usage(Finish(reason=FinishReason.STOP, usage=replace(lie, prompt_tokens=10**9)))  # once more
+    assert record_attempt(made, 2).reported == lie
     assert made.judged is None or made.judged.finish.usage == record.usage
 
 

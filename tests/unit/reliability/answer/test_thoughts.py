@@ -147,6 +147,22 @@ def test_a_pair_in_a_sentence_stays_to_the_letter(marks, box):
                     assert (apart.text, apart.reasoning) == (text, "")
 
 
+@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
+@pytest.mark.parametrize("marks", [marks for marks in MARKS if "im_start" not in marks[0]], ids=lambda marks: marks[0])
+def test_a_thought_behind_a_mention_is_apart(marks, box):
+    """Law: reasoning that begins a line is reasoning, though its marks were talked about before."""
+    opener, closer = marks[0].strip(), marks[1].strip()
+    for mention in (
+        f"I use the tag {opener} here.",
+        f"Models write {opener} and {closer}.",
+        f"First {opener}, {opener}.",
+    ):
+        text = f"{mention}\n\n{opener}\nNow I think.\n{closer}\n\nDone."
+        for pieces in [cut_at(text, [size]) for size in SIZES]:
+            for apart in both(pieces, box):
+                assert (apart.text.split(), apart.reasoning) == (f"{mention} Done.".split(), "Now I think.")
+
+
 @pytest.mark.parametrize("marks", MARKS, ids=lambda marks: marks[0].strip())
 def test_marks_in_arguments_stay_to_the_letter(marks):
     """Law: what a call writes into a file is data, whatever marks stand in it, behind a thought too."""

@@ -294,3 +294,10 @@ def test_an_error_without_a_field_stays():
 def test_a_refusal_begins_with_its_path():
     """One rule for all texts."""
     assert refuse("input.0", "wrong").message == "input.0: wrong"
+
+
+@pytest.mark.parametrize("name", ["functions", "function_call"])
+def test_a_field_that_the_translation_never_writes_keeps_its_name(name):
+    """An error names the field that the client has sent."""
+    error = translate_error(ApiError("invalid_request", f"{name}: a field of chat completions", param=name))
+    assert (error.param, str(error)) == (name, f"{name}: a field of chat completions")

@@ -91,8 +91,11 @@ def test_a_misspelled_key_is_asked_for_again(frame):
                 assert (found.calls, len(found.malformed)) == ((), 1), text
                 assert play([*text], BOX) == whole(text, BOX)
     if not frame.startswith("<"):
-        for shown in ('{"name": "search", "example": {"query": "x"}}', '{"name": "search", "argments": {"other": 1}}'):
-            assert not extract_calls(frame.format(shown), BOX).malformed
+        for name, key in (("name", "example"), ("tool", "tool_output"), ("name", "argument_types"), ("title", "args")):
+            assert not extract_calls(frame.format(f'{{"{name}": "search", "{key}": {{"query": "x"}}}}'), BOX).malformed
+        assert not extract_calls(frame.format('{"name": "search", "argments": {"other": 1}}'), BOX).malformed
+    told = 'It wrote {"name": "search", "argments": {"query": "x"}}, with a slip.'
+    assert extract_calls(told, BOX) == Extraction(text=told)
 
 
 def test_a_lone_name_is_a_call_only_where_nothing_is_needed():
