@@ -48,7 +48,9 @@ def find_python(versions: tuple[str, ...]) -> str:
         FileNotFoundError: there is none.
     """
     for version in versions:
-        if found := shutil.which(f"python{version}"):
+        found = shutil.which(f"python{version}")
+        # pyenv has a stand-in for each version that it knows; only those of its configuration run.
+        if found and subprocess.run([found, "-V"], capture_output=True, check=False).returncode == 0:
             return found
         root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
         for path in sorted(root.glob(f"versions/{version}.*/bin/python{version}")):

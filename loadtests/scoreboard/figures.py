@@ -1,0 +1,79 @@
+"""Rows into figures: how many were right, within which interval, and what a right one took."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Standing", "build_table", "compute_standing", "compute_wilson", "keep_common", "read_rows"]
+
+Z = 1.96
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one server did in one kind of a suite. `low` and `high`: Wilson's interval of the share that is right, 95 %;
+    `tokens` and `seconds`: all that were spent, for each right one."""
+
+    right: int
+    cases: int
+    low: float
+    high: float
+    calls: float
+    tokens: float
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """The share that is right."""
+        return self.right / self.cases
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of one server and suite; none where it hasn't run."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def compute_wilson(right: int, cases: int) -> tuple[float, float]:
+    """Compute Wilson's interval of a share, 95 %."""
+    share, spread = right / cases, Z * Z / cases
+    middle = share + spread / 2
+    half = Z * math.sqrt(share * (1 - share) / cases + spread / (4 * cases))
+    return max(0.0, (middle - half) / (1 + spread)), min(1.0, (middle + half) / (1 + spread))
+
+
+def compute_standing(rows: Sequence[Row]) -> Standing:
+    """Compute the figures of some rows; there is at least one."""
+    right, cases = sum(row["right"] for row in rows), len(rows)
+    low, high = compute_wilson(right, cases)
+    calls = sum(row.get("calls", 0) for row in rows) / cases
+    tokens, seconds = sum(row["in"] + row["out"] for row in rows), sum(row["seconds"] for row in rows)
+    least = max(1, right)
+    return Standing(right, cases, low, high, calls, tokens / least, seconds / least)
+
+
+def keep_common(by_arm: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    """Keep the cases and seeds that every server was asked, so that unfinished runs compare like with like."""
+    keys = [{(row["case"], row["seed"]) for row in rows} for rows in by_arm.values()]
+    common = set.intersection(*keys) if keys else set()
+    return {arm: [row for row in rows if (row["case"], row["seed"]) in common] for arm, rows in by_arm.items()}
+
+
+def build_table(standings: Mapping[tuple[str, str], Mapping[str, Standing]], arms: Iterable[str]) -> str:
+    """Build the table: a row for each suite and kind, a column for each server."""
+    arms = list(arms)
+    lines = [f"| suite | kind | cases | {' | '.join(arms)} |", "|---|---|---" + "|---" * len(arms) + "|"]
+    for (suite, kind), by_arm in standings.items():
+        cells = [_write_cell(by_arm[arm]) if arm in by_arm else "" for arm in arms]
+        lines.append(f"| {suite} | {kind} | {next(iter(by_arm.values())).cases} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _write_cell(one: Standing) -> str:
+    share = f"{one.share:.0%} ({one.low:.0%} to {one.high:.0%})"
+    return f"{share}; {one.tokens:,.0f} tokens, {one.seconds:.0f} s" if one.tokens else f"{share}; {one.seconds:.0f} s"
