@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Standing", "build_table", "compute_standing", "compute_wilson", "keep_common", "read_rows"]
+__all__ = ["Standing", "build_table", "collect_standings", "compute_wilson", "find_lost", "keep_common", "read_rows"]
 
 Z = 1.96
 Row = Mapping[str, Any]
@@ -34,6 +34,9 @@ class Standing:
         return self.right / self.cases
 
 
+Standings = dict[tuple[str, str], dict[str, Standing]]
+
+
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Read the rows of one server and suite; none where it hasn't run."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
@@ -47,7 +50,7 @@ def compute_wilson(right: int, cases: int) -> tuple[float, float]:
     return max(0.0, (middle - half) / (1 + spread)), min(1.0, (middle + half) / (1 + spread))
 
 
-def compute_standing(rows: Sequence[Row]) -> Standing:
+def _compute_standing(rows: Sequence[Row]) -> Standing:
     """Compute the figures of some rows; there is at least one."""
     right, cases = sum(row["right"] for row in rows), len(rows)
     low, high = compute_wilson(right, cases)
@@ -64,7 +67,30 @@ def keep_common(by_arm: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
     return {arm: [row for row in rows if (row["case"], row["seed"]) in common] for arm, rows in by_arm.items()}
 
 
-def build_table(standings: Mapping[tuple[str, str], Mapping[str, Standing]], arms: Iterable[str]) -> str:
+def collect_standings(by_suite: Mapping[str, Mapping[str, Sequence[Row]]]) -> Standings:
+    """Collect the figures of all servers, by suite and kind, over what every one of them was asked."""
+    found: Standings = {}
+    for suite, by_arm in by_suite.items():
+        for arm, rows in keep_common(by_arm).items():
+            for kind in dict.fromkeys(row["kind"] for row in rows):
+                some = [row for row in rows if row["kind"] == kind]
+                found.setdefault((suite, kind), {})[arm] = _compute_standing(some)
+    return found
+
+
+def find_lost(now: Standings, last: Mapping[str, Mapping[str, Sequence[int]]]) -> list[str]:
+    """Find where a server is worse than when the figures were last written: its interval lies below the last share.
+    `last` has the right and all cases by suite and kind, then by server."""
+    lost = []
+    for (suite, kind), by_arm in now.items():
+        for arm, one in by_arm.items():
+            right, cases = last.get(f"{suite}/{kind}", {}).get(arm, (0, 0))
+            if cases and one.high < right / cases:
+                lost.append(f"{suite}, {kind}, {arm}: {one.right} of {one.cases}, last time {right} of {cases}")
+    return lost
+
+
+def build_table(standings: Standings, arms: Iterable[str]) -> str:
     """Build the table: a row for each suite and kind, a column for each server."""
     arms = list(arms)
     lines = [f"| suite | kind | cases | {' | '.join(arms)} |", "|---|---|---" + "|---" * len(arms) + "|"]

@@ -1,0 +1,54 @@
+"""The scoreboard's figures: intervals, fair comparison, and what counts as worse."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadtests.scoreboard.figures import build_table, collect_standings, compute_wilson, find_lost
+
+
+def _build_row(case: str, right: bool, **fields: object) -> dict[str, object]:
+    return {"case": case, "seed": 1, "kind": "k", "right": right, "in": 10, "out": 5, "seconds": 2.0} | fields
+
+
+class TestIntervals:
+    @given(st.integers(1, 500).flatmap(lambda cases: st.tuples(st.integers(0, cases), st.just(cases))))
+    def test_the_share_lies_within_its_interval(self, counted: tuple[int, int]) -> None:
+        """For any count the interval holds the share, and stays between 0 and 1."""
+        right, cases = counted
+        low, high = compute_wilson(right, cases)
+        assert 0 <= low <= right / cases + 1e-9 and right / cases - 1e-9 <= high <= 1
+
+    def test_the_published_interval(self) -> None:
+        """Law: 8 of 10 are 49 to 94 percent, as Wilson's formula has it."""
+        low, high = compute_wilson(8, 10)
+        assert (round(low, 3), round(high, 3)) == (0.49, 0.943)
+
+
+class TestComparison:
+    def test_only_what_all_were_asked_counts(self) -> None:
+        """A server that got further than another is judged on the cases of both."""
+        rows = {"on": [_build_row("a", True), _build_row("b", False)], "off": [_build_row("a", False)]}
+        found = collect_standings({"suite": rows})["suite", "k"]
+        assert {arm: (one.right, one.cases) for arm, one in found.items()} == {"on": (1, 1), "off": (0, 1)}
+
+    def test_costs_count_wrong_answers(self) -> None:
+        """Tokens and seconds of a right answer hold those that the wrong ones took."""
+        rows = {"on": [_build_row("a", True), _build_row("b", False)]}
+        one = collect_standings({"suite": rows})["suite", "k"]["on"]
+        assert (one.tokens, one.seconds) == (30, 4)
+
+    def test_each_server_has_its_column(self) -> None:
+        """A suite that a server wasn't asked leaves its column empty."""
+        table = build_table(collect_standings({"suite": {"on": [_build_row("a", True)]}}), ("off", "on"))
+        assert table.splitlines()[-1].startswith("| suite | k | 1 |  | 100% (21% to 100%); 15 tokens, 2 s |")
+
+    def test_worse_is_below_the_interval(self) -> None:
+        """One case less in ten is chance; none of ten after nine of ten is a loss."""
+        last = {"suite/k": {"on": (9, 10)}}
+
+        def find(right: int) -> list[str]:
+            rows = [_build_row(str(number), number < right) for number in range(10)]
+            return find_lost(collect_standings({"suite": {"on": rows}}), last)
+
+        assert not find(8)
+        assert find(0) == ["suite, k, on: 0 of 10, last time 9 of 10"]
