@@ -6,9 +6,9 @@
     python -m loadtests.scoreboard pack
 
 `run` takes hours on a CPU: it goes on where the last one stopped, seed by seed, and `--minutes` ends each suite of a
-server in time. Rows, with the raw answers, are kept in `loadtests/results/scoreboard`, which isn't in the repository;
-`pack` writes them into one compressed file for a release. `table` compares only what every server was asked; `check`
-runs a tenth anew and fails where it is worse than the figures that `table --write` left in `figures.json`.
+server in time. The verdicts are kept in `rows.jsonl`; the raw answers in `loadtests/results/scoreboard`, which isn't in
+the repository, and `pack` writes them into one compressed file for a release. `table` compares only what every server
+was asked; `check` runs a tenth anew and fails where it is worse than the rows that are kept.
 """
 
 from __future__ import annotations
@@ -23,91 +23,89 @@ from typing import Any
 
 from loadtests.running import handle_end_signals, short_folder
 from loadtests.scoreboard.arms import ARMS, MODEL, MODELS, start_arm
-from loadtests.scoreboard.figures import build_table, collect_standings, find_lost, read_rows
+from loadtests.scoreboard.figures import Standings, build_table, collect_standings, find_lost, read_rows, write_rows
 from loadtests.scoreboard.suites import SUITES, install_suite, run_suite
 from loadtests.table import put, stamp
 
 RESULTS = Path(__file__).parents[1] / "results" / "scoreboard"
 CACHE = Path.home() / ".cache" / "mlx-stack-agents"
-LAST = Path(__file__).with_name("figures.json")
-
-
-def find_rows(folder: Path, model: str, arm: str, suite: str) -> Path:
-    """Name the file of the rows. The chain has both models, so it is the same for either."""
-    return folder / f"{'both' if arm == 'chain' else model}.{arm}.{suite}.jsonl"
+ROWS = Path(__file__).with_name("rows.jsonl")
+KEPT = ("case", "seed", "kind", "right", "valid", "calls", "wasted", "in", "out", "seconds", "wrong")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run what is asked, server by server."""
-    args.results.mkdir(parents=True, exist_ok=True)
+    """Run what is asked, server by server, and keep the rows."""
+    args.answers.mkdir(parents=True, exist_ok=True)
     for name in args.suites:
         install_suite(SUITES[name].packages, args.cache)
     for arm in args.arms:
         with short_folder() as folder, start_arm(arm, args.model, args.cache, folder) as url:
             for name in args.suites:
-                suite = SUITES[name]
-                cases = math.ceil(suite.cases * args.part)
-                print(f"{arm}, {args.model}: {suite.what}", flush=True)
-                rows = find_rows(args.results, args.model, arm, name)
-                run_suite(
-                    suite,
-                    url,
-                    MODEL,
-                    rows,
-                    args.cache,
-                    cases=cases,
-                    seeds=min(args.seeds, suite.seeds),
-                    minutes=args.minutes,
-                )
+                print(f"{arm}, {args.model}: {SUITES[name].what}", flush=True)
+                _run_suite(args, arm, name, url, args.answers / f"{_name_model(args.model, arm)}.{arm}.{name}.jsonl")
 
 
-def read_all(model: str, folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Read the rows of a model's servers, by suite."""
-    return {
-        suite: {arm: rows for arm in ARMS if (rows := read_rows(find_rows(folder, model, arm, suite)))}
-        for suite in SUITES
-    }
+def _run_suite(args: argparse.Namespace, arm: str, name: str, url: str, answers: Path) -> None:
+    """Run one suite behind the rows that are known; keep the new ones without their raw answers."""
+    suite, head = SUITES[name], {"model": _name_model(args.model, arm), "arm": arm, "suite": name}
+    kept = read_rows(args.rows)
+    ours = [row for row in kept if {key: row[key] for key in head} == head]
+    known = {(row["case"], row["seed"]) for row in ours}
+    if not answers.exists():
+        write_rows(answers, ours)
+    cases, seeds = math.ceil(suite.cases * args.part), min(args.seeds, suite.seeds)
+    try:
+        run_suite(suite, url, MODEL, answers, args.cache, cases=cases, seeds=seeds, minutes=args.minutes)
+    finally:
+        new = [row for row in read_rows(answers) if (row["case"], row["seed"]) not in known]
+        short = [head | {key: row[key] for key in KEPT if key in row} for row in new]
+        write_rows(args.rows, [*kept, *short])
+
+
+def _name_model(model: str, arm: str) -> str:
+    """Name the weights of a server: the chain has both models, whichever is asked for."""
+    return "both" if arm == "chain" else model
+
+
+def collect(rows: list[dict[str, Any]], model: str) -> Standings:
+    """Collect the standings of a model's servers over what all of them were asked."""
+    by_suite: dict[str, dict[str, list[dict[str, Any]]]] = {suite: {} for suite in SUITES}
+    for row in rows:
+        if row["model"] == _name_model(model, row["arm"]):
+            by_suite[row["suite"]].setdefault(row["arm"], []).append(row)
+    return collect_standings(by_suite)
 
 
 def print_table(args: argparse.Namespace) -> None:
-    """Print the table; put it into its place, and its figures beside it for `check`."""
-    standings = collect_standings(read_all(args.model, args.results))
-    table = build_table(standings, ARMS)
+    """Print the table, and put it into its place."""
+    table = build_table(collect(read_rows(args.rows), args.model), ARMS)
     print(table)
     if args.write:
         command = f"python -m loadtests.scoreboard table --model {args.model}"
         put(f"scoreboard-{args.model}", f"{stamp(command)}\n\n{table}")
-        figures = {
-            f"{suite}/{kind}": {arm: [one.right, one.cases] for arm, one in by_arm.items()}
-            for (suite, kind), by_arm in standings.items()
-        }
-        text = json.dumps(_read_last() | {args.model: figures}, indent=1)
-        LAST.write_text(f"{text}\n", encoding="utf-8")
 
 
 def check(args: argparse.Namespace) -> None:
-    """Run anew what is asked, and fail where it is worse than the figures that were last written."""
-    with short_folder() as results:
-        args.results = results
+    """Run a part anew, and fail where it is worse than the rows that are kept."""
+    kept = read_rows(args.rows)
+    with short_folder() as folder:
+        args.rows, args.answers = folder / "rows.jsonl", folder
         run(args)
-        now = collect_standings(read_all(args.model, results))
+        now = collect(read_rows(args.rows), args.model)
     print(build_table(now, args.arms))
-    if lost := find_lost(now, _read_last().get(args.model, {})):
-        sys.exit("worse than the last figures:\n" + "\n".join(lost))
+    asked = [row for row in kept if row["arm"] in args.arms]
+    if lost := find_lost(now, collect(asked, args.model)):
+        sys.exit("worse than the kept rows:\n" + "\n".join(lost))
 
 
-def _read_last() -> dict[str, Any]:
-    return dict(json.loads(LAST.read_text(encoding="utf-8"))) if LAST.exists() else {}
-
-
-def pack(args: argparse.Namespace) -> None:
-    """Write all rows into one compressed file."""
-    target = args.results / "scoreboard.jsonl.gz"
+def pack(_: argparse.Namespace) -> None:
+    """Write all raw answers that are on this machine into one compressed file."""
+    target = RESULTS / "scoreboard.jsonl.gz"
     with gzip.open(target, "wt", encoding="utf-8") as file:
-        for path in sorted(args.results.glob("*.jsonl")):
+        for path in sorted(RESULTS.glob("*.jsonl")):
             model, arm, suite = path.name.split(".")[:3]
-            head = f'{{"model": "{model}", "arm": "{arm}", "suite": "{suite}", '
-            file.writelines(f"{head}{line[1:]}\n" for line in path.read_text(encoding="utf-8").splitlines())
+            head = {"model": model, "arm": arm, "suite": suite}
+            file.writelines(f"{json.dumps(head | row)}\n" for row in read_rows(path))
     print(f"{target}: {target.stat().st_size:,} bytes")
 
 
@@ -116,7 +114,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m loadtests.scoreboard", description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(required=True)
     runs = commands.add_parser("run", help="run suites against servers")
-    runs.set_defaults(run=run)
+    runs.set_defaults(run=run, answers=RESULTS)
     checks = commands.add_parser("check", help="run a part anew, and compare it with the last figures")
     checks.set_defaults(run=check)
     for one, part in (runs, 1.0), (checks, 0.1):
@@ -135,8 +133,8 @@ def main() -> int:
     packs.set_defaults(run=pack)
     for one in (runs, checks, tables):
         one.add_argument("--model", choices=MODELS, default="small")
-    for one in (runs, tables, packs):
-        one.add_argument("--results", type=Path, default=RESULTS, help="the folder of the rows (default: %(default)s)")
+    for one in (runs, checks, tables):
+        one.add_argument("--rows", type=Path, default=ROWS, help="the file of the rows (default: %(default)s)")
     args = parser.parse_args()
     handle_end_signals()
     args.run(args)

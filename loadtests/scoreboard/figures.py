@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Standing", "build_table", "collect_standings", "compute_wilson", "find_lost", "keep_common", "read_rows"]
+__all__ = [
+    "Standing",
+    "Standings",
+    "build_table",
+    "collect_standings",
+    "compute_wilson",
+    "find_lost",
+    "keep_common",
+    "read_rows",
+    "write_rows",
+]
 
 Z = 1.96
 Row = Mapping[str, Any]
@@ -38,8 +48,13 @@ Standings = dict[tuple[str, str], dict[str, Standing]]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of one server and suite; none where it hasn't run."""
+    """Read the rows of a file; none where it isn't there."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Write the rows of a file anew."""
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
 def compute_wilson(right: int, cases: int) -> tuple[float, float]:
@@ -78,15 +93,15 @@ def collect_standings(by_suite: Mapping[str, Mapping[str, Sequence[Row]]]) -> St
     return found
 
 
-def find_lost(now: Standings, last: Mapping[str, Mapping[str, Sequence[int]]]) -> list[str]:
-    """Find where a server is worse than when the figures were last written: its interval lies below the last share.
-    `last` has the right and all cases by suite and kind, then by server."""
+def find_lost(now: Standings, last: Standings) -> list[str]:
+    """Find where a server is worse than it was: its interval lies below the last share."""
     lost = []
-    for (suite, kind), by_arm in now.items():
+    for key, by_arm in now.items():
         for arm, one in by_arm.items():
-            right, cases = last.get(f"{suite}/{kind}", {}).get(arm, (0, 0))
-            if cases and one.high < right / cases:
-                lost.append(f"{suite}, {kind}, {arm}: {one.right} of {one.cases}, last time {right} of {cases}")
+            before = last.get(key, {}).get(arm)
+            if before and one.high < before.share:
+                text = f"{one.right} of {one.cases}, last time {before.right} of {before.cases}"
+                lost.append(f"{', '.join(key)}, {arm}: {text}")
     return lost
 
 

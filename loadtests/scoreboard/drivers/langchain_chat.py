@@ -39,7 +39,8 @@ class TestChat(_Standard):
 
     @property
     def chat_model_params(self) -> dict[str, Any]:
-        return COMMON | {"base_url": os.environ[URL], "api_key": KEY, "model": os.environ[MODEL]}
+        own = {"base_url": os.environ[URL], "api_key": KEY, "model": os.environ[MODEL], "stream_usage": True}
+        return COMMON | own
 
 
 class TestResponses(_Standard):
@@ -97,7 +98,7 @@ class Recorder:
         add_row(self.given.rows, row | {"in": 0, "out": 0, "seconds": report.duration, "answers": tail})
 
     def _name(self, nodeid: str) -> str:
-        return ".".join(nodeid.split("::")[1:]).removeprefix("Test")
+        return ".".join(nodeid.split("::")[-2:]).removeprefix("Test")
 
 
 def main() -> None:
@@ -108,6 +109,8 @@ def main() -> None:
     sys.dont_write_bytecode = True
     for seed in given.seeds:
         quiet = ["-q", "--no-header", "-p", "no:cacheprovider", "--benchmark-disable", "--asyncio-mode=auto"]
+        # The clients keep connections for later tests, which must then run on the same loop.
+        quiet += ["-o", "asyncio_default_test_loop_scope=session"]
         pytest.main(
             [*quiet, "--rootdir", str(Path(__file__).parent), __file__], plugins=[Recorder(given, seed, ends_s)]
         )

@@ -91,7 +91,7 @@ def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
     calls = [call for call in found if call is not None]
     known = [call for call in calls if setting.box.find(call.name) is not None]
     if not setting.explicit and not known:
-        if setting.alone and calls and len(calls) == len(found) and not setting.box.wants_json:
+        if calls and len(calls) == len(found) and not setting.box.wants_json and _are_meant(calls, setting):
             raise HalfCall(f"{calls[0].name[:80]!r} is no declared tool", 0)
         return None
     if len(found) > CALLS_MAX:
@@ -99,6 +99,18 @@ def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
     if len(calls) < len(found) or not found:
         raise HalfCall("the name or the arguments are missing, or there are keys that no call has", 0)
     return calls
+
+
+def _are_meant(calls: Sequence[RawCall], setting: Setting) -> bool:
+    """Return whether calls of names that aren't declared are meant: they are the complete answer, or its end with the
+    arguments of a declared tool."""
+    return setting.alone or (
+        setting.last
+        and all(
+            isinstance(call.arguments, dict) and any(_fits(call.arguments, tool) for tool in setting.box.tools)
+            for call in calls
+        )
+    )
 
 
 def split_said(value: Any) -> tuple[Any, str]:

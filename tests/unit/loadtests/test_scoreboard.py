@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtests.scoreboard.figures import build_table, collect_standings, compute_wilson, find_lost
+from loadtests.scoreboard.figures import Standings, build_table, collect_standings, compute_wilson, find_lost
 
 
 def _build_row(case: str, right: bool, **fields: object) -> dict[str, object]:
@@ -16,7 +16,8 @@ class TestIntervals:
         """For any count the interval holds the share, and stays between 0 and 1."""
         right, cases = counted
         low, high = compute_wilson(right, cases)
-        assert 0 <= low <= right / cases + 1e-9 and right / cases - 1e-9 <= high <= 1
+        assert 0 <= low <= right / cases + 1e-9
+        assert right / cases - 1e-9 <= high <= 1
 
     def test_the_published_interval(self) -> None:
         """Law: 8 of 10 are 49 to 94 percent, as Wilson's formula has it."""
@@ -44,11 +45,10 @@ class TestComparison:
 
     def test_worse_is_below_the_interval(self) -> None:
         """One case less in ten is chance; none of ten after nine of ten is a loss."""
-        last = {"suite/k": {"on": (9, 10)}}
 
-        def find(right: int) -> list[str]:
+        def collect(right: int) -> Standings:
             rows = [_build_row(str(number), number < right) for number in range(10)]
-            return find_lost(collect_standings({"suite": {"on": rows}}), last)
+            return collect_standings({"suite": {"on": rows}})
 
-        assert not find(8)
-        assert find(0) == ["suite, k, on: 0 of 10, last time 9 of 10"]
+        assert not find_lost(collect(8), collect(9))
+        assert find_lost(collect(0), collect(9)) == ["suite, k, on: 0 of 10, last time 9 of 10"]

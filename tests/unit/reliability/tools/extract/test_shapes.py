@@ -98,6 +98,19 @@ def test_a_misspelled_key_is_asked_for_again(frame):
     assert extract_calls(told, BOX) == Extraction(text=told)
 
 
+@pytest.mark.parametrize("end", ["", "}", "}}", "}}\n"])
+def test_an_undeclared_name_with_a_tools_arguments_is_asked_for_again(end):
+    """Law: at the end of an answer, whole and streamed, a call of a name that isn't declared is meant as one where its
+    arguments are a declared tool's; with other arguments, or within a sentence, it is data."""
+    text = 'Sure! Here it is:\n\n{"name": "look_up", "arguments": {"query": "x"' + end
+    if end:
+        assert [one.reason for one in extract_calls(text, BOX).malformed] == ["'look_up' is no declared tool"]
+    assert play([*text], BOX) == whole(text, BOX)
+    for told in (text.replace("query", "other"), text.replace("it is:\n\n", "it is: "), text + "\nis an example."):
+        assert extract_calls(told, BOX) == Extraction(text=told)
+        assert play([*told], BOX) == whole(told, BOX)
+
+
 def test_a_lone_name_is_a_call_only_where_nothing_is_needed():
     """`{"name": ...}` without arguments: in an envelope or as the whole answer, for a tool that requires
     none."""
