@@ -10,7 +10,7 @@ export RAY_USAGE_STATS_ENABLED ?= 0
 # What Python compiles is kept, whatever the caller's environment says: a run of the tests starts some hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: serve help prepare doctor evaluate test test-fast test-slow evals mutants bench load chaos bystander soak stops real-agents clients nightly bench-mlx sim coverage \
+.PHONY: serve help prepare doctor evaluate test test-fast test-slow evals mutants bench load chaos bystander soak stops real-agents clients scoreboard nightly bench-mlx sim coverage \
 	check format docs lock clean
 
 serve: .venv/.serve ## run the server in the foreground on 127.0.0.1:8000, with the flags of serve.env
@@ -74,7 +74,12 @@ clients: .venv/.dev ## published clients (SDKs, agents, proxies), unmodified, in
 	$(BIN)/python -m tests.clients --cache $(AGENTS_CACHE) --write $(if $(ONLY),--only $(ONLY))
 	$(if $(ONLY),,$(BIN)/python -m tests.clients.suites --cache $(AGENTS_CACHE) --write)
 
-nightly: soak ## soak, five seeds of chaos, each architecture of mlx-lm, the larger models (1.6 GB are fetched), every contract on Ray, each law in full, 2000 simulated worlds, all mutants
+scoreboard: .venv/.dev ## other people's suites behind other people's layers and behind this server, hours long; the tables go into docs/scoreboard.md
+	$(BIN)/python -m loadtests.scoreboard run --model small
+	$(BIN)/python -m loadtests.scoreboard run --model large
+	for model in small large; do $(BIN)/python -m loadtests.scoreboard table --model $$model --write || exit 1; done
+
+nightly: soak ## soak, five seeds of chaos, each architecture of mlx-lm, the larger models (1.6 GB are fetched), every contract on Ray, each law in full, a tenth of the scoreboard, 2000 simulated worlds, all mutants
 	$(BIN)/python -m tests.zoo
 	$(BIN)/python -P -m deployments pull
 	$(BIN)/python -m pytest -n 0 -m nightly
@@ -82,6 +87,7 @@ nightly: soak ## soak, five seeds of chaos, each architecture of mlx-lm, the lar
 	$(BIN)/python -m pytest -n 0 -m "model and not ray"
 	$(BIN)/python -m pytest -n 2 --dist loadfile --on-ray -m "not ray and not model" tests/contract tests/clients/test_sdks.py
 	for seed in 1 2 3 4 5; do $(MAKE) chaos SEED=$$seed || exit 1; done
+	$(BIN)/python -m loadtests.scoreboard check --arms on chain --part 0.1
 	$(MAKE) sim SEEDS=2000
 	$(MAKE) mutants
 

@@ -30,6 +30,7 @@ from loadtests.table import put, stamp
 RESULTS = Path(__file__).parents[1] / "results" / "scoreboard"
 CACHE = Path.home() / ".cache" / "mlx-stack-agents"
 ROWS = Path(__file__).with_name("rows.jsonl")
+PAGE = Path(__file__).parents[2] / "docs" / "scoreboard.md"
 KEPT = ("case", "seed", "kind", "right", "valid", "calls", "wasted", "in", "out", "seconds", "wrong")
 
 
@@ -82,7 +83,7 @@ def print_table(args: argparse.Namespace) -> None:
     print(table)
     if args.write:
         command = f"python -m loadtests.scoreboard table --model {args.model}"
-        put(f"scoreboard-{args.model}", f"{stamp(command)}\n\n{table}")
+        put(f"scoreboard-{args.model}", f"{stamp(command)}\n\n{table}", PAGE)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -127,7 +128,7 @@ def main() -> int:
         )
         one.add_argument("--cache", type=Path, default=CACHE, help="where packages are (default: %(default)s)")
     tables = commands.add_parser("table", help="print the table of what has run")
-    tables.add_argument("--write", action="store_true", help="put it into loadtests/README.md")
+    tables.add_argument("--write", action="store_true", help="put it into docs/scoreboard.md")
     tables.set_defaults(run=print_table)
     packs = commands.add_parser("pack", help="write all rows, with the raw answers, into one file")
     packs.set_defaults(run=pack)
