@@ -19,11 +19,13 @@ from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from deployments.tiers.thought_watch import ThoughtLimit, ThoughtWatch
 from reliability.answer.logprobs import WaitingLogprobs
-from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
+from reliability.types import Counted, Event, Failed, Finish, FinishReason, Prefilled, Reasoning, Text, Usage
 
 WINDOW_S = 0.03
 # A token is told as unsure below this lead over the next likeliest one, in nats; of each answer so many at most.
 LEAD_MAX, SURPRISE_MAX, UNSURE_MAX = 3.0, 20.0, 256
+# Prefill is reported once it has taken so long, and then so often.
+PREFILL_LONG_S, PREFILL_EVERY_S = 2.0, 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,7 @@ class SequenceState:
     cached_tokens: int | None = None
     unsure: list[tuple[str, float]] | None = None
     suspected: bool = False
+    prefill: tuple[float, int, float] = (0.0, 0, 0.0)  # when it was last reported, at which token, and when it is next
     thought: ThoughtWatch = field(init=False)
     unmatched: str = field(init=False)  # the delivered text that was not written again yet
 
@@ -237,6 +240,21 @@ class SequenceState:
             raise ValueError("the text that is gone on with came out otherwise")
         self.unmatched = self.unmatched[shared:]
         return text[shared:]
+
+    def begin_prefill(self, held: int, now_s: float) -> None:
+        """Note that the record is read from here on, behind the `held` tokens that the cache has."""
+        self.prefill = now_s, held, now_s + PREFILL_LONG_S
+
+    def report_prefill(self, tokens: int, now_s: float) -> None:
+        """Send how many tokens of the record are read, where that is due. The rest is assumed to take as long for each
+        token as those since the last report."""
+        since_s, before, due_s = self.prefill
+        if now_s < due_s or tokens <= before:
+            return
+        self.prefill = now_s, tokens, now_s + PREFILL_EVERY_S
+        of_tokens = len(self.job.prompt) + len(self.tokens)
+        left_s = (of_tokens - tokens) * (now_s - since_s) / (tokens - before)
+        self.job.sink([Prefilled(tokens=tokens, of_tokens=of_tokens, left_s=left_s)])
 
     def fail(self, failed: Failed) -> None:
         """Send why it ends, with all that is due."""
