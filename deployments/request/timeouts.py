@@ -44,7 +44,7 @@ async def next_batch(
     try:
         async with patience:
             batch = await anext(stream)
-            while type(batch[0]) is Prefilled and len(batch) == 1:
+            while len(batch) == 1 and type(batch[0]) is Prefilled:
                 note_prefill(batch[0])
                 batch = await anext(stream)
     except TimeoutError:
