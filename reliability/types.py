@@ -5,7 +5,7 @@ Everything here is a frozen value: it can be compared, pickled and replayed. Tim
 
 An *attempt* is one call to one tier. What a tier sends back is a stream of *events*, in this order:
 
-    Started? (Text | Logprobs | Reasoning | Refusal | CallDelta | Counted)* (Finish | Failed)
+    Started? (Prefilled | Text | Logprobs | Reasoning | Refusal | CallDelta | Counted)* (Finish | Failed)
 
 `Started` says that a replica took the request; before it the request waits for a replica, after it the model
 works. Exactly one `Finish` or `Failed` ends the stream. A tier never raises what it can say as `Failed`, so the one
@@ -211,6 +211,16 @@ class Started:
     lost: LostPrefix | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefilled:
+    """The tier has read `tokens` of the `of_tokens` of the prompt, cached ones included; the rest takes about `left_s`.
+    Sent only where prefill is long."""
+
+    tokens: int
+    of_tokens: int
+    left_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """A piece of the answer's text. Never empty."""
@@ -313,7 +323,7 @@ class Passed:
     text_bytes: int = 0
 
 
-Event = Started | Text | Logprobs | Reasoning | Refusal | CallDelta | Passed | Counted | Finish | Failed
+Event = Started | Prefilled | Text | Logprobs | Reasoning | Refusal | CallDelta | Passed | Counted | Finish | Failed
 # For `isinstance` with each piece of an answer: a union would be built anew each time, and `match` takes longer.
 ENDS = (Finish, Failed)
 WRITTEN = (Text, Reasoning, Refusal)

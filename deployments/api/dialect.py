@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
 from deployments.request.run_record import Run
-from reliability.types import Event, Finish
+from reliability.types import Event, Finish, Prefilled
 
 
 class Collector(Protocol):
@@ -35,9 +35,10 @@ class StreamWriter(Protocol):
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
         """Write a batch of events; the first time with what comes before any of them."""
 
-    def silence(self, model: str) -> bytes:
-        """Write what keeps a silent connection open; it may be the first that leaves. Some clients count events only:
-        after minutes of comments (qwen-code 240 s, Codex 300 s) they hang up and ask again."""
+    def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
+        """Write what keeps a silent connection open, or how far the prompt is read; it may be the first that leaves.
+        Some clients count events only: after minutes of comments (qwen-code 240 s, Codex 300 s) they hang up and ask
+        again."""
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
         """Write the end of a complete answer, with the report as `mlx_stack`."""

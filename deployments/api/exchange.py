@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -25,7 +26,7 @@ from deployments.reports.report import report_headers, session_header
 from deployments.request.idempotency import KeptRequest
 from deployments.request.run_record import Run
 from deployments.telemetry import log_error
-from reliability.types import Event
+from reliability.types import Event, Prefilled
 
 T = TypeVar("T")
 
@@ -120,6 +121,8 @@ class EventStream(StreamingResponse):
             await self._frames.aclose()
 
 
+# A stream says after so much silence how far the prompt is read, where its tier reports that.
+PROGRESS_S = 2.0
 REPLAYED = {"Idempotent-Replayed": "true"}
 SEAM = b": continued by tier %s at character %d\n\n"  # a comment: clients pass over it
 
@@ -141,6 +144,8 @@ class Exchange:
     keep: Callable[[Collector | StreamWriter], None] = lambda _: None
     kept: KeptRequest | None = None
     silent: bool = field(init=False, default=False)  # the first frame of the stream was a silence
+    _silences: int = field(init=False, default=0)  # since the last batch
+    _prefill: Prefilled | None = field(init=False, default=None)  # the last that was written
 
     async def respond(self) -> Response:
         """Answer in one body, or as a stream, as the client asked."""
@@ -181,16 +186,21 @@ class Exchange:
     async def _frames(self, writer: StreamWriter) -> AsyncGenerator[bytes, None]:
         """Yield the frames of one stream; none where the request is refused before anything was sent."""
         run, begun, seam = self.run, False, -1
+        parts = math.ceil(self.keepalive_s / PROGRESS_S)
         try:
-            async with contextlib.aclosing(_insert_silences(self.events, self.keepalive_s)) as batches:
+            async with contextlib.aclosing(_insert_silences(self.events, self.keepalive_s / parts)) as batches:
                 async for batch in batches:
-                    if not begun:
-                        self.silent, begun = batch is None, True
-                    plan = None if batch is None or run.current is None else run.current.plan
+                    if batch is None:
+                        if frames := self._fill_silence(writer, parts, begun=begun):
+                            self.silent, begun = self.silent or not begun, True
+                            yield frames
+                        continue
+                    begun, self._silences = True, 0
+                    plan = None if run.current is None else run.current.plan
                     if plan is not None and plan.seam is not None and plan.number != seam:
                         seam = plan.number
                         yield SEAM % (plan.tier.encode(), plan.seam)
-                    yield writer.silence(run.tier or "") if batch is None else writer.chunks(run.tier or "", batch)
+                    yield writer.chunks(run.tier or "", batch)
             report = self.report()
             if run.finish is not None:
                 last = writer.last(run.tier or "", run.finish, report)
@@ -206,6 +216,19 @@ class Exchange:
             yield writer.error(ApiError("internal_error", "an error inside the server"), None)
         finally:
             self.close()
+
+    def _fill_silence(self, writer: StreamWriter, parts: int, *, begun: bool) -> bytes:
+        """Write how far the prompt is read, where that is news, and what keeps the stream open, where that is due. A
+        prompt that will be read by then begins no stream: its headers say who answers, and its errors have a status."""
+        self._silences += 1
+        tier, current, out = self.run.tier or "", self.run.current, b""
+        prefill = None if current is None else current.prefilling
+        if prefill is not None and prefill is not self._prefill:
+            silent_s = self._silences * self.keepalive_s / parts
+            if begun or silent_s + prefill.left_s > self.keepalive_s:
+                self._prefill = prefill
+                out = writer.silence(tier, prefill)
+        return out if self._silences % parts else out + writer.silence(tier)
 
     def _refuse(self) -> Response:
         if self.run.refusal is None:

@@ -30,7 +30,7 @@ from deployments.api.openai_render import DONE, KEEP_ALIVE, sse
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import read_json
 from reliability.tools import ToolBox
-from reliability.types import ChatRequest, Event, Finish, Passed
+from reliability.types import ChatRequest, Event, Finish, Passed, Prefilled
 
 INPUTS_MAX = 2_048
 BEST_OF_MAX = 20
@@ -174,7 +174,7 @@ class _PassedWriter:
                 out += _frame(event.data)
         return out
 
-    def silence(self, model: str) -> bytes:
+    def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
         """Write a comment."""
         return KEEP_ALIVE
 

@@ -24,6 +24,7 @@ from reliability.types import (
     Finish,
     FinishReason,
     Logprobs,
+    Prefilled,
     Reasoning,
     Refusal,
     Text,
@@ -159,8 +160,11 @@ class _ChunkWriter:
             out.append(self._make_chunk(model, {"content": ""}, logprobs))
         return b"".join(out)
 
-    def silence(self, model: str) -> bytes:
+    def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
         """Write a comment, and now and then a chunk without a word."""
+        if prefill is not None:
+            read, left_s = f"{prefill.tokens:,} of {prefill.of_tokens:,} tokens", round(prefill.left_s)
+            return f": prefill {read}, about {left_s} s left\n\n".encode()
         self.silences += 1
         return KEEP_ALIVE if self.silences % COMMENTS_PER_EVENT else self._make_chunk(model, {"content": ""}, None)
 

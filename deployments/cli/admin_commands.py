@@ -17,7 +17,16 @@ import click
 
 from deployments.cli.server_client import LINES_MAX, MALFORMED, NotAnswered, ServerClient, name_foreign, plain
 from deployments.running.status_messages import can_answer
-from deployments.ui.formatting import list_way, write_bytes, write_count, write_ms, write_share, write_usd, write_word
+from deployments.ui.formatting import (
+    list_way,
+    write_bytes,
+    write_count,
+    write_ms,
+    write_prefill,
+    write_share,
+    write_usd,
+    write_word,
+)
 from deployments.ui.timeline import Timeline, tell
 
 Record = Mapping[str, Any]
@@ -73,6 +82,9 @@ def _show_status(now: Record, url: str) -> Iterator[str]:
     for tier in now["tiers"]:
         if tier["reason"]:
             yield f"{tier['name']}: {plain(tier['reason'])}"
+    for row in now["running"]:
+        if row["prefill"]:
+            yield plain(f"{row['request_id']} at {row['tier']}: {write_prefill(row['prefill'])}")
     yield _sum_up_day(now["day"])
     memory = now["memory"]
     if memory is not None:

@@ -21,7 +21,7 @@ from reliability.escalation.policies import reason_of
 from reliability.escalation.refusals import figure
 from reliability.memory.pressure import Level
 from reliability.prefix import LostPrefix, PrefixChange
-from reliability.types import Flaw, Reason, Usage
+from reliability.types import Flaw, Prefilled, Reason, Usage
 
 NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
 BYTES_A_TOKEN = 4
@@ -237,6 +237,11 @@ def usage_json(usage: Usage) -> dict[str, Any]:
     }
 
 
+def prefill_json(prefill: Prefilled) -> dict[str, Any]:
+    """Build the object that says how far a prompt is read."""
+    return {"tokens": prefill.tokens, "of_tokens": prefill.of_tokens, "left_s": round(prefill.left_s, 1)}
+
+
 def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
     """Describe one running request; `now_ns` is of its deadline's clock. `writing`: the first token is there. `tokens`:
     the tier's count of its answer so far, or an estimate where it counts at the end."""
@@ -261,4 +266,5 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
         "met": _name_of(met),
         "writing": current is not None and current.ttft_ns is not None and current.end is None,
         "tokens": tokens,
+        "prefill": None if current is None or current.prefilling is None else prefill_json(current.prefilling),
     }

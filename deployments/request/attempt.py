@@ -38,6 +38,7 @@ from reliability.types import (
     Flaw,
     Hold,
     Logprobs,
+    Prefilled,
     Reasoning,
     Started,
     Text,
@@ -85,6 +86,7 @@ class AttemptState:
         self.end: Finish | Failed | None = None
         self.judged: Judged | None = None
         self.lost: LostPrefix | None = None
+        self.prefill: Prefilled | None = None  # as of the tier's last report
         self.confidence = UNMEASURED
         if begun:  # it is read first
             self.scan.continue_text(begun)
@@ -95,6 +97,15 @@ class AttemptState:
     def loop(self) -> Loop | None:
         """The loop in which the answer was stopped."""
         return self.scan.loop
+
+    @property
+    def prefilling(self) -> Prefilled | None:
+        """How far the tier has read the prompt, where it takes long, until the first token."""
+        return self.prefill if self.ttft_ns is None and self.end is None else None
+
+    def note_prefill(self, prefill: Prefilled) -> None:
+        """Note how far the tier has read the prompt."""
+        self.prefill = prefill
 
     @property
     def phase(self) -> str:
@@ -126,6 +137,8 @@ class AttemptState:
                         logprobs.add(tokens)
                 case Finish() | Failed():
                     self.end = event
+                case Prefilled():
+                    self.prefill = event
                 case _:
                     out += self._take_pieces(event, now_ns)
             if self.end is not None or self.scan.loop is not None:
@@ -262,7 +275,7 @@ async def read(
     tier, started_ns, clock, large = state.plan.tier, state.plan.started_ns, ports.clock, ports.large
     async with aclosing(ports.tiers[tier].stream(request)) as stream:
         while state.end is None and state.scan.loop is None:
-            batch = await next_batch(stream, tier, state.phase, ports, started_ns, deadline_ns)
+            batch = await next_batch(stream, tier, state.phase, ports, started_ns, deadline_ns, state.note_prefill)
             out = await large(state.size_with(batch), state.look, batch, clock.now_ns())
             state.report_progress()
             if out:

@@ -8,13 +8,13 @@ long.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
 from deployments.config.tier_config import Timeouts
 from deployments.request.interfaces import Ports
 from reliability.faults import TRAITS, Again
-from reliability.types import Event, Failed, Fault
+from reliability.types import Event, Failed, Fault, Prefilled
 
 NS_PER_S = 1_000_000_000
 STALLED_SHARE = 0.5  # of a timeout
@@ -28,9 +28,10 @@ async def next_batch(
     ports: Ports,
     started_ns: int,
     deadline_ns: int,
+    note_prefill: Callable[[Prefilled], None] = lambda _: None,
 ) -> list[Event]:
     """Return the next batch of a tier's stream, or the failure that it means when there is none in time. The attempt
-    began at `started_ns`; its `phase` is the name of the timeout that runs."""
+    began at `started_ns`; its `phase` is the name of the timeout that runs. A report of prefill stops no timeout."""
     timeouts, clock = ports.timeouts[tier], ports.clock
     began_ns = clock.now_ns()
     total_s, left_s = timeouts.total_s - (began_ns - started_ns) / NS_PER_S, (deadline_ns - began_ns) / NS_PER_S
@@ -43,6 +44,9 @@ async def next_batch(
     try:
         async with patience:
             batch = await anext(stream)
+            while len(batch) == 1 and type(batch[0]) is Prefilled:
+                note_prefill(batch[0])
+                batch = await anext(stream)
     except TimeoutError:
         batch = [_fail_by_timeout(limit, tier, timeouts)]
     except StopAsyncIteration:

@@ -2,8 +2,9 @@
 
 A prompt is compared with the one that it shares most with; the shapes say why it differs (`reliability.prefix`). Tools
 that come in another order are rendered in the session's; the date that a template writes is that of the session's
-begin, for `DATE_S` at most. Invariants: no report names prompts or tools of another API key; at most `BYTES_MAX` are
-held, the session used longest ago goes first. Used by the thread that renders.
+begin, for `DATE_S` at most; reminders that moved stay where they were, too (`moved_reminders.py`). Invariants: no
+report names prompts or tools of another API key; at most `BYTES_MAX` are held, the session used longest ago goes first.
+Used by the thread that renders.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import orjson
 
+from deployments.tiers.moved_reminders import RemindedMessages, find_reminded, keep_moved
 from deployments.tiers.packed_tokens import count_common, pack
 from deployments.tiers.prompt import list_tools, read_date, read_opening, read_template_options, tidy_messages
 from reliability.prefix import LostPrefix, PrefixChange, PromptShape, explain
@@ -44,11 +46,13 @@ class _Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared:
-    """A request as it is to be rendered: with its tools in the session's order, at the session's moment."""
+    """A request as it is to be rendered: with its tools in the session's order, at the session's moment. `kept`:
+    reminders stay in it where they were."""
 
     request: ChatRequest
     at: datetime
     tools: tuple[_Tool, ...]
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,12 @@ class _Prompt:
     tools: tuple[_Tool, ...]
     tokens: bytes
     end: int
+    reminded: RemindedMessages
 
     @property
     def nbytes(self) -> int:
-        return len(self.tokens) + sum(len(tool.raw) for tool in self.tools) + _MESSAGE_BYTES * len(self.shape.messages)
+        tools_bytes, messages_bytes = sum(len(tool.raw) for tool in self.tools), len(self.shape.messages)
+        return len(self.tokens) + tools_bytes + _MESSAGE_BYTES * messages_bytes + self.reminded.nbytes
 
 
 @dataclass(slots=True)
@@ -111,8 +117,8 @@ class SessionPrompts:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def prepare(self, request: ChatRequest, now: datetime) -> _Prepared:
-        """Prepare a request to be rendered."""
+    def prepare(self, request: ChatRequest, now: datetime, *, keep: bool = True) -> _Prepared:
+        """Prepare a request to be rendered. `keep`: reminders that moved may stay where they were."""
         session = self._sessions.get((request.key, request.session_id))
         if session is None:
             return _Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
@@ -125,7 +131,11 @@ class SessionPrompts:
         known = next(alike, tools)
         if known != tools:
             request = replace(request, tools=tuple(json.loads(tool.raw) for tool in known))
-        return _Prepared(request=request, at=session.began, tools=known)
+        found = (keep_moved(request.messages, p.reminded) for p in reversed(session.prompts) if keep)
+        kept = next((messages for messages in found if messages is not None), None)
+        if kept is not None:
+            request = replace(request, messages=kept)
+        return _Prepared(request=request, at=session.began, tools=known, kept=kept is not None)
 
     def note(self, prepared: _Prepared, tokens: Sequence[int]) -> LostPrefix | None:
         """Keep a prompt that was rendered; return what of the session's last one it can't continue."""
@@ -147,7 +157,8 @@ class SessionPrompts:
             roles=roles,
         )
         end = len(tokens) - self._measure_opening(request, options)
-        lost = session.take(_Prompt(shape, prepared.tools, pack(tokens), end), request)
+        prompt = _Prompt(shape, prepared.tools, pack(tokens), end, find_reminded(request.messages))
+        lost = session.take(prompt, request)
         if session.prompts:
             self._sessions[key] = session
             self.nbytes += session.nbytes

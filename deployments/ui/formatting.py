@@ -67,6 +67,12 @@ def _write_time(at_s: float | None) -> str:
     )
 
 
+def write_prefill(prefill: Mapping[str, Any]) -> str:
+    """Write how far a prompt is read."""
+    left = write_ms(prefill["left_s"] * 1000)
+    return f"prefill {prefill['tokens']:,} of {prefill['of_tokens']:,} tokens, about {left} left"
+
+
 def write_word(value: Any) -> str:
     """Write a value of an enum as a person would."""
     text = NOTHING if value in (None, "") else str(value)
@@ -112,6 +118,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "bytes": write_bytes,
     "share": write_share,
     "iso": _write_time,
+    "prefill": write_prefill,
     "word": write_word,
     "segment": write_segment,
     "model": _name_model,

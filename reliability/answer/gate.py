@@ -46,6 +46,7 @@ from reliability.types import (
     Hold,
     Logprobs,
     Passed,
+    Prefilled,
     Reasoning,
     Refusal,
     Started,
@@ -187,7 +188,7 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
             return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced, told=gate.told), (event,)
         return _take_text(gate, text)
     match event:
-        case Started() | Counted() | Logprobs() | Passed() | Finish() | Failed():
+        case Started() | Prefilled() | Counted() | Logprobs() | Passed() | Finish() | Failed():
             return gate, (event,)
         case Reasoning():
             if gate.rules.hold is Hold.ALL:

@@ -21,11 +21,12 @@ from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_render import KEEP_ALIVE, add_call
 from deployments.errors import ApiError
+from deployments.reports.report import prefill_json
 from deployments.request.run_record import Run
 from deployments.work.json_text import read_json, write_json
 from reliability.answer.estimate import tokens_about
 from reliability.surrogates import may_hold_halves
-from reliability.types import CallDelta, Event, Finish, FinishReason, Reasoning, Refusal, Text, Usage
+from reliability.types import CallDelta, Event, Finish, FinishReason, Prefilled, Reasoning, Refusal, Text, Usage
 
 STOP_REASONS = {
     FinishReason.STOP: "end_turn",
@@ -156,8 +157,10 @@ class _MessageWriter:
         out += self._write(kind, pieces)
         return b"".join(out)
 
-    def silence(self, model: str) -> bytes:
+    def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
         """Write a ping."""
+        if prefill is not None:
+            return _frame({"type": "ping", "mlx_stack": {"prefill": prefill_json(prefill)}})
         return PING if self.begun else KEEP_ALIVE
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:

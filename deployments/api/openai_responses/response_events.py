@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -24,7 +25,8 @@ from deployments.api.openai_responses.item_ids import name_response
 from deployments.api.openai_responses.response_body import Wanted, parse_response, translate_error
 from deployments.api.openai_responses.response_object import TEXT, Output, Saying, build_response, render_usage
 from deployments.errors import ApiError
-from reliability.types import Event, Finish, FinishReason, Usage
+from deployments.reports.report import prefill_json
+from reliability.types import Event, Finish, FinishReason, Prefilled, Usage
 
 STATUSES = {"loop_detected": 400, "model_not_found": 400, "body_too_large": 400, "idempotency_key_reused": 400}
 ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
@@ -94,12 +96,12 @@ class _EventWriter(_Answer):
             self._add_of(f"{saying.form.text}.delta", saying, delta=text, **more)
         return self._take_frames()
 
-    def silence(self, model: str) -> bytes:
+    def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
         """Write a comment, and now and then that it is in progress."""
-        self._silences += 1
-        if self._silences % COMMENTS_PER_EVENT:
+        self._silences += prefill is None
+        if prefill is None and self._silences % COMMENTS_PER_EVENT:
             return KEEP_ALIVE
-        self._say_in_progress(model)
+        self._say_in_progress(model, {} if prefill is None else {"mlx_stack": {"prefill": prefill_json(prefill)}})
         return self._take_frames()
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
@@ -142,10 +144,10 @@ class _EventWriter(_Answer):
         if not self._number:
             self._say_in_progress(model)
 
-    def _say_in_progress(self, model: str) -> None:
+    def _say_in_progress(self, model: str, beside: Mapping[str, Any] = MappingProxyType({})) -> None:
         response = orjson.Fragment(orjson.dumps(build_response(self.wanted, self.created_s, model)))
         for name in ("response.in_progress",) if self._number else ("response.created", "response.in_progress"):
-            self._add(name, {"response": response})
+            self._add(name, {"response": response, **beside})
 
     def _open_saying(self, saying: Saying) -> None:
         self._open = saying

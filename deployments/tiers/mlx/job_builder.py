@@ -58,10 +58,14 @@ class JobBuilder:
     def build(self, request: ChatRequest, sink: Callable[[list[Event]], None]) -> tuple[EngineJob, LostPrefix | None]:
         """Build the job, and find what of the session's last prompt it can't continue. Raises `RequestRefused`."""
         loaded, tokenizer, answers = self._loaded, self._tokenizer, self._answers
-        prepared = self._sessions.prepare(request, datetime.now())
-        request = prepared.request
-        text = render(tokenizer, request, prepared.at, answers.form)
-        prompt = tokenizer.encode(text, add_special_tokens=False)
+        asked, now = request, datetime.now()
+        for keep in (True, False):
+            prepared = self._sessions.prepare(asked, now, keep=keep)
+            request = prepared.request
+            text = render(tokenizer, request, prepared.at, answers.form)
+            prompt = tokenizer.encode(text, add_special_tokens=False)
+            if not prepared.kept or len(prompt) + request.max_tokens <= loaded.context_tokens:
+                break  # else what would only spare time takes the answer's place
         constraints, top = self._constraints, request.top_logprobs
         think = constraints.thinking
         inside = find_opened(text, think)

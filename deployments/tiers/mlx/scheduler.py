@@ -132,9 +132,9 @@ class Scheduler:
         self._preempt_or_resume()
         self._feed()
         progress, responses = self._advance()
-        for response in progress:
-            self._note_progress(response)
         now_s = time.monotonic()
+        for response in progress:
+            self._note_progress(response, now_s)
         # Both generators give out only what was sampled before an error; what is complete by then is an answer.
         self._given_back = {one.uid: one for one in responses if one.finish_reason is not None}
         for response in responses:
@@ -246,21 +246,25 @@ class Scheduler:
             logits_processors=[sequence.build_processors(build_penalties(job.sampling, len(job.prompt)))],
         )
         sequence.cached_tokens = held if sequence.cached_tokens is None else sequence.cached_tokens
+        sequence.begin_prefill(held, time.monotonic())
         self._by_uid[uid] = sequence
         self._prefilling.append(sequence)
 
-    def _note_progress(self, response: Any) -> None:
+    def _note_progress(self, response: Any, now_s: float) -> None:
         sequence = self._by_uid.get(response.uid)
         if sequence is None:
             return
         if response.end_of_prompt:
             self._prefilling.remove(sequence)
-        elif response.end_of_segment:
-            done, of = response.progress
-            job, here = sequence.job, len(sequence.job.prompt) + len(sequence.tokens) - of + done
-            if here in job.reuse.checkpoints and not self._prompts.memory.holds(job.prompt[:here], job.reuse.owner):
-                cache, tokens = self._generator.extract_cache([response.uid])[response.uid]
-                self._keep(sequence, tokens, cache)
+            return
+        done, of = response.progress
+        job, here = sequence.job, len(sequence.job.prompt) + len(sequence.tokens) - of + done
+        sequence.report_prefill(here, now_s)
+        if not response.end_of_segment or here not in job.reuse.checkpoints:
+            return
+        if not self._prompts.memory.holds(job.prompt[:here], job.reuse.owner):
+            cache, tokens = self._generator.extract_cache([response.uid])[response.uid]
+            self._keep(sequence, tokens, cache)
 
     def _take(self, response: Any, now_s: float) -> None:
         sequence = self._by_uid.get(response.uid)

@@ -19,11 +19,13 @@ from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from deployments.tiers.thought_watch import ThoughtLimit, ThoughtWatch
 from reliability.answer.logprobs import WaitingLogprobs
-from reliability.types import Counted, Event, Failed, Finish, FinishReason, Reasoning, Text, Usage
+from reliability.types import Counted, Event, Failed, Finish, FinishReason, Prefilled, Reasoning, Text, Usage
 
 WINDOW_S = 0.03
 # A token is told as unsure below this lead over the next likeliest one, in nats; of each answer so many at most.
 LEAD_MAX, SURPRISE_MAX, UNSURE_MAX = 3.0, 20.0, 256
+# Prefill is reported once it has taken so long, and then so often; what a report weighs in the estimate of the rest.
+PREFILL_LONG_S, PREFILL_EVERY_S, PREFILL_WEIGHT = 2.0, 1.0, 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,17 @@ class _Outbox:
         return events
 
 
+@dataclass(slots=True, kw_only=True)
+class _PrefillWatch:
+    """Up to which of its tokens a record was read at the last report, when that was and when the next one is due;
+    `token_s`: the mean time of a token, None before the first."""
+
+    tokens: int = 0
+    at_s: float = 0.0
+    due_s: float = 0.0
+    token_s: float | None = None
+
+
 @dataclass(slots=True, eq=False)
 class SequenceState:
     """The state of one sequence. `suspected`: it may have caused a failed step, and was started again."""
@@ -115,6 +128,7 @@ class SequenceState:
     cached_tokens: int | None = None
     unsure: list[tuple[str, float]] | None = None
     suspected: bool = False
+    prefill: _PrefillWatch = field(default_factory=_PrefillWatch)
     thought: ThoughtWatch = field(init=False)
     unmatched: str = field(init=False)  # the delivered text that was not written again yet
 
@@ -237,6 +251,23 @@ class SequenceState:
             raise ValueError("the text that is gone on with came out otherwise")
         self.unmatched = self.unmatched[shared:]
         return text[shared:]
+
+    def begin_prefill(self, held: int, now_s: float) -> None:
+        """Note that the record is read from here on, behind the `held` tokens that the cache has."""
+        self.prefill = _PrefillWatch(tokens=held, at_s=now_s, due_s=now_s + PREFILL_LONG_S)
+
+    def report_prefill(self, tokens: int, now_s: float) -> None:
+        """Send how many tokens of the record are read, where that is due."""
+        last = self.prefill
+        if now_s < last.due_s or tokens <= last.tokens:
+            return
+        token_s = (now_s - last.at_s) / (tokens - last.tokens)
+        if last.token_s is not None:
+            token_s = last.token_s + PREFILL_WEIGHT * (token_s - last.token_s)
+        self.prefill = _PrefillWatch(tokens=tokens, at_s=now_s, due_s=now_s + PREFILL_EVERY_S, token_s=token_s)
+        of_tokens = len(self.job.prompt) + len(self.tokens)
+        left_s = (of_tokens - tokens) * token_s
+        self.job.sink([Prefilled(tokens=tokens, of_tokens=of_tokens, left_s=left_s)])
 
     def fail(self, failed: Failed) -> None:
         """Send why it ends, with all that is due."""

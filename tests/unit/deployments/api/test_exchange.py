@@ -3,18 +3,28 @@
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import AsyncGenerator
 from types import SimpleNamespace
 from typing import Any
 
+import anthropic
+import httpx
+import httpx2
+import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.exchange import Exchange, _insert_silences
+from deployments.api.anthropic.messages_render import MESSAGES
+from deployments.api.dialect import Dialect, StreamWriter
+from deployments.api.exchange import PROGRESS_S, Exchange, _insert_silences
 from deployments.api.openai_chat import _ChatWanted
-from deployments.api.openai_render import CHAT
-from reliability.types import Event, Text
+from deployments.api.openai_render import CHAT, KEEP_ALIVE
+from deployments.api.openai_responses.response_events import RESPONSES
+from reliability.types import Event, Finish, FinishReason, Prefilled, Text, Usage
+from tests.contract.documents.openai_document import find_faults
+from tests.support.response_wire import ask, check_events, read_frames
 from tests.support.run_values import request_of, run_of
 
 
@@ -144,3 +154,89 @@ async def test_a_reader_that_is_cancelled_ends_the_source():
     await asyncio.wait([reading], timeout=5)
 
     assert closed == [True]
+
+
+def prefilling(dialect: Dialect, call: Any, keepalive_s: float = 10.0) -> tuple[Exchange, StreamWriter]:
+    """An exchange whose tier is reading a long prompt."""
+    run = run_of(request_of("hi"), tier="fast")
+    exchange = Exchange(
+        dialect=dialect, call=call, run=run, events=breaking(0), report=dict, close=list, keepalive_s=keepalive_s
+    )
+    return exchange, dialect.writer(call, run)
+
+
+def read_to(exchange: Exchange, tokens: int, left_s: float) -> None:
+    prefill = Prefilled(tokens=tokens, of_tokens=40_000, left_s=left_s)
+    exchange.run.current = SimpleNamespace(prefilling=prefill)  # type: ignore[assignment]
+
+
+CHAT_CALL: Any = SimpleNamespace(stream=True, wanted=_ChatWanted())
+CALLS: dict[str, tuple[Dialect, Any]] = {
+    "chat": (CHAT, CHAT_CALL),
+    "messages": (MESSAGES, SimpleNamespace(wanted=SimpleNamespace(thinking=False), edits=None)),
+    "responses": (RESPONSES, ask(tools=[])),
+}
+
+
+def test_a_stream_begins_early_only_for_a_prompt_that_takes_long():
+    """Law: a prompt that will be read before the first keep-alive is due writes nothing: its headers can still say who
+    answers. Another one begins the stream; what was written isn't written again, and keep-alives come as ever."""
+    exchange, writer = prefilling(CHAT, CHAT_CALL)
+    read_to(exchange, 9_000, 7.9)
+    assert exchange._fill_silence(writer, 5, begun=False) == b""
+    read_to(exchange, 12_288, 43.2)
+    assert exchange._fill_silence(writer, 5, begun=False) == b": prefill 12,288 of 40,000 tokens, about 43 s left\n\n"
+    assert exchange._fill_silence(writer, 5, begun=True) == b""
+    read_to(exchange, 39_000, 1.0)
+    assert exchange._fill_silence(writer, 5, begun=True).startswith(b": prefill 39,000")
+    assert exchange._fill_silence(writer, 5, begun=True) == KEEP_ALIVE
+
+
+@pytest.mark.parametrize("keepalive_s", [0.05, 1.9, 2.0, 2.1, 10.0, 300.0])
+async def test_a_hosted_tier_s_silence_is_what_it_was(keepalive_s):
+    """Law: where no tier reports a prefill, a keep-alive comes each `keepalive_s`, and nothing else."""
+    exchange, writer = prefilling(CHAT, CHAT_CALL, keepalive_s)
+    parts = math.ceil(keepalive_s / PROGRESS_S)
+    frames = [exchange._fill_silence(writer, parts, begun=False) for _ in range(3 * parts)]
+
+    assert keepalive_s / parts <= PROGRESS_S
+    assert [at % parts for at, frame in enumerate(frames, 1) if frame] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_official_clients_read_on_behind_a_report_of_prefill(name):
+    """Law: an unmodified client gets the answer, with reports before its first event and between later ones."""
+    dialect, call = CALLS[name]
+    exchange, writer = prefilling(dialect, call)
+    sent = b""
+    for word in ("one ", "two"):
+        for tokens in (1_000, 2_000):
+            read_to(exchange, tokens, 90.0)
+            sent += exchange._fill_silence(writer, 5, begun=bool(sent))
+        sent += writer.chunks("fast", [Text(word)])
+    sent += writer.last("fast", Finish(reason=FinishReason.STOP, usage=Usage(completion_tokens=2)), {})
+
+    assert sent.count(b"1,000 of 40,000" if name == "chat" else b'"tokens":1000,"of_tokens":40000') >= 2
+    assert ask_official(name, sent) == "one two"
+    if name == "responses":
+        events = read_frames(sent)
+        check_events(events)
+        assert not [fault for event in events for fault in find_faults("ResponseStreamEvent", event)]
+
+
+def ask_official(name: str, sent: bytes) -> str:
+    """Read a stream with the official client of its dialect."""
+    http: Any = httpx2 if name == "messages" else httpx
+    answer = http.Response(200, content=sent, headers={"content-type": "text/event-stream"})
+    client: Any = http.Client(transport=http.MockTransport(lambda _: answer))
+    options: Any = {"api_key": "k", "base_url": "http://127.0.0.1:1", "http_client": client}
+    said: Any = [{"role": "user", "content": "hi"}]
+    if name == "messages":
+        with anthropic.Anthropic(**options).messages.stream(model="m", max_tokens=9, messages=said) as stream:
+            return stream.get_final_text()
+    official = openai.OpenAI(**options)
+    if name == "responses":
+        with official.responses.stream(model="m", input="hi") as events:
+            return events.get_final_response().output_text
+    with official.chat.completions.stream(model="m", messages=said) as chunks:
+        return chunks.get_final_completion().choices[0].message.content or ""

@@ -57,7 +57,7 @@ def runs() -> list[Any]:
     waits = run_of(request_of("hi", request_id="a"), tier="fast")
     writes = run_of(request_of("hi", request_id="b"), tier="fast", deadline_ns=1)
     spending = SimpleNamespace(counted=None, written_bytes=28)
-    writes.current = SimpleNamespace(ttft_ns=1, end=None, spending=spending)  # type: ignore[assignment]
+    writes.current = SimpleNamespace(ttft_ns=1, end=None, spending=spending, prefilling=None)  # type: ignore[assignment]
     return [waits, writes]
 
 

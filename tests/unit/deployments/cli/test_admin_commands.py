@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -19,7 +20,9 @@ from deployments.cli.server_client import KEY, LINES_MAX, ServerClient, plain
 from deployments.config.config_errors import ConfigError
 from deployments.state.history import RequestQuery
 from deployments.ui.timeline import tell
+from reliability.types import Prefilled
 from tests.support.room_rig import Rig, attempt, browse, report
+from tests.support.run_values import request_of, run_of
 
 BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
 KEYS = Access((ApiKey(name="boss", sha256=digest(BOSS), admin=True), ApiKey(name="agent", sha256=digest(AGENT))))
@@ -72,6 +75,18 @@ def test_status_shows_every_tier(run, capsys):
 
     for words in ("fast-model", "standard", "premium", "last 24 h: 2 requests", "1 with loops"):
         assert words in out
+
+
+def test_status_shows_how_far_a_prompt_is_read(run, rig, capsys):
+    """With the time that is left."""
+    reading = run_of(request_of("hi", request_id="r3"), tier="fast")
+    prefill = Prefilled(tokens=12_288, of_tokens=40_000, left_s=43.2)
+    current: Any = SimpleNamespace(ttft_ns=None, end=None, spending=None, prefilling=prefill)
+    reading.current = current
+    rig.stopping._running = [SimpleNamespace(run=reading)]
+    run("status")
+
+    assert "r3 at fast: prefill 12,288 of 40,000 tokens, about 43.2 s left" in capsys.readouterr().out
 
 
 def test_status_fails_where_no_tier_can_answer(run, rig, capsys):

@@ -13,9 +13,21 @@ from deployments.reports.report import NOTE_CHARS_MAX, describe_running, report_
 from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock
 from deployments.request.run_record import Run
+from deployments.ui.formatting import write_prefill
 from reliability.attempt import Attempt
 from reliability.prefix import LostPrefix, PrefixChange
-from reliability.types import ChatRequest, Event, Fault, Finish, FinishReason, Started, Text, TierStatus, Usage
+from reliability.types import (
+    ChatRequest,
+    Event,
+    Fault,
+    Finish,
+    FinishReason,
+    Prefilled,
+    Started,
+    Text,
+    TierStatus,
+    Usage,
+)
 from tests.support.driving import make_ports, make_run
 from tests.support.run_values import request_of, run_of
 
@@ -115,7 +127,17 @@ def test_it_says_where_it_is_for_how_long_and_what_it_met_and_nothing_that_was_s
 def test_it_writes_from_its_first_word_on(ttft_ns, counted, end, shown):
     """What its tier has counted, or an estimate by what came where it counts at the end."""
     spending = SimpleNamespace(counted=counted, written_bytes=28)
-    current = SimpleNamespace(ttft_ns=ttft_ns, end=end, spending=spending)
+    current = SimpleNamespace(ttft_ns=ttft_ns, end=end, spending=spending, prefilling=None)
     row = describe_running(running(current=current), now_ns=75 * S, now_s=1e9)
 
     assert (row["writing"], row["tokens"]) == shown
+
+
+def test_a_long_prefill_is_shown():
+    """With what is left, until the first token."""
+    prefill = Prefilled(tokens=12288, of_tokens=40000, left_s=43.21)
+    current = SimpleNamespace(ttft_ns=None, end=None, spending=None, prefilling=prefill)
+    row = describe_running(running(current=current), now_ns=75 * S, now_s=1e9)
+
+    assert row["prefill"] == {"tokens": 12288, "of_tokens": 40000, "left_s": 43.2}
+    assert write_prefill(row["prefill"]) == "prefill 12,288 of 40,000 tokens, about 43.2 s left"

@@ -13,9 +13,10 @@ from deployments.request.timeouts import _convert_stall
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.escalation.refusals import verdict_of
 from reliability.faults import TRAITS, Again
-from reliability.types import ChatRequest, Event, Failed, Fault, Reason, RefuseCode, Started, Text, Verdict
+from reliability.types import ChatRequest, Event, Failed, Fault, Prefilled, Reason, RefuseCode, Started, Text, Verdict
 from tests.sim.clock import VirtualClock
 from tests.support.driving import drive_once, scripted
+from tests.support.readings import reading
 
 TIMEOUTS = Timeouts(connect_s=5, first_token_s=20, idle_s=10, total_s=100)
 BREAKS: dict[str, dict[str, Any]] = {"cut": {"cut": True}, "error": {"status": 502}, "protocol": {"fault": "protocol"}}
@@ -129,3 +130,31 @@ def test_a_replica_that_dies_late_is_no_stall():
     run, _ = walked(Dies(name="fast", script=[]), retries=1)
 
     assert [a.tier for a in run.attempts] == ["fast", "fast", "standard"]
+
+
+def test_a_report_of_prefill_stops_no_timeout():
+    """Law: `first_token_s` runs from the tier's start to the first piece of the answer, prefill included; what was read
+    last is known meanwhile."""
+
+    class Reading(ScriptedTier):
+        async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+            yield [Started()]
+            for read in range(1, 1000):
+                await asyncio.sleep(1)
+                yield [Prefilled(tokens=read, of_tokens=1000, left_s=1000 - read)]
+
+    run, took_s = walked(Reading(name="fast", script=[]))
+
+    assert [a.tier for a in run.attempts] == ["fast", "standard"]
+    assert run.attempts[0].fault is Fault.FIRST_TOKEN_TIMEOUT
+    assert took_s < TIMEOUTS.first_token_s + 1
+
+
+def test_how_far_a_prompt_is_read_is_known_until_the_first_token():
+    """Also where the report comes with the first token."""
+    state = reading(100)
+    state.note_prefill(Prefilled(tokens=1, of_tokens=9, left_s=8.0))
+    known = state.prefilling
+    out = state.look([Prefilled(tokens=8, of_tokens=9, left_s=1.0), Text("word")], 5)
+
+    assert (known and known.tokens, out, state.prefilling) == (1, [Text("word")], None)

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from deployments.tiers.mlx import sequence
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.memory_budget import PrefillBudget
+from deployments.tiers.mlx.memory_budget import UNBOUNDED, PrefillBudget
+from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
-from reliability.types import Event, Failed, Fault, Finish
+from reliability.types import Event, Failed, Fault, Finish, Prefilled
 from tests.support.engine_rig import load_folder, text_of
 
 PLACES = 6
@@ -161,3 +163,39 @@ def test_a_model_that_reads_one_sequence_only_answers_them_in_turn(batch: Schedu
     assert ready.warning is not None
     assert "answered one at a time" in ready.warning
     assert (single.batched_as_alone, single.warning) == (None, loaded.warning)
+
+
+def test_a_long_prompt_is_reported_until_its_first_token(batch: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each chunk, where no prefill is too short for it; one that is takes no message."""
+    batch._pace = PrefillBudget(tokens_max=32)
+    (quick,) = add(batch, [range(10, 150)])
+    run(batch)
+    monkeypatch.setattr(sequence, "PREFILL_LONG_S", 0.0)
+    monkeypatch.setattr(sequence, "PREFILL_EVERY_S", 0.0)
+    (told,) = add(batch, [range(10, 150)])
+    run(batch)
+    steps = [event for event in told if isinstance(event, Prefilled)]
+
+    assert not any(isinstance(event, Prefilled) for event in quick)
+    assert [(step.tokens, step.of_tokens) for step in steps] == [(read, 140) for read in (32, 64, 96, 128, 139)]
+    assert all(step.left_s > 0 for step in steps)
+    assert told[: len(steps)] == steps
+
+
+def test_what_was_read_before_its_client_left_is_not_read_again(batch: Scheduler) -> None:
+    """Law: a client that leaves in the middle of a prefill and comes back reads on where it was, and gets the answer of
+    one that stayed."""
+    prompt = [random.Random(3).randrange(4, 190) for _ in range(200)]
+    batch._pace = PrefillBudget(tokens_max=32)
+    (stayed,) = add(batch, [prompt])
+    run(batch)
+    batch.set_budget(UNBOUNDED, PromptStore(bytes_max=1 << 24))
+    add(batch, [prompt])
+    for _ in range(3):
+        batch.step()
+    batch.remove(1)
+    (back,) = add(batch, [prompt])
+    run(batch)
+
+    assert [event.usage.cached_tokens for event in back if isinstance(event, Finish) and event.usage] == [96]
+    assert text_of(back) == text_of(stayed)

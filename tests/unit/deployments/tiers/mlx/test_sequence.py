@@ -12,7 +12,7 @@ from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import LEAD_MAX, UNSURE_MAX, EngineJob, SequenceState
 from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from reliability.tools.format_reasoning import Thought
-from reliability.types import Event, FinishReason, Logprobs, Text
+from reliability.types import Event, FinishReason, Logprobs, Prefilled, Text
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz<>"
 
@@ -125,3 +125,18 @@ def test_an_answer_tells_so_many_unsure_tokens_at_most() -> None:
     for _ in range(UNSURE_MAX + 9):
         row.take(0, None, None, 0.5)
     assert len(row.unsure) == UNSURE_MAX
+
+
+def test_a_prefill_that_is_long_is_reported() -> None:
+    """Law: nothing in the first two seconds, then once a second at most. What is left takes as long for each token as
+    those that were read, the latest foremost; what the cache held took no time."""
+    told: list[Event] = []
+    row = SequenceState(1, EngineJob(prompt=range(1000), max_tokens=9, sink=told.extend), Spelling())
+    row.begin_prefill(600, 50.0)
+    for tokens, now_s in ((650, 51.9), (700, 52.0), (710, 52.9), (740, 53.0), (740, 54.5)):
+        row.report_prefill(tokens, now_s)
+
+    assert told == [
+        Prefilled(tokens=700, of_tokens=1000, left_s=300 * 2 / 100),
+        Prefilled(tokens=740, of_tokens=1000, left_s=pytest.approx(260 * (0.7 * 2 / 100 + 0.3 * 1 / 40))),
+    ]
