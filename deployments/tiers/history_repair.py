@@ -255,7 +255,7 @@ def _pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
         if not open_ids:
             close()
     close()
-    return out
+    return _order_results(out)
 
 
 def _find_awaited(messages: Sequence[Mapping[str, Any]]) -> set[int]:
