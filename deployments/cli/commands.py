@@ -278,7 +278,7 @@ def _launch(agent: str, arguments: tuple[str, ...], url: str | None, model: str,
     from deployments.cli.launch import launch
     from deployments.cli.server_client import find_url
 
-    return launch(agent, arguments, url=find_url(url, config), model=model, environ=os.environ)
+    return launch(agent, arguments, url=find_url(url, config), model=model, environ=os.environ, named=url is not None)
 
 
 @cli.command("agents")
@@ -294,7 +294,7 @@ def _agents(agent: str | None, url: str | None, model: str, config: Path | None)
     from deployments.cli.server_client import find_url
 
     names = [agent] if agent else [*AGENTS, *SDKS]
-    print_agents(names, url=find_url(url, config), model=model, environ=os.environ)
+    print_agents(names, url=find_url(url, config), model=model, environ=os.environ, named=url is not None)
     return 0
 
 
@@ -321,7 +321,7 @@ def _ask(command: str, url: str | None, config: Path | None, **options: Any) -> 
     from deployments.cli.admin_commands import ask_server
     from deployments.cli.server_client import ServerClient, find_url
 
-    return ask_server(ServerClient(find_url(url, config)), command, **options)
+    return ask_server(ServerClient(find_url(url, config), named=url is not None), command, **options)
 
 
 for _name, (_help, _options) in ASKING.items():

@@ -29,15 +29,18 @@ class _NotStarted(CommandFailed):
     """The agent can't be started. The message is one line that says why, and what to do."""
 
 
-def launch(name: str, arguments: Sequence[str], *, url: str, model: str, environ: Mapping[str, str]) -> NoReturn:
-    """Become the agent, started so that it asks the server at `url`. Raises _NotStarted: the program isn't there, no
-    server answers, or the server refuses the key or the model; ConfigError: as `ServerClient`, or a wrong model."""
+def launch(
+    name: str, arguments: Sequence[str], *, url: str, model: str, environ: Mapping[str, str], named: bool = False
+) -> NoReturn:
+    """Become the agent, started so that it asks the server at `url`; `named` is `ServerClient`'s. Raises _NotStarted:
+    the program isn't there, no server answers, or the server refuses the key or the model; ConfigError: as
+    `ServerClient`, or a wrong model."""
     _check_model(model)
     agent = AGENTS[name]
     program = shutil.which(agent.program, path=environ.get("PATH"))
     if program is None:
         raise _NotStarted(f"there is no program {agent.program} on PATH: install it with `{agent.install}`")
-    server = ServerClient(url, environ, ask_s=ASK_S)
+    server = ServerClient(url, environ, ask_s=ASK_S, named=named)
     _check_server(server)
     agent = fill_in(agent, url=url, model=model, context_tokens=_ask_context(server, model))
     print(f"{agent.name} on {url}, model {model}", file=sys.stderr, flush=True)  # noqa: T201
@@ -46,13 +49,15 @@ def launch(name: str, arguments: Sequence[str], *, url: str, model: str, environ
     os.execve(program, [agent.program, *agent.flags, *arguments], _build_environment(agent, key, environ, url))
 
 
-def print_agents(names: Iterable[str], *, url: str, model: str, environ: Mapping[str, str]) -> None:
+def print_agents(
+    names: Iterable[str], *, url: str, model: str, environ: Mapping[str, str], named: bool = False
+) -> None:
     """Print the lines to set by hand. A server that doesn't answer now is no mistake here. Raises ConfigError: `model`
     can't be one."""
     _check_model(model)
     lines = []
     try:
-        server = ServerClient(url, environ, ask_s=ASK_S)
+        server = ServerClient(url, environ, ask_s=ASK_S, named=named)
         _check_server(server)
         context_tokens = _ask_context(server, model)
     except _NotStarted as error:

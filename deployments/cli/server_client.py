@@ -27,7 +27,7 @@ import httpx
 
 from deployments.cli.agents import KEY
 from deployments.config.config_errors import ConfigError
-from deployments.config.free_port import find_owners
+from deployments.config.free_port import find_owners, find_peer_owners
 from deployments.config.loopback import is_loopback
 from deployments.running.folder import LOCK, RunFolder, base_folder
 from deployments.running.own_folder import list_trusted
@@ -63,8 +63,9 @@ def name_foreign(url: str, error: Exception) -> str:
 
 
 class ServerClient:
-    """The server at `url`, without `/v1`. `transport`: how it is reached, where that isn't the network. `ask_s`: for
-    how long. Raises ConfigError: the key can't be one, or the file of certificates isn't there."""
+    """The server at `url`, without `/v1`; `named`: its address stands on the command line. `transport`: how it is
+    reached, where that isn't the network. `ask_s`: for how long. Raises ConfigError: the key can't be one, or the file
+    of certificates isn't there."""
 
     def __init__(
         self,
@@ -72,10 +73,12 @@ class ServerClient:
         environ: Mapping[str, str] = os.environ,
         transport: httpx.AsyncBaseTransport | None = None,
         ask_s: float = ASK_S,
+        named: bool = False,
     ) -> None:
         self.url = url
         self._key, self._ask_s = _read_key(environ), ask_s
         own = is_loopback(urlsplit(url).hostname)
+        self._extensions = {"trace": self._refuse_stranger} if own and not named else {}
         # `trust_env`: a proxy of the environment can't reach our loopback.
         self._options: dict[str, Any] = {
             "base_url": url,
@@ -119,7 +122,7 @@ class ServerClient:
         async with (
             asyncio.timeout(self._ask_s),
             httpx.AsyncClient(**self._options) as http,
-            http.stream("GET", path, params=params, headers=headers) as answer,
+            http.stream("GET", path, params=params, headers=headers, extensions=self._extensions) as answer,
         ):
             if "content-encoding" in answer.headers:
                 raise NoAnswer("it compresses its answer unasked")
@@ -128,6 +131,20 @@ class ServerClient:
                 if len(raw) > ANSWER_BYTES_MAX:
                     raise NoAnswer(f"its answer is over {ANSWER_BYTES_MAX >> 20} MiB")
             return answer.status_code, _read_object(bytes(raw))
+
+    async def _refuse_stranger(self, event: str, info: Mapping[str, Any]) -> None:
+        """Close a connection that another user's process holds before anything is sent: a port may change hands at any
+        time. Raises NoAnswer."""
+        if event != "connection.connect_tcp.complete":
+            return
+        stream = info["return_value"]
+        own = stream.get_extra_info("socket")
+        owners = find_peer_owners(own.getsockname(), own.getpeername())
+        if owners is None or (owners and owners <= list_trusted()):
+            return
+        await stream.aclose()
+        who = f"another user of this machine ({min(owners)})" if owners else "nobody any more"
+        raise NoAnswer(f"the port belongs to {who}, and the API key would be sent there: if you mean it, add --url")
 
 
 def _read_key(environ: Mapping[str, str]) -> str:

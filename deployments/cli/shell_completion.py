@@ -90,7 +90,7 @@ def _list_values(what: str, url: str | None, config: Path | None) -> dict[str, s
     found: dict[str, str] = {}
     try:
         try:
-            found = _ask(ServerClient(find_url(url, config), ask_s=ASK_S), what)
+            found = _ask(ServerClient(find_url(url, config), ask_s=ASK_S, named=url is not None), what)
         except NotAnswered:
             if what == "tiers" and config is not None and url is None:
                 found = {name: tier.kind for name, tier in read_file(config).args.tiers.items()}

@@ -9,6 +9,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -57,20 +58,66 @@ def find_owners(host: str, port: int) -> set[int]:
     return found[True] or found[False]  # the kernel prefers the exact address
 
 
+def find_peer_owners(own: tuple[Any, ...], peer: tuple[Any, ...]) -> set[int] | None:
+    """Find the users whose processes hold the other end of a connection of loopback, or may accept it, by the addresses
+    of both ends. None where the system doesn't tell."""
+    if not any(table.exists() for table in TABLES):
+        return None
+    ends = tuple(_Endpoint(_unmap(ipaddress.ip_address(host)), port) for host, port, *_ in (peer, own))
+    while (users := _find_accepted(ends)) is None:
+        # A connection that waits to be accepted ends with its listener: if it still waits, that is whose it is.
+        listeners = find_owners(peer[0], peer[1])
+        if _find_accepted(ends) is None:
+            return listeners
+    return users
+
+
+def _find_accepted(ends: tuple[_Endpoint, ...]) -> set[int] | None:
+    """Find the users who hold one end of a connection; none where it has ended, None while it waits to be accepted."""
+    rows = [row for row in _list_sockets() if (row.local, row.remote) == ends]
+    return None if any(row.inode == 0 for row in rows) else {row.user for row in rows}
+
+
 def _list_listeners(port: int) -> Iterator[tuple[Address, int]]:
+    for row in _list_sockets():
+        if row.state == LISTEN and row.local.port == port:
+            yield row.local.address, row.user
+
+
+class _Endpoint(NamedTuple):
+    address: Address
+    port: int
+
+
+class _SocketRow(NamedTuple):
+    local: _Endpoint
+    remote: _Endpoint
+    state: str
+    user: int
+    inode: int
+
+
+def _list_sockets() -> Iterator[_SocketRow]:
     for table in TABLES:
         with contextlib.suppress(OSError):
             for line in table.read_text(encoding="ascii").splitlines()[1:]:
-                _, local, _, state, *rest = line.split()
-                address, _, number = local.partition(":")
-                if state == LISTEN and int(number, 16) == port:
-                    yield _read_address(address), int(rest[3])
+                _, local, remote, state, *rest = line.split()
+                yield _SocketRow(_read_endpoint(local), _read_endpoint(remote), state, int(rest[3]), int(rest[5]))
+
+
+def _read_endpoint(text: str) -> _Endpoint:
+    address, _, port = text.partition(":")
+    return _Endpoint(_read_address(address), int(port, 16))
 
 
 def _read_address(digits: str) -> Address:
     """Read an address as the kernel writes it: words of 32 bits, in the machine's own order."""
     words = (int(digits[at : at + 8], 16) for at in range(0, len(digits), 8))
-    address = ipaddress.ip_address(b"".join(struct.pack("=I", word) for word in words))
+    return _unmap(ipaddress.ip_address(b"".join(struct.pack("=I", word) for word in words)))
+
+
+def _unmap(address: Address) -> Address:
+    """Return IPv4's address where IPv6 writes one."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 

@@ -19,6 +19,8 @@ CONTINUE = "Continue."
 _NO_RESULT = "There is no result of this call."
 _SYSTEM = frozenset({"system", "developer"})
 _FITTING = re.compile(r"[A-Za-z0-9]{9}")
+_UNFIT = re.compile(r"[^A-Za-z0-9_-]")
+NAME_CHARS_MAX = 64
 _THOUGHTS = ("reasoning_content", "reasoning")
 _RESULT = frozenset({"tool", "function"})
 
@@ -110,11 +112,14 @@ def _say_refusal(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _fit_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give each call an id that every API takes, and its result the same: nine letters and digits."""
+    """Give each call an id and a name that every API takes, and its result the same id: nine letters and digits."""
     out: list[dict[str, Any]] = []
     for message in map(dict, messages):
         if message.get("tool_calls"):
-            message["tool_calls"] = [{**call, "id": _fit_id(call.get("id"))} for call in message["tool_calls"]]
+            message["tool_calls"] = [
+                {**call, "id": _fit_id(call.get("id")), "function": _fit_name(call["function"])}
+                for call in message["tool_calls"]
+            ]
         if message["role"] == "tool":
             message["tool_call_id"] = _fit_id(message.get("tool_call_id"))
         out.append(message)
@@ -138,6 +143,12 @@ def _name_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             message["tool_call_id"] = ids.get(message.get("tool_call_id"), message.get("tool_call_id"))
         out.append(message)
     return out
+
+
+def _fit_name(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give a past call a name that every API takes: agents keep calls of names that a model made up."""
+    name = _UNFIT.sub("_", str(function.get("name") or ""))[:NAME_CHARS_MAX]
+    return {**function, "name": name or "unnamed"}
 
 
 def _fit_id(given: Any) -> str:
@@ -244,7 +255,7 @@ def _pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
         if not open_ids:
             close()
     close()
-    return out
+    return _order_results(out)
 
 
 def _find_awaited(messages: Sequence[Mapping[str, Any]]) -> set[int]:

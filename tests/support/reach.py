@@ -67,8 +67,9 @@ def as_nobody(code: str, *arguments: str) -> str:
 
 
 @contextlib.contextmanager
-def listening_as_nobody() -> Iterator[int]:
-    """A port of loopback on which another user listens."""
+def listening_as_nobody(*, accepts: bool = False) -> Iterator[tuple[int, int]]:
+    """A port of loopback on which another user listens. With `accepts` it takes one connection and is then free again;
+    what came over that connection is written to the pipe, the second value."""
     with socket.create_server(("127.0.0.1", 0)) as own:
         port = own.getsockname()[1]
     read, write = os.pipe()
@@ -80,12 +81,16 @@ def listening_as_nobody() -> Iterator[int]:
             os.setuid(NOBODY)
             server = socket.create_server(("127.0.0.1", port))
             os.write(write, b"listens")
+            if accepts:
+                peer, _ = server.accept()
+                server.close()
+                os.write(write, peer.recv(65_536) or b"nothing")
             signal.pause()
             server.close()
         os._exit(0)
     try:
         assert os.read(read, 7) == b"listens"
-        yield port
+        yield port, read
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

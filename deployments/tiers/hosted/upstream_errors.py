@@ -95,6 +95,8 @@ _TEMPLATE = re.compile(
     r"|valid role\b|role must be one of|no such role|\.role.{0,3} (does not|doesn't) support"
     r"|invalid value: .?(developer|system|tool|function)\b"
     r"|conversation must (alternate|start)|\bcontent\b.{0,60}\bis (blank|empty|required|a required)|toolresult blocks"
+    r"|(messages|contents)\W{0,2}\d.{0,80}\b(function|function_call|tool_use)\.name\b.{0,80}(pattern|empty|length)"
+    r"|function name was\b.{0,80}must be"
     r"|tool (call result|result's tool id).{0,20}not (follow|found)"
     r"|can only get item pairs from a mapping|object' has no attribute|can only concatenate str",
     re.IGNORECASE | re.DOTALL,

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployments.cli import server_client
+from deployments.cli import agents, server_client
 from deployments.cli.commands import cli
 from deployments.cli.server_client import DEFAULT_URL, NotAnswered, ServerClient, find_url
 from deployments.config.config_errors import ConfigError
-from deployments.config.free_port import find_owners, free_port
+from deployments.config.free_port import find_owners, find_peer_owners, free_port
 from deployments.running.folder import RunFolder, base_folder
 from tests.support.certificates import write_certificate
 from tests.support.hostile_folder import fill_folder, find_run
@@ -220,7 +220,7 @@ def write(folder: Path, host: str) -> str:
 def test_another_users_server_gets_no_key(folder, monkeypatch):
     """Law: while no server of this user's runs, anybody may listen on its port: who does gets the key only where the
     command line names the address."""
-    with listening_as_nobody() as port:
+    with listening_as_nobody() as (port, _):
         url = f"http://127.0.0.1:{port}"
         monkeypatch.setattr(server_client, "DEFAULT_URL", url)
         with pytest.raises(ConfigError, match=f"belongs to another user of this machine.*--url {url}"):
@@ -229,6 +229,36 @@ def test_another_users_server_gets_no_key(folder, monkeypatch):
         with pytest.raises(ConfigError, match="another user"):
             find(folder, config="named.yaml")
         assert find(folder, url) == url
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs another user, and Linux' tables")
+@pytest.mark.parametrize("accepts", [False, True])
+def test_a_port_that_changed_hands_gets_no_key(accepts):
+    """Law: before anything is sent, the user who holds the other end of the connection is checked: accepted or not yet,
+    and whether that user still listens or not."""
+    with listening_as_nobody(accepts=accepts) as (port, read):
+        client = ServerClient(f"http://127.0.0.1:{port}", {agents.KEY: KEY}, ask_s=5.0)
+        with pytest.raises(NotAnswered, match="belongs to another user of this machine"):
+            client.get("sessions")
+        assert not accepts or os.read(read, 65_536) == b"nothing"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux' tables")
+@pytest.mark.parametrize("listens", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+def test_who_holds_a_connection_is_found(listens):
+    """Before it is accepted, after that, and once no socket listens any more, over either family; none at its end."""
+    family = socket.AF_INET6 if ":" in listens else socket.AF_INET
+    host = "::1" if listens == "::1" else "127.0.0.1"
+    with socket.create_server((listens, 0), family=family, dualstack_ipv6=listens == "::") as server:
+        own = socket.create_connection((host, server.getsockname()[1]))
+        ends = own.getsockname(), own.getpeername()
+        assert find_peer_owners(*ends) == {os.geteuid()}
+        peer, _ = server.accept()
+        assert find_peer_owners(*ends) == {os.geteuid()}
+    assert find_peer_owners(*ends) == {os.geteuid()}
+    peer.close()
+    own.close()
+    assert not find_peer_owners(*ends)
 
 
 def test_ones_own_server_on_the_default_port_is_asked(folder, monkeypatch):

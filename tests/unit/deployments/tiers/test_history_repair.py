@@ -16,7 +16,8 @@ words = st.text("qjk \n", min_size=1, max_size=8).filter(str.strip)
 
 
 def call(id: str) -> dict[str, Any]:
-    return {"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    name = {"y": "a b.c/é", "z": ""}.get(id, "f")
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}}
 
 
 messages = st.lists(
@@ -93,8 +94,9 @@ def test_past_arguments_are_an_object(given_, read):
 
 @given(messages)
 def test_strict_apis_take_the_softened_form(history):
-    """Law: what says nothing is left out, but for the last message; ids are nine letters and digits, and one call
-    stands before its result at a time. (What Mistral's API, Anthropic's and the template of Llama 3 ask for.)"""
+    """Law: what says nothing is left out, but for the last message; ids are nine letters and digits, names what
+    OpenAI takes as one, and one call stands before its result at a time. (What Mistral's API, Anthropic's and the
+    template of Llama 3 ask for.)"""
     softened = soften(history, HistoryForm.IN_TURN)
 
     assert all(m.get("content") or m.get("tool_calls") for m in softened[:-1])
@@ -104,6 +106,7 @@ def test_strict_apis_take_the_softened_form(history):
             assert result is not None
             assert result["tool_call_id"] == one["id"]
             assert re.fullmatch(r"[A-Za-z0-9]{9}", one["id"])
+            assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one["function"]["name"])
 
 
 def test_what_was_thought_stays():

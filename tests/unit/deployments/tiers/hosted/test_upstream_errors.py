@@ -56,6 +56,11 @@ CONVERSATIONS = {
         "Invalid JSON payload received. Unknown name \"reasoning_content\" at 'contents[1]': Cannot find field.",
     ],
     HistoryForm.ONE_SYSTEM: [
+        "Invalid 'messages[1].tool_calls[0].function.name': string does not match pattern. Expected a string",
+        "Invalid 'messages[1].tool_calls[0].function.name': empty string. Expected a string with minimum length 1",
+        "* GenerateContentRequest.contents[1].parts[0].function_call.name: Name cannot be empty.",
+        "messages.1.content.0.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'",
+        "Function name was a b.c but must be a-z, A-Z, 0-9, or contain underscores and dashes",
         "Tool call id was call_a1b2 but must be a-z, A-Z, 0-9, with a length of 9.",
         "Assistant message must have either content or tool_calls, but not none.",
         "Not the same number of function calls and responses",
@@ -192,6 +197,15 @@ def test_a_refused_conversation_is_asked_for_in_a_softer_form(form: HistoryForm,
 
     assert wants_softer(status, complaint) is form
     assert fault(status, said) is Fault.UNSUPPORTED
+
+
+def test_the_name_of_a_declared_tool_is_the_requests_mistake() -> None:
+    """Law: no form of the conversation mends a tool that the provider refuses."""
+    complaint = read_complaint(
+        {"error": {"message": "Invalid 'tools[0].function.name': string does not match pattern"}}
+    )
+
+    assert wants_softer(400, complaint) is None
 
 
 @pytest.mark.parametrize(
