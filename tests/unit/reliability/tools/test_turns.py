@@ -75,7 +75,7 @@ def test_calls_behind_a_made_up_result_are_dropped(mark):
 
 
 LINES = [
-    "Observation: 21", "✿RESULT✿: 21", "## Return of functions.search:0\n21", "<tool_call_response>21</tool_call_response>",
+    "Observation: 21", "✿RESULT✿: 21", "## Return of functions.search:0\n21", "<tool_call_response>21",
     *(f"```{name}\n21\n```" for name in ("tool_output", "tool_response", "function_results", "observation")),
 ]  # fmt: skip
 BARE = [
@@ -129,10 +129,10 @@ def test_a_result_between_two_calls_ends_the_answer(line, call):
 def test_words_between_two_calls_stay():
     """Law: a heading right before the next call gives nothing; only a tool's result may stand behind other words."""
     for between in (
-        "Tool result:", "I take both.\nOutput: a table.", "Results will follow.", "### Result", "### Results of y\nOne.",
-        "Observations are next.", "**Output file:** a.txt", "The tool returned nothing yet.", "```result.json\n{}\n```",
-        "Response time: 5 ms", "I take both.\n<response>21</response>", "The tools: one, two.", "A\n### Observation\n21",
-        "`tool_response` comes next.", "The <tool_call_result> is next.", "The <|tool|> mark is next.",
+        "Tool result:", "I take both.\nOutput: a table.", "Results will follow.", "### Result",
+        "### Results of y\nOne.", "Observations are next.", "**Output file:** a.txt", "The tool returned nothing yet.",
+        "```result.json\n{}\n```", "Response time: 5 ms", "I take both.\n<response>21</response>", "The tools: one.",
+        "A\n### Observation\n21", "`tool_response` is next.", "The <tool_call_result> is next.", "A <|tool|> is next.",
     ):  # fmt: skip
         text = f"{ONE}\n{between}\n{ONE.replace('x', 'y')}"
         assert whole(text, BOX) == ([("search", {"query": "x"}), ("search", {"query": "y"})], False, inked(between))
