@@ -229,7 +229,7 @@ def _read_parameters(text: str, at: int, tool: Tool | None, *, inline: bool) -> 
         key = opened["bare"] or opened["quoted"] or opened["plain"]
         if is_string is None:
             found.add_framed(key, text, opened.end(), end, on_lines=opened["bare"] is not None)
-            breaks = text.startswith(("\n", "\r"), opened.end())
+            breaks = text.startswith(("\n", "\r\n"), opened.end())
             on_lines, inline = on_lines or breaks, inline or not breaks
         else:
             found.add(key, text[opened.end() : end], at, is_string)

@@ -156,6 +156,7 @@ def test_line_breaks_are_noted_where_the_template_writes_inline(value, line_brea
         (opener, content + inline, noted),
         (opener, apart + content, noted if line_break == "\r\n" else set()),
         ("<seed:tool_call>", inline, set()),
+        ("<seed:tool_call>", path.format("\ra"), set()),
     ):
         text = f"{head}\n<function=save>\n{inner}\n</function>\n{head.replace('<', '</')}"
         assert calls(text)[0][1].get("mixed", value) == value
