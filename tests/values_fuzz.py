@@ -59,7 +59,7 @@ def _holds(value: Any, pattern: str | re.Pattern[str]) -> bool:
     return re.search(pattern, renderings.bare(value)) is not None
 
 
-ELEMENTS = frozenset({"qwen3_coder", "qwen3_coder without opener", "minimax", "invoke", "muse"})
+ELEMENTS = frozenset({"qwen3_coder", "qwen3_coder without opener", "seed", "minimax", "invoke", "muse"})
 MARKED = frozenset({"deepseek v3.2", "gigachat 3.5"})
 CANT_SAY: tuple[Cant, ...] = (
     Cant(
@@ -101,7 +101,7 @@ CANT_SAY: tuple[Cant, ...] = (
     ),
     Cant(
         "a text that stands inline begins with a line break, which other templates write as layout",
-        frozenset({"minimax", "invoke", "muse"}),
+        frozenset({"seed", "minimax", "invoke", "muse"}),
         lambda _, value: _is_text(value, r"\A\r?\n"),
     ),
     Cant(

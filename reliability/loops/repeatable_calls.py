@@ -23,7 +23,7 @@ from typing import Any
 
 from reliability.loops.comparison.call_normalization import names_place
 from reliability.loops.comparison.findings import SeenCall, has_failed, parse
-from reliability.loops.comparison.same_result import is_ongoing
+from reliability.loops.comparison.same_result import UNDONE_FIELDS, is_ongoing
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.volatile_fields import (
     MARKED,
@@ -206,6 +206,14 @@ _NOTHING_YET = re.compile(
     r"|soon|in)\b.{0,40})\W*",
     re.IGNORECASE,
 )
+#: How far a job is, and not yet all of it, and nothing else; the field that says so, and tools that ask for a job.
+_PARTWAY = re.compile(
+    r"(?P<named>\W*progress)?\W*(?:\d{1,2}(?:\.\d{1,9})? ?%|(?P<part>\d{1,9}) ?(?:/|(?:out )?of) ?(?P<whole>\d{1,9}))"
+    r"(?P<done> (?:done|completed?|finished|ready|processed))?\W*",
+    re.IGNORECASE,
+)
+_PARTWAY_KEY = re.compile(r"progress|completion|(?:percent|pct)(?:age)?_?(?:complete|done)", re.IGNORECASE)
+_JOBS = word_set("status state job task build run deploy deployment download upload import export")
 #: Verbs of tools that change the world, and what only such a tool carries: what it answers is no state to wait for.
 _CHANGES = word_set(
     "send submit transfer post create pay purchase buy publish cancel delete remove add insert upload deploy start "
@@ -264,8 +272,29 @@ def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) ->
         return True
     if result is None:
         return False
-    goes_on = is_ongoing(result) or names_state(result, _STANDS)
+    goes_on = is_ongoing(result) or names_state(result, _STANDS) or _is_partway(call, result)
     return (goes_on and not _changes(call, texts)) or _says_later(call, result)
+
+
+def _is_partway(call: SeenCall, result: str) -> bool:
+    """Return whether a tool that looks says how far something is, hardly anything else, and that it isn't done."""
+    words = words_of(call.name)
+    if READS.isdisjoint(words) or len(result) > DONE_CHARS:
+        return False
+    known, value = parse(result)
+    if known and isinstance(value, dict):
+        named = [item for key, item in value.items() if _PARTWAY_KEY.search(key)]
+        return len(value) <= UNDONE_FIELDS and any(_says_partway(item, named=True) for item in named)
+    return _says_partway(value if isinstance(value, str) else result, named=not _JOBS.isdisjoint(words))
+
+
+def _says_partway(item: Any, *, named: bool) -> bool:
+    if not isinstance(item, str):
+        return isinstance(item, (int, float)) and not isinstance(item, bool) and 0 <= item < 100 and item != 1
+    found = _PARTWAY.fullmatch(item)
+    if found is None or not (named or found["named"] or found["done"]):
+        return False
+    return found["part"] is None or int(found["part"]) < int(found["whole"])
 
 
 def _changes(call: SeenCall, texts: dict[str, str]) -> bool:

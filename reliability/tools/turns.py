@@ -19,9 +19,13 @@ from typing import NamedTuple
 
 from reliability.tools.formats import QUOTES, beginnings, begins_sentence, compile_any, is_quoted
 
-RESULT_CHARS = 24  # more than the beginning of a line that gives a result
+RESULT_CHARS = 32  # more than the beginning of a line that gives a result
 LINE_CHARS = 100  # of the line before a mark, looked through for inline code: fewer than the gate keeps
 ROLE_WORDS = "user|human|system|developer|tool|function|observation|ipython|assistant|model"
+_RESULT_NAMES = (
+    "observation",
+    *(f"{who}_{what}" for who in ("tool", "function", "tool_call") for what in ("response", "result", "output")),
+)
 
 
 class _Turns(NamedTuple):
@@ -97,7 +101,6 @@ TURNS: tuple[_Turns, ...] = (
         "Granite",
         (),
         (r"<\|start_of_role\|>",),
-        results=(r"<\|tool_response\|>",),
         own=(r"<\|start_of_role\|>assistant<\|end_of_role\|>",),
     ),
     _Turns(
@@ -127,17 +130,14 @@ TURNS: tuple[_Turns, ...] = (
         (r"<\|user_start\|>", r"<\|assistant_start\|>"),
         own=(r"<\|assistant_start\|>",),
     ),
+    _Turns("Phi", roles=(r"<\|tool\|>",)),
     _Turns(
         "results of many families",
         results=(
-            "<tool_response>",
-            "<tool_results?>",
-            "<tool_outputs?>",
-            "<function_results?>",
-            "<function_response>",
+            *(f"<{name}s?>" for name in _RESULT_NAMES),
+            *(rf"<\|{name}s?\|>" for name in _RESULT_NAMES[1:]),
             r"<\|tool_response_start\|>",
             r"\[TOOL_RESULT\]",
-            "<observations?>",
         ),
     ),
 )
@@ -165,20 +165,23 @@ _FOLLOWED = re.compile(
     rf"(?:\s|{_END.pattern})*+(?:\Z|{_OPENED}|(?:{ROLE_WORDS})(?:[ \t]*(?:\n|\Z)|(?P<colon>:)))", re.IGNORECASE
 )
 _NOTHING = re.compile(rf"(?:\s|{_END.pattern})*+\Z", re.IGNORECASE)
-_RESULT_WORDS = ("Observation:", "```tool_output", "✿RESULT✿", "✿RETURN✿", "## Return of ")
+_RESULT_WORDS = ("Observation:", *(f"```{name}" for name in _RESULT_NAMES), "✿RESULT✿", "✿RETURN✿", "## Return of ")
 # A role whose mark was left out, as servers do that skip special tokens; a call of a tool of that name it isn't.
 _BARE_ROLE = r"(?:[Hh]uman|[Uu]ser):|(?:user|human|tool|ipython|observation)[ \t]*(?:\Z|\r?\n(?!\s{0,8}[{`\[]))"
 RESULT_LINE = re.compile(
     rf"[ \t]{{0,8}}(?:{'|'.join(map(re.escape, _RESULT_WORDS))}|(?P<sure>`{{3,8}}outputs?\b|(?P<role>{_BARE_ROLE})))"
 )
 """How a line begins that gives a result behind a call; `sure`: behind a sure one. A `role`: right behind it."""
-_GIVEN = r"(?:results?|outputs?|responses?)\b"
+_GIVEN = r"(?:result|output|response|observation)s?(?![^\W_])"
 GIVEN_LINE = re.compile(
-    rf"[ \t]{{0,8}}(?:(?:[*_]{{1,3}}|\[|\#{{1,6}} ?)?(?:(?:tool|function)(?:[ _]call)?[ _]{_GIVEN}|(?P<right>{_GIVEN}))"
-    rf"(?:[ \t]*[*_\]]{{0,3}}:|[*_\]]{{1,3}})|(?P<tag><(?:result|output)>))",
+    rf"[ \t]{{0,8}}(?:(?:[*_]{{1,3}}|\[|(?P<heading>\#{{1,6}} ?))?"
+    rf"(?:(?P<tool>(?:tool|function)(?:[ _]call)?[ _]{_GIVEN})|{_GIVEN})"
+    rf"(?:[ \t]*[*_\]]{{0,3}}:|[*_\]]{{1,3}}|(?(heading)[ \t]*\r?\n|(?!)))"
+    r"|(?:the )?`?[\w.]{1,64}`?(?: (?:tool|function|call))? (?:returned|responded):"
+    rf"|`{{3,8}}{_GIVEN}[ \t]*\r?\n|(?P<tag><(?:call_)?(?:result|output|response)>))",
     re.IGNORECASE,
 )
-"""How a line begins that gives a result between two calls; `right` and `tag`: right behind the first of them."""
+"""How a line begins that gives a result between two calls: a `tool`'s anywhere, all else right behind the first."""
 _FENCE = re.compile(r"^[ \t]*`{3,}", re.MULTILINE)
 
 

@@ -43,8 +43,8 @@ def braces(value: Any) -> str:
     return text(value)
 
 
-def elements(name: str, arguments: Arguments) -> str:
-    inner = "".join(f"<parameter={key}>\n{bare(value)}\n</parameter>\n" for key, value in arguments.items())
+def elements(name: str, arguments: Arguments, frame: str = "\n") -> str:
+    inner = "".join(f"<parameter={key}>{frame}{bare(value)}{frame}</parameter>\n" for key, value in arguments.items())
     return f"<function={name}>\n{inner}</function>"
 
 
@@ -177,6 +177,7 @@ PYTHON: dict[str, Rendering] = {
 PLAIN: dict[str, Rendering] = {
     "qwen3_coder": lambda n, a: f"<tool_call>\n{elements(n, a)}\n</tool_call>",
     "qwen3_coder without opener": lambda n, a: f"{elements(n, a)}\n</tool_call>",
+    "seed": lambda n, a: f"<seed:tool_call>{elements(n, a, '')}</seed:tool_call>",
     "minimax": lambda n, a: f"<minimax:tool_call>\n{invoke(n, a)}\n</minimax:tool_call>",
     "invoke": invoke,
     "glm": pairs,

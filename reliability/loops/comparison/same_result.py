@@ -71,6 +71,9 @@ _STATUS_COLUMN = re.compile(
 STATUS_JSON_CHARS = 20_000
 
 
+#: A line begins with the seconds of a clock, where two such stand no further apart than two calls; else they count.
+_EPOCH = re.compile(r"[\s\[(\"]*(?P<v>(?:1[6-9]|20)\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?)(?=[\s:,\])\"]|$)")
+EPOCH_DIGITS, EPOCH_APART_S = 10, 3_600
 REMARK_CHARS = 1_000
 _REMARK = re.compile(r"\n\[[^\]\n]{0,60}\b(?:loop|repeat\w{0,8}|identical)\b", re.IGNORECASE)
 
@@ -197,7 +200,7 @@ class _Comparison:
 
     def mask_both(self, x: str, y: str) -> str | None:
         """Mask both lines; None where they differ in more than volatile fields, or where the bound is reached."""
-        x, y = _cut_to_difference(x, y)
+        x, y = _mask_epochs(*_cut_to_difference(x, y))
         self.left -= len(x) + len(y)
         if self.left < 0:
             return None
@@ -214,6 +217,15 @@ def _cut_to_difference(x: str, y: str) -> tuple[str, str]:
     lowest = max(0, start - AROUND_CHARS)
     ends = len(x) - end + AROUND_CHARS, len(y) - end + AROUND_CHARS
     return _cut(x, lowest, ends[0]), _cut(y, lowest, ends[1])
+
+
+def _mask_epochs(x: str, y: str) -> tuple[str, str]:
+    """Mask the seconds with which both lines begin, where they are moments of one clock."""
+    a, b = _EPOCH.match(x), _EPOCH.match(y)
+    if a is None or b is None or len(a["v"].split(".")[0]) != len(b["v"].split(".")[0]):
+        return x, y
+    apart = abs(int(a["v"][:EPOCH_DIGITS]) - int(b["v"][:EPOCH_DIGITS]))
+    return (_make_hole(a) + x[a.end() :], _make_hole(b) + y[b.end() :]) if apart <= EPOCH_APART_S else (x, y)
 
 
 def _has_content(text: str) -> bool:

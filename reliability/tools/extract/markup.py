@@ -202,7 +202,7 @@ def read_elements(text: str, at: int, setting: Setting) -> Found | None:
         end, kinds = _find_end(text, skip_space(text, value.end), list(value.repair_kinds), complete=True)
         return build_found(name, value.value, setting, end, kinds)
     tool = setting.box.find(name)
-    arguments, at = _read_parameters(text, at, tool)
+    arguments, at = _read_parameters(text, at, tool, namespaced=":" in setting.format)
     if not arguments.found and head["m3"]:
         arguments, at = _read_m3_children(text, at, tool)
     end, kinds = _find_end(text, at, arguments.kinds, complete=False)
@@ -219,17 +219,22 @@ def _find_end(text: str, at: int, kinds: list[RepairKind], *, complete: bool) ->
     raise Unreadable("the closing tag of the call is missing", at)
 
 
-def _read_parameters(text: str, at: int, tool: Tool | None) -> tuple[Arguments, int]:
-    found = Arguments(tool)
+def _read_parameters(text: str, at: int, tool: Tool | None, *, namespaced: bool) -> tuple[Arguments, int]:
+    """Read the parameters that stand here. `namespaced`: in an envelope such as Seed's, whose template writes the texts
+    on the lines of their tags. There, and where another one of the call stands so, a line break may be the text's."""
+    found, on_lines, inline = Arguments(tool), False, namespaced
     while (opened := _PARAMETER.match(text, at)) is not None:
         end, behind = _find_parameter_end(text, opened, found)
         is_string = None if opened["string"] is None else opened["string"] == "true"
         key = opened["bare"] or opened["quoted"] or opened["plain"]
         if is_string is None:
-            found.add_framed(key, text, opened.end(), end, on_lines=opened["bare"] is not None)
+            found.add_framed(key, text, opened.end(), end, on_lines=opened["bare"] is not None and not namespaced)
+            breaks = text.startswith(("\n", "\r\n"), opened.end())
+            on_lines, inline = on_lines or breaks, inline or not breaks
         else:
             found.add(key, text[opened.end() : end], at, is_string)
         at = skip_space(text, behind)
+    found.kinds += [RepairKind.LAYOUT] if on_lines and inline else []
     return found, at
 
 

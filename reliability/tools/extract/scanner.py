@@ -222,7 +222,7 @@ class _Walk(Findings):
         line = GIVEN_LINE.match(self.text, self.at)
         if line is None or (line["tag"] and self.box.find(line["tag"].strip("<>")) is not None):
             return
-        if not (line["right"] or line["tag"]) or skip_space(self.text, self.kept) >= self.at:
+        if line["tool"] or skip_space(self.text, self.kept) >= self.at:
             self.given = line
 
     def _look_at_spot(self, at: int) -> None:

@@ -272,3 +272,41 @@ def test_a_state_says_in_any_language_that_it_goes_on(form: str) -> None:
     for said, polled in ((GOES_ON, True), (SAYS_MORE, False)):
         results = {words: form.replace("%s", words) for line in said.split("\n") for words in line.split("|")}
         assert [words for words, result in results.items() if is_poll(call, result) is not polled] == []
+
+
+LOOKING = (
+    "status", "get_status", "check_status", "get_job", "get_build", "download_status", "query_task", "read_state",
+    "mcp__ci__getBuild",
+)  # fmt: skip
+PARTWAY = (
+    '{"progress": "50%"}', '{"progress": 50}', '{"progress": 0.4}', '{"id": 7, "percentComplete": 99}', "99.5%",
+    '{"download_progress": "3 of 9"}', "50%", '"50%"', "0 of 5 done", "3/9 completed", "Progress: 50%", "3 out of 9",
+)  # fmt: skip
+DONE_OR_DATA = (
+    '{"progress": "100%"}', '{"progress": 100}', '{"progress": 1.0}', '{"progress": true}', '{"progress": "none"}',
+    "100%", "5 of 5 done", "9/3 ready", '{"battery": "50%"}', '{"humidity_percent": 40}', '{"volume": 50}', "50",
+    "page 1 of 5", "3 of 5 tests failed", "0 of 5 found", "Coverage: 50%", '{"title": "Milk", "id": 7, "progress": 50}',
+    "50% of the disk is used", "50% off", "1/2 cup", "3 of 9 done: the build failed",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_how_far_something_is_makes_a_poll(name: str) -> None:
+    """Law: a tool that looks, and says only that a part is done, is asked again as any poll is; what is done, fails or
+    measures something else is no waiting."""
+    call = SeenCall(name, '{"id": 7}')
+    assert [said for said in PARTWAY if not is_poll(call, said)] == []
+    assert [said for said in DONE_OR_DATA if is_poll(call, said)] == []
+    found = stages(StepCase(name, '{"id": 7}', '{"progress": "50%"}').build(24, "Tell me when the job is finished."))
+    assert (found.index(Stage.WARN), found.index(Stage.BREAK)) == (
+        CONFIG.poller_duplicate_threshold - 1,
+        CONFIG.poller_break_threshold - 1,
+    )
+
+
+@pytest.mark.parametrize("name", ["get_battery", "read_file", "check_coverage", "fetch_page"])
+def test_a_share_alone_is_a_reading(name: str) -> None:
+    """Law: of a tool that asks for no job a share is what it measures; what acts or changes the world never waits."""
+    assert [said for said in ("50%", '"50%"', "3/9", "3 of 9") if is_poll(SeenCall(name), said)] == []
+    acting = ("attack", "edit_file", "press_key", "fill", "bash", "send_build", "start_job")
+    assert [one for one in acting for said in PARTWAY if is_poll(SeenCall(one), said)] == []

@@ -74,7 +74,10 @@ def test_calls_behind_a_made_up_result_are_dropped(mark):
         assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
 
 
-LINES = ["Observation: 21", "```tool_output\n21\n```", "✿RESULT✿: 21", "## Return of functions.search:0\n21"]
+LINES = [
+    "Observation: 21", "✿RESULT✿: 21", "## Return of functions.search:0\n21", "<tool_call_response>21",
+    *(f"```{name}\n21\n```" for name in ("tool_output", "tool_response", "function_results", "observation")),
+]  # fmt: skip
 BARE = [
     'search(query="x")',
     '```python\nsearch(query="x")\n```',
@@ -103,6 +106,10 @@ def test_a_block_of_output_gives_the_result_of_a_sure_call():
 GIVEN = [
     "Tool result: 21", "[Tool output]: 21", "[Tool output]\n21", "**Output:** 21", "**Output:**\n21", "Result: 21",
     "**Tool result**: 21", "<result>21</result>", "<result>\n21\n</result>", "Function response:\n21",
+    "**Observation:** 21", "**Observation**: 21", "_Observation_: 21", "[Observation] 21", "### Observation\n21",
+    "## Observation:\n21", "OBSERVATION: 21", "observation: 21", "Observation : 21", "### Tool Result\n21",
+    "```result\n21\n```", "```response\n21\n```", "<response>21</response>", "<call_result>21</call_result>",
+    "The tool returned: 21", "Tool call returned: 21", "`search` responded: 21",
 ]  # fmt: skip
 
 
@@ -121,7 +128,12 @@ def test_a_result_between_two_calls_ends_the_answer(line, call):
 
 def test_words_between_two_calls_stay():
     """Law: a heading right before the next call gives nothing; only a tool's result may stand behind other words."""
-    for between in ("Tool result:", "I take both.\nOutput: a table.", "Results will follow."):
+    for between in (
+        "Tool result:", "I take both.\nOutput: a table.", "Results will follow.", "### Result",
+        "### Results of y\nOne.", "Observations are next.", "**Output file:** a.txt", "The tool returned nothing yet.",
+        "```result.json\n{}\n```", "Response time: 5 ms", "I take both.\n<response>21</response>", "The tools: one.",
+        "A\n### Observation\n21", "`tool_response` is next.", "The <tool_call_result> is next.", "A <|tool|> is next.",
+    ):  # fmt: skip
         text = f"{ONE}\n{between}\n{ONE.replace('x', 'y')}"
         assert whole(text, BOX) == ([("search", {"query": "x"}), ("search", {"query": "y"})], False, inked(between))
 

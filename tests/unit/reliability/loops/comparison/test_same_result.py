@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reliability.loops import Stage
 from reliability.loops.comparison.same_result import MASKED_CHARS, is_ongoing, is_same_result
-from tests.support.conversation import USER, acted, quiet
+from tests.support.conversation import USER, acted, quiet, stages
 from tests.support.loop_histories import law
 from tests.unit.reliability.loops.test_history_large import BODY
 
@@ -76,3 +77,55 @@ def test_a_harness_that_counts_repetitions_adds_nothing() -> None:
     assert is_same_result(blocked, again)
     assert is_same_result("x is\n[loop detected: count=2]", "x is")
     assert not is_same_result("x is\n[exit code 2]", "x is")
+
+
+CLOCKS = (
+    "{}\nhello",
+    "hello\n{}",
+    "{} hello",
+    "{}: hello",
+    "[{}] hello",
+    "({}) hello",
+    "{},hello",
+    "{}\r\nhello",
+    "  {}\na",
+)
+NO_CLOCKS = (
+    "{}",
+    "order {}\nok",
+    "0{}\nrows",
+    "{}.txt\nrows",
+    "{}-a\nrows",
+    "{}{}\nrows",
+    "id: {}\nhello",
+)
+UNITS = ("", "123", "123456789", ".25")
+
+
+@pytest.mark.parametrize("apart", [1, 37, 3_600])
+def test_the_seconds_of_a_clock_begin_a_line(apart: int) -> None:
+    """Law: a line may begin with a clock's seconds, in any unit, which say nothing beside other text. Two numbers that
+    no two moments of a loop are (a size that grows), other units, and a number elsewhere or alone are readings."""
+    now = 1_795_787_000
+
+    def same(form: str, older: str, newer: str) -> bool:
+        return is_same_result(form.replace("{}", older), form.replace("{}", newer))
+
+    for unit in UNITS:
+        older, newer = f"{now}{unit}", f"{now + apart}{unit}"
+        assert [form for form in CLOCKS if not same(form, older, newer) or not same(form, newer, older)] == []
+        assert [form for form in NO_CLOCKS if same(form, older, newer)] == []
+        assert [form for form in CLOCKS if same(form, older, f"{now + apart + 3_600}{unit}")] == []
+        assert unit == ".25" or [form for form in CLOCKS if same(form, older, f"{newer}5")] == []
+    for low in (10 * now, 1_000_000_000, 1_599_000_000, 2_100_000_000, 179_578_700):
+        assert [form for form in CLOCKS if same(form, str(low), str(low + apart))] == []
+
+
+@pytest.mark.parametrize("step", [1, 37, 3])
+def test_a_clock_hides_no_loop(step: int) -> None:
+    """Law: a command that prints the time before the same text is nudged and broken as any; bytes that grow are not."""
+    made = [acted("bash", {"cmd": "date +%s; cat a"}, f"{1_795_787_000 + k * step}\nhello") for k in range(6)]
+    found = stages([USER, *(message for lap in made for message in lap)])
+    assert (found.index(Stage.WARN), found.index(Stage.BREAK)) == (2, 4)
+    grown = [acted("bash", {"cmd": "stat -c %s f; ls"}, f"{1_795_787_000 + k * 900_000}\nf") for k in range(9)]
+    assert quiet([USER, *(message for lap in grown for message in lap)])

@@ -141,6 +141,28 @@ def test_white_space_that_is_taken_off_is_noted():
         assert kinds(text) == {RepairKind.LAYOUT}
 
 
+@pytest.mark.parametrize("value", ["X", "X\n", "\nX", "import os\n\nprint(1)", "", "  X"])
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
+def test_line_breaks_are_noted_where_the_template_writes_inline(value, line_break):
+    """Law: a text on lines of its own is no repair only where its template writes it so: in Seed's envelope, and beside
+    a parameter on the line of its tags, the line breaks may be the text's. Where all stand on lines none is noted."""
+    opener, path, content = "<tool_call>", "<parameter=path>{}</parameter>", "<parameter=mixed>{}</parameter>"
+    content, noted = content.format(f"{line_break}{value}{line_break}"), {RepairKind.LAYOUT}
+    apart, inline = path.format("\na\n"), path.format("a")
+    for head, inner, kind in (
+        ("<seed:tool_call>", content, noted),
+        ("<seed:tool_call>", inline + content, noted),
+        (opener, inline + content, noted),
+        (opener, content + inline, noted),
+        (opener, apart + content, noted if line_break == "\r\n" else set()),
+        ("<seed:tool_call>", inline, set()),
+        ("<seed:tool_call>", path.format("\ra"), set()),
+    ):
+        text = f"{head}\n<function=save>\n{inner}\n</function>\n{head.replace('<', '</')}"
+        assert calls(text)[0][1].get("mixed", value) == value
+        assert kinds(text) == kind
+
+
 @pytest.mark.parametrize(
     "value", ["</arg_value></tool_call>", "a</arg_value>\n</tool_call>\nb", "x</arg_value></tool_call> "]
 )
