@@ -20,7 +20,7 @@ from reliability.tools import Checked, Extraction, ToolBox, extract_calls
 from reliability.tools.check.complaints import describe
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import dump
-from reliability.tools.extract.text import read_arguments
+from reliability.tools.extract.text import read_document
 from reliability.tools.schema.compiled import compile_schema
 from reliability.tools.schema.dialects import BadSchema
 from reliability.tools.schema.toolbox import Tool
@@ -41,7 +41,7 @@ class WantedForm:
     def judge(self, text: str, steps: Steps | None = None) -> tuple[str, Checked]:
         """Judge the whole text of an answer; return what may be delivered, and what was changed or is wrong. Raises
         `OutOfSteps`: it takes more than `steps` (None: as many as it takes); never where they are final."""
-        read = read_arguments(text)
+        read = read_document(text, self.schema.parameters)
         if isinstance(read, str):
             return text, _refuse(f"can't be read as JSON: {read}")
         kinds, value = read.repair_kinds, read.value

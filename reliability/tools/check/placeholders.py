@@ -59,6 +59,9 @@ _NAMES = _list_words("""
 """)
 # Arguments that take a piece of a program by its name.
 _OBJECTS = frozenset({"function", "callback", "handler", "object", "class", "method", "variable", "component"})
+# Arguments that take a space as a character or a key; tools that press keys.
+_CHARACTERS = _list_words("key keys char chars character characters delimiter separator sep joiner padding indent")
+_PRESSES = _list_words("press type keyboard keystroke keystrokes keys stdin")
 # What stands in brackets by nature: an element, a variable of the shell.
 _IN_BRACKETS = {
     "<": frozenset({"tag", "element", "selector", "html", "xml", "markup", "node"}),
@@ -128,15 +131,19 @@ def _find_standin(text: str, path: Path, tool: Tool, matcher: Matcher) -> tuple[
 
 
 def _find_blank(arguments: Mapping[str, Any], tool: Tool) -> list[str]:
-    """Find the required strings, where all of them are blank and nothing else is given."""
+    """Find the required strings, where all of them are blank and nothing else is given. A tab and a line break say
+    something; so does a space where characters are asked for."""
     if not tool.required:
         return []
-    for value in arguments.values():
-        if value is not None and value not in ([], {}) and not (isinstance(value, str) and not value.strip()):
+    presses = not _PRESSES.isdisjoint(split_words(tool.name))
+    for key, value in arguments.items():
+        if value is not None and value not in ([], {}) and not (isinstance(value, str) and not value.strip(" ")):
+            return []
+        if value and (presses or _CHARACTERS.issuperset(split_words(key))):
             return []
     keys = [key for key in tool.required if isinstance(arguments.get(key), str)]
-    schemas = {key: _find_schema((key,), tool) for key in keys}
-    return [key for key, at in schemas.items() if '""' not in json.dumps(at) and "empty" not in str(at).casefold()]
+    said = {key: json.dumps(_find_schema((key,), tool)) for key in keys}
+    return [key for key in keys if json.dumps(arguments[key]) not in said[key] and "empty" not in said[key].casefold()]
 
 
 def _list_strings(value: Any) -> Iterator[tuple[Path, str]]:

@@ -17,6 +17,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from reliability.tools.format_row import NAME
+from reliability.tools.formats import CLOSER, OPENER
+from reliability.tools.schema.toolbox import ToolBox
+
 QUOTED_CHARS = 140  # fewer than the gate keeps
 LINE_CHARS, SAMPLE_CHARS = 4_000, 20_000  # of a block quote's line, and of a sample, before a call
 
@@ -30,6 +34,7 @@ _MARKS = "".join(opens + closes for opens, closes in _PAIRS.items())
 _BLOCK_QUOTE = re.compile(r"[ \t]{0,8}>(?!>>)")
 _OPENING_TICKS = re.compile(r"(?<!`)`{1,2}(?!`)")
 _LETTER = re.compile(r"[^\W\d_]")
+_NAMES = [re.compile(pattern) for pattern in (NAME, r"[\w.-]+", r"\w+")]
 _MARK = re.compile(r"<[|｜][^<>]{0,40}[|｜]>(?:assistant|commentary|analysis|final)?")
 _CALL_END = re.compile(r"[}\])>][\"']")
 _WORDS = re.compile(rf"[^\n{re.escape(_MARKS)}]*?[^\W\d_]")
@@ -44,6 +49,13 @@ _SAMPLE = re.compile(rf"```[ \t]*(?:{_LANGUAGES})[ \t]*\r?\n", re.IGNORECASE)
 _NO_CODE = re.compile(r"(?:[ \t]*(?:(?:#|//)[^\n]*)?(?:\n|\Z))*+[ \t]*\Z")
 
 
+# What stands where a call would have its name, or all of it: `{json}`, `[{...}]`, `{"name": ...`, `<function=NAME>`.
+_STANDIN = r"(?:(?:TOOL|FUNCTION)_)?NAME|(?:example_)?(?:function|tool)[_-]name"
+_FORM = re.compile(
+    rf"(?:(?i:{OPENER.pattern})|\s)*+(?:(?:\[\s*)?\{{\s*(?:(?:[A-Za-z][\w ]{{0,40}}|\.{{3}}|…)\s*\}}"
+    rf"|[\"']?name[\"']?\s*:\s*(?:\.{{3}}|…|<[A-Za-z][\w -]{{0,40}}>|[\"']?(?:{_STANDIN})\b))"
+    rf"|(?:<function=|call:)?(?:{_STANDIN})\b(?:\[ARGS\]\s*\{{[\w.…]{{1,40}}\}})?)"
+)
 _PARAGRAPH_BEFORE = re.compile(r"(?:\A|\n[ \t\r]*\n|[.:!?…。：！？*_>][ \t\r]*\n|(?P<fence>```[^\n`]*\n)\s*)[ \t]*\Z")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _BEFORE_CHARS = 64
@@ -110,6 +122,26 @@ def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = 
     ]
     told = next((telling for telling in found if telling.told), _CALL)
     return told if told.told else Telling(open=any(telling.open for telling in found))
+
+
+def find_form(text: str, least: int, start: int, end: int, box: ToolBox, *, broken: bool = False) -> Telling:
+    """Say whether what stands from `start` to `end` is the form of a call and none: it has a stand-in for its name, or
+    for all of it, and names no declared tool, and words stand before it on its line, and text behind it. `broken`: as
+    above."""
+    least = max(least, start - QUOTED_CHARS)
+    line = max(text.rfind("\n", least, start) + 1, least)
+    newline = text.find("\n", start, end + QUOTED_CHARS)
+    stop = newline if newline >= 0 else min(end + QUOTED_CHARS, len(text))
+    form = _FORM.match(text, start, min(end, stop))
+    if form is None or not _LETTER.search(text, line, start):
+        return _CALL
+    names = {name for pattern in _NAMES for name in pattern.findall(text, start, min(end, stop))}
+    if any(box.find(name) is not None for name in names):
+        return _CALL
+    closed = end <= stop and (not broken or CLOSER.search(text, start, end) is not None)
+    if not text[end if closed else form.end() : stop].strip(" \t}])"):
+        return Telling(open=newline < 0 and stop == len(text))
+    return Telling(told=True, end=min(end, stop))
 
 
 def _find_opener(text: str, line: int, start: int, opens: str, closes: str) -> str:

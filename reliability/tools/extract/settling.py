@@ -21,7 +21,7 @@ from reliability.tools.extract.envelope import (
 )
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.prose import Prose
-from reliability.tools.extract.quoting import find_telling, is_block_quoted, is_in_sample
+from reliability.tools.extract.quoting import find_form, find_telling, is_block_quoted, is_in_sample
 from reliability.tools.extract.shapes import CALLS_MAX, CallRun
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.extract.wrecks import is_wreck
@@ -124,6 +124,9 @@ class Findings:
             return False
         least = self.kept if self.calls or self.malformed else self.begins
         telling = find_telling(self.text, least, start, end, broken=broken)
+        if not telling.told:
+            form = find_form(self.text, least, start, end, self.box, broken=broken)
+            telling = form if form.told else telling._replace(open=telling.open or form.open)
         self.undecided = self.undecided or telling.open
         self.at = max(self.at, telling.end)
         self.fuel -= end - start if broken and telling.told else 0

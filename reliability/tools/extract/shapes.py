@@ -22,6 +22,7 @@ from reliability.tool_calls import RawCall
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.format_row import NAME
 from reliability.tools.formats import OPENER
+from reliability.tools.schema.references import find_allowed_types
 from reliability.tools.schema.tool_names import fold
 from reliability.tools.schema.toolbox import Tool, ToolBox
 from reliability.tools.turns import may_give_result
@@ -47,6 +48,7 @@ _IDS = ("id", "call_id", "tool_call_id")
 # What a message holds beside its calls: nothing, where it is to be a call.
 _BESIDE = frozenset({"content", "refusal", "function_call", "annotations", "audio", "reasoning_content"})
 _SILENT = frozenset({*_IDS, "type", "index", "thought", "thoughts", "reasoning", "explanation", "status", "role"})
+_DEFINING = frozenset(("name", "type", "description", "title", "required", "optional", "default", "enum", "items"))
 WINDOW_CHARS_MAX = 400
 _NAMED_KEY = re.compile(rf"\b(?:{'|'.join(NAME_KEYS)})\b[\"'}}\]]?\s{{0,8}}:?\s{{0,8}}[\"']{{0,2}}({NAME})")
 _ARGUMENT_KEY = re.compile(rf"\b(?:{'|'.join(ARGUMENT_KEYS)})\b[\"'}}\]]?\s{{0,8}}:")
@@ -179,7 +181,7 @@ def _read_call(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
         given = value[arguments[0]]
         return (
             None
-            if _is_definition(arguments[0], given)
+            if _is_definition(value, given, setting.box.find(name))
             else RawCall(name=name, arguments=given, id=_find_id(value), format=setting.format)
         )
     tool = setting.box.find(name)
@@ -227,7 +229,8 @@ def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: li
             continue
         rest = value.keys() - {key, *_SILENT}
         flat = bool(rest) and rest <= tool.parameters.get("properties", {}).keys() and rest >= set(tool.required)
-        if flat or (arguments and isinstance(value[arguments[0]], dict)):
+        given = value[arguments[0]] if arguments else None
+        if flat or (isinstance(given, dict) and not _is_definition(value, given, tool)):
             raise HalfCall("a call's arguments must stand together under one key, and nothing else beside them", 0)
 
 
@@ -247,13 +250,22 @@ def _is_nearly(key: str, known: Iterable[str]) -> bool:
     return any(OSA.distance(plain, one, score_cutoff=1) <= 1 for one in known)
 
 
-def _is_definition(key: str, given: Any) -> bool:
-    """Return whether this is a tool's own declaration, written back instead of a call."""
+def _is_definition(value: Mapping[str, Any], given: Any, tool: Tool | None) -> bool:
+    """Return whether this is a tool's own declaration, written back instead of a call: it holds the schema of the
+    arguments, a list of parameters, or beside a description the schema of each. None of them could be arguments of the
+    tool, where that is known."""
+    root = tool.parameters if tool is not None else {}
+    known = root.get("properties", {})
+    if isinstance(given, dict) and given.get("type") == "object" and isinstance(given.get("properties"), dict):
+        return "properties" not in known and all(isinstance(one, dict) for one in given["properties"].values())
+    parts = given if isinstance(given, list) else list(given.values()) if isinstance(given, dict) else []
+    if not parts or not all(isinstance(one, dict) and one.keys() <= _DEFINING for one in parts):
+        return False
+    if isinstance(given, list):
+        return all(isinstance(one.get("name"), str) and (tool is None or one["name"] in known) for one in parts)
+    taken = [find_allowed_types(known.get(key), root) for key in given]
     return (
-        key == "parameters"
-        and isinstance(given, dict)
-        and given.get("type") == "object"
-        and isinstance(given.get("properties"), dict)
+        "description" in value and all("type" in one for one in parts) and all(k and "object" not in k for k in taken)
     )
 
 

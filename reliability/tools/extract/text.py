@@ -8,7 +8,7 @@ white space: a client's reader would refuse the whole for a no-break space.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,21 @@ _DATA = re.compile(r"[{}\[\]\"=`]")
 _LABEL = re.compile(r"[^\s:]++\s++[^\s:][^:]*+:\s*\Z|[^:]*+\Z")
 LINE_CHARS_MAX = 1024  # of a parameter's opening tag with its indentation
 _BREAK = re.compile(r"\r?\n")
+# Brackets of prose hold no value: `[a note]`, `{object}`, `[...]`, and `\boxed{` around one.
+_BRACKETS = re.compile(
+    r"(?P<prose>\\[a-z]{1,16}\{(?=\s*[{\[])"
+    r"|[{\[]\s*(?!(?:true|false|null|none)\b)(?:[^\W\d]|\.)[^{}\[\]\"':\n]*[}\]])|[{}\[\]]",
+    re.IGNORECASE,
+)
+_QUOTED, _LABELED = r"(?:\"[^\"\n]{0,128}\"|'[^'\n]{0,128}')", r"[^\w\n]{0,16}\w{1,64}[^\w\n]{0,16}[:=]"
+# What may be a part of the document \0: what goes on behind it, a key with a value, its own key, lines of such keys.
+_PART = re.compile(
+    rf"\0(?:\s*[}}\])])*+(?:\s*,|[ \t]*[:'\"\d]|\s*(?:{_QUOTED}|\d\S*)\s*\Z)"
+    rf"|{_QUOTED}\s{{0,8}}:\s{{0,8}}(?:[\"'\d-]|(?:true|false|null|none)\b)|(?<!\w ){_QUOTED}\s{{0,8}}:\s{{0,8}}\0"
+    rf"|^{_LABELED}[^\n]*\n{_LABELED}\W{{0,16}}\0|^{_LABELED}\W{{0,16}}\0[^\n]*\n{_LABELED}"
+    r"|^[^\w\n]{0,16}(?P<key>\w{1,64})[^\w\n]{0,16}[:=]\W{0,16}\0",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 def is_harmless_before(text: str, *, fenced: bool = False) -> bool:
@@ -70,10 +85,40 @@ def read_arguments(text: str) -> Value | str:
     else:
         reason = "there is more than one value"
     start = min((at for at in (text.find("{"), text.find("[")) if at >= 0), default=-1)
-    return reason if start < 0 else _read_surrounded(text, start, reason)
+    return reason if start < 0 else _read_surrounded(text, start, reason, _is_harmless)
 
 
-def _read_surrounded(text: str, start: int, reason: str) -> Value | str:
+def read_document(text: str, schema: Any) -> Value | str:
+    """Read the one JSON document in a text that should be nothing else, or say why there is none. The text around it is
+    prose, whatever it holds but other values, and what may be a part of this one. `Answer: {` is a label; a property's
+    name is a key. One reading that fails ends the search."""
+    value = read_arguments(text)
+    start, at = -1, 0
+    while isinstance(value, str) and (bracket := _BRACKETS.search(text, at)) is not None:
+        at = bracket.end()
+        if bracket["prose"]:
+            continue
+        if start >= 0:
+            return value
+        start = bracket.start()
+        try:
+            end = read(text, start).end
+        except Unreadable as bad:
+            return bad.reason
+        at = len(text) - len(text[end:].lstrip(_SPACE + "}])"))
+
+    def may_be_all(before: str, after: str, fenced: bool) -> bool:
+        parts = _PART.finditer(before + ("\1" if fenced else "\0") + after)
+        return all(part["key"] and property_schema(schema, schema, part["key"]) is None for part in parts)
+
+    return _read_surrounded(text, start, value, may_be_all) if isinstance(value, str) and start >= 0 else value
+
+
+def _is_harmless(before: str, after: str, fenced: bool) -> bool:
+    return is_harmless_before(before, fenced=fenced) and is_harmless_after(after)
+
+
+def _read_surrounded(text: str, start: int, reason: str, is_harmless: Callable[[str, str, bool], bool]) -> Value | str:
     """Read the value at `start`, if only fences and prose stand around it."""
     try:
         value = read(text, start)
@@ -89,7 +134,7 @@ def _read_surrounded(text: str, start: int, reason: str) -> Value | str:
         kinds.append(RepairKind.FENCE)
     if before.strip(_SPACE) or after.strip(_SPACE):
         kinds.append(RepairKind.EXTRA_TEXT)
-    if not is_harmless_before(before.strip(), fenced=fence is not None) or not is_harmless_after(after):
+    if not is_harmless(before.strip(), after, fence is not None):
         return reason
     return replace(value, end=len(text), repair_kinds=tuple(dict.fromkeys(kinds)))
 

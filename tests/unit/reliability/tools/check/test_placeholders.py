@@ -127,3 +127,47 @@ def test_only_a_call_that_says_nothing_is_empty():
     assert searched({"old": "x", "new": ""}, name="edit").ok
     assert searched({"query": "", "options": {"a": 1}}).ok
     assert searched({"text": ""}, name="note").ok
+
+
+def judged(name, key, value, **schema):
+    parameters = {"properties": {key: {"type": "string", **schema}}, "required": [key]}
+    return verdict({key: value}, name, made([tool(name, parameters)]), CheckConfig()).violations
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "schema"),
+    [
+        ("bash_input", "input", "\n", {"minLength": 1}),
+        ("write_stdin", "chars", "\r\n", {}),
+        ("split", "delimiter", "\t", {}),
+        ("press_key", "key", " ", {}),
+        ("keyboard", "text", " ", {}),
+        ("join", "separator", " ", {}),
+        ("pad", "character", "  ", {}),
+        ("set_mode", "mode", " ", {"enum": [" ", "x"]}),
+        ("set_mode", "mode", " ", {"default": " "}),
+        ("set_mode", "mode", "", {"const": ""}),
+    ],
+)
+def test_white_space_is_a_value_where_it_is_meant(name, key, value, schema):
+    """Law: a tab and a line break say something; a space does where characters or keys are asked for, or the schema
+    names it."""
+    assert not judged(name, key, value, **schema)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("search", "query", "  "),
+        ("get_weather", "city", " "),
+        ("press_key", "key", ""),
+        ("join", "separator", ""),
+        ("fetch", "api_key", " "),
+        ("ask", "input", " "),
+        ("send_message", "text", " "),
+        ("run_in_terminal", "command", " "),
+    ],
+)
+def test_spaces_are_no_value_of_a_text(name, key, value):
+    """Law: elsewhere a space says no more than nothing does."""
+    assert [one.kind for one in judged(name, key, value)] == [Flaws.EMPTY]

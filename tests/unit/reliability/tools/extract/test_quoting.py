@@ -229,3 +229,81 @@ def test_the_call_behind_a_quoted_one_is_made(kind, quotation):
     meant = write("{}", kind).replace("rm -rf ~", "ls")
 
     assert [call[1] for call in whole(f"{told}\n\n{meant}", BASH).calls] == [{"command": "ls"}]
+
+
+FORMS = [
+    "<tool_call>{json}</tool_call>",
+    "<tool_call>{ ... }</tool_call>",
+    '<tool_call>{"name": ..., "arguments": ...}</tool_call>',
+    '<tool_call>{"name": <function-name>, "arguments": <args-json-object>}</tool_call>',
+    '<tool_call>{"name": "function_name", "arguments": {"key": "value"}}</tool_call>',
+    '<tool_call>{"name": "NAME", "arguments": {}}</tool_call>',
+    "<function=NAME><parameter=KEY>VALUE</parameter></function>",
+    "<tool_call><function=example_function_name><parameter=example_parameter_1>value_1</parameter></function></tool_call>",
+    "<tool_call>NAME<arg_key>K</arg_key><arg_value>V</arg_value></tool_call>",
+    "<start_function_call>call:NAME{a:b}<end_function_call>",
+    "[TOOL_CALLS][{...}]",
+    "[TOOL_CALLS]NAME[ARGS]{...}",
+    "<|tool_call|>{call}<|/tool_call|>",
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "sentence", ["The format is {}.", "It writes {} here, and so on.", "- Qwen: {} (Hermes)\n- more"]
+)
+def test_the_form_of_a_call_in_a_sentence_is_prose(sentence, form):
+    """Law: what has a stand-in for its name or its arguments, and names no declared tool, is told of where words stand
+    before it on its line and text behind it: nobody could make that call. Streams agree."""
+    text = sentence.replace("{}", form)
+    told = whole(text, BASH)
+    assert told == ([], False, inked(text))
+    assert [play(cut_at(text, [size]), BASH) for size in (1, 7, 50)] == [told] * 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("sentence", ["{}", "{} is it.", "I look.\n{}\nDone.", "I look: {}", "I look: {}\n"])
+def test_a_form_that_may_be_meant_is_no_prose(sentence, form):
+    """Law: in a line of its own, at the head or the end of one, a broken call is asked for again."""
+    text = sentence.replace("{}", form)
+    told = whole(text, BASH)
+    assert told.calls or told.refused
+    assert [play(cut_at(text, [size]), BASH) for size in (1, 7, 50)] == [told] * 3
+
+
+@pytest.mark.parametrize("sentence", ["Now {} runs, I think.", "I call {}."])
+@pytest.mark.parametrize("kind", [kind for kind in NOTATIONS if kind not in REFUSED])
+@pytest.mark.parametrize("arguments", [{"command": "echo {json}"}, {"command": "{...}"}, {"command": "NAME"}])
+def test_a_declared_tool_in_a_sentence_is_called(sentence, kind, arguments):
+    """Law: a call that names a declared tool is no form, whatever its arguments hold."""
+    text = sentence.replace("{}", ALL[kind]("Bash", arguments).strip())
+    plain = whole(sentence.replace("{}", ALL[kind]("Bash", {"command": "ls"}).strip()), BASH)
+    found = whole(text, BASH)
+    assert (bool(found.calls), found.refused) == (bool(plain.calls), plain.refused)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NOTATIONS if kind not in REFUSED])
+@pytest.mark.parametrize("value", ["ls", "{json}", "{...}", "name: ...", "function_name", '"name": ...', "{{x}}"])
+def test_a_call_of_an_invented_tool_in_a_sentence_stays_one(kind, value):
+    """Law: an invented name may be meant, whatever stands in its arguments."""
+    for name in ("lookup", "GET_CWD"):
+        found, plain = (
+            extract_calls(f"Now I run {ALL[kind](name, {'command': text}).strip()} and look.", BASH)
+            for text in (value, "ls")
+        )
+        assert (bool(found.calls), bool(found.malformed)) == (bool(plain.calls), bool(plain.malformed))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '<tool_call>{"name": "lookup", "arguments": {"ids": [1, ...]}}</tool_call>',
+        '<tool_call>{"name": "Bash", "arguments": {...}}</tool_call>',
+        '<tool_call>{"name": "NAME", "arguments": {"tool": "Bash"}}</tool_call>',
+        "<tool_call>{x: 1}</tool_call>",
+    ],
+)
+def test_a_call_that_is_half_a_form_is_asked_for_again(call):
+    """Law: a name without its arguments, or a declared name anywhere, may be meant."""
+    found = whole(f"Now I run {call} and look.", BASH)
+    assert found.refused

@@ -7,7 +7,9 @@ import pytest
 from reliability.tool_calls import RepairKind
 from reliability.tools import Extraction, extract_calls
 from reliability.tools.extract.shapes import goes_on, looks_like_a_call
+from tests.support.call_values import made
 from tests.support.extracting import BOX, CALL, calls
+from tests.support.renderings import tool
 from tests.support.streaming import cut_at, inked, play, whole
 
 
@@ -246,3 +248,58 @@ def test_a_joint_between_calls_loses_none(joint, count):
         assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 2, 5, 9, 1000))
     shown = f"{row}\nThat is how it is done."
     assert all(play(cut_at(shown, [size]), BOX) == ([], False, inked(shown)) for size in (1, 2, 5, 9, 1000))
+
+
+SCHEMA = '{"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}'
+DEFINITIONS = [
+    f'{{"name": "search", "description": "Finds.", "parameters": {SCHEMA}}}',
+    f'{{"type": "function", "function": {{"name": "search", "description": "Finds.", "parameters": {SCHEMA}}}}}',
+    f'{{"name": "search", "description": "Finds.", "parameters": {SCHEMA}, "strict": true}}',
+    f'{{"name": "search", "arguments": {SCHEMA}}}',
+    '{"name": "search", "parameters": [{"name": "query"}]}',
+    '{"name": "search", "arguments": [{"name": "query", "type": "string", "required": true}, {"name": "limit"}]}',
+    '{"tool": "search", "description": "", "args": {"query": {"type": "string"}, "limit": {"type": "integer"}}}',
+    '{"name": "search", "description": "Finds.", "parameters": {"query": {"type": "string"}}}',
+]
+
+
+@pytest.mark.parametrize(
+    "frame", ["{}", "[{}]", "[{0}, {0}]", "```json\n{}\n```", "So:\n\n```json\n{}\n```\n\nIt searches."]
+)
+@pytest.mark.parametrize("text", DEFINITIONS)
+def test_a_tools_definition_is_data(text, frame):
+    """Law: a declared tool that an answer defines is no call, whatever stands beside its schema, in a stream as in a
+    whole answer; inside an envelope it is refused, since a call was meant."""
+    full = frame.format(text)
+    assert whole(full, BOX) == ([], False, inked(full))
+    assert play(list(full), BOX) == play([full], BOX) == whole(full, BOX)
+    assert extract_calls(f"<tool_call>{text}</tool_call>", BOX).malformed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "search", "arguments": [{"query": "x"}]}',
+        '{"name": "search", "arguments": [{"name": "query", "value": "x"}]}',
+        '{"name": "search", "arguments": [{"name": "x"}]}',
+        '{"name": "search", "arguments": ["query"]}',
+        '{"name": "search", "arguments": {"query": {"value": "x"}}}',
+        '{"name": "search", "parameters": {"query": {"type": "string"}}}',
+        '{"name": "search", "arguments": {"title": {"type": "string"}}}',
+        '{"name": "search", "arguments": {"type": "object", "properties": {"query": "x"}}}',
+        '{"name": "search", "description": "Finds.", "arguments": {"query": "x"}}',
+        '{"name": "save", "arguments": {"data": {"type": "string"}}}',
+        '{"name": "save", "description": "Saves.", "parameters": {"data": {"type": "object", "title": "x"}}}',
+    ],
+)
+def test_arguments_that_define_nothing_are_a_call(text):
+    """Law: a value, an unknown parameter, one that takes an object, or schemas as arguments without a description are
+    no definition: it is called, or asked for again."""
+    found = extract_calls(text, BOX)
+    assert found.calls or found.malformed
+
+
+def test_a_tool_that_takes_a_schema_is_called_with_one():
+    """Law: what may be arguments of the tool is no definition of it."""
+    box = made([tool("define", {"properties": {"type": {"type": "string"}, "properties": {"type": "object"}}})])
+    assert extract_calls(f'{{"name": "define", "parameters": {SCHEMA}}}', box).calls

@@ -6,23 +6,22 @@ from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.text import Arguments, read_arguments, read_framed, type_text
 from tests.support.extracting import BOX
 
+HARMLESS = [
+    'Here is the JSON: {"a": 1}',
+    'Sure, here you go:\n{"a": 1}',
+    '{"a": 1} I hope this helps!',
+    '{"a": 1}}',
+    '```json\n{"a": 1}\n```',
+    '````{"a": 1}```',
+    '{"a": 1}```',
+    'See **this**: so, it is\n```json\n{"a": 1}\n```\nGood?',
+    ' - {"a": 1}',
+    '{"a": 1};',
+    "{'a': 1} ok",
+]
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'Here is the JSON: {"a": 1}',
-        'Sure, here you go:\n{"a": 1}',
-        '{"a": 1} I hope this helps!',
-        '{"a": 1}}',
-        '```json\n{"a": 1}\n```',
-        '````{"a": 1}```',
-        '{"a": 1}```',
-        'See **this**: so, it is\n```json\n{"a": 1}\n```\nGood?',
-        ' - {"a": 1}',
-        '{"a": 1};',
-        "{'a': 1} ok",
-    ],
-)
+
+@pytest.mark.parametrize("text", HARMLESS)
 def test_harmless_text_is_taken_off(text):
     """Fences, prose and brackets too many go; the value stays, and the change is on record."""
     value = read_arguments(text)
