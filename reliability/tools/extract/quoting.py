@@ -110,6 +110,8 @@ def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = 
     that its end is a guess, and the quotes may end before it."""
     least = max(least, start - QUOTED_CHARS)
     line = max(text.rfind("\n", least, start) + 1, least)
+    if not text[line:start].strip():
+        return _CALL
     found = [
         _look_behind(text, line, start, end, opener, closes, broken=broken)
         for opens, closes in _PAIRS.items()
