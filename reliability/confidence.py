@@ -134,14 +134,25 @@ _AND = re.compile(r"\band\b|;|, then\b|\brespectively\b")
 def read_signs(
     calls: Sequence[ToolCall], toolbox: ToolBox, texts: Sequence[str], request: str, unsure: Unsure
 ) -> dict[str, float]:
-    """Read the signs of an answer with valid calls. `texts`: those of the conversation, the newest first; `request`:
-    what the user has just asked for, "" where the last message is not the user's."""
-    arguments = [json.loads(call.arguments) for call in calls]
+    """Read the signs of an answer with calls; none where arguments are no JSON object, as where calls aren't checked.
+    `texts`: those of the conversation, the newest first; `request`: what the user has just asked for, "" where the last
+    message is not the user's."""
+    arguments = _read_arguments(calls)
+    if arguments is None:
+        return {}
     return {
         **_read_tokens(calls, unsure),
         **_read_values(calls, arguments, toolbox, _Said("\n".join(texts)[:TEXT_CHARS_MAX])),
         **_read_request(calls, arguments, toolbox, request[-REQUEST_CHARS_MAX:]),
     }
+
+
+def _read_arguments(calls: Sequence[ToolCall]) -> list[dict[str, Any]] | None:
+    try:
+        read = [json.loads(call.arguments) for call in calls]
+    except (ValueError, RecursionError):
+        return None
+    return read if all(isinstance(one, dict) for one in read) else None
 
 
 def _read_tokens(calls: Sequence[ToolCall], unsure: Unsure) -> dict[str, float]:
@@ -236,7 +247,7 @@ class Gauge:
             return UNMEASURED
         signs = read_signs(judged.calls, toolbox, self.texts, self.request, unsure)
         known = self.calibration
-        if known is None:
+        if known is None or not signs:
             return Confidence(signs)
         asks = known.unwanted if self.words_do else None
         return Confidence(signs, known.right.estimate(signs), None if asks is None else asks.estimate(signs))

@@ -162,6 +162,24 @@ def test_any_answer_has_signs_within_bounds(request: str, calls: Any, unsure: An
     assert all(0.0 <= value <= 15.0 for value in signs.values())
 
 
+@given(st.lists(st.text() | st.sampled_from(["", "[1]", '"x"', "null", "{", '{"a": 1}', "[" * 9_999]), min_size=1))
+def test_calls_that_nobody_checked_are_not_measured(arguments: list[str]) -> None:
+    """Law: with `tool_validation` off arguments may be any text; where one is no object nothing is known."""
+    called = tuple(ToolCall(id=str(i), name="book", arguments=text) for i, text in enumerate(arguments))
+    unchecked = replace(judge_events([[Text("Well.")]], BOX)[1], calls=called)
+    known = ModelCalibration(Calibration(2.0, {}), Calibration(1.0, {}))
+    gauge = Gauge(calibration=known, least=0.25, texts=(), request="", words_do=True)
+    measured = gauge.measure(unchecked, BOX, ())
+    assert (measured == UNMEASURED) == any(text != '{"a": 1}' and not _is_object(text) for text in arguments)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 signs = st.dictionaries(st.sampled_from(["made_up", "unsure", "other"]), st.floats(0, 15))
 
 
