@@ -4,10 +4,9 @@ fitted on are left out; `--cases` is the count for each category."""
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-from bfcl_data import Entry, build_tools, check_calls, draw_entries
+from bfcl_data import Entry, build_tools, check_calls, draw_unseen
 from kept_rows import Asked, Given, Row, read_calls, run_cases
 
 CATEGORIES = (
@@ -19,12 +18,6 @@ CATEGORIES = (
     "irrelevance",
     "live_irrelevance",
 )
-FITTED = Path(__file__).parents[2] / "confidence.jsonl"
-
-
-def read_fitted() -> frozenset[str]:
-    """Read which cases the calibrations were fitted on."""
-    return frozenset(json.loads(line)["id"] for line in FITTED.read_text(encoding="utf-8").splitlines())
 
 
 async def run_entry(asked: Asked, client: Any, case: tuple[str, Entry]) -> Row:
@@ -46,9 +39,8 @@ async def run_entry(asked: Asked, client: Any, case: tuple[str, Entry]) -> Row:
 
 def main() -> None:
     """Run the drawn cases of all categories in turn."""
-    given, left_out = Given.parse(), read_fitted()
-    drawn = [(kind, draw_entries(kind, given.cases, left_out)) for kind in CATEGORIES]
-    run_cases(given, [(one["id"], (kind, one)) for kind, entries in drawn for one in entries], run_entry)
+    given = Given.parse()
+    run_cases(given, draw_unseen(CATEGORIES, given.cases), run_entry)
 
 
 if __name__ == "__main__":

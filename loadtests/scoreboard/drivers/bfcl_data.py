@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 SEED = 20261127
+FITTED = Path(__file__).parents[2] / "confidence.jsonl"
 # The one thing that the checkers read of a model: OpenAI's names have no dots.
 _names = types.SimpleNamespace(underscore_to_dot=True)
 _models = types.ModuleType("bfcl_eval.constants.model_config")
@@ -32,6 +35,13 @@ def draw_entries(category: str, count: int, left_out: frozenset[str] = frozenset
         truths = {truth["id"]: truth["ground_truth"] for truth in load_ground_truth_entry(category)}
         entries = [entry | {"ground_truth": truths[entry["id"]]} for entry in entries]
     return entries[:count]
+
+
+def draw_unseen(categories: tuple[str, ...], count: int) -> list[tuple[str, tuple[str, Entry]]]:
+    """Draw cases of one turn that the shipped calibrations weren't fitted on: of each its id, category and entry."""
+    fitted = frozenset(json.loads(line)["id"] for line in FITTED.read_text(encoding="utf-8").splitlines())
+    drawn = [(category, draw_entries(category, count, fitted)) for category in categories]
+    return [(one["id"], (category, one)) for category, entries in drawn for one in entries]
 
 
 def build_tools(functions: list[Entry]) -> list[Entry]:

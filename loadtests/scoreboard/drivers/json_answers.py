@@ -6,8 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bfcl_calls import read_fitted
-from bfcl_data import Entry, build_tools, check_calls, draw_entries
+from bfcl_data import Entry, build_tools, check_calls, draw_unseen
 from jsonschema import Draft202012Validator
 from kept_rows import Asked, Given, Row, run_cases
 
@@ -36,9 +35,8 @@ async def run_entry(asked: Asked, client: Any, case: tuple[str, Entry]) -> Row:
 
 def main() -> None:
     """Run the drawn cases."""
-    given, left_out = Given.parse(), read_fitted()
-    drawn = [(kind, draw_entries(kind, given.cases, left_out)) for kind in CATEGORIES]
-    run_cases(given, [(one["id"], (kind, one)) for kind, entries in drawn for one in entries], run_entry)
+    given = Given.parse()
+    run_cases(given, draw_unseen(CATEGORIES, given.cases), run_entry)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from kept_rows import REQUEST_S, TOKENS_MAX, Given, add_row, read_keys
@@ -16,14 +17,33 @@ from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 
-URL, MODEL, KEY = "SCOREBOARD_URL", "SCOREBOARD_MODEL", "sk-none"
-COMMON: dict[str, Any] = {"temperature": 0.0, "max_tokens": TOKENS_MAX, "timeout": REQUEST_S, "max_retries": 0}
+URL, MODEL = "SCOREBOARD_URL", "SCOREBOARD_MODEL"
+COMMON: dict[str, Any] = {
+    "api_key": "sk-none",
+    "temperature": 0.0,
+    "max_tokens": TOKENS_MAX,
+    "timeout": REQUEST_S,
+    "max_retries": 0,
+}
 
 
 class _Standard(ChatModelIntegrationTests):
+    client: type[BaseChatModel] = ChatOpenAI
+    own: ClassVar[Mapping[str, Any]] = {}
+    path = "/v1"
+
+    @property
+    def chat_model_class(self) -> type[BaseChatModel]:
+        return self.client
+
+    @property
+    def chat_model_params(self) -> dict[str, Any]:
+        address = {"base_url": os.environ[URL].removesuffix("/v1") + self.path, "model": os.environ[MODEL]}
+        return COMMON | address | self.own
+
     @property
     def supports_json_mode(self) -> bool:
-        return self.chat_model_class is ChatOpenAI
+        return self.client is ChatOpenAI
 
     @property
     def supports_image_inputs(self) -> bool:
@@ -33,39 +53,20 @@ class _Standard(ChatModelIntegrationTests):
 class TestChat(_Standard):
     """ChatOpenAI on chat completions."""
 
-    @property
-    def chat_model_class(self) -> type[BaseChatModel]:
-        return ChatOpenAI
-
-    @property
-    def chat_model_params(self) -> dict[str, Any]:
-        own = {"base_url": os.environ[URL], "api_key": KEY, "model": os.environ[MODEL], "stream_usage": True}
-        return COMMON | own
+    own: ClassVar = {"stream_usage": True}
 
 
 class TestResponses(_Standard):
     """ChatOpenAI on Responses."""
 
-    @property
-    def chat_model_class(self) -> type[BaseChatModel]:
-        return ChatOpenAI
-
-    @property
-    def chat_model_params(self) -> dict[str, Any]:
-        own = {"base_url": os.environ[URL], "api_key": KEY, "model": os.environ[MODEL], "use_responses_api": True}
-        return COMMON | own
+    own: ClassVar = {"use_responses_api": True}
 
 
 class TestMessages(_Standard):
     """ChatAnthropic on Messages."""
 
-    @property
-    def chat_model_class(self) -> type[BaseChatModel]:
-        return ChatAnthropic
-
-    @property
-    def chat_model_params(self) -> dict[str, Any]:
-        return COMMON | {"base_url": os.environ[URL].removesuffix("/v1"), "api_key": KEY, "model": os.environ[MODEL]}
+    client = ChatAnthropic
+    path = ""
 
 
 class Recorder:
