@@ -10,9 +10,9 @@
 forge and LiteLLM stand before `mlx_lm.server`, as they have no engine of their own. So seconds compare whole stacks,
 and `mlx_lm` against `off` says what of them is the engine's.
 
-MLX's wheel for Linux brings the reference BLAS, which reads 4 tokens of a prompt a second (39 with OpenBLAS, both on two
-cores). Where the machine has OpenBLAS (Debian: `libopenblas0-pthread`), `mlx_lm.server` gets it by `LD_PRELOAD`: the
-same program and sums, in a tenth of the time.
+MLX's wheel for Linux brings the reference BLAS, which reads 4 tokens of a prompt a second (39 with OpenBLAS, both on
+two cores). Where the machine has OpenBLAS (Debian: `libopenblas0-pthread`), `mlx_lm.server` gets it by `LD_PRELOAD`:
+the same program, in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _run_forge(place: _Place) -> Iterator[str]:
     with _run_mlx_lm(place) as behind:
         python, port = install_suite("forge", place.cache), free_port()
         command = [str(python), "-m", "forge.proxy", "--backend-url", behind, "--port", str(port)]
-        with run_process([*command, "--backend-timeout", "600"], place.folder, _build_plain_environment()) as pid:
+        with run_process([*command, "--backend-timeout", "1800"], place.folder, _build_plain_environment()) as pid:
             wait_until_up(f"http://127.0.0.1:{port}/forge/health", pid)
             yield f"http://127.0.0.1:{port}"
 
@@ -90,7 +90,7 @@ def _run_litellm(place: _Place) -> Iterator[str]:
     with _run_mlx_lm(place) as behind:
         bin_folder = install("litellm-proxy", place.cache)
         config, port = place.folder / "litellm.yaml", free_port()
-        params = {"model": f"openai/{MODEL}", "api_base": f"{behind}/v1", "api_key": "sk-none", "timeout": 600}
+        params = {"model": f"openai/{MODEL}", "api_base": f"{behind}/v1", "api_key": "sk-none", "timeout": 1800}
         served = {"model_name": MODEL, "litellm_params": params}
         config.write_text(yaml.safe_dump({"model_list": [served], "litellm_settings": {"telemetry": False}}))
         flags = {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}

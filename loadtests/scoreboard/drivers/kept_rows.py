@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-REQUEST_S = 600.0
+REQUEST_S = 1800.0
 TOKENS_MAX = 512
 Row = dict[str, Any]
 
