@@ -3,8 +3,8 @@
     python -m loadtests.long_days [--agents codex opencode qwen claude] [--turns 42] [--model large] [--context 16384]
 
 Each agent is started by `mlx-stack-serve launch`, as its users start it, turn by turn in one conversation. A turn asks
-it to read one more file. What counts: does every turn end with an answer, and how many tokens the model read in each turn
-(the prompt less what the cache served). The lines of a running session are printed as they come; the rows go into
+it to read one more file. What counts: does every turn end with an answer, and how many tokens the model read in each
+turn (the prompt less what the cache served). The lines of a running session are printed as they come; the rows go into
 `loadtests/results/long_days.jsonl`.
 """
 
