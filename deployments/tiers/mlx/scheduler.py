@@ -214,10 +214,10 @@ class Scheduler:
         tokens_max, longest = min((1 + crowded) * self._pace.tokens, self._pace.tokens_max), 0
         while self._queue:
             sequence = self._queue[0]
-            record, owner, alone = sequence.record, sequence.job.reuse.owner, not self._by_uid
-            if self._prompts.fetch(record, owner, alone=alone):
+            record, reuse = sequence.record, sequence.job.reuse
+            if self._prompts.fetch(record, reuse.owner, alone=not self._by_uid, parent=reuse.parent):
                 break
-            cache, held = self._prompts.take(record, owner)
+            cache, held = self._prompts.take(record, reuse.owner)
             longest = max(longest, len(record) - held)
             if self._prefilling and (sequence.suspected or longest * (len(self._prefilling) + 1) > tokens_max):
                 break
@@ -328,7 +328,10 @@ class Scheduler:
 
     def _keep(self, sequence: SequenceState, tokens: list[int], cache: Any) -> None:
         if tokens:
-            self._prompts.put(tokens, detach(cache), sequence.job.reuse.owner, keep=sequence.job.reuse.keep)
+            reuse = sequence.job.reuse
+            self._prompts.put(
+                tokens, detach(cache), reuse.owner, keep=reuse.keep, session=reuse.session, parent=reuse.parent
+            )
             self._shrink_prompts()
 
     def _new_generator(self) -> Any:

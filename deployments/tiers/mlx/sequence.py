@@ -15,6 +15,7 @@ from typing import Any
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, REPEATED_NOTE, Masker
+from deployments.tiers.mlx.prompt_cache.prompt_cache import Session
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from deployments.tiers.thought_watch import ThoughtLimit, ThoughtWatch
@@ -42,11 +43,13 @@ class AnswerStart:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptReuse:
     """What may be kept of a job: for whom (`owner`, an API key), on disk too (`keep`), and at which places of its
-    prompt."""
+    prompt. `session` sends it, and helps `parent`."""
 
     owner: str = ""
     keep: bool = True
     checkpoints: Sequence[int] = ()
+    session: Session | None = None
+    parent: Session | None = None
 
 
 @dataclass(slots=True, kw_only=True)
