@@ -239,7 +239,20 @@ def usage_json(usage: Usage) -> dict[str, Any]:
 
 def prefill_json(prefill: Prefilled) -> dict[str, Any]:
     """Build the object that says how far a prompt is read."""
-    return {"tokens": prefill.tokens, "of_tokens": prefill.of_tokens, "left_s": round(prefill.left_s, 1)}
+    return {
+        "tokens": prefill.tokens,
+        "of_tokens": prefill.of_tokens,
+        "left_s": round(prefill.left_s, 1),
+        "waits_behind": prefill.waits_behind,
+    }
+
+
+def write_prefill(prefill: Mapping[str, Any]) -> str:
+    """Write what that object says in words."""
+    of_tokens, ahead = prefill["of_tokens"], prefill["waits_behind"]
+    if ahead is None:
+        return f"prefill {prefill['tokens']:,} of {of_tokens:,} tokens, about {prefill['left_s']:.0f} s left"
+    return f"prefill of {of_tokens:,} tokens waits, {ahead} before it" if of_tokens else "waiting for a replica"
 
 
 def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:

@@ -186,10 +186,29 @@ def test_a_long_prompt_is_reported_until_its_first_token(batch: Scheduler, monke
     assert told[: len(steps)] == steps
 
 
+def test_a_prompt_that_waits_for_another_s_is_reported(batch: Scheduler) -> None:
+    """Law: two seconds after it came, then once a second, with how many are before it, admitted or not; one that is
+    being read isn't."""
+    batch._pace = PrefillBudget(tokens_max=32)
+    outs = add(batch, [range(10, 150)] * 2)
+    later: list[Event] = []
+    job = EngineJob(prompt=range(10, 20), max_tokens=1, sink=later.extend)
+    batch.step()
+    batch.report_waiting([job])
+    quick = [*outs[1], *later]
+    for one in (*(one.job for one in batch._sequences.values()), job):
+        one.report_s = 0.0
+    batch.report_waiting([job])
+    batch.report_waiting([job])
+
+    told = [[(one.tokens, one.of_tokens, one.waits_behind) for one in out] for out in (*outs, later)]  # type: ignore[union-attr]
+    assert (quick, told) == ([], [[], [(0, 140, 1)], [(0, 10, 2)]])
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_an_agent_that_waited_for_its_helpers_reads_nothing_again(batch: Scheduler, together: bool) -> None:
-    """Law: behind three helpers, in turn or at once, whose prompts fill the cache, the agent goes on from its own; where
-    they are no helpers of its, it reads all again."""
+    """Law: behind three helpers, in turn or at once, whose prompts fill the cache, the agent goes on from its own
+    prompt; where they are no helpers of its, it reads all again."""
     dice = random.Random(4)
     agent, *others = ([dice.randrange(4, 190) for _ in range(200)] for _ in range(4))
     cached = []
