@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from deployments.reports.report import NOTE_CHARS_MAX, describe_running, prefill_json, report_of, write_prefill
+from deployments.request.accounting import Accounting
 from deployments.request.attempt import NOT_TAKEN
 from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock
@@ -126,7 +127,9 @@ def test_it_says_where_it_is_for_how_long_and_what_it_met_and_nothing_that_was_s
 )
 def test_it_writes_from_its_first_word_on(ttft_ns, counted, end, shown):
     """What its tier has counted, or an estimate by what came where it counts at the end."""
-    spending = SimpleNamespace(counted=counted, written_bytes=28)
+    spending = Accounting(
+        prompt_bytes=0, output_cap=9, prompt_most=int, progress=None, counted=counted, written_bytes=28
+    )
     current = SimpleNamespace(ttft_ns=ttft_ns, end=end, spending=spending, prefilling=None)
     row = describe_running(running(current=current), now_ns=75 * S, now_s=1e9)
 
