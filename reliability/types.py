@@ -214,11 +214,12 @@ class Started:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefilled:
     """The tier has read `tokens` of the `of_tokens` of the prompt, cached ones included; the rest takes about `left_s`.
-    Sent only where prefill is long."""
+    Sent only where prefill is long. `waits_behind`: it isn't read yet, and so many are before it."""
 
     tokens: int
     of_tokens: int
     left_s: float
+    waits_behind: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

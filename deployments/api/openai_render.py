@@ -16,7 +16,7 @@ import orjson
 from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.errors import ApiError
-from deployments.reports.report import usage_json
+from deployments.reports.report import prefill_json, usage_json, write_prefill
 from deployments.work.json_text import write_json
 from reliability.types import (
     CallDelta,
@@ -163,8 +163,7 @@ class _ChunkWriter:
     def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
         """Write a comment, and now and then a chunk without a word."""
         if prefill is not None:
-            read, left_s = f"{prefill.tokens:,} of {prefill.of_tokens:,} tokens", round(prefill.left_s)
-            return f": prefill {read}, about {left_s} s left\n\n".encode()
+            return f": {write_prefill(prefill_json(prefill))}\n\n".encode()
         self.silences += 1
         return KEEP_ALIVE if self.silences % COMMENTS_PER_EVENT else self._make_chunk(model, {"content": ""}, None)
 

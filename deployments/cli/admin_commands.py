@@ -16,13 +16,13 @@ from urllib.parse import quote
 import click
 
 from deployments.cli.server_client import LINES_MAX, MALFORMED, NotAnswered, ServerClient, name_foreign, plain
+from deployments.reports.report import write_prefill
 from deployments.running.status_messages import can_answer
 from deployments.ui.formatting import (
     list_way,
     write_bytes,
     write_count,
     write_ms,
-    write_prefill,
     write_share,
     write_usd,
     write_word,

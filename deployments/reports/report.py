@@ -24,7 +24,6 @@ from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import Flaw, Prefilled, Reason, Usage
 
 NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
-BYTES_A_TOKEN = 4
 _UNCHECKED_MAX = 8
 NOTE_CHARS_MAX = 300
 # The header names the threshold that is passed; how full each window is stands in the report.
@@ -239,7 +238,20 @@ def usage_json(usage: Usage) -> dict[str, Any]:
 
 def prefill_json(prefill: Prefilled) -> dict[str, Any]:
     """Build the object that says how far a prompt is read."""
-    return {"tokens": prefill.tokens, "of_tokens": prefill.of_tokens, "left_s": round(prefill.left_s, 1)}
+    return {
+        "tokens": prefill.tokens,
+        "of_tokens": prefill.of_tokens,
+        "left_s": round(prefill.left_s, 1),
+        "waits_behind": prefill.waits_behind,
+    }
+
+
+def write_prefill(prefill: Mapping[str, Any]) -> str:
+    """Write what that object says in words."""
+    of_tokens, ahead = prefill["of_tokens"], prefill["waits_behind"]
+    if ahead is None:
+        return f"prefill {prefill['tokens']:,} of {of_tokens:,} tokens, about {prefill['left_s']:.0f} s left"
+    return f"prefill of {of_tokens:,} tokens waits, {ahead} before it" if of_tokens else "waiting for a replica"
 
 
 def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
@@ -248,10 +260,6 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
     last = run.attempts[-1] if run.attempts else None
     met = (last.fault or last.flaw) if last is not None else None
     current = run.current
-    tokens = 0
-    if current is not None and current.ttft_ns is not None:
-        counted = current.spending.counted
-        tokens = counted.completion_tokens if counted is not None else current.spending.written_bytes // BYTES_A_TOKEN
     started_ns = run.deadline_ns - int(run.request.timeout_s * NS_PER_S)
     elapsed_ns = max(0, now_ns - started_ns)
     return {
@@ -265,6 +273,6 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
         "attempts": len(run.attempts),
         "met": _name_of(met),
         "writing": current is not None and current.ttft_ns is not None and current.end is None,
-        "tokens": tokens,
+        "tokens": 0 if current is None or current.ttft_ns is None else current.spending.written_tokens,
         "prefill": None if current is None or current.prefilling is None else prefill_json(current.prefilling),
     }

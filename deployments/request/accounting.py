@@ -17,7 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from reliability.admission.ledger import PROGRESS_TOKENS
-from reliability.answer.estimate import estimate_written_tokens, text_bytes, tokens_max, tokens_min
+from reliability.answer.estimate import (
+    BYTES_PER_TOKEN_USUAL,
+    estimate_written_tokens,
+    text_bytes,
+    tokens_max,
+    tokens_min,
+)
 from reliability.faults import TRAITS, Ran
 from reliability.types import WRITTEN, CallDelta, Counted, Event, Failed, Finish, Passed, Usage
 
@@ -68,6 +74,11 @@ class Accounting:
         self.written_bytes += _count_bytes(event)
         if self.counted is None:
             self.near_tokens += estimate_written_tokens(event)
+
+    @property
+    def written_tokens(self) -> int:
+        """Count the tokens of the answer so far, for a person to read: an estimate where the tier counts at the end."""
+        return self.written_bytes // BYTES_PER_TOKEN_USUAL if self.counted is None else self.counted.completion_tokens
 
     def count_unread(self, unread: Sequence[Event]) -> None:
         """Count the rest of a batch: a tier's count often comes behind the word at which it was stopped."""

@@ -50,6 +50,8 @@ Question = Callable[[], Judged]
 # looked at again, to settle whether it is a call, even more.
 WEIGHT = 4
 OPEN_WEIGHT = 16
+# Before a replica has taken the request: nothing is known of its queue.
+NOT_TAKEN = Prefilled(tokens=0, of_tokens=0, left_s=0.0, waits_behind=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,7 @@ class AttemptState:
         self.end: Finish | Failed | None = None
         self.judged: Judged | None = None
         self.lost: LostPrefix | None = None
-        self.prefill: Prefilled | None = None  # as of the tier's last report
+        self.prefill: Prefilled | None = NOT_TAKEN  # as of the tier's last report
         self.confidence = UNMEASURED
         if begun:  # it is read first
             self.scan.continue_text(begun)
@@ -100,7 +102,7 @@ class AttemptState:
 
     @property
     def prefilling(self) -> Prefilled | None:
-        """How far the tier has read the prompt, where it takes long, until the first token."""
+        """How far the tier has read the prompt, or what that waits for, where it takes long, until the first token."""
         return self.prefill if self.ttft_ns is None and self.end is None else None
 
     def note_prefill(self, prefill: Prefilled) -> None:
@@ -129,7 +131,7 @@ class AttemptState:
                 case Text() | Reasoning() | CallDelta():
                     out += self._take_pieces(event, now_ns)
                 case Started(lost=lost):
-                    self.spending.accepted, self.lost = True, lost
+                    self.spending.accepted, self.lost, self.prefill = True, lost, None
                 case Counted(usage=usage):
                     self.spending.counted = usage
                 case Logprobs(tokens=tokens):

@@ -47,7 +47,6 @@ NAME = re.compile(r"[\x21-\x7e]{1,255}")
 COUNT = re.compile(r"[0-9]{1,4}")
 ASK_S = 2.0
 LOOK_S = KEEP_EVERY_S = FOLLOW_EVERY_S = 0.25
-BYTES_A_TOKEN = 4
 PIECE_CHARS = 16 * 1024
 ITEM_BYTES = 64 * 1024  # of one item: a step has hundreds, and a frame of a step has an end
 BAD_NAME = f"{HEADER}: 1 to 255 visible ASCII characters are needed"
@@ -277,10 +276,7 @@ def _count_written(run: Run) -> int:
     written = sum(a.usage.completion_tokens for a in run.attempts if a.text_out and a.usage)
     if run.current is None or run.current.plan.number < len(run.attempts):
         return written
-    spending = run.current.spending
-    return written + (
-        spending.counted.completion_tokens if spending.counted else spending.written_bytes // BYTES_A_TOKEN
-    )
+    return written + run.current.spending.written_tokens
 
 
 def _pack(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from reliability.answer.thoughts import Thoughts
 from reliability.tools.format_reasoning import Thought
-from reliability.types import CallDelta, Event, Logprobs, Reasoning, Refusal, Text
+from reliability.types import CallDelta, Event, Logprobs, Prefilled, Reasoning, Refusal, Text
 
 # Returns (name, JSON text of the arguments) of each call in the text between two markers; None where one is incomplete.
 _ParseCalls = Callable[[str], list[tuple[str, str]] | None]
@@ -274,6 +274,8 @@ def _join(first: Event, second: Event) -> Event | None:
             return Refusal(first.text + second.text)
         case Logprobs(), Logprobs():
             return Logprobs(first.tokens + second.tokens)
+        case Prefilled(), Prefilled():
+            return second
         case CallDelta(), CallDelta(id=None, name=None) if first.index == second.index:
             arguments = first.arguments + second.arguments
             return CallDelta(index=first.index, id=first.id, name=first.name, arguments=arguments)

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from deployments.reports.report import write_prefill
+
 NOTHING = "–"
 ID_CHARS_MAX = 19
 WORDS = {"client_left": "client left", "cut": "cut"}
@@ -65,12 +67,6 @@ def _write_time(at_s: float | None) -> str:
     return (
         "" if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     )
-
-
-def write_prefill(prefill: Mapping[str, Any]) -> str:
-    """Write how far a prompt is read."""
-    left = write_ms(prefill["left_s"] * 1000)
-    return f"prefill {prefill['tokens']:,} of {prefill['of_tokens']:,} tokens, about {left} left"
 
 
 def write_word(value: Any) -> str:

@@ -226,6 +226,7 @@ class Engine:
             self._admit(batch)
             if not batch:
                 return
+            batch.report_waiting(self._waiting.values())
             batch.save_prompts(idle=False)
             if batch.step():  # health is tokens: prefill that goes on doesn't count as a cure
                 self._failures = 0

@@ -93,7 +93,13 @@ class JobBuilder:
             processors=self._list_processors(request, len(prompt), resumed, free=constraint is None),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
-            reuse=PromptReuse(owner=request.key, keep=request.keep, checkpoints=checkpoints),
+            reuse=PromptReuse(
+                owner=request.key,
+                keep=request.keep,
+                checkpoints=checkpoints,
+                session=(request.key, request.session_id),
+                parent=(request.key, request.parent) if request.parent else None,
+            ),
         )
         return job, self._sessions.note(prepared, prompt)
 

@@ -21,6 +21,7 @@ import itertools
 import logging
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
@@ -31,9 +32,9 @@ from deployments.tiers.mlx.memory_budget import STEP_TOKENS_MAX, UNBOUNDED, Memo
 from deployments.tiers.mlx.prompt_cache.prompt_cache import detach
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import build_penalties, make_sampler
-from deployments.tiers.mlx.sequence import EngineJob, SequenceState
+from deployments.tiers.mlx.sequence import PREFILL_EVERY_S, EngineJob, SequenceState
 from reliability.thinking import ThoughtEnd
-from reliability.types import Failed, Fault, FinishReason
+from reliability.types import Failed, Fault, FinishReason, Prefilled
 
 _LOG = logging.getLogger(__name__)
 
@@ -121,6 +122,15 @@ class Scheduler:
         """Estimate how long its prompt will take, less what of it is kept."""
         kept = self._prompts.memory.count_usable(job.prompt, job.reuse.owner)
         return self._pace.estimate_s(len(job.prompt) - kept)
+
+    def report_waiting(self, later: Iterable[EngineJob]) -> None:
+        """Send each request whose prompt isn't being read yet how many are before it, where that is due. `later`: those
+        that aren't admitted."""
+        now_s, queued = time.monotonic(), [one.job for one in self._queue]
+        for ahead, job in (*enumerate(queued, len(self._prefilling)), *enumerate(later, len(self))):
+            if now_s >= job.report_s:
+                job.report_s, left_s = now_s + PREFILL_EVERY_S, self.estimate_prefill_s(job)
+                job.sink([Prefilled(tokens=0, of_tokens=len(job.prompt), left_s=left_s, waits_behind=ahead)])
 
     def find_overdue(self, now_s: float) -> list[int]:
         """Find the tickets whose deadline has passed."""
@@ -214,10 +224,10 @@ class Scheduler:
         tokens_max, longest = min((1 + crowded) * self._pace.tokens, self._pace.tokens_max), 0
         while self._queue:
             sequence = self._queue[0]
-            record, owner, alone = sequence.record, sequence.job.reuse.owner, not self._by_uid
-            if self._prompts.fetch(record, owner, alone=alone):
+            record, reuse = sequence.record, sequence.job.reuse
+            if self._prompts.fetch(record, reuse.owner, alone=not self._by_uid, parent=reuse.parent):
                 break
-            cache, held = self._prompts.take(record, owner)
+            cache, held = self._prompts.take(record, reuse.owner)
             longest = max(longest, len(record) - held)
             if self._prefilling and (sequence.suspected or longest * (len(self._prefilling) + 1) > tokens_max):
                 break
@@ -328,7 +338,10 @@ class Scheduler:
 
     def _keep(self, sequence: SequenceState, tokens: list[int], cache: Any) -> None:
         if tokens:
-            self._prompts.put(tokens, detach(cache), sequence.job.reuse.owner, keep=sequence.job.reuse.keep)
+            reuse = sequence.job.reuse
+            self._prompts.put(
+                tokens, detach(cache), reuse.owner, keep=reuse.keep, session=reuse.session, parent=reuse.parent
+            )
             self._shrink_prompts()
 
     def _new_generator(self) -> Any:

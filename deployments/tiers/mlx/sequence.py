@@ -8,6 +8,7 @@ a token.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, REPEATED_NOTE, Masker
+from deployments.tiers.mlx.prompt_cache.prompt_cache import Session
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from deployments.tiers.thought_watch import ThoughtLimit, ThoughtWatch
@@ -24,7 +26,8 @@ from reliability.types import Counted, Event, Failed, Finish, FinishReason, Pref
 WINDOW_S = 0.03
 # A token is told as unsure below this lead over the next likeliest one, in nats; of each answer so many at most.
 LEAD_MAX, SURPRISE_MAX, UNSURE_MAX = 3.0, 20.0, 256
-# Prefill is reported once it has taken so long, and then so often; what a report weighs in the estimate of the rest.
+# Prefill is reported once it, or the wait for it, has taken so long, and then so often; what a report weighs in the
+# estimate of the rest.
 PREFILL_LONG_S, PREFILL_EVERY_S, PREFILL_WEIGHT = 2.0, 1.0, 0.3
 
 
@@ -42,18 +45,21 @@ class AnswerStart:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptReuse:
     """What may be kept of a job: for whom (`owner`, an API key), on disk too (`keep`), and at which places of its
-    prompt."""
+    prompt. `session` sends it, and helps `parent`."""
 
     owner: str = ""
     keep: bool = True
     checkpoints: Sequence[int] = ()
+    session: Session | None = None
+    parent: Session | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class EngineJob:
     """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
     has ended, on another. `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
-    answer must keep to. `logprob_reader`: the probabilities of its tokens are wanted."""
+    answer must keep to. `logprob_reader`: the probabilities of its tokens are wanted. `report_s`: when the next report
+    of its prefill is due."""
 
     prompt: Sequence[int]
     max_tokens: int
@@ -67,6 +73,7 @@ class EngineJob:
     start: AnswerStart = AnswerStart()
     thought: ThoughtLimit = field(default_factory=ThoughtLimit)
     reuse: PromptReuse = PromptReuse()
+    report_s: float = field(default_factory=lambda: time.monotonic() + PREFILL_LONG_S)
 
     @property
     def tokens_max(self) -> int:
@@ -103,14 +110,13 @@ class _Outbox:
         return events
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _PrefillWatch:
-    """Up to which of its tokens a record was read at the last report, when that was and when the next one is due;
-    `token_s`: the mean time of a token, None before the first."""
+    """Up to which of its tokens a record was read at the last report, and when that was; `token_s`: the mean time of a
+    token, None before the first."""
 
     tokens: int = 0
     at_s: float = 0.0
-    due_s: float = 0.0
     token_s: float | None = None
 
 
@@ -254,17 +260,17 @@ class SequenceState:
 
     def begin_prefill(self, held: int, now_s: float) -> None:
         """Note that the record is read from here on, behind the `held` tokens that the cache has."""
-        self.prefill = _PrefillWatch(tokens=held, at_s=now_s, due_s=now_s + PREFILL_LONG_S)
+        self.prefill, self.job.report_s = _PrefillWatch(held, now_s), now_s + PREFILL_LONG_S
 
     def report_prefill(self, tokens: int, now_s: float) -> None:
         """Send how many tokens of the record are read, where that is due."""
         last = self.prefill
-        if now_s < last.due_s or tokens <= last.tokens:
+        if now_s < self.job.report_s or tokens <= last.tokens:
             return
         token_s = (now_s - last.at_s) / (tokens - last.tokens)
         if last.token_s is not None:
             token_s = last.token_s + PREFILL_WEIGHT * (token_s - last.token_s)
-        self.prefill = _PrefillWatch(tokens=tokens, at_s=now_s, due_s=now_s + PREFILL_EVERY_S, token_s=token_s)
+        self.prefill, self.job.report_s = _PrefillWatch(tokens, now_s, token_s), now_s + PREFILL_EVERY_S
         of_tokens = len(self.job.prompt) + len(self.tokens)
         left_s = (of_tokens - tokens) * token_s
         self.job.sink([Prefilled(tokens=tokens, of_tokens=of_tokens, left_s=left_s)])

@@ -7,6 +7,8 @@ that continue behind its end, and the scheduler makes checkpoints for them. Inva
   keys share, all are one owner, and reuse counts in blocks of `BLOCK_TOKENS`.
 - `take` never covers the whole prompt: the model computes the first token from at least one.
 - All entries hold at most `bytes_max`; the least recently used goes first. Engine thread only.
+- A session waits for its helpers: each entry that a helper puts counts as a use of the entry that serves its parent's
+  last prompt, where that leaves it half of `bytes_max` (docs/decisions/057-prompts-of-helpers.md).
 """
 
 from __future__ import annotations
@@ -21,6 +23,11 @@ from deployments.tiers.packed_tokens import WIDTH, count_common, pack
 
 ENTRIES_MAX = 128
 BLOCK_TOKENS = 256  # between API keys that share
+_LEVELS_MAX = 4  # of sessions that wait for one another
+_WAITING_SHARE = 2
+
+# An API key, and the name of one of its sessions.
+Session = tuple[str, str]
 
 
 class PromptKey(NamedTuple):
@@ -37,6 +44,13 @@ class PromptKey(NamedTuple):
     def begins(self, other: PromptKey) -> bool:
         """Return whether `other` is the same owner's, and begins with all of this one's tokens."""
         return self.owner == other.owner and other.tokens.startswith(self.tokens)
+
+
+class _LastPrompt(NamedTuple):
+    """Names the entry that serves a session's last prompt, and the session that it helps."""
+
+    key: PromptKey
+    parent: Session | None
 
 
 class MlxCaches:
@@ -103,6 +117,7 @@ class PromptCache:
         self._ops, self._shared, self.block_tokens = ops, shared, BLOCK_TOKENS if shared else 1
         self._bytes_max, self._entries_max, self._on_drop = bytes_max, entries_max, on_drop
         self._entries: OrderedDict[PromptKey, Any] = OrderedDict()
+        self._last: dict[Session, _LastPrompt] = {}  # the session used longest ago first; live entries only
         self.nbytes = 0
 
     def __len__(self) -> int:
@@ -137,28 +152,53 @@ class PromptCache:
             most = max(most, self._count_usable(key, cache, wanted, most))
         return most
 
-    def put(self, tokens: Sequence[int], cache: Any, owner: str = "") -> PromptKey | None:
-        """Keep `cache`, which holds exactly `tokens`, or what fits of it; return the key that serves them now."""
+    def put(
+        self,
+        tokens: Sequence[int],
+        cache: Any,
+        owner: str = "",
+        *,
+        session: Session | None = None,
+        parent: Session | None = None,
+    ) -> PromptKey | None:
+        """Keep `cache`, which holds exactly `tokens`, or what fits of it; return the key that serves them now.
+        `session` has sent them, and helps `parent`."""
         key = PromptKey(self.name_owner(owner), pack(tokens))
-        size_bytes = self._ops.nbytes(cache)
-        if size_bytes > self._bytes_max:
-            count = len(tokens) * self._bytes_max // size_bytes
+        size_bytes, bytes_max = self._ops.nbytes(cache), self._bytes_max - self.use_waiting(parent)
+        if size_bytes > bytes_max:
+            count = len(tokens) * bytes_max // size_bytes
             cut = self._ops.cut(cache, count) if count and self._ops.is_trimmable(cache) else None
-            fits = cut is not None and self._ops.nbytes(cut) <= self._bytes_max
-            return self.put(tokens[:count], cut, owner) if fits else None
+            fits = cut is not None and self._ops.nbytes(cut) <= bytes_max
+            return self.put(tokens[:count], cut, owner, session=session, parent=parent) if fits else None
         if not key.tokens:
             return None
         known = next((old for old, held in self._entries.items() if self._covers(old, held, key)), None)
-        if known is not None:
-            self._entries.move_to_end(known)
-            return known
-        if self._ops.is_trimmable(cache):
-            for old in [old for old in self._entries if old.begins(key)]:
-                self._drop(old, heir=key)
-        self._entries[key] = cache
-        self.nbytes += size_bytes
+        if known is None:
+            self._add(key, cache, size_bytes)
+        else:
+            key = known
+        self._entries.move_to_end(key)
+        if session is not None:
+            self._note_last(session, _LastPrompt(key, parent))
+        self.use_waiting(parent)  # once more, so that what was put goes before it
         self.shrink(self._bytes_max)
         return key
+
+    def use_waiting(self, session: Session | None) -> int:
+        """Count the entries as used that serve the last prompt of `session`, and of those that it helps itself; return
+        their bytes. Together they are at most a share of all: one beyond that isn't counted, nor those above it."""
+        sizes: dict[PromptKey, int] = {}
+        for _ in range(_LEVELS_MAX):
+            if session not in self._last:
+                break
+            last = self._note_last(session, self._last[session])
+            size = self._ops.nbytes(self._entries[last.key])
+            if sum(sizes.values()) + size > self._bytes_max // _WAITING_SHARE:
+                break
+            sizes[last.key], session = size, last.parent
+        for key in sizes:
+            self._entries.move_to_end(key)
+        return sum(sizes.values())
 
     def get(self, key: PromptKey) -> Any:
         """Return the cache of an entry; None where it is gone. Nobody may write to it."""
@@ -168,6 +208,20 @@ class PromptCache:
         """Drop what was used longest ago, until at most `bytes_max` are held. The memory is needed elsewhere."""
         while self._entries and (self.nbytes > bytes_max or len(self) > self._entries_max):
             self._drop(next(iter(self._entries)))
+
+    def _add(self, key: PromptKey, cache: Any, size_bytes: int) -> None:
+        if self._ops.is_trimmable(cache):
+            for old in [old for old in self._entries if old.begins(key)]:
+                self._drop(old, heir=key)
+        self._entries[key] = cache
+        self.nbytes += size_bytes
+
+    def _note_last(self, session: Session, last: _LastPrompt) -> _LastPrompt:
+        self._last.pop(session, None)
+        self._last[session] = last
+        if len(self._last) > self._entries_max:
+            del self._last[next(iter(self._last))]
+        return last
 
     def _covers(self, old: PromptKey, held: Any, key: PromptKey) -> bool:
         return old == key or (key.begins(old) and self._ops.is_trimmable(held))
@@ -184,4 +238,8 @@ class PromptCache:
     def _drop(self, key: PromptKey, *, heir: PromptKey | None = None) -> None:
         cache = self._entries.pop(key)
         self.nbytes -= self._ops.nbytes(cache)
+        for session in [one for one, last in self._last.items() if last.key == key]:
+            last = self._last.pop(session)
+            if heir is not None:
+                self._last[session] = last._replace(key=heir)
         self._on_drop(key, cache, heir)

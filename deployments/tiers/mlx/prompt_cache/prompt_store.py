@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from deployments.tiers.mlx.prompt_cache.host_cache import HostCache, Restoring, to_host
-from deployments.tiers.mlx.prompt_cache.prompt_cache import MlxCaches, PromptCache, PromptKey
+from deployments.tiers.mlx.prompt_cache.prompt_cache import MlxCaches, PromptCache, PromptKey, Session
 from deployments.tiers.mlx.prompt_cache.segment_file import Cancelled, Damaged, Segment
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN, FoundSegments, SegmentFolder
 from deployments.tiers.packed_tokens import WIDTH, pack
@@ -69,6 +69,7 @@ class _Fetch:
     held: int
     bytes_max: int
     began_s: float
+    parent: Session | None
     found: FoundSegments = field(default_factory=FoundSegments)
     segments: list[Segment] | None = None
     restoring: Restoring | None = None
@@ -106,10 +107,20 @@ class PromptStore:
         self._used_s, self._fetched = self._clock(), None
         return self.memory.take(tokens, owner)
 
-    def put(self, tokens: Sequence[int], cache: Any, owner: str = "", *, keep: bool = True) -> None:
-        """Keep `cache`, which holds exactly `tokens`. `keep`: they may go to disk."""
+    def put(
+        self,
+        tokens: Sequence[int],
+        cache: Any,
+        owner: str = "",
+        *,
+        keep: bool = True,
+        session: Session | None = None,
+        parent: Session | None = None,
+    ) -> None:
+        """Keep `cache`, which holds exactly `tokens` of `session`, a helper of `parent`. `keep`: on disk
+        too."""
         self._used_s = self._clock()
-        key = self.memory.put(tokens, cache, owner)
+        key = self.memory.put(tokens, cache, owner, session=session, parent=parent)
         if key is None:
             return
         mark, count = self._marks.setdefault(key, _Mark()), min(len(tokens), key.length)
@@ -128,13 +139,13 @@ class PromptStore:
             self._end_fetch()
         self._collect()
 
-    def fetch(self, tokens: Sequence[int], owner: str = "", *, alone: bool) -> bool:
+    def fetch(self, tokens: Sequence[int], owner: str = "", *, alone: bool, parent: Session | None = None) -> bool:
         """Bring what the disk holds of `tokens`, where that is more than memory does, a bit on its way; return whether
-        it is still on it. `alone`: the engine has nothing else to do meanwhile."""
+        it is still on it. `alone`: the engine has nothing else to do meanwhile. `parent`: as in `put`."""
         key = PromptKey(self.memory.name_owner(owner), pack(tokens)[:-WIDTH])  # `take` leaves the last one
         fetch = self._fetch
         if fetch is None or fetch.key != key:
-            fetch = self._begin_fetch(key, tokens)
+            fetch = self._begin_fetch(key, tokens, parent)
             if fetch is None:
                 return False
             fetch.done.wait(_LOOK_S)
@@ -258,7 +269,7 @@ class PromptStore:
             self._write.host = self._write.cache = None
             self._write = None
 
-    def _begin_fetch(self, key: PromptKey, tokens: Sequence[int]) -> _Fetch | None:
+    def _begin_fetch(self, key: PromptKey, tokens: Sequence[int], parent: Session | None) -> _Fetch | None:
         """Have the prompt looked up, unless that was done last, or memory holds nearly all of it."""
         if self._folder_of is None or key == self._fetched:
             return None
@@ -266,8 +277,8 @@ class PromptStore:
         if key.length - held < _GAIN_TOKENS_MIN:
             return None
         self._end_fetch()
-        room_bytes = min(self._bytes_max, self._spare_bytes)
-        self._fetch = fetch = _Fetch(key, held, room_bytes, self._clock())
+        room_bytes = min(self._bytes_max, self._spare_bytes) - self.memory.use_waiting(parent)
+        self._fetch = fetch = _Fetch(key, held, max(0, room_bytes), self._clock(), parent)
         self._reader.submit(lambda: self._look_up(fetch), fetch.done)
         return fetch
 
@@ -314,7 +325,7 @@ class PromptStore:
             return False
         count = fetch.found.tokens
         tokens = memoryview(fetch.key.tokens).cast("I")[:count]
-        key = self.memory.put(tokens, fetch.restoring.cache, fetch.key.owner)
+        key = self.memory.put(tokens, fetch.restoring.cache, fetch.key.owner, parent=fetch.parent)
         if key is not None:
             mark = self._marks.setdefault(key, _Mark())
             mark.tokens = max(mark.tokens, count)

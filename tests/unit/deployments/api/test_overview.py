@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from deployments.api import overview
 from deployments.api.overview import Overview, _sum_up
+from deployments.request.accounting import Accounting
 from tests.support.room_rig import Rig, attempt
 from tests.support.run_values import request_of, run_of
 from tests.support.staging import staged
@@ -56,7 +57,7 @@ def runs() -> list[Any]:
     """One that waits for its first word, and one that writes."""
     waits = run_of(request_of("hi", request_id="a"), tier="fast")
     writes = run_of(request_of("hi", request_id="b"), tier="fast", deadline_ns=1)
-    spending = SimpleNamespace(counted=None, written_bytes=28)
+    spending = Accounting(prompt_bytes=0, output_cap=9, prompt_most=int, progress=None, counted=None, written_bytes=28)
     writes.current = SimpleNamespace(ttft_ns=1, end=None, spending=spending, prefilling=None)  # type: ignore[assignment]
     return [waits, writes]
 

@@ -86,7 +86,7 @@ def test_status_shows_how_far_a_prompt_is_read(run, rig, capsys):
     rig.stopping._running = [SimpleNamespace(run=reading)]
     run("status")
 
-    assert "r3 at fast: prefill 12,288 of 40,000 tokens, about 43.2 s left" in capsys.readouterr().out
+    assert "r3 at fast: prefill 12,288 of 40,000 tokens, about 43 s left" in capsys.readouterr().out
 
 
 def test_status_fails_where_no_tier_can_answer(run, rig, capsys):

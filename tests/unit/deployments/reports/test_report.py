@@ -9,11 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
-from deployments.reports.report import NOTE_CHARS_MAX, describe_running, report_of
+from deployments.reports.report import NOTE_CHARS_MAX, describe_running, prefill_json, report_of, write_prefill
+from deployments.request.accounting import Accounting
+from deployments.request.attempt import NOT_TAKEN
 from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock
 from deployments.request.run_record import Run
-from deployments.ui.formatting import write_prefill
 from reliability.attempt import Attempt
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import (
@@ -126,7 +127,9 @@ def test_it_says_where_it_is_for_how_long_and_what_it_met_and_nothing_that_was_s
 )
 def test_it_writes_from_its_first_word_on(ttft_ns, counted, end, shown):
     """What its tier has counted, or an estimate by what came where it counts at the end."""
-    spending = SimpleNamespace(counted=counted, written_bytes=28)
+    spending = Accounting(
+        prompt_bytes=0, output_cap=9, prompt_most=int, progress=None, counted=counted, written_bytes=28
+    )
     current = SimpleNamespace(ttft_ns=ttft_ns, end=end, spending=spending, prefilling=None)
     row = describe_running(running(current=current), now_ns=75 * S, now_s=1e9)
 
@@ -139,5 +142,20 @@ def test_a_long_prefill_is_shown():
     current = SimpleNamespace(ttft_ns=None, end=None, spending=None, prefilling=prefill)
     row = describe_running(running(current=current), now_ns=75 * S, now_s=1e9)
 
-    assert row["prefill"] == {"tokens": 12288, "of_tokens": 40000, "left_s": 43.2}
-    assert write_prefill(row["prefill"]) == "prefill 12,288 of 40,000 tokens, about 43.2 s left"
+    assert row["prefill"] == {"tokens": 12288, "of_tokens": 40000, "left_s": 43.2, "waits_behind": None}
+
+
+@pytest.mark.parametrize(
+    ("prefill", "words"),
+    [
+        (Prefilled(tokens=12288, of_tokens=40000, left_s=43.21), "prefill 12,288 of 40,000 tokens, about 43 s left"),
+        (
+            Prefilled(tokens=0, of_tokens=9000, left_s=9.0, waits_behind=2),
+            "prefill of 9,000 tokens waits, 2 before it",
+        ),
+        (NOT_TAKEN, "waiting for a replica"),
+    ],
+)
+def test_a_prefill_is_written_in_words(prefill, words):
+    """How far it is, or what it waits for."""
+    assert write_prefill(prefill_json(prefill)) == words

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from deployments.config.tier_config import Timeouts
+from deployments.request.attempt import NOT_TAKEN
 from deployments.request.run_record import Run
 from deployments.request.timeouts import _convert_stall
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
@@ -151,10 +152,12 @@ def test_a_report_of_prefill_stops_no_timeout():
 
 
 def test_how_far_a_prompt_is_read_is_known_until_the_first_token():
-    """Also where the report comes with the first token."""
-    state = reading(100)
+    """Also where the report comes with the first token; before a replica has taken the request it waits for one."""
+    waits, state = reading(100, events=()).prefilling, reading(100)
+    begun = state.prefilling
     state.note_prefill(Prefilled(tokens=1, of_tokens=9, left_s=8.0))
     known = state.prefilling
     out = state.look([Prefilled(tokens=8, of_tokens=9, left_s=1.0), Text("word")], 5)
 
+    assert (waits, begun) == (NOT_TAKEN, None)
     assert (known and known.tokens, out, state.prefilling) == (1, [Text("word")], None)

@@ -16,7 +16,7 @@ from deployments.tiers.stream_matchers import (
     strict_json_call,
 )
 from reliability.tools.format_reasoning import Thought
-from reliability.types import CallDelta, Event, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob
+from reliability.types import CallDelta, Event, Finish, FinishReason, Logprobs, Prefilled, Reasoning, Text, TokenLogprob
 from tests.support.cut_texts import CALL, cut_texts
 
 
@@ -220,6 +220,12 @@ def spelled(events: list[Event]) -> list[object]:
 def test_what_is_said_stays(events: list[Event]) -> None:
     """Law: nothing is lost, invented, or put into another order."""
     assert spelled(merge_events(events)) == spelled(events)
+
+
+def test_of_reports_of_prefill_the_last_stays() -> None:
+    """Law: a reader that was away gets one report, which alone in its batch stops no timeout."""
+    first, last = (Prefilled(tokens=tokens, of_tokens=9, left_s=1.0) for tokens in (1, 8))
+    assert merge_events([first, last]) == [last]
 
 
 @given(EVENTS)

@@ -115,12 +115,14 @@ async def test_a_running_request_shows_how_far_its_prompt_is_read():
     """With the time that is left; a request that isn't in a long prefill shows nothing of it."""
     pages, overview = open_live()
     row = {"request_id": "r3", "session": "s", "tier": "fast", "attempts": 0, "tokens": 0, "elapsed_ms": 3000}
-    overview.now["running"] = [row | {"prefill": {"tokens": 12_288, "of_tokens": 40_000, "left_s": 43.2}}]
+    overview.now["running"] = [
+        row | {"prefill": {"tokens": 12_288, "of_tokens": 40_000, "left_s": 43.2, "waits_behind": None}}
+    ]
     frames = pages.watch("", may)
     shown = await read(frames)
     overview.now["running"] = [row | {"prefill": None}]
     later = await read(frames)
     await frames.aclose()
 
-    assert "prefill 12,288 of 40,000 tokens, about 43.2 s left" in shown["running"]
+    assert "prefill 12,288 of 40,000 tokens, about 43 s left" in shown["running"]
     assert "prefill" not in later["running"]

@@ -14,7 +14,7 @@ from deployments.tiers.mlx.scheduler import Scheduler
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import find_opened
 from deployments.tiers.thought_watch import ThoughtLimit
-from reliability.types import Failed, Fault, Finish, FinishReason, Reasoning, Text
+from reliability.types import Failed, Fault, Finish, FinishReason, Prefilled, Reasoning, Text
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import PATIENCE_S, PROMPT, FineLayout, Rig, fault_of, text_of, whole
 
@@ -33,6 +33,14 @@ class TestRequests:
         alone = text_of(rig.answer())
         outs = [rig.ask()[1] for _ in range(5)]
         assert [text_of(whole(out)) for out in outs] == [alone] * 5
+
+    def test_who_waits_for_a_place_is_told(self, rig: Rig) -> None:
+        """Law: a request that isn't admitted hears how many are before it, once that is due."""
+        rig.model.moving.clear()
+        outs = [rig.ask(report_s=report_s)[1] for report_s in (float("inf"), float("inf"), 0.0)]
+        rig.model.moving.set()
+        told = [[one.waits_behind for one in whole(out) if isinstance(one, Prefilled)] for out in outs]
+        assert told == [[], [], [2]]
 
     def test_a_seed_draws_the_same_whoever_is_there(self, rig: Rig) -> None:
         """Law: with a seed the sampled text is the same alone and beside others; another seed gives another."""

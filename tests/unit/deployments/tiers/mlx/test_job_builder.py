@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.grammar.masker import Speller, Vocabulary
-from deployments.tiers.mlx.job_builder import _resume, _Resumed
+from deployments.tiers.mlx.job_builder import JobBuilder, _resume, _Resumed
 from deployments.tiers.mlx.loading import _read_turn_start
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sampling import Sampling
@@ -226,3 +226,14 @@ def test_tokens_and_rest_are_the_text(tier: MlxTier, speller: Speller, text: str
     assert text.split()[-1:] == [] or made.rest
     assert bool(made.rest) == bool(made.again)
     assert _resume(tokenizer, None, text, "", None, opened=False).rest == b""
+
+
+@pytest.mark.parametrize(("parent", "above"), [("s", ("k", "s")), ("", None)])
+def test_a_helper_s_session_and_the_one_above_are_of_its_key(tier: MlxTier, parent: str, above: Any) -> None:
+    """Law: two keys' sessions of one name are two; a request that helps none has none above."""
+    loaded = tier._engine.phase.loaded
+    assert loaded is not None
+    request = replace(greedy("hi"), key="k", session_id="s.a", parent=parent)
+    job, _ = JobBuilder(loaded, temperature=None, reasoning_tokens_max=None).build(request, lambda _: None)
+
+    assert (job.reuse.session, job.reuse.parent) == (("k", "s.a"), above)

@@ -14,7 +14,7 @@ from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.memory_budget import UNBOUNDED, PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import EngineJob
+from deployments.tiers.mlx.sequence import EngineJob, PromptReuse
 from deployments.tiers.mlx.warm_up import prepare_batch
 from reliability.types import Event, Failed, Fault, Finish, Prefilled
 from tests.support.engine_rig import load_folder, text_of
@@ -58,11 +58,11 @@ def batch(loaded: Loaded) -> Scheduler:
     return Scheduler(loaded.model, loaded.tokenizer, running_max=PLACES, label="t")
 
 
-def add(batch: Scheduler, prompts: Sequence[Sequence[int]]) -> list[list[Event]]:
+def add(batch: Scheduler, prompts: Sequence[Sequence[int]], reuse: PromptReuse | None = None) -> list[list[Event]]:
     outs: list[list[Event]] = [[] for _ in prompts]
     for prompt, out in zip(prompts, outs, strict=True):
         ticket = len(batch._sequences) + 1
-        job = EngineJob(prompt=prompt, max_tokens=ANSWER_TOKENS, sink=out.extend)
+        job = EngineJob(prompt=prompt, max_tokens=ANSWER_TOKENS, sink=out.extend, reuse=reuse or PromptReuse())
         batch.add(ticket, job)
     return outs
 
@@ -84,6 +84,10 @@ def steps_to_first_tokens(batch: Scheduler, prompts: Sequence[Sequence[int]]) ->
         steps += 1
     batch.fail_all(Failed(fault=Fault.UNAVAILABLE, message="enough"))
     return steps
+
+
+def count_cached(out: list[Event]) -> int:
+    return out[-1].usage.cached_tokens if isinstance(out[-1], Finish) and out[-1].usage else 0
 
 
 def some_prompts(dice: random.Random, count: int) -> list[list[int]]:
@@ -182,6 +186,50 @@ def test_a_long_prompt_is_reported_until_its_first_token(batch: Scheduler, monke
     assert told[: len(steps)] == steps
 
 
+def test_a_prompt_that_waits_for_another_s_is_reported(batch: Scheduler) -> None:
+    """Law: two seconds after it came, then once a second, with how many are before it, admitted or not; one that is
+    being read isn't."""
+    batch._pace = PrefillBudget(tokens_max=32)
+    outs = add(batch, [range(10, 150)] * 2)
+    later: list[Event] = []
+    job = EngineJob(prompt=range(10, 20), max_tokens=1, sink=later.extend)
+    batch.step()
+    batch.report_waiting([job])
+    quick = [*outs[1], *later]
+    for one in (*(one.job for one in batch._sequences.values()), job):
+        one.report_s = 0.0
+    batch.report_waiting([job])
+    batch.report_waiting([job])
+
+    told = [[(one.tokens, one.of_tokens, one.waits_behind) for one in out] for out in (*outs, later)]  # type: ignore[union-attr]
+    assert (quick, told) == ([], [[], [(0, 140, 1)], [(0, 10, 2)]])
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_an_agent_that_waited_for_its_helpers_reads_nothing_again(batch: Scheduler, together: bool) -> None:
+    """Law: behind three helpers, in turn or at once, whose prompts fill the cache, the agent goes on from its own
+    prompt; where they are no helpers of its, it reads all again."""
+    dice = random.Random(4)
+    agent, *others = ([dice.randrange(4, 190) for _ in range(200)] for _ in range(4))
+    cached = []
+    for parent in (("", "agent"), None):
+        prompts = PromptStore(bytes_max=1 << 30)
+        batch.set_budget(UNBOUNDED, prompts)
+        add(batch, [agent], PromptReuse(session=("", "agent")))
+        run(batch)
+        prompts.memory._bytes_max = prompts.memory.nbytes * 5 // 2
+        for number, prompt in enumerate(others):
+            add(batch, [prompt], PromptReuse(session=("", f"agent.{number}"), parent=parent))
+            if not together:
+                run(batch)
+        run(batch)
+        (out,) = add(batch, [[*agent, 5]], PromptReuse(session=("", "agent")))
+        run(batch)
+        cached.append(count_cached(out))
+
+    assert cached == [200, 0]
+
+
 def test_what_was_read_before_its_client_left_is_not_read_again(batch: Scheduler) -> None:
     """Law: a client that leaves in the middle of a prefill and comes back reads on where it was, and gets the answer of
     one that stayed."""
@@ -197,5 +245,5 @@ def test_what_was_read_before_its_client_left_is_not_read_again(batch: Scheduler
     (back,) = add(batch, [prompt])
     run(batch)
 
-    assert [event.usage.cached_tokens for event in back if isinstance(event, Finish) and event.usage] == [96]
+    assert count_cached(back) == 96
     assert text_of(back) == text_of(stayed)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from deployments.tiers.mlx.prompt_cache import prompt_cache
-from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptCache
+from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptCache, PromptKey
 
 TOKEN_BYTES = 10
 
@@ -173,3 +173,129 @@ class TestOwners:
         most = min(len(held), len(wanted)) if common is None else common
 
         assert cache.take(wanted, "b")[1] == max(0, min(most, len(wanted) - 1)) // 4 * 4
+
+
+# Two agents with helpers, one of which has a helper itself, and two sessions that name each other.
+PARENTS = {"m": None, "a": "m", "b": "m", "c": "a", "n": None, "h": "n", "x": "y", "y": "x"}
+HALF = 6
+
+
+def put_for(cache: PromptCache, session: str, row: Sequence[int], *, stiff: bool = False, key: str = "k") -> bool:
+    """Put a session's row; return whether all of it is served now."""
+    parent = PARENTS[session]
+    above = None if parent is None else (key, parent)
+    cache.put(row, Held(tuple(row), stiff), key, session=(key, session), parent=above)
+    return cache.holds(row, key)
+
+
+class TestHelpers:
+    """A session waits for its helpers: what they put doesn't cost it its own prompt."""
+
+    @given(st.lists(st.tuples(st.sampled_from(sorted(PARENTS)), rows, st.booleans()), max_size=40))
+    def test_no_helper_evicts_its_parent_s_last_prompt(self, puts: list[tuple[str, list[int], bool]]) -> None:
+        """Law: as long as what serves a parent's last prompt is held, and takes half of the cache at most, no entry of
+        a helper makes it shorter, whatever else is there; the cache keeps its bounds, and knows of no session whose
+        entry is gone."""
+        cache = PromptCache(Rows(), bytes_max=2 * HALF * TOKEN_BYTES, entries_max=6)
+        served: dict[str, PromptKey] = {}
+        for session, tokens, stiff in puts:
+            parent = PARENTS[session]
+            key = served.get(parent or "")
+            waits = key is not None and key.length <= HALF and parent != session
+            above = None if parent is None else ("k", parent)
+            now = cache.put(tokens, Held(tuple(tokens), stiff), "k", session=("k", session), parent=above)
+            if waits and key is not None:
+                assert any(key.begins(held) for held in cache._entries)
+            if now is not None:
+                served[session] = now
+            served = {name: key for name, key in served.items() if cache.get(key) is not None}
+
+            assert cache.nbytes == sum(map(Rows().nbytes, cache._entries.values())) <= 2 * HALF * TOKEN_BYTES
+            assert len(cache) <= 6
+            assert len(cache._last) <= 6
+            assert all(last.key in cache._entries for last in cache._last.values())
+
+    @given(st.lists(st.tuples(st.sampled_from("mnx"), rows, st.booleans()), max_size=20))
+    def test_without_helpers_the_oldest_goes_as_ever(self, puts: list[tuple[str, list[int], bool]]) -> None:
+        """Law: sessions that help none change nothing of what is kept, and in which order it goes."""
+        named, plain = (PromptCache(Rows(), bytes_max=12 * TOKEN_BYTES, entries_max=4) for _ in range(2))
+        for session, tokens, stiff in puts:
+            named.put(tokens, Held(tuple(tokens), stiff), "k", session=("k", session))
+            plain.put(tokens, Held(tuple(tokens), stiff), "k")
+
+        assert list(named._entries.items()) == list(plain._entries.items())
+
+    def test_memory_that_is_needed_elsewhere_takes_the_helpers_first(self) -> None:
+        """Law: a helper's entry is older than its parent's, and a helper's helper's older than both."""
+        cache = store(bytes_max=20 * TOKEN_BYTES)
+        for session, row in (("m", [1] * 4), ("a", [2] * 4), ("c", [3] * 4)):
+            assert put_for(cache, session, row)
+        held = []
+        for bytes_max in (12, 8, 4, 0):
+            cache.shrink(bytes_max * TOKEN_BYTES)
+            held.append([row for row in (1, 2, 3) if cache.holds([row] * 4, "k")])
+
+        assert held == [[1, 2, 3], [1, 2], [1], []]
+
+    def test_a_parent_that_never_returns_goes_like_any_other(self) -> None:
+        """Law: once its helpers rest, a parent's entry goes when all that was put later fills the cache; a helper that
+        comes then finds nothing to keep, and a session that comes anew has what it had."""
+        cache = store(bytes_max=12 * TOKEN_BYTES)
+        put_for(cache, "m", [1] * 4)
+        for row in (2, 3, 4):
+            put_for(cache, "a", [row] * 4)
+        assert cache.holds([1] * 4, "k")
+        for row in (5, 6, 7):
+            put_for(cache, "n", [row] * 4)
+        assert not cache.holds([1] * 4, "k")
+        assert put_for(cache, "a", [2] * 12)
+
+    def test_of_a_helper_s_prompt_that_is_too_long_the_beginning_is_kept(self) -> None:
+        """Law: what doesn't fit next to the waiting parent is left out: the end of what can be cut, else all of it."""
+        for stiff, kept in ((False, 8), (True, 0)):
+            cache = store(bytes_max=12 * TOKEN_BYTES)
+            put_for(cache, "m", [1] * 4)
+            put_for(cache, "a", [2] * 50, stiff=stiff)
+
+            assert (cache.count_usable([1] * 5, "k"), cache.count_usable([2] * 60, "k")) == (4, kept)
+            cache.shrink(4 * TOKEN_BYTES)
+            assert cache.holds([1] * 4, "k")
+
+    def test_a_parent_that_leaves_its_helpers_no_half_waits_for_none(self) -> None:
+        """Law: a helper has half of the cache at least: a parent's entry that is larger goes as ever, and those above
+        it do."""
+        cache = store(bytes_max=12 * TOKEN_BYTES)
+        put_for(cache, "m", [1] * 7)
+        assert put_for(cache, "a", [2] * 6)
+        assert not cache.holds([1] * 7, "k")
+
+    def test_a_helper_that_continues_its_parent_s_prompt_keeps_it(self) -> None:
+        """Law: an entry that takes the place of a parent's, since it begins with it, stands for it."""
+        cache = store(bytes_max=12 * TOKEN_BYTES)
+        put_for(cache, "m", [1] * 4)
+        put_for(cache, "a", [1] * 5)
+        for row in (2, 3, 4):
+            put_for(cache, "b", [row] * 4)
+
+        assert cache.holds([1] * 4, "k")
+
+    def test_many_sessions_with_one_prompt_are_bounded(self) -> None:
+        """Law: of any number of sessions that one entry serves as many are known as there may be entries."""
+        cache = PromptCache(Rows(), bytes_max=12 * TOKEN_BYTES, entries_max=4)
+        for session in ("m", *range(3), "m", *range(3, 6)):
+            cache.put([1] * 4, Held((1,) * 4), "k", session=("k", str(session)))
+        assert len(cache._last) == 4
+        for row in (2, 3, 4):
+            put_for(cache, "a", [row] * 4)
+        assert cache.holds([1] * 4, "k")
+
+    def test_another_key_s_helper_keeps_nothing(self) -> None:
+        """Law: a parent is a session of the helper's own API key, also where keys share their prompts."""
+        for shared in (False, True):
+            with mock.patch.object(prompt_cache, "BLOCK_TOKENS", 1):
+                cache = PromptCache(Rows(), bytes_max=12 * TOKEN_BYTES, shared=shared)
+            put_for(cache, "m", [1] * 4)
+            for row in (2, 3, 4):
+                put_for(cache, "a", [row] * 4, key="other")
+
+            assert not cache.holds([1] * 4, "k")

@@ -97,6 +97,20 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "prompts"
 
 
+def test_a_helper_s_prompt_from_disk_leaves_its_parent_s_in_memory(root: Path) -> None:
+    """Law: of a helper's prompt as much is read from disk as fits next to that of the session that waits for it."""
+    first = make(root)
+    put(first, range(12))
+    first.close(PATIENCE_S)
+    store = make(root, bytes_max=12 * TOKEN_BYTES)
+    store.put(range(20, 24), compute(range(20, 24)), session=("", "agent"))
+    while store.fetch(range(13), alone=True, parent=("", "agent")):
+        pass
+
+    assert store.take(range(20, 25))[1] == 4
+    assert store.take(range(13))[1] in (7, 8)  # a file's head takes some bytes
+
+
 KEYS = st.sampled_from(["", "a", "b"])
 
 
