@@ -60,6 +60,7 @@ from reliability.tools import (
     ids_in,
 )
 from reliability.tools.check.calls import assign
+from reliability.tools.deferred_tools import take_load
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose, may_be_told
@@ -73,10 +74,10 @@ LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the requ
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off. `form`:
-    what its text must be, where `response_format` says so. `asked` names the request where it brings no history; then
-    `window`, what its session was answered before, is held against the answer once the owner of the windows has sent
-    it. `shown`: what the request shows of its session, to be joined with what the window has kept. `memo` is what the
-    loop rules have found out about `turns`."""
+    what its text must be, where `response_format` says so. `loader`: the server's own tool, if it has one. `asked`
+    names the request where it brings no history; then `window`, what its session was answered before, is held against
+    the answer once the owner of the windows has sent it. `shown`: what the request shows of its session, to be joined
+    with what the window has kept. `memo` is what the loop rules have found out about `turns`."""
 
     toolbox: ToolBox
     id_seed: str
@@ -91,6 +92,7 @@ class Expected:
     shown: ShownHistory | None = None
     used_ids: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
+    loader: str = ""
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
     @property
@@ -119,7 +121,8 @@ class Judged:
     """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer. `native_calls`
     is how many calls came as calls, and not in the text. `raw_text` is the text as it came, `written` the same with
     native calls as a model would have written them: what a re-ask may show to the model, and what never leaves for a
-    client."""
+    client. `loads`: the tools whose definitions it asks the server for, and nothing else; then `raw_text` is without
+    its calls."""
 
     events: tuple[Event, ...]
     finish: Finish
@@ -132,6 +135,7 @@ class Judged:
     turn: Turn | None = None
     dropped_calls: int = 0
     native_calls: int = 0
+    loads: tuple[str, ...] | None = None
     raw_text: str = field(default="", repr=False)
     written: str = field(default="", repr=False)
 
@@ -204,6 +208,10 @@ def judge(
     if found.unended and stopped is None and finish.reason is FinishReason.LENGTH:
         found = found.refuse_list()
     found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
+    if expected.loader:
+        loads, found, native = _take_load(expected, found, native)
+        if loads is not None:
+            return Judged(events=(), finish=finish, loads=loads, raw_text=told + sent + found.text)
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
         raw, copies, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)
@@ -229,6 +237,15 @@ def judge(
         raw_text=told + sent + text,
         written=told + sent + text + write_native_calls(held),
     )
+
+
+def _take_load(
+    expected: Expected, found: Extraction, native: Sequence[RawCall]
+) -> tuple[tuple[str, ...] | None, Extraction, Sequence[RawCall]]:
+    """Take the calls of the loader out. Return what they ask for, None beside other calls, and what is left."""
+    loads, calls = take_load(expected.loader, expected.toolbox, (*found.calls, *native))
+    found = replace(found, calls=tuple(call for call in found.calls if call in calls))
+    return None if found.malformed else loads, found, [call for call in native if call in calls]
 
 
 def _check_distinct(
