@@ -100,8 +100,7 @@ class DeferringTier(TierBase):
     tools: Literal["all", "deferred"] = Field(
         default="all",
         description="which tool definitions a prompt has: `all`, or with `deferred` those that the session uses or "
-        "names; the server lists the others behind a tool `load_tools` and answers its calls itself "
-        "(docs/decisions/057-tool-diet.md)",
+        "names; the server lists the others behind a tool `load_tools`, and answers its calls itself",
     )
 
 

@@ -1,4 +1,4 @@
-"""Defer the tools of one request on the tiers that do so, and answer its loads (`reliability.tools.deferred_tools`).
+"""Defer the tools of one request on the tiers that do so, and answer its loads (`reliability.deferred_tools`).
 
 A load is an attempt that is neither good nor flawed: the same tier is asked again with the definitions behind the
 conversation. The tier itself chooses what it shows (`deployments/tiers/deferred_prompts.py`); here stands what the
@@ -13,8 +13,7 @@ from functools import cache
 
 from deployments.request.run_record import Run
 from reliability.answer.judgement import Expected
-from reliability.tools import Tool, ToolBox, build_toolbox, id_source
-from reliability.tools.deferred_tools import (
+from reliability.deferred_tools import (
     ROUNDS_MAX,
     answer_load,
     build_load,
@@ -22,6 +21,7 @@ from reliability.tools.deferred_tools import (
     choose_loader,
     find_named,
 )
+from reliability.tools import Tool, ToolBox, build_toolbox, id_source
 from reliability.types import ChatRequest
 
 

@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import Any
 
 from deployments.tiers.prompt import tidy_messages
+from reliability.deferred_tools import answer_load, build_load, build_loader, choose_kept, find_named, read_name
 from reliability.tools import ToolBox, build_toolbox, id_source
-from reliability.tools.deferred_tools import answer_load, build_load, build_loader, choose_kept, find_named, read_name
 from reliability.types import ChatRequest
 
 BYTES_MAX, SESSIONS_MAX, LOADS_MAX = 8 * 1024 * 1024, 1_024, 64

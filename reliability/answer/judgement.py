@@ -25,6 +25,7 @@ from reliability.answer.answer_calls import (
 from reliability.answer.answer_head import drop_marks
 from reliability.answer.gate import TextKind
 from reliability.answer.wanted_form import WantedForm, judge_form
+from reliability.deferred_tools import take_load
 from reliability.loops import (
     Loop,
     LoopConfig,
@@ -60,7 +61,6 @@ from reliability.tools import (
     ids_in,
 )
 from reliability.tools.check.calls import assign
-from reliability.tools.deferred_tools import take_load
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose, may_be_told
@@ -202,16 +202,14 @@ def judge(
     `OutOfSteps`: judging the calls takes more than `steps` (None: as many as it takes); never where they are final."""
     held = held if told + sent else drop_marks(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
-    thought = bool(told or reasoned) or any(isinstance(event, Reasoning) for event in held)
-    before = told if thought else None
+    before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
     found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
     if found.unended and stopped is None and finish.reason is FinishReason.LENGTH:
         found = found.refuse_list()
     found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
-    if expected.loader:
-        loads, found, native = _take_load(expected, found, native)
-        if loads is not None:
-            return Judged(events=(), finish=finish, loads=loads, raw_text=told + sent + found.text)
+    loads, found, native = _take_load(expected, found, native)
+    if loads is not None:
+        return Judged(events=(), finish=finish, loads=loads, raw_text=told + sent + found.text)
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
         raw, copies, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)
@@ -219,9 +217,7 @@ def judge(
         spoken = told + sent + found.text
         flaw, detail = _find_flaw(checked, finish, raw, found, spoken, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, spoken, reasoned or found.reasoning, flaw)
-        if loop is not None:
-            flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP
-            detail = LOOPED.format(loop.repetitions)
+        flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
     return Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
         finish=_correct_finish(finish, checked, found.behind),
@@ -243,6 +239,8 @@ def _take_load(
     expected: Expected, found: Extraction, native: Sequence[RawCall]
 ) -> tuple[tuple[str, ...] | None, Extraction, Sequence[RawCall]]:
     """Take the calls of the loader out. Return what they ask for, None beside other calls, and what is left."""
+    if not expected.loader:
+        return None, found, native
     loads, calls = take_load(expected.loader, expected.toolbox, (*found.calls, *native))
     found = replace(found, calls=tuple(call for call in found.calls if call in calls))
     return None if found.malformed else loads, found, [call for call in native if call in calls]
@@ -328,6 +326,10 @@ def _check_loops(
     if flaw is not None and (loop is None or loop.stage is not Stage.BREAK):
         return None, None
     return turn, loop
+
+
+def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
+    return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, LOOPED.format(loop.repetitions)
 
 
 def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:

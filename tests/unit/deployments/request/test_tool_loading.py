@@ -11,9 +11,9 @@ from deployments.reports.report import report_of
 from deployments.request.run_record import Run
 from reliability.admission.admit import AdmissionConfig
 from reliability.answer.judgement import expect
+from reliability.deferred_tools import ROUNDS_MAX
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.tools.deferred_tools import ROUNDS_MAX
 from reliability.types import ChatRequest, Event, Flaw, Verdict
 from tests.sim.clock import VirtualClock
 from tests.support.driving import Listening, calls_of, drive_once, tell_in_turn, text_of

@@ -1,20 +1,27 @@
 """Prompts with deferred tools: each of a session's begins as the one before it."""
 
+import asyncio
 import dataclasses
+import json
 from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.tiers.deferred_prompts import SESSIONS_MAX, DeferredPrompts
 from deployments.tiers.prompt import render
 from deployments.tiers.session_prompts import SessionPrompts
+from reliability.deferred_tools import answer_load, build_load, read_name
 from reliability.tools import build_toolbox
-from reliability.tools.deferred_tools import answer_load, build_load, read_name
-from reliability.types import ChatRequest
+from reliability.types import ChatRequest, Finish
+from tests.support import tiny_model
 from tests.support.many_tools import LINES, TOOLS, make_call, make_tool
-from tests.support.tier_asking import ask
+from tests.support.mlx_rig import ready
+from tests.support.tier_asking import answer, ask
 from tests.unit.deployments.tiers.test_prompt import Letters
 
 NOW = datetime(2026, 11, 27, 12, 0)
@@ -121,6 +128,31 @@ def test_an_answer_may_call_what_is_listed() -> None:
     ]
     assert [len(tools) - len(TOOLS) for tools in made] == [0, 1, 0, 0]
     assert "20 of 20 tools" in DeferredPrompts().lay_out(ASKED, 0).note
+
+
+def test_an_engine_reads_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: by a real engine's count, a load and a later turn cost their own tokens, which are bytes here; the answer
+    notes what was deferred."""
+    monkeypatch.setattr(tiny_model, "CONTEXT", 65_536)
+    monkeypatch.setattr(tiny_model, "TEMPLATE", LINES)
+    tier = ready(model=f"path:{tiny_model.write_folder(tmp_path / 'tiny')}", prompt_cache_bytes=1 << 28)
+    later = (*ASKED.messages, *turn(1, "tool_1"))
+    found = []
+    for messages, loads in ((ASKED.messages, ()), (ASKED.messages, load(1, "tool_7")), (later, ()), (later, ())):
+        request = dataclasses.replace(
+            ASKED, messages=(*messages, *loads), added=len(loads), max_tokens=1, temperature=0.0
+        )
+        last = asyncio.run(answer(tier, request))[-1]
+        assert isinstance(last, Finish)
+        assert last.usage is not None
+        assert last.notes == ("20 of 20 tools stood behind load_tools",)
+        found.append((last.usage.prompt_tokens, last.usage.cached_tokens))
+    asyncio.run(tier.close())
+
+    opening = len("<assistant>") + 2
+    for (before, _), (now, cached) in pairwise(found):
+        assert now - cached <= now - before + opening
+    assert found[0][0] < sum(len(json.dumps(tool)) for tool in TOOLS) / 4
 
 
 def test_what_is_held_is_bounded() -> None:

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.tool_calls import RawCall
-from reliability.tools import ToolBox, build_toolbox
-from reliability.tools.deferred_tools import (
+from reliability.deferred_tools import (
     LINE_CHARS_MAX,
     LIST_CHARS_MAX,
     LOADERS,
@@ -23,6 +21,8 @@ from reliability.tools.deferred_tools import (
     find_named,
     take_load,
 )
+from reliability.tool_calls import RawCall
+from reliability.tools import ToolBox, build_toolbox
 from tests.support.many_tools import TOOLS, make_call, make_tool
 from tests.support.tier_asking import ask
 
