@@ -135,7 +135,7 @@ async def main() -> None:
     options = parser.parse_args()
     cases, tools = draw(options.cases, options.tools, options.data)
     tier = MlxTier(name=TIER, model=options.model)
-    print(await tier.wait_for_load(CASE_S))
+    print(await tier.wait_for_load(CASE_S), flush=True)
     print(
         "| case | right | prompt | read | prefill s | whole s | attempts | next prompt | read | prefill s | whole s |"
     )

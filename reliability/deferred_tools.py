@@ -54,18 +54,18 @@ def choose_loader(request: ChatRequest) -> str:
 def choose_kept(messages: Sequence[Message], tools: Sequence[Definition], tool_choice: Any) -> frozenset[str]:
     """Choose the tools that stay in full: those that the conversation has called, those whose names stand in the words
     of its system and its user, and the one that `tool_choice` names."""
-    said = {name for name in [find_named(tool_choice)] if name}
+    said = {find_named(tool_choice)}
     for message in messages:
-        said.update(call["function"]["name"] for call in message.get("tool_calls") or () if "function" in call)
+        said.update(map(find_named, message.get("tool_calls") or ()))
         if message.get("role") in _READERS:
             for text in _list_texts(message.get("content")):
                 said.update(_WORD.findall(text))
     return frozenset(said.intersection(map(read_name, tools)))
 
 
-def find_named(tool_choice: Any) -> str:
-    """Return the one tool that `tool_choice` demands; empty where it demands none."""
-    function = tool_choice.get("function") if isinstance(tool_choice, Mapping) else None
+def find_named(value: Any) -> str:
+    """Return the tool that a call calls, or `tool_choice` demands; empty where it is none."""
+    function = value.get("function") if isinstance(value, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
     return name if isinstance(name, str) else ""
 

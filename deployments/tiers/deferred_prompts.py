@@ -80,10 +80,10 @@ class DeferredPrompts:
         layout = self._layouts.pop(key, None)
         self.nbytes -= layout.nbytes if layout else 0
         layout = layout or _Layout(choose_kept(client, request.tools, request.tool_choice))
-        known = {_read_id(load.messages) for load in layout.loads}
         made = _find_loads(added, request.loader)
-        new = [load for load in (*made, *_force_load(request, layout, client)) if _read_id(load) not in known]
-        layout.loads = (*layout.loads, *(_Load(len(client), _digest(client), load) for load in new))[-LOADS_MAX:]
+        behind = _digest(client)
+        new = [_Load(len(client), behind, load) for load in (*made, *_force_load(request, layout, client))]
+        layout.loads = (*layout.loads, *(load for load in new if load not in layout.loads))[-LOADS_MAX:]
         self._layouts[key] = layout
         self.nbytes += layout.nbytes
         while self.nbytes > self._bytes_max or len(self._layouts) > SESSIONS_MAX:
@@ -122,15 +122,8 @@ def _list_fitting(layout: _Layout, client: Sequence[Message]) -> list[_Load]:
 
 def _find_loads(added: Sequence[Message], loader: str) -> list[tuple[Message, ...]]:
     """Find the loads among the messages that the server has added."""
-    return [(call, result) for call, result in pairwise(added) if _calls(call, loader) and result.get("role") == "tool"]
-
-
-def _calls(message: Message, loader: str) -> bool:
-    return any(call["function"]["name"] == loader for call in message.get("tool_calls") or ())
-
-
-def _read_id(load: Sequence[Message]) -> str:
-    return str(load[0]["tool_calls"][0]["id"])
+    pairs = [(call, result) for call, result in pairwise(added) if result.get("role") == "tool"]
+    return [(call, result) for call, result in pairs if loader in map(find_named, call.get("tool_calls") or ())]
 
 
 def _digest(messages: Sequence[Message]) -> int:
