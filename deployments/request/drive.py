@@ -22,7 +22,7 @@ from deployments.request.attempt import AttemptPlan, AttemptState, read, record_
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S
-from deployments.request.tool_loading import defer, expect_loads, note_load
+from deployments.request.tool_loading import choose_shown, defer, expect_loads, note_load
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
@@ -288,7 +288,7 @@ def _build_request(run: Run, call: Call, ports: Ports) -> ChatRequest:
         attempts=len(run.attempts),
         failed_text=last.written if last else "",
         violations=last.violations if last else (),
-        toolbox=run.expected.toolbox,
+        toolbox=choose_shown(run.expected.toolbox, asked, last.violations if last else ()),
         loop=run.loop,
     )
 

@@ -7,7 +7,7 @@ client has declared, which each call is judged by.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -17,11 +17,10 @@ from reliability.deferred_tools import (
     ROUNDS_MAX,
     answer_load,
     build_load,
-    build_loader,
     choose_loader,
     find_named,
 )
-from reliability.tools import Tool, ToolBox, build_toolbox, id_source
+from reliability.tools import Tool, ToolBox, Violation, build_toolbox, id_source
 from reliability.types import ChatRequest
 
 
@@ -46,7 +45,18 @@ def expect_loads(run: Run, request: ChatRequest) -> Expected:
         return run.expected
     box = run.expected.toolbox
     box = replace(box, tools=(*box.tools, _make_tool(request.loader)))
-    return replace(run.expected, toolbox=box, loader=request.loader)
+    loaded = [name for attempt in run.attempts for name in attempt.loads or ()]
+    listed = frozenset(run.expected.toolbox.names).difference(loaded)
+    return replace(run.expected, toolbox=box, loader=request.loader, listed=listed)
+
+
+def choose_shown(box: ToolBox, request: ChatRequest, violations: Sequence[Violation]) -> ToolBox:
+    """Choose the tools that a corrective message lists: where they are deferred, those that were meant and the
+    loader, since the prompt has a list."""
+    if not request.loader:
+        return box
+    meant = {violation.tool for violation in violations}
+    return ToolBox((*(tool for tool in box.tools if tool.name in meant), _make_tool(request.loader)))
 
 
 def note_load(run: Run) -> None:
@@ -55,8 +65,9 @@ def note_load(run: Run) -> None:
     if attempt.loads is None or judged is None or not run.loader:
         return
     result = answer_load(attempt.loads, run.request.tools, box)
+    words = judged.raw_text.strip() if judged.loads is not None else ""
     call_id = id_source(f"{run.expected.id_seed}/load")(len(run.loaded))
-    run.loaded += build_load(run.loader, call_id, attempt.loads, judged.raw_text.strip(), result)
+    run.loaded += build_load(run.loader, call_id, attempt.loads, words, result)
     known = [name for name in attempt.loads if box.find(name) is not None]
     run.notes = (*run.notes, f"tier {attempt.tier} loaded tools: {', '.join(known) or 'none'}")
 
@@ -64,7 +75,7 @@ def note_load(run: Run) -> None:
 @cache
 def _make_tool(loader: str) -> Tool:
     """Make the loader as calls are judged by it: it takes anything, and the result says what was wrong."""
-    definition = build_loader(loader, ())
-    box = build_toolbox([{**definition, "function": {"name": loader}}])
+    parameters = {"type": "object", "properties": {"names": {}}}
+    box = build_toolbox([{"type": "function", "function": {"name": loader, "parameters": parameters}}])
     assert isinstance(box, ToolBox)
     return box.tools[0]

@@ -74,10 +74,11 @@ LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the requ
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off. `form`:
-    what its text must be, where `response_format` says so. `loader`: the server's own tool, if it has one. `asked`
-    names the request where it brings no history; then `window`, what its session was answered before, is held against
-    the answer once the owner of the windows has sent it. `shown`: what the request shows of its session, to be joined
-    with what the window has kept. `memo` is what the loop rules have found out about `turns`."""
+    what its text must be, where `response_format` says so. `loader`: the server's own tool, if it has one; `listed`:
+    the tools that the model may have seen no more of than their line in its list. `asked` names the request where it
+    brings no history; then `window`, what its session was answered before, is held against the answer once the owner of
+    the windows has sent it. `shown`: what the request shows of its session, to be joined with what the window has kept.
+    `memo` is what the loop rules have found out about `turns`."""
 
     toolbox: ToolBox
     id_seed: str
@@ -93,6 +94,7 @@ class Expected:
     used_ids: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
     loader: str = ""
+    listed: frozenset[str] = frozenset()
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
     @property
@@ -109,6 +111,12 @@ class Expected:
             return None
         kept = window.kept
         return self.memo.once("joined", lambda: join_turns(kept, shown, self.turns, config))
+
+    def find_loads(self, judged: Judged) -> tuple[str, ...] | None:
+        """Find the tools whose definitions the model needs: those that it asks for, or has called wrongly unseen."""
+        if judged.loads is not None or judged.flaw is not Flaw.TOOL_CALL_INVALID:
+            return judged.loads
+        return tuple(sorted(self.listed.intersection(one.tool or "" for one in judged.violations))) or None
 
     @property
     def complete(self) -> int:

@@ -1,5 +1,6 @@
 """Loads of deferred tools: the same tier is asked again, and the client sees nothing of it."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -94,6 +95,23 @@ def test_what_leaves_is_the_clients(answers: Any, delivered: Any, attempts: int,
 
     assert run.finish is not None
     assert (calls_of(events), len(run.attempts)) == (delivered, attempts)
+
+
+def test_a_wrong_call_of_a_listed_tool_loads_it() -> None:
+    """Law: a model that calls unseen and wrongly is shown the definition, which is no flaw; once it has seen it, it is
+    corrected, with no more tools than were meant and the loader."""
+    wrong = write_call("tool_3", number="x")
+    run, events, asked = drive_answers([wrong], [wrong], [CALL])
+    correction = str(asked[2].messages[-1]["content"])
+
+    assert calls_of(events) == [GOOD]
+    assert [(attempt.flaw, attempt.loads) for attempt in run.attempts] == [
+        (None, ("tool_3",)),
+        (Flaw.TOOL_CALL_INVALID, None),
+        (None, None),
+    ]
+    assert json.dumps(TOOLS[3]) in asked[1].messages[-1]["content"]
+    assert "Available tools: tool_3(number: integer), load_tools(names?: any)." in correction
 
 
 def test_words_before_a_load_stand_before_those_behind_it() -> None:
