@@ -29,6 +29,7 @@ TOOLS_MIN, CHARS_MIN = 12, 6_000
 ROUNDS_MAX = 3
 NAMES_MAX = 8
 LINE_CHARS_MAX, LIST_CHARS_MAX = 72, 8_000
+_CALL_NOW = "Now call the tool that the request needs."
 _NO_NAMES = 'Say which tools to load: {"names": ["..."]}, with names from the list.'
 _ABOUT = (
     "Load the definitions of further tools. The tools listed here exist too; load one before you call it. No other "
@@ -103,10 +104,11 @@ def build_load(loader: str, call_id: str, names: Sequence[str], text: str, resul
 
 
 def answer_load(names: Sequence[str], tools: Sequence[Definition], box: ToolBox) -> str:
-    """Write the result of a load: the definitions, one a line, then what is wrong with the other names."""
+    """Write the result of a load: the definitions, one a line, a word, then what is wrong with the other names."""
     found = {name: box.find(name) for name in names[:NAMES_MAX]}
     wanted = {tool.name for tool in found.values() if tool is not None}
     lines = [json.dumps(tool, ensure_ascii=False) for tool in tools if read_name(tool) in wanted]
+    lines += [_CALL_NOW] if lines else []
     lines += [f"{report_unknown_tool(name, 0, box).message}." for name, tool in found.items() if tool is None]
     if len(names) > NAMES_MAX:
         lines.append(f"Only the first {NAMES_MAX} names were read: load fewer tools at once.")

@@ -112,9 +112,9 @@ def test_a_load_is_answered_with_definitions_and_reasons() -> None:
     lines = answer_load(["tool_3", "toool_5", "TOOL-4"], TOOLS, BOX).split("\n")
 
     assert list(map(json.loads, lines[:2])) == [TOOLS[3], TOOLS[4]]
-    assert len(lines) == 3
-    assert lines[2].startswith("there is no tool named 'toool_5'; did you mean 'tool_5'")
+    assert len(lines) == 4
+    assert lines[3].startswith("there is no tool named 'toool_5'; did you mean 'tool_5'")
     many = answer_load(NAMES, TOOLS, BOX).split("\n")
-    assert len(many) == NAMES_MAX + 1
+    assert len(many) == NAMES_MAX + 2
     assert str(NAMES_MAX) in many[-1]
     assert "names" in answer_load([], TOOLS, BOX)
