@@ -33,7 +33,8 @@ class Attempt:
     reported that it had cost, where that can't be; then `usage` is what is booked in its place. `started_ns`: the
     moment at which the tier was called; None where it wasn't. `native_calls`: how many of its calls came as calls, and
     not in the text. `lost`: as of `Started`. `seam`: how many characters stood before the client where it went on with
-    another attempt's text; None where it began anew. `thinking`: its thought; None where it had none."""
+    another attempt's text; None where it began anew. `thinking`: its thought; None where it had none. `loads`: the
+    tools whose definitions it asks the server for; None where it is an answer for the client."""
 
     tier: str
     ran: bool
@@ -59,8 +60,9 @@ class Attempt:
     seam: int | None = None
     confidence: Confidence = UNMEASURED
     thinking: Thinking | None = None
+    loads: tuple[str, ...] | None = None
 
     @property
     def good(self) -> bool:
         """True where the attempt ended in an answer that may be delivered."""
-        return self.fault is None and self.flaw is None and not self.cancelled
+        return self.fault is None and self.flaw is None and self.loads is None and not self.cancelled

@@ -170,7 +170,8 @@ class ChatRequest:
     session is kept under. `added`: how many messages at the end are this server's own. `must_speak`: the last attempt
     said nothing, so a tier that can lets this one not end before a word. `begun`: how the answer begins that is to be
     gone on with, and its reasoning. `streamed`: its client reads along; one that is wanted whole leaves in fewer
-    pieces. `parent`: the session that this one helps, whose budget it spends."""
+    pieces. `parent`: the session that this one helps, whose budget it spends. `loader`: the name of the server's tool
+    behind which its tools are deferred; empty where they aren't."""
 
     request_id: str
     session_id: str
@@ -201,6 +202,7 @@ class ChatRequest:
     begun_reasoning: str = ""
     streamed: bool = True
     parent: str = ""
+    loader: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

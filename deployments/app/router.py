@@ -339,6 +339,7 @@ class Router:
             jitter=self._jitter.random,
             admission=account.state,
             cloud=self._facts.cloud,
+            deferring=self._facts.deferring,
             foreign=frozenset(name for name, kind in self._facts.kinds.items() if kind == "hosted"),
             context_tokens=self._watch.context_tokens,
             memory=self._observe_memory,

@@ -15,7 +15,7 @@ from deployments.api.openai_passthrough import COMPLETIONS, EMBEDDINGS
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.response_events import COMPACT, RESPONSES
 from deployments.config.app_config import ROUTER, AppConfig, RouterConfig
-from deployments.config.tier_config import TierBase, Timeouts
+from deployments.config.tier_config import DeferringTier, TierBase, Timeouts
 from deployments.config.tier_cost import Price, cloud_tiers, price_of
 from deployments.graph.handle import HandleTier
 from deployments.graph.reconfigure import apply_change, patch_router
@@ -48,6 +48,7 @@ class _TierFacts:
     kinds: Mapping[str, str]
     prices: Mapping[str, Price]
     cloud: frozenset[str]
+    deferring: frozenset[str]
 
 
 def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> _TierFacts:
@@ -63,7 +64,13 @@ def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) ->
         kinds={name: tier.kind for name, tier in config.tiers.items()},
         prices={name: price for name, price in prices.items() if price is not None},
         cloud=cloud_tiers(config.tiers),
+        deferring=find_deferring(config.tiers),
     )
+
+
+def find_deferring(tiers: Mapping[str, TierBase]) -> frozenset[str]:
+    """Find the tiers that defer tools."""
+    return frozenset(n for n, tier in tiers.items() if isinstance(tier, DeferringTier) and tier.tools == "deferred")
 
 
 class LiveConfig:

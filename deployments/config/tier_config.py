@@ -94,7 +94,17 @@ class TierBase(Section):
         return self
 
 
-class MlxTierConfig(TierBase):
+class DeferringTier(TierBase):
+    """A tier that may defer the tools of agents."""
+
+    tools: Literal["all", "deferred"] = Field(
+        default="all",
+        description="which tool definitions a prompt has: `all`, or with `deferred` those that the session uses or "
+        "names; the server lists the others behind a tool `load_tools`, and answers its calls itself",
+    )
+
+
+class MlxTierConfig(DeferringTier):
     """A local model, run by mlx-lm in the replica's own process."""
 
     kind: Literal["mlx"] = Field(description="a local model")
@@ -225,7 +235,7 @@ class HostedTierConfig(TierBase):
         return self
 
 
-class ScriptedTierConfig(TierBase):
+class ScriptedTierConfig(DeferringTier):
     """Deterministic answers and faults from a script: for tests, load tests and trying things out."""
 
     kind: Literal["scripted"] = Field(description="answers and faults from a script")

@@ -324,6 +324,7 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
         seam=state.plan.seam,
         confidence=state.confidence,
         thinking=state.scan.describe_thought(state.end, judged),
+        loads=None if judged is None or flaw is not None else state.plan.expected.find_loads(judged),
     )
 
 
@@ -356,6 +357,8 @@ def record_end(
 
 def _find_flaw(state: AttemptState) -> tuple[Flaw | None, str]:
     judged, loop, who = state.judged, state.loop, f"tier {state.plan.tier}"
+    if judged is not None and state.plan.expected.find_loads(judged) is not None:
+        return None, f"{who} asked for the definitions of tools"
     # Stopped inside of a call that it wrote as text: then it is no text that can be cut.
     in_text = loop is not None and loop.kind in (Kind.CYCLE, Kind.WHITESPACE)
     has_broken_call = in_text and judged is not None and judged.flaw is Flaw.TRUNCATED

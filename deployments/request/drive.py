@@ -22,6 +22,7 @@ from deployments.request.attempt import AttemptPlan, AttemptState, read, record_
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S
+from deployments.request.tool_loading import choose_shown, defer, expect_loads, note_load
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
@@ -43,6 +44,7 @@ CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find wh
 WORDS_TOOLS_MAX = 8
 BYTES_A_TOKEN = (4, 2)
 ANSWER_SHARE = 4  # of the context, at most, is left for the answer
+PARAGRAPH = "\n\n"  # between what a model says before it loads tools and what it says behind
 SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 
 
@@ -150,7 +152,7 @@ def _deliver(run: Run, number: int) -> list[Event]:
         run.finish = replace(judged.finish, notes=(*judged.finish.notes, note))
     events = list(judged.events)
     others = [*run.attempts[:number], *run.attempts[number:][1:]]
-    if accepted.seam is None and any(attempt.text_out for attempt in others):
+    if accepted.seam is None and any(attempt.text_out and attempt.loads is None for attempt in others):
         # A later attempt may have written text since this one was judged.
         events = [event for event in events if not isinstance(event, Text | Logprobs)]
     if any(isinstance(event, CallDelta) for event in events):
@@ -160,12 +162,15 @@ def _deliver(run: Run, number: int) -> list[Event]:
 
 async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
     """Make one admitted call. The attempt is written down and the grant settled whatever happens, once."""
-    request = await ports.large(CUT_WEIGHT * run.delivered_chars if call.resume else 0, _build_request, run, call)
+    resumed = CUT_WEIGHT * run.delivered_chars if call.resume else 0
+    request = await ports.large(resumed, _build_request, run, call, ports)
     # A long history is not read again where nothing was added behind it.
     known = request.messages is run.request.messages
     size = run.prompt_bytes if known else prompt_bytes(request.messages, request.tools)
     size += len(request.begun.encode()) + len(request.begun_reasoning.encode())
-    granted = rule_out(run, call.tier, size, ports) or await admit(run, call.tier, size, ports)
+    # Deferred, the tools may take next to nothing of a context.
+    least = prompt_bytes(request.messages) if request.loader else size
+    granted = rule_out(run, call.tier, least, ports) or await admit(run, call.tier, size, ports)
     if isinstance(granted, Attempt):
         run.attempts.append(granted)
         run.judgements.append(None)
@@ -182,12 +187,17 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
                 yield out
     finally:
         _write_down(run, state, granted, ports)
+    if run.attempts[-1].loads is not None:
+        note_load(run)
+        if run.attempts[-1].text_out:  # more is to follow
+            run.note_out([Text(PARAGRAPH)])
+            yield [Text(PARAGRAPH)]
 
 
 def _open_attempt(
     run: Run, call: Call, request: ChatRequest, grant: Grant | None, size: int, ports: Ports
 ) -> AttemptState:
-    hold, expected = run.hold, run.expected
+    hold, expected = run.hold, expect_loads(run, request)
     if expected.window is not None and expected.loops is not None:
         # What a session was answered before that its request doesn't show is known only by now.
         repeats = bool(expected.asked) and window_repeats_already(expected.window, expected.loops)
@@ -198,7 +208,7 @@ def _open_attempt(
         number=len(run.attempts),
         expected=expected,
         hold=hold,
-        text_committed=not call.resume and any(a.text_out for a in run.attempts),
+        text_committed=not call.resume and any(a.text_out and a.loads is None for a in run.attempts),
         begun=request.begun,
         seam=run.delivered_chars if call.resume else None,
         started_ns=ports.clock.now_ns(),
@@ -262,23 +272,23 @@ def settle(attempt: Attempt, grant: Grant | None, ports: Ports, earlier: Sequenc
         ports.admission.charge(attempt.usage)
 
 
-def _build_request(run: Run, call: Call) -> ChatRequest:
-    last = run.judged
+def _build_request(run: Run, call: Call, ports: Ports) -> ChatRequest:
+    last, asked = run.judged, defer(run, call.tier, ports.deferring)
     if call.resume:
         told = [attempt for attempt in run.attempts if attempt.text_out]
         return resume_for(
-            run.request,
+            asked,
             told="".join(run.delivered),
             thought="".join(run.reasoning),
             written=sum(attempt.usage.completion_tokens for attempt in told if attempt.usage),
         )
     return request_for(
-        run.request,
+        asked,
         call,
         attempts=len(run.attempts),
         failed_text=last.written if last else "",
         violations=last.violations if last else (),
-        toolbox=run.expected.toolbox,
+        toolbox=choose_shown(run.expected.toolbox, asked, last.violations if last else ()),
         loop=run.loop,
     )
 
@@ -334,7 +344,7 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
 def _build_admission_request(run: Run, tier: str, size: int, ports: Ports) -> AdmissionRequest:
     request = run.request
     level, sustained_ns = ports.memory(tier)
-    called = {attempt.tier for attempt in run.attempts if attempt.ran}
+    called = {attempt.tier for attempt in run.attempts if attempt.ran and attempt.loads is None}
     return AdmissionRequest(
         tier=tier,
         key=run.key,

@@ -80,11 +80,11 @@ class MonotonicClock:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """The world. Without `admission` every call may run. `cloud` names the tiers that leave the machine and cost money;
-    `foreign` those that pass on what another server reports of its tokens. `context_tokens` holds what is known of the
-    tiers' contexts. `memory` is the level of the nodes that a tier runs on, and for how long there has been pressure,
-    in nanoseconds; it is asked at each call and must cost nothing, as is `calibration`, the one of a tier's model, if
-    there is one. `large` runs what may take long, `elsewhere` a function in another process, or raises
-    `deployments.work.worker_pool.Undone`."""
+    `foreign` those that pass on what another server reports of its tokens; `deferring` those that defer tools.
+    `context_tokens` holds what is known of the tiers' contexts. `memory` is the level of the nodes that a tier runs on,
+    and for how long there has been pressure, in nanoseconds; it is asked at each call and must cost nothing, as is
+    `calibration`, the one of a tier's model, if there is one. `large` runs what may take long, `elsewhere` a function
+    in another process, or raises `deployments.work.worker_pool.Undone`."""
 
     tiers: Mapping[str, Tier]
     timeouts: Mapping[str, Timeouts]
@@ -93,6 +93,7 @@ class Ports:
     admission: Admission | None = None
     cloud: frozenset[str] = frozenset()
     foreign: frozenset[str] = frozenset()
+    deferring: frozenset[str] = frozenset()
     context_tokens: Mapping[str, int] = field(default_factory=dict)
     memory: MemoryLevel = lambda _: (Level.UNKNOWN, 0)
     calibration: Callable[[str], ModelCalibration | None] = lambda _: None

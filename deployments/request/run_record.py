@@ -34,7 +34,8 @@ class Run:
     that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
     `edited`: what the edits that the client asked for have cleared. `whole`: the messages before they were shortened;
     `shortened`: how many results were left out, in the last of so many `shortenings`; the first attempts, those
-    `passed_over`, were made before."""
+    `passed_over`, were made before. `loader`: the tool behind which tiers may defer the tools, empty where they can't,
+    None until one asks; `loaded`: what it was asked for and its results, as messages."""
 
     request: ChatRequest
     expected: Expected
@@ -64,6 +65,8 @@ class Run:
     shortened: int = 0
     shortenings: int = 0
     passed_over: int = 0
+    loader: str | None = None
+    loaded: tuple[Mapping[str, Any], ...] = ()
     finish: Finish | None = None
     refusal: Refuse | None = None
 

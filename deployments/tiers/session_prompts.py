@@ -2,7 +2,8 @@
 
 A prompt is compared with the one that it shares most with; the shapes say why it differs (`reliability.prefix`). Tools
 that come in another order are rendered in the session's; the date that a template writes is that of the session's
-begin, for `DATE_S` at most; reminders that moved stay where they were, too (`moved_reminders.py`). Invariants: no
+begin, for `DATE_S` at most; reminders that moved stay where they were, too (`moved_reminders.py`); tools are deferred
+where the request asks for it (`deferred_prompts.py`). Invariants: no
 report names prompts or tools of another API key; at most `BYTES_MAX` are held, the session used longest ago goes first.
 Used by the thread that renders.
 """
@@ -19,6 +20,7 @@ from typing import Any
 
 import orjson
 
+from deployments.tiers.deferred_prompts import DeferredPrompt, DeferredPrompts
 from deployments.tiers.moved_reminders import RemindedMessages, find_reminded, keep_moved
 from deployments.tiers.packed_tokens import count_common, pack
 from deployments.tiers.prompt import list_tools, read_date, read_opening, read_template_options, tidy_messages
@@ -47,12 +49,15 @@ class _Tool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared:
     """A request as it is to be rendered: with its tools in the session's order, at the session's moment. `kept`:
-    reminders stay in it where they were."""
+    reminders stay in it where they were. `deferred`: with the rest of its tools and its loads, which `plain`, its
+    messages, don't have."""
 
     request: ChatRequest
     at: datetime
     tools: tuple[_Tool, ...]
     kept: bool = False
+    plain: tuple[Mapping[str, Any], ...] = ()
+    deferred: DeferredPrompt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,7 @@ class SessionPrompts:
     def __init__(self, tokenizer: Any, *, bytes_max: int = _BYTES_MAX) -> None:
         self._tokenizer, self._bytes_max = tokenizer, bytes_max
         self._sessions: OrderedDict[tuple[str, str], _Session] = OrderedDict()
+        self._deferred = DeferredPrompts()
         self._openings: dict[tuple[tuple[str, int], ...], int] = {}
         self.nbytes = 0
 
@@ -119,6 +125,15 @@ class SessionPrompts:
 
     def prepare(self, request: ChatRequest, now: datetime, *, keep: bool = True) -> _Prepared:
         """Prepare a request to be rendered. `keep`: reminders that moved may stay where they were."""
+        prepared = self._continue(request, now, keep=keep)
+        if not request.loader:
+            return prepared
+        digest = hash(tuple(sorted(tool.digest for tool in prepared.tools)))
+        deferred = self._deferred.lay_out(prepared.request, digest)
+        return replace(prepared, request=deferred.request, plain=prepared.request.messages, deferred=deferred)
+
+    def _continue(self, request: ChatRequest, now: datetime, *, keep: bool) -> _Prepared:
+        """Prepare a request to begin as the session's prompts do."""
         session = self._sessions.get((request.key, request.session_id))
         if session is None:
             return _Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
@@ -157,7 +172,7 @@ class SessionPrompts:
             roles=roles,
         )
         end = len(tokens) - self._measure_opening(request, options)
-        prompt = _Prompt(shape, prepared.tools, pack(tokens), end, find_reminded(request.messages))
+        prompt = _Prompt(shape, prepared.tools, pack(tokens), end, find_reminded(prepared.plain or request.messages))
         lost = session.take(prompt, request)
         if session.prompts:
             self._sessions[key] = session

@@ -25,6 +25,7 @@ from reliability.answer.answer_calls import (
 from reliability.answer.answer_head import drop_marks
 from reliability.answer.gate import TextKind
 from reliability.answer.wanted_form import WantedForm, judge_form
+from reliability.deferred_tools import take_load
 from reliability.loops import (
     Loop,
     LoopConfig,
@@ -73,10 +74,11 @@ LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the requ
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off. `form`:
-    what its text must be, where `response_format` says so. `asked` names the request where it brings no history; then
-    `window`, what its session was answered before, is held against the answer once the owner of the windows has sent
-    it. `shown`: what the request shows of its session, to be joined with what the window has kept. `memo` is what the
-    loop rules have found out about `turns`."""
+    what its text must be, where `response_format` says so. `loader`: the server's own tool, if it has one; `listed`:
+    the tools that the model may have seen no more of than their line in its list. `asked` names the request where it
+    brings no history; then `window`, what its session was answered before, is held against the answer once the owner of
+    the windows has sent it. `shown`: what the request shows of its session, to be joined with what the window has kept.
+    `memo` is what the loop rules have found out about `turns`."""
 
     toolbox: ToolBox
     id_seed: str
@@ -91,6 +93,8 @@ class Expected:
     shown: ShownHistory | None = None
     used_ids: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
+    loader: str = ""
+    listed: frozenset[str] = frozenset()
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
     @property
@@ -108,6 +112,12 @@ class Expected:
         kept = window.kept
         return self.memo.once("joined", lambda: join_turns(kept, shown, self.turns, config))
 
+    def find_loads(self, judged: Judged) -> tuple[str, ...] | None:
+        """Find the tools whose definitions the model needs: those that it asks for, or has called wrongly unseen."""
+        if judged.loads is not None or judged.flaw is not Flaw.TOOL_CALL_INVALID:
+            return judged.loads
+        return tuple(sorted(self.listed.intersection(one.tool or "" for one in judged.violations))) or None
+
     @property
     def complete(self) -> int:
         """How many answers of its streak the request shows itself, with their results."""
@@ -119,7 +129,8 @@ class Judged:
     """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer. `native_calls`
     is how many calls came as calls, and not in the text. `raw_text` is the text as it came, `written` the same with
     native calls as a model would have written them: what a re-ask may show to the model, and what never leaves for a
-    client."""
+    client. `loads`: the tools whose definitions it asks the server for, and nothing else; then `raw_text` is without
+    its calls."""
 
     events: tuple[Event, ...]
     finish: Finish
@@ -132,6 +143,7 @@ class Judged:
     turn: Turn | None = None
     dropped_calls: int = 0
     native_calls: int = 0
+    loads: tuple[str, ...] | None = None
     raw_text: str = field(default="", repr=False)
     written: str = field(default="", repr=False)
 
@@ -198,12 +210,14 @@ def judge(
     `OutOfSteps`: judging the calls takes more than `steps` (None: as many as it takes); never where they are final."""
     held = held if told + sent else drop_marks(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
-    thought = bool(told or reasoned) or any(isinstance(event, Reasoning) for event in held)
-    before = told if thought else None
+    before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
     found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
     if found.unended and stopped is None and finish.reason is FinishReason.LENGTH:
         found = found.refuse_list()
     found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
+    loads, found, native = _take_load(expected, found, native)
+    if loads is not None:
+        return Judged(events=(), finish=finish, loads=loads, raw_text=told + sent + found.text)
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
         raw, copies, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)
@@ -211,9 +225,7 @@ def judge(
         spoken = told + sent + found.text
         flaw, detail = _find_flaw(checked, finish, raw, found, spoken, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, spoken, reasoned or found.reasoning, flaw)
-        if loop is not None:
-            flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP
-            detail = LOOPED.format(loop.repetitions)
+        flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
     return Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
         finish=_correct_finish(finish, checked, found.behind),
@@ -229,6 +241,17 @@ def judge(
         raw_text=told + sent + text,
         written=told + sent + text + write_native_calls(held),
     )
+
+
+def _take_load(
+    expected: Expected, found: Extraction, native: Sequence[RawCall]
+) -> tuple[tuple[str, ...] | None, Extraction, Sequence[RawCall]]:
+    """Take the calls of the loader out. Return what they ask for, None beside other calls, and what is left."""
+    if not expected.loader:
+        return None, found, native
+    loads, calls = take_load(expected.loader, expected.toolbox, (*found.calls, *native))
+    found = replace(found, calls=tuple(call for call in found.calls if call in calls))
+    return None if found.malformed else loads, found, [call for call in native if call in calls]
 
 
 def _check_distinct(
@@ -311,6 +334,10 @@ def _check_loops(
     if flaw is not None and (loop is None or loop.stage is not Stage.BREAK):
         return None, None
     return turn, loop
+
+
+def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
+    return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, LOOPED.format(loop.repetitions)
 
 
 def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:

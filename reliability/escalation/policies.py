@@ -70,6 +70,14 @@ def _accept_good(situation: Situation) -> Decision | None:
     return Accept() if situation.attempts and situation.attempts[-1].good else None
 
 
+def _answer_load(situation: Situation) -> Decision | None:
+    """Ask the same tier again with the definitions of the tools that it asked for. How often, the caller bounds."""
+    last = _last(situation)
+    if last is None or last.loads is None or situation.remaining_ns <= 0:
+        return None
+    return Call(tier=last.tier) if len(situation.attempts) < situation.limits.attempts_max else None
+
+
 def _go_on_with_text(situation: Situation) -> Decision | None:
     """Go on with a text that broke off before the client, from its end, on the same tier where a second call may cure
     it, else on the next. Without a next one, on the same. Calls are still of one attempt: none had left."""
@@ -257,6 +265,7 @@ def _refuse_exhausted(situation: Situation) -> Refuse:
 
 POLICIES: tuple[Policy, ...] = (
     _accept_good,
+    _answer_load,
     _go_on_with_text,
     _stop_after_text,
     _take_looped_call,

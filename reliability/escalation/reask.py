@@ -39,7 +39,7 @@ def request_for(
     """Build the next attempt's request. `attempts`: how many there were; `failed_text`: what the last one wrote."""
     request = original
     if call.words:
-        return _add(replace(request, tools=(), tool_choice=None), {"role": "user", "content": NO_TOOL_FITS})
+        return _add(replace(request, tools=(), tool_choice=None, loader=""), {"role": "user", "content": NO_TOOL_FITS})
     if call.nudge and loop is not None:
         request = _add(request, {"role": "user", "content": nudge(loop)})
     if call.reask is None:

@@ -12,6 +12,7 @@ import pytest
 from tests.support import scripts
 from tests.support.dialects import DIALECTS, ask_in, ask_in_all
 from tests.support.http_asking import WEATHER_TOOLS, user
+from tests.support.many_tools import TOOLS, write_call
 from tests.support.matrices import STREAMS, take_turns
 from tests.support.serving import Deploy, Server
 
@@ -26,6 +27,7 @@ BAD: dict[str, Any] = {
     "nothing": {"raw": " "},
     "circles": {"raw": "and so on, and so on, as I have said before. " * 240},
 }
+LOAD = write_call("load_tools", names=["tool_3"])
 REFUSES = [{"refusal": "I can't help with that."}]
 ENDS: dict[str, list[dict[str, Any]]] = {
     "length": [{"text": "As far as I"}],
@@ -45,6 +47,8 @@ def rules(tier: str) -> list[dict[str, Any]]:
         *own,
         *ends,
         {"when": {"last_user": "refuse"}, "answer": REFUSES},
+        {"when": {"last_user": "deferred", "turn": 1}, "answer": [{"text": "I look. "}, LOAD]},
+        {"when": {"transcript": "deferred"}, "answer": [{"text": "I call."}, write_call("tool_3", number=1)]},
         {"when": {"transcript": "bad:"}, "answer": [{"tool_call": CALL}]},
         *scripts.rules(tier),
     ]
@@ -52,7 +56,7 @@ def rules(tier: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy) -> Server:
-    tiers = {name: {"kind": "scripted", "script": rules(name)} for name in scripts.TWO}
+    tiers = {name: {"kind": "scripted", "script": rules(name), "tools": "deferred"} for name in scripts.TWO}
     return deploy(scripts.args(scripts.TWO) | {"tiers": tiers}, "dialects")
 
 
@@ -110,6 +114,18 @@ def test_a_refusal_is_an_answer(server, dialect, stream):
     assert (told.status, told.code, told.report["outcome"]) == (200, None, "answered")
     assert [(one["tier"], one["fault"], one["flaw"]) for one in told.report["attempts"]] == [("fast", None, None)]
     assert told.report["attempts"][0]["usage"]["completion_tokens"] > 0
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_no_client_sees_a_load_of_tools(server, stream):
+    """Law: the server answers it, in each dialect; the client gets the words and the call, and the report tells."""
+    told = ask_in_all(server, user("deferred"), stream=stream, tools=list(TOOLS))
+
+    for one in told.values():
+        assert (one.calls, one.finish) == ([("tool_3", {"number": 1})], "tool_calls")
+        assert one.text.split() == ["I", "call."] if not stream else ["I", "look.", "I", "call."]
+        assert any("loaded tools: tool_3" in note for note in one.report["notes"])
+        assert [(attempt["fault"], attempt["flaw"]) for attempt in one.report["attempts"]] == [(None, None)] * 2
 
 
 LOOPS = [("fast-lap-2", "nudged", None), ("both-lap-2", "nudged", None), ("both-lap-4", "broken", "loop_detected")]

@@ -5,6 +5,7 @@ import copy
 from typing import Any
 
 from deployments.app import build
+from deployments.app.router_parts import find_deferring
 from deployments.config.app_config import AppConfig, load
 from deployments.graph.replica import make_tier
 from deployments.request.drive import drive
@@ -77,7 +78,14 @@ def run(
             hold=hold,
         )
         timeouts = {name: config.tiers[name].timeouts or config.server.timeouts for name in names}
-        async for _ in drive(one, Ports(tiers=tiers, timeouts=timeouts, clock=clock, jitter=lambda: 0.0)):
+        ports = Ports(
+            tiers=tiers,
+            timeouts=timeouts,
+            clock=clock,
+            jitter=lambda: 0.0,
+            deferring=find_deferring(config.tiers),
+        )
+        async for _ in drive(one, ports):
             pass
         return one
 

@@ -66,6 +66,9 @@ class JobBuilder:
             prompt = tokenizer.encode(text, add_special_tokens=False)
             if not prepared.kept or len(prompt) + request.max_tokens <= loaded.context_tokens:
                 break  # else what would only spare time takes the answer's place
+        rendered, deferred = request, prepared.deferred
+        if deferred is not None:
+            request = dataclasses.replace(request, tools=deferred.callable)
         constraints, top = self._constraints, request.top_logprobs
         think = constraints.thinking
         inside = find_opened(text, think)
@@ -78,7 +81,7 @@ class JobBuilder:
             raise refuse("messages", message, Fault.CONTEXT_LENGTH)
         constraint = constraints.of(request, opened=inside is not None)
         checkpoints = find_checkpoints(
-            tokenizer, request, prompt, turns=not loaded.cuttable, at=prepared.at, form=answers.form
+            tokenizer, rendered, prompt, turns=not loaded.cuttable, at=prepared.at, form=answers.form
         )
         job = EngineJob(
             prompt=prompt,
@@ -93,6 +96,7 @@ class JobBuilder:
             processors=self._list_processors(request, len(prompt), resumed, free=constraint is None),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
+<<<<<<< HEAD
             reuse=PromptReuse(
                 owner=request.key,
                 keep=request.keep,
@@ -100,6 +104,10 @@ class JobBuilder:
                 session=(request.key, request.session_id),
                 parent=(request.key, request.parent) if request.parent else None,
             ),
+=======
+            reuse=PromptReuse(owner=request.key, keep=request.keep, checkpoints=checkpoints),
+            notes=(deferred.note,) if deferred is not None and deferred.note else (),
+>>>>>>> diet
         )
         return job, self._sessions.note(prepared, prompt)
 

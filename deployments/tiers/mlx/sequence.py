@@ -59,7 +59,7 @@ class EngineJob:
     """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
     has ended, on another. `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
     answer must keep to. `logprob_reader`: the probabilities of its tokens are wanted. `report_s`: when the next report
-    of its prefill is due."""
+    of its prefill is due. `notes`: of its prompt, for the report."""
 
     prompt: Sequence[int]
     max_tokens: int
@@ -74,6 +74,7 @@ class EngineJob:
     thought: ThoughtLimit = field(default_factory=ThoughtLimit)
     reuse: PromptReuse = PromptReuse()
     report_s: float = field(default_factory=lambda: time.monotonic() + PREFILL_LONG_S)
+    notes: tuple[str, ...] = ()
 
     @property
     def tokens_max(self) -> int:
@@ -193,10 +194,10 @@ class SequenceState:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the answer's reader should know of the grammar."""
+        """What the answer's reader should know of its prompt and its grammar."""
         known = self.job.constraint.notes if self.job.constraint is not None else ()
         closed = (CLOSED_NOTE,) if self.masker is not None and self.masker.closing else ()
-        return (*known, *closed, *((REPEATED_NOTE,) if self.job.reader.call_split.repeated else ()))
+        return (*self.job.notes, *known, *closed, *((REPEATED_NOTE,) if self.job.reader.call_split.repeated else ()))
 
     @property
     def error(self) -> Exception | None:

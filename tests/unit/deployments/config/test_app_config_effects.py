@@ -49,6 +49,7 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "reliability.tool_validation.max_retries": answers.reasks("reliability.tool_validation.max_retries", 1, 2),
     "reliability.tool_validation.retry_with_correction": answers.retry_with_correction,
     **{f"tiers.{k}.retry_strategy": answers.retry_strategy for k in ("mlx", "hosted", "scripted")},
+    **{f"tiers.{k}.tools": answers.deferred_tools for k in ("mlx", "scripted")},
     "reliability.escalation.enabled": graph.enabled,
     "reliability.escalation.chain": graph.chain,
     "reliability.escalation.start_at": graph.start_at,

@@ -1,13 +1,15 @@
-"""The effects of the keys under `loop_detection`, `tool_validation` and `retry_strategy`."""
+"""The effects of the keys under `loop_detection`, `tool_validation`, and `retry_strategy` and `tools` of a tier."""
 
 import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from deployments.app.router_parts import find_deferring
 from deployments.config.app_config import AppConfig, load
 from reliability.types import Flaw
 from tests.support import plays
+from tests.support.many_tools import TOOLS, write_call
 from tests.support.small_config import BASE, REQUEST, broken, config_of, run, with_broken_fast
 from tests.support.upstream import Upstream
 
@@ -144,6 +146,18 @@ def retry_with_correction() -> None:
 
 def retry_strategy() -> None:
     assert corrections(config_of("tiers.fast.retry_strategy", ["resample", "correct"])) == [False, False, True, True]
+
+
+def deferred_tools() -> None:
+    asked = write_call("load_tools", names=["tool_3"])
+    tiers = {"fast": {"kind": "scripted", "script": [{"times": 1, "answer": [asked]}, {"answer": "Done."}]}}
+    loads = []
+    for keys in ({}, {"tools": "all"}, {"tools": "deferred"}):
+        config = load(BASE | {"tiers": BASE["tiers"] | {"fast": tiers["fast"] | keys}})
+        one = run(config, request=replace(REQUEST, tools=TOOLS))
+        loads.append([attempt.loads for attempt in one.attempts if attempt.loads is not None])
+    assert loads == [[], [], [("tool_3",)]]
+    assert find_deferring(config_of("tiers.m.tools", "deferred").tiers) == {"m"}
 
 
 WORDS = "the quick brown fox jumps over the lazy dog again and again until the day is done and nobody is left to see it"

@@ -1,0 +1,144 @@
+"""Lay out prompts with deferred tools so that each prompt of a session begins as the one before it.
+
+What a session's first request keeps stands at the head of its prompts for good, the other tools behind the loader. A
+load stands where it was made: a later request of the client, which has never seen it, gets it put back there. What is
+forgotten (a restart, `BYTES_MAX`) or no longer fits (other tools, a changed message before it) is loaded again.
+
+Invariants: nothing of one API key's session shows in another's; at most `BYTES_MAX` and `SESSIONS_MAX` are held, the
+session used longest ago goes first. Used by the thread that renders.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from deployments.tiers.prompt import tidy_messages
+from reliability.deferred_tools import answer_load, build_load, build_loader, choose_kept, find_named, read_name
+from reliability.tools import ToolBox, build_toolbox, id_source
+from reliability.types import ChatRequest
+
+BYTES_MAX, SESSIONS_MAX, LOADS_MAX = 8 * 1024 * 1024, 1_024, 64
+_SESSION_BYTES = 512  # of a session without names and loads, about
+
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A load and its result, which stand before message `at` of the client, behind one of this digest."""
+
+    at: int
+    behind: int
+    messages: tuple[Message, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(len(str(message)) for message in self.messages)
+
+
+@dataclass(slots=True)
+class _Layout:
+    """What a session's prompts hold of its tools: the `kept` in full, and the loads, the oldest first."""
+
+    kept: frozenset[str]
+    loads: tuple[_Load, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        return _SESSION_BYTES + sum(map(len, self.kept)) + sum(load.nbytes for load in self.loads)
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredPrompt:
+    """`request` as it is to be rendered; `callable`: the tools that its answer may call; `note`: for the report."""
+
+    request: ChatRequest
+    callable: tuple[Mapping[str, Any], ...]
+    note: str = ""
+
+
+class DeferredPrompts:
+    """The layouts of one tier's sessions, by their tools, the one used longest ago first."""
+
+    def __init__(self, *, bytes_max: int = BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._layouts: OrderedDict[tuple[str, str, int], _Layout] = OrderedDict()
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._layouts)
+
+    def lay_out(self, request: ChatRequest, tools_digest: int) -> DeferredPrompt:
+        """Lay out a request whose tools are deferred. `tools_digest`: of its tools, in whatever order."""
+        client = request.messages[: len(request.messages) - request.added]
+        added = request.messages[len(client) :]
+        key = (request.key, request.session_id, tools_digest)
+        layout = self._layouts.pop(key, None)
+        self.nbytes -= layout.nbytes if layout else 0
+        layout = layout or _Layout(choose_kept(client, request.tools, request.tool_choice))
+        made = _find_loads(added, request.loader)
+        behind = _digest(client)
+        new = [_Load(len(client), behind, load) for load in (*made, *_force_load(request, layout, client))]
+        layout.loads = (*layout.loads, *(load for load in new if load not in layout.loads))[-LOADS_MAX:]
+        self._layouts[key] = layout
+        self.nbytes += layout.nbytes
+        while self.nbytes > self._bytes_max or len(self._layouts) > SESSIONS_MAX:
+            _, oldest = self._layouts.popitem(last=False)
+            self.nbytes -= oldest.nbytes
+        return _write(request, layout, client, [m for m in added if not any(m in load for load in made)])
+
+
+def _write(request: ChatRequest, layout: _Layout, client: Sequence[Message], rest: list[Message]) -> DeferredPrompt:
+    """Write the prompt: the kept tools and the loader, the client's messages with the loads among them, the `rest`."""
+    kept = tuple(tool for tool in request.tools if read_name(tool) in layout.kept)
+    listed = [tool for tool in request.tools if read_name(tool) not in layout.kept]
+    if not listed:
+        return DeferredPrompt(request, request.tools)
+    loader = build_loader(request.loader, listed)
+    loads, messages, begun = _list_fitting(layout, client), list[Message](), 0
+    for load in loads:
+        messages += [*client[begun : load.at], *load.messages]
+        begun = load.at
+    messages += client[begun:]
+    # A grammar that demands a call allows one load.
+    free = request.tool_choice == "required" and not request.constrained
+    loaded = any(load.at == len(client) for load in loads)
+    return DeferredPrompt(
+        replace(request, messages=(*messages, *rest), tools=(*kept, loader)),
+        (*request.tools, loader) if free and not loaded else request.tools,
+        f"{len(listed)} of {len(request.tools)} tools stood behind {request.loader}",
+    )
+
+
+def _list_fitting(layout: _Layout, client: Sequence[Message]) -> list[_Load]:
+    """List the loads that were made in this conversation, in their order."""
+    near = [load for load in layout.loads if load.at <= len(client)]
+    return sorted((load for load in near if _digest(client[: load.at]) == load.behind), key=lambda load: load.at)
+
+
+def _find_loads(added: Sequence[Message], loader: str) -> list[tuple[Message, ...]]:
+    """Find the loads among the messages that the server has added."""
+    pairs = [(call, result) for call, result in pairwise(added) if result.get("role") == "tool"]
+    return [(call, result) for call, result in pairs if loader in map(find_named, call.get("tool_calls") or ())]
+
+
+def _digest(messages: Sequence[Message]) -> int:
+    """Digest the last of these messages, as a template is given it."""
+    return hash(repr(tidy_messages(messages[-1:])))
+
+
+def _force_load(request: ChatRequest, layout: _Layout, client: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """Build the load of the tool that the client demands, where the prompt doesn't have it yet."""
+    name = find_named(request.tool_choice)
+    shown = [str(message.get("content")) for load in _list_fitting(layout, client) for message in load.messages]
+    if not name or name in layout.kept or any(f'"name": "{name}"' in text for text in shown):
+        return []
+    box = build_toolbox([tool for tool in request.tools if read_name(tool) == name])
+    if not isinstance(box, ToolBox) or not box.tools:
+        return []
+    call_id = id_source(f"{request.request_id}/forced")(0)
+    return [build_load(request.loader, call_id, [name], "", answer_load([name], request.tools, box))]
