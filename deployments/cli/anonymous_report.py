@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from deployments import __version__
-from deployments.cli.service.init_system import ServiceFault, run_program
+from deployments.cli.service.init_system import run_program
 from deployments.config.app_config import AppConfig
 from deployments.config.loopback import is_loopback
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
@@ -107,7 +107,7 @@ def _find_limits() -> dict[str, Any]:
     if computing is Computing.METAL:
         kernel = SystemKernel()
         known |= {name: kernel.sysctl_u32(name) for name in ("iogpu.wired_limit_mb", LEVEL)}
-    with contextlib.suppress(ServiceFault, ValueError):  # no package, or no GPU for this user
+    with contextlib.suppress(ValueError):  # no package, or no GPU for this user
         info = json.loads(run_program([sys.executable, "-P", "-c", ASK_GPU]).out)
         known |= {name: info.get(name) for name in GPU}
     return known

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from deployments.api.api_keys import NAME, ApiKey, digest, entry_line, new_key, parse_file
-from deployments.cli.service.owned_files import OwnedFile, write_file
+from deployments.cli.service.owned_files import write_file
 from deployments.config.config_errors import ConfigError
 
 
@@ -48,7 +48,7 @@ def _append(file: Path, line: str) -> None:
             old = path.read_text(encoding="utf-8") if path.exists() else ""
             new = old + ("\n" if old and not old.endswith("\n") else "") + line + "\n"
             _check(old, new, str(file))
-            write_file(OwnedFile(path=path, text=new, mode=0o600))
+            write_file(path, new, 0o600)
     except UnicodeDecodeError:
         raise ConfigError(f"{file}: is not UTF-8 text") from None
     except OSError as error:

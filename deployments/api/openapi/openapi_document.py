@@ -42,6 +42,7 @@ KEPT = {"Idempotency-Key": "the request's name: who repeats it within a minute i
 
 STRING, COUNT = {"type": "string"}, {"type": "integer", "minimum": 0}
 ANY: dict[str, Any] = {"type": "object"}
+_OPTIONAL_TEXT: dict[str, Any] = {"type": ["string", "null"]}
 TEXTS, OBJECTS = {"type": "array", "items": STRING}, {"type": "array", "items": ANY}
 
 
@@ -57,7 +58,7 @@ def _describe(
     """Describe an object by the names of its texts and counts, and its other fields; `optional` may be missing,
     `nullable` are texts that may be null, `kind` is its one `object`."""
     properties = dict.fromkeys(texts.split(), STRING) | dict.fromkeys(counts.split(), COUNT) | fields
-    properties |= dict.fromkeys(nullable.split(), {"type": ["string", "null"]})
+    properties |= dict.fromkeys(nullable.split(), _OPTIONAL_TEXT)
     if kind:
         properties["object"] = _fix(kind)
     required = [name for name in properties if name not in optional.split()]
@@ -72,7 +73,7 @@ def _fix(value: str) -> dict[str, Any]:
     return {"type": "string", "const": value}
 
 
-_PARAM = {"type": ["string", "null"], "description": "the field that is wrong"}
+_PARAM = _OPTIONAL_TEXT | {"description": "the field that is wrong"}
 _CODE = STRING | {"description": "the name of the error: docs/errors.md"}
 _FAILED, _LATER = "what went wrong, the figures, and the way out", "retry_after"
 _ERROR = _describe(_FAILED, "message type", _LATER, _LATER, param=_PARAM, code=_CODE)
@@ -82,7 +83,7 @@ _SPENT = _describe("tokens", counts="input_tokens output_tokens")
 _COMPLETED = _describe("the text", "text", "index", nullable="finish_reason")
 _VECTOR = _describe("a vector: figures, or base64", counts="index", embedding={"type": ["array", "string"]})
 _LIVE_TIER = _describe("a tier", "name state breaker", "asked writing")
-_MESSAGE = {"type": _fix("message"), "role": _fix("assistant"), "content": OBJECTS, "usage": _SPENT}
+_MESSAGE: Any = {"type": _fix("message"), "role": _fix("assistant"), "content": OBJECTS, "usage": _SPENT}
 _OPTIONAL_OBJECT = {"type": ["object", "null"]}
 _ANSWER, _PASSED_ON = "one answer; `model` is the tier that gave it", "what the tier answered; `model` is the tier"
 _MODEL = "a tier, an alias or `auto`; the state is that of the tier that it starts at"
@@ -90,7 +91,7 @@ _COMPACTED = "the user's messages, and the summary that stands for the rest"
 _READY = "whether a tier of the chain can answer; more for whoever has a key"
 _TIERS = ANY | {"additionalProperties": ANY}
 _REPORT, _NOW = "how an answer came about: docs/http.md", "the server at this moment, and the sums of the last day"
-_SUMS = {"at": {"type": "number"}, "tiers": _list(_LIVE_TIER), "memory": _OPTIONAL_OBJECT, "day": ANY}
+_SUMS: Any = {"at": {"type": "number"}, "tiers": _list(_LIVE_TIER), "memory": _OPTIONAL_OBJECT, "day": ANY}
 SCHEMAS: dict[str, dict[str, Any]] = {
     "Error": _describe("an error, in OpenAI's shape", error=_ERROR),
     "AnthropicError": _describe(

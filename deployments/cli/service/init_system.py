@@ -7,8 +7,12 @@ which tests replace. Invariant: no wait for either is without end.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
 
 from deployments.config.config_errors import CommandFailed
 
@@ -16,6 +20,7 @@ from deployments.config.config_errors import CommandFailed
 STOP_WITHIN_S = 20
 ASK_S = 60.0
 WORDS_MAX = 300
+NOT_RUN = 127
 
 
 class ServiceFault(CommandFailed):
@@ -49,7 +54,7 @@ class ServiceState:
 
 
 def run_program(command: Sequence[str]) -> Finished:
-    """Run a program to its end. Raises ServiceFault: it isn't there, or it doesn't end."""
+    """Run a program to its end. A program that isn't there, or doesn't end, has failed like any other: `NOT_RUN`."""
     try:
         done = subprocess.run(
             command,
@@ -60,7 +65,22 @@ def run_program(command: Sequence[str]) -> Finished:
             check=False,
         )
     except OSError as error:
-        raise ServiceFault(f"{command[0]} can't be run: {error.strerror}") from None
+        return Finished(NOT_RUN, f"{command[0]} can't be run: {error.strerror}")
     except subprocess.TimeoutExpired:
-        raise ServiceFault(f"`{' '.join(command)}` has not ended within {ASK_S:g} s") from None
+        return Finished(NOT_RUN, f"`{' '.join(command)}` has not ended within {ASK_S:g} s")
     return Finished(done.returncode, done.stdout.decode("utf-8", "replace"))
+
+
+def give_order(run: Run, *command: str) -> None:
+    """Run a program that must succeed. Raises ServiceFault: it failed."""
+    done = run(command)
+    if done.code:
+        raise ServiceFault(f"`{' '.join(command)}` failed: {done.words}")
+
+
+def render_template(name: str, *, xml: bool, filters: Mapping[str, Any], **values: Any) -> str:
+    """Render a template of this folder."""
+    templates = jinja2.Environment(keep_trailing_newline=True, autoescape=xml)
+    templates.filters |= filters
+    values |= {"stop_within_s": STOP_WITHIN_S}
+    return templates.from_string(Path(__file__).with_name(name).read_text(encoding="utf-8")).render(values)

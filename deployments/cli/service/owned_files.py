@@ -1,42 +1,27 @@
 """Files that `mlx-stack-serve service` writes for other programs, and recognizes later.
 
 A comment in each file names its writer, the configuration and the SHA-256 of all other lines: a file that carries its
-own sum is OURS, any other text is FOREIGN. Invariant: a foreign file is neither overwritten nor removed.
+own sum is ours, any other text is foreign. Invariant: a foreign file is neither overwritten nor removed.
 """
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from deployments.cli.service.init_system import ServiceFault
 
 WORDS = "Written by `mlx-stack-serve service install`:"
 MARK = re.compile(rf"^(?:# |<!-- ){re.escape(WORDS)} (\{{.*\}})(?: -->)?\n", re.MULTILINE)
 BYTES_MAX = 1 << 20
 
 
-class FileState(enum.Enum):
-    """What stands where a file of ours belongs."""
-
-    ABSENT = "absent"
-    OURS = "ours"
-    FOREIGN = "foreign"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnedFile:
-    """A file to be written: `text` is signed. A kept one is written once, and is the user's from then on."""
-
-    path: Path
-    text: str
-    mode: int
-    kept: bool = False
+class ForeignFile(ServiceFault):
+    """A file of another writer stands where one of ours belongs."""
 
 
 def sign(text: str, config: Path, *, xml: bool = False) -> str:
@@ -49,56 +34,49 @@ def sign(text: str, config: Path, *, xml: bool = False) -> str:
     return f"{head}\n<!-- {WORDS} {mark} -->\n{rest}"
 
 
-def read_mark(text: str) -> Mapping[str, str] | None:
-    """Read whose the text is; None where it isn't as it was signed."""
+def read_config_of(text: str) -> str | None:
+    """Read for which configuration the text was signed; None where it isn't as it was signed."""
     found = MARK.search(text)
-    if found is None:
-        return None
     try:
-        mark = json.loads(found[1])
+        mark = json.loads(found[1]) if found else {}
     except ValueError:
         return None
-    same = isinstance(mark, dict) and mark.get("sha256") == _digest(text[: found.start()] + text[found.end() :])
-    return {key: str(value) for key, value in mark.items()} if same else None
+    rest = found and text[: found.start()] + text[found.end() :]
+    return str(mark.get("config")) if rest is not None and mark.get("sha256") == _digest(rest) else None
 
 
-def look_at(path: Path) -> tuple[FileState, str]:
-    """Return whose file is there, and its text. A link, or a file that can't be read, is foreign."""
+def read_own(path: Path) -> str | None:
+    """Read the text of a file of ours; None where there is no file. Raises ForeignFile: a link, a file that can't be
+    read, or a text of another writer."""
     if not os.path.lexists(path):
-        return FileState.ABSENT, ""
-    if path.is_symlink():
-        return FileState.FOREIGN, ""
-    try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(BYTES_MAX)
-    except (OSError, UnicodeDecodeError):
-        return FileState.FOREIGN, ""
-    return (FileState.OURS if read_mark(text) is not None else FileState.FOREIGN), text
+        return None
+    text = ""
+    if not path.is_symlink():
+        try:
+            with path.open(encoding="utf-8") as file:
+                text = file.read(BYTES_MAX)
+        except (OSError, UnicodeDecodeError):
+            pass
+    if read_config_of(text) is None:
+        raise ForeignFile(f"{path} is not as this command has written it: move it away, then try again")
+    return text
 
 
-def write_file(file: OwnedFile) -> None:
-    """Write the file atomically: a reader sees the old text or the new one, also after a power cut. Raises OSError: it
+def write_file(path: Path, text: str, mode: int) -> None:
+    """Write a file atomically: a reader sees the old text or the new one, also after a power cut. Raises OSError: it
     can't be written."""
-    file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{file.path.name}.", dir=file.path.parent)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as new:
-            new.write(file.text)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as new:
+            new.write(text)
             new.flush()
             os.fsync(new.fileno())
-        Path(name).chmod(file.mode)
-        Path(name).replace(file.path)
+        Path(name).chmod(mode)
+        Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def remove_file(path: Path) -> bool:
-    """Remove the file if it is ours; return whether it is gone. Raises OSError: it can't be removed."""
-    state, _ = look_at(path)
-    if state is FileState.OURS:
-        path.unlink(missing_ok=True)
-    return state is not FileState.FOREIGN
 
 
 def _digest(text: str) -> str:

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from deployments.cli.service import init_system
-from deployments.cli.service.init_system import Finished, ServiceFault, run_program
+from deployments.cli.service.init_system import Finished, ServiceFault, give_order, run_program
 
 
 def test_what_it_prints_and_how_it_ends_come_back():
@@ -15,17 +15,15 @@ def test_what_it_prints_and_how_it_ends_come_back():
     assert run_program([sys.executable, "-c", code]) == Finished(3, "a\N{REPLACEMENT CHARACTER}\nb")
 
 
-def test_one_that_isnt_there_is_named():
-    """One line."""
-    with pytest.raises(ServiceFault, match="no-such-program can't be run: No such file"):
-        run_program(["no-such-program"])
-
-
-def test_one_that_does_not_end_is_ended(monkeypatch):
-    """And named."""
+def test_one_that_isnt_there_or_does_not_end_has_failed_by_its_name(monkeypatch):
+    """In one line; an order that fails so is a fault."""
+    assert "no-such-program can't be run: No such file" in run_program(["no-such-program"]).words
+    with pytest.raises(ServiceFault, match="`no-such-program x` failed: no-such-program can't be run"):
+        give_order(run_program, "no-such-program", "x")
     monkeypatch.setattr(init_system, "ASK_S", 0.1)
-    with pytest.raises(ServiceFault, match=r"has not ended within 0.1 s"):
-        run_program([sys.executable, "-c", "import threading; threading.Event().wait()"])
+    ended = run_program([sys.executable, "-c", "import threading; threading.Event().wait()"])
+    assert ended.code
+    assert "has not ended within 0.1 s" in ended.words
 
 
 @pytest.mark.parametrize(("out", "words"), [("", "exit code 1"), ("a\n  b\n", "a b"), ("x" * 999, "x" * 300)])

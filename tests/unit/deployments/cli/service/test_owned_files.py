@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.cli.service.owned_files import FileState, OwnedFile, look_at, read_mark, remove_file, sign, write_file
+from deployments.cli.service.owned_files import ForeignFile, read_config_of, read_own, sign, write_file
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"))
 PATHS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
@@ -19,8 +19,7 @@ def test_a_signed_text_says_whose_it_is(text, config):
     """The mark names the configuration, whatever its path looks like; what is signed stays as it is behind the mark."""
     signed = sign(text, Path(config))
 
-    assert read_mark(signed) is not None
-    assert read_mark(signed)["config"] == str(Path(config))
+    assert read_config_of(signed) == str(Path(config))
     assert signed.endswith(text)
 
 
@@ -31,13 +30,13 @@ def test_one_character_makes_it_somebody_elses(text, at, put):
     begin = signed.index("\n") + 1
     where = begin + at % (len(signed) - begin + 1)
 
-    assert read_mark(signed[:where] + put + signed[where:]) is None
+    assert read_config_of(signed[:where] + put + signed[where:]) is None
 
 
 @given(st.text())
 def test_what_we_havent_written_is_not_ours(text):
     """Any text at all."""
-    assert read_mark(text) is None
+    assert read_config_of(text) is None
 
 
 @given(config=PATHS)
@@ -46,25 +45,23 @@ def test_the_mark_is_a_comment_in_xml(config):
     signed = sign(plistlib.dumps({"a": 1}).decode(), Path(f"/a--b-->{config}"), xml=True)
 
     assert plistlib.loads(signed.encode()) == {"a": 1}
-    assert read_mark(signed)["config"] == str(Path(f"/a--b-->{config}"))
+    assert read_config_of(signed) == str(Path(f"/a--b-->{config}"))
 
 
-def test_a_file_is_written_whole_with_its_mode_and_removed(tmp_path):
-    """Folders are made, nothing is left beside it, and it can be removed again."""
+def test_a_file_is_written_whole_with_its_mode(tmp_path):
+    """Folders are made, nothing is left beside it, and it is known again."""
     path = tmp_path / "a" / "b"
-    write_file(OwnedFile(path=path, text=sign("x\n", tmp_path), mode=0o600))
+    assert read_own(path) is None
+    write_file(path, sign("x\n", tmp_path), 0o600)
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(path.parent.iterdir()) == [path]
-    assert look_at(path)[0] is FileState.OURS
-    assert remove_file(path)
-    assert look_at(path) == (FileState.ABSENT, "")
-    assert remove_file(path)
+    assert read_own(path) == sign("x\n", tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["changed", "link", "folder", "bytes"])
-def test_what_is_not_ours_stays(tmp_path, kind):
-    """A text that was changed, a link to one of ours, a folder, bytes: none is removed."""
+def test_what_is_not_ours_is_refused(tmp_path, kind):
+    """A text that was changed, a link to one of ours, a folder, bytes: each is another writer's."""
     path, ours = tmp_path / "x", tmp_path / "ours"
     ours.write_text(sign("x\n", tmp_path))
     if kind == "changed":
@@ -76,10 +73,8 @@ def test_what_is_not_ours_stays(tmp_path, kind):
     else:
         path.write_bytes(b"\xff\xfe")
 
-    assert look_at(path)[0] is FileState.FOREIGN
-    assert not remove_file(path)
-    assert path.exists()
-    assert ours.exists()
+    with pytest.raises(ForeignFile, match="move it away"):
+        read_own(path)
 
 
 def test_a_text_that_cant_be_written_leaves_the_old_one(tmp_path):
@@ -87,7 +82,7 @@ def test_a_text_that_cant_be_written_leaves_the_old_one(tmp_path):
     path = tmp_path / "x"
     path.write_text("old")
     with pytest.raises(UnicodeEncodeError):
-        write_file(OwnedFile(path=path, text="\ud800", mode=0o600))
+        write_file(path, "\ud800", 0o600)
 
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
