@@ -15,7 +15,7 @@ from pathlib import Path
 from deployments.cli.preflight import check
 from deployments.cli.service.init_system import ServiceFault
 from deployments.cli.service.launchd import Launchd
-from deployments.cli.service.owned_files import ForeignFile, read_config_of, read_own, sign, write_file
+from deployments.cli.service.owned_files import ForeignFile, read_config_of, read_own, sign
 from deployments.cli.service.service_plan import (
     TEMPLATE,
     ServicePlan,
@@ -27,6 +27,7 @@ from deployments.cli.service.service_plan import (
 from deployments.cli.service.systemd import Systemd
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import announce_config
+from deployments.config.whole_file import write_whole
 from deployments.graph.serve_file import ConfigFile, read_file
 from deployments.running.supervisor import is_open
 
@@ -97,7 +98,8 @@ class _ServiceDesk:
         for path in folders:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path, text, mode in new:
-            write_file(path, text, mode)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(path, text, mode)
         self.init.start()
         self.say(f"started; `mlx-stack-serve service status` tells when {file.url} answers")
         self._remark(file, plan)

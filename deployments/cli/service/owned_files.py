@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from pathlib import Path
 
 from deployments.cli.service.init_system import ServiceFault
@@ -60,23 +59,6 @@ def read_own(path: Path) -> str | None:
     if read_config_of(text) is None:
         raise ForeignFile(f"{path} is not as this command has written it: move it away, then try again")
     return text
-
-
-def write_file(path: Path, text: str, mode: int) -> None:
-    """Write a file atomically: a reader sees the old text or the new one, also after a power cut. Raises OSError: it
-    can't be written."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as new:
-            new.write(text)
-            new.flush()
-            os.fsync(new.fileno())
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _digest(text: str) -> str:

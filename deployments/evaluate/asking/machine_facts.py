@@ -7,7 +7,6 @@ of itself stands in `/v1/models` (`mlx_peak_bytes`).
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import os
 import platform
 import re
@@ -22,6 +21,7 @@ import psutil
 
 from deployments.memory.sensors.computing import find_computing
 from deployments.memory.sensors.process_footprint import read_footprint
+from deployments.models.weights import versions
 
 PACKAGES = ("mlx-stack-serve", "mlx", "mlx-lm", "ray", "llguidance", "transformers", "tokenizers", "gguf", "httpx")
 
@@ -56,13 +56,7 @@ def find_processor() -> str | None:
 
 def list_versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """List the versions of Python and of those packages that are installed."""
-    found = {"python": platform.python_version()}
-    for name in packages:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return {"python": platform.python_version()} | versions(packages)
 
 
 EVERY_S = 0.5

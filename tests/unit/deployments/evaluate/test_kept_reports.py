@@ -1,6 +1,5 @@
 """Reports that are kept: whole ones, not too many, and nothing else on this machine."""
 
-import fcntl
 import json
 import os
 import signal
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.config.whole_file import lock_folder
 from deployments.evaluate import kept_reports
 from deployments.evaluate.kept_reports import (
     NAME,
@@ -65,6 +65,7 @@ def test_the_oldest_go(tmp_path, monkeypatch):
 WRITE = """
 import os, signal, sys
 from pathlib import Path
+from deployments.config.whole_file import lock_folder
 from deployments.evaluate import kept_reports
 from tests.unit.deployments.evaluate.test_kept_reports import REPORT
 Path.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -87,7 +88,7 @@ def test_what_a_killed_writer_has_left_goes(tmp_path, clear):
 def test_what_is_being_written_stays(tmp_path):
     """A start beside another evaluation that is at it."""
     (tmp_path / ".writing").mkdir()
-    with kept_reports._lock(tmp_path, fcntl.LOCK_EX):
+    with lock_folder(tmp_path):
         clear_unfinished(tmp_path)
     assert (tmp_path / ".writing").is_dir()
 

@@ -1,14 +1,13 @@
 """A file is ours as long as nobody has touched it."""
 
 import plistlib
-import stat
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.cli.service.owned_files import ForeignFile, read_config_of, read_own, sign, write_file
+from deployments.cli.service.owned_files import ForeignFile, read_config_of, read_own, sign
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"))
 PATHS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
@@ -48,14 +47,11 @@ def test_the_mark_is_a_comment_in_xml(config):
     assert read_config_of(signed) == str(Path(f"/a--b-->{config}"))
 
 
-def test_a_file_is_written_whole_with_its_mode(tmp_path):
-    """Folders are made, nothing is left beside it, and it is known again."""
-    path = tmp_path / "a" / "b"
+def test_a_file_of_ours_is_known_again(tmp_path):
+    """As long as it stands there."""
+    path = tmp_path / "x"
     assert read_own(path) is None
-    write_file(path, sign("x\n", tmp_path), 0o600)
-
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert list(path.parent.iterdir()) == [path]
+    path.write_text(sign("x\n", tmp_path))
     assert read_own(path) == sign("x\n", tmp_path)
 
 
@@ -75,14 +71,3 @@ def test_what_is_not_ours_is_refused(tmp_path, kind):
 
     with pytest.raises(ForeignFile, match="move it away"):
         read_own(path)
-
-
-def test_a_text_that_cant_be_written_leaves_the_old_one(tmp_path):
-    """And no temporary file."""
-    path = tmp_path / "x"
-    path.write_text("old")
-    with pytest.raises(UnicodeEncodeError):
-        write_file(path, "\ud800", 0o600)
-
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
