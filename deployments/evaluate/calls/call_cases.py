@@ -28,23 +28,19 @@ WORDS = ("invoice", "timeout", "password", "deprecated", "rollback", "checksum",
 FOLDERS = ("src", "docs", "tests", "config", "scripts")
 
 
-def declare(name: str, words: str, required: tuple[str, ...], **properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Declare a tool."""
-    parameters = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-    return {"type": "function", "function": {"name": name, "description": words, "parameters": parameters}}
-
-
-def _declare_all(listed: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Declare the tools of `call_tools.yaml`."""
+def declare_tools(path: Path) -> dict[str, dict[str, Any]]:
+    """Declare the tools of a YAML file, by name: each with what it `does` and its arguments' schemas; an argument with
+    `optional` isn't required."""
     found = {}
-    for name, properties in listed.items():
+    for name, properties in yaml.safe_load(path.read_text(encoding="utf-8")).items():
         words, optional = properties.pop("does"), {key for key in properties if properties[key].pop("optional", False)}
-        required = tuple(key for key in properties if key not in optional)
-        found[name] = declare(name, words, required, **properties)
+        required = [key for key in properties if key not in optional]
+        schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        found[name] = {"type": "function", "function": {"name": name, "description": words, "parameters": schema}}
     return found
 
 
-TOOLS = _declare_all(yaml.safe_load(Path(__file__).with_name("call_tools.yaml").read_text(encoding="utf-8")))
+TOOLS = declare_tools(Path(__file__).with_name("call_tools.yaml"))
 CURRENCIES = TOOLS["convert_currency"]["function"]["parameters"]["properties"]["source"]["enum"]
 
 

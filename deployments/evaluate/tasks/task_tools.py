@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import re2
 from jsonschema import Draft202012Validator
 
-from deployments.evaluate.calls.call_cases import declare
+from deployments.evaluate.calls.call_cases import declare_tools
 from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.fixtures import Fixture, spell_path
 from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
@@ -24,28 +25,10 @@ READ_LINES_MAX = 40
 HITS_MAX = 12
 HIT_CHARS_MAX = 160
 PATTERN_CHARS_MAX = 200
-TEXT = {"type": "string"}
 TEXT_CHARS_MAX = 2_000
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "root_cause": {"type": "string", "description": "what is wrong, in one sentence"},
-        "file": {"type": "string", "description": "the file with the wrong line"},
-        "line": {"type": "integer", "description": "the number of the wrong line"},
-        "evidence": {
-            "type": "array",
-            "items": {"type": "string"},
-            "minItems": 1,
-            "maxItems": 3,
-            "description": "lines of the files that show it, copied to the letter",
-        },
-        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-        "fix_old": {"type": "string", "description": "the wrong line, copied to the letter"},
-        "fix_new": {"type": "string", "description": "the line that should stand there"},
-    },
-    "required": ["root_cause", "file", "line", "evidence", "confidence", "fix_old", "fix_new"],
-    "additionalProperties": False,
-}
+_DECLARED = declare_tools(Path(__file__).with_name("task_tools.yaml"))
+TOOLS: tuple[dict[str, Any], ...] = tuple(_DECLARED.values())
+SCHEMA: dict[str, Any] = _DECLARED["diagnose"]["function"]["parameters"]
 VALIDATOR = Draft202012Validator(SCHEMA)
 
 
@@ -64,22 +47,6 @@ def read_diagnosis(given: object) -> dict[str, Any] | None:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
-
-
-TOOLS: tuple[dict[str, Any], ...] = (
-    declare("list_files", "List the files of the repository", ()),
-    declare(
-        "read_file",
-        "Read a file, with the numbers of its lines",
-        ("path",),
-        path=TEXT,
-        first_line={"type": "integer", "minimum": 1},
-    ),
-    declare("grep", "Find the lines of all files that match a regular expression", ("pattern",), pattern=TEXT),
-    declare("edit", "Replace a text that is in a file once", ("path", "old", "new"), path=TEXT, old=TEXT, new=TEXT),
-    declare("run_tests", "Run the tests", ()),
-    declare("diagnose", "Hand in the diagnosis; this ends the task", (*SCHEMA["required"],), **SCHEMA["properties"]),
-)
 
 
 class Toolset:
