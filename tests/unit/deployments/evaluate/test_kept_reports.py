@@ -157,12 +157,6 @@ def test_a_summary_that_cant_be_read_is_left_out(tmp_path_factory, raw):
     assert [one.name for one in list_kept(folder)] == [name]
 
 
-def test_where_nothing_was_kept_there_is_nothing(tmp_path):
-    """No folder is made by looking."""
-    assert list_kept(tmp_path / "none") == []
-    assert not (tmp_path / "none").exists()
-
-
 def test_a_report_that_cant_be_written_leaves_nothing(tmp_path):
     """Half a report is none."""
     with pytest.raises(UnicodeEncodeError):

@@ -37,8 +37,9 @@ def test_bytes_that_are_no_answers_are_wrong(text: bytes, answer: object) -> Non
 
 @pytest.mark.parametrize("text", ["", "1", "{}", '{"a": 1}', "[" * 100_000, "[" + "1" * 5000 + "]", "[1, 1]"])
 def test_forged_answers_are_wrong(text: str) -> None:
-    """Law: a form that the sandbox doesn't use is no answer."""
+    """Law: a form that the sandbox doesn't use is no answer, and no questions are no pass."""
     assert not is_right(text.encode(), 1)
+    assert _judge([], text.encode())
 
 
 def test_what_isnt_plain_is_never_right() -> None:

@@ -113,16 +113,19 @@ def test_no_module_is_made_a_second_time(tmp_path, name):
     assert "create_builtin" in run_tests(tmp_path, IT)
 
 
-def test_native_modules_of_python_load(tmp_path):
-    """Those that are for tests."""
-    write_code(tmp_path, "import sys; sys.modules.pop('_bisect', None); import _bisect, decimal, array, unicodedata")
-
-    assert run_tests(tmp_path, IT) == ""
-
-
-def test_good_tests_pass_and_may_write_in_the_folder(tmp_path):
-    """What a test needs is there: the standard library, the folder, and time."""
-    write_code(tmp_path, "import json, re, tempfile; open('x.txt', 'w').write(json.dumps(1))")
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import json, re, tempfile; open('x.txt', 'w').write(json.dumps(1))",
+        "import sys; sys.modules.pop('_bisect', None); import _bisect, decimal, array, unicodedata",
+        "import os; assert 'OPENROUTER_API_KEY' not in os.environ, os.environ",
+    ],
+)
+def test_good_tests_pass(tmp_path, monkeypatch, code):
+    """What a test needs is there: the standard library with its native modules, the folder to write to, and time. Our
+    environment, with its keys, isn't."""
+    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-secret")
+    write_code(tmp_path, code)
 
     assert run_tests(tmp_path, IT) == ""
 
@@ -190,54 +193,6 @@ def test_a_pass_needs_the_right_answer(tmp_path, code):
     assert run_tests(tmp_path, IT)
 
 
-@pytest.mark.parametrize(
-    ("source", "answer"),
-    [
-        ("type('Any', (), {'__eq__': lambda *_: True, '__hash__': lambda _: 0})()", 1),
-        ("type('Any', (int,), {})(1)", 1),
-        ("type('Any', (str,), {})('a')", "a"),
-        ("type('Any', (list,), {'__len__': lambda _: 1})()", [1]),
-        ("type('Any', (dict,), {})(a=1)", {"a": 1}),
-        ("True", 1),
-        ("1", True),
-        ("1.0", 1),
-        ("1", 1.0),
-        ("'1'", 1),
-        ("b'a'", "a"),
-        ("(1, 2)", [1, 2]),
-        ("[1, True]", [1, 1]),
-        ("{1: 2}", {"1": 2}),
-        ("{'a': 1.0}", {"a": 1}),
-        ("float('nan')", 1.0),
-        ("float('inf')", 1.0),
-        ("None", False),
-        ("10**5000", 1),
-        ("'\\ud800'", "?"),
-        ("{1, 2}", [1, 2]),
-        ("type", "type"),
-        ("(lambda r: [r.append(r), r][1])([])", []),
-    ],
-)
-def test_an_answer_has_the_right_type_too(tmp_path, source, answer):
-    """Law: what is only equal, or of a type derived from the right one, is no right answer."""
-    (tmp_path / "it.py").write_text(f"def answer():\n    return {source}\n")
-
-    assert run_tests(tmp_path, [Check("import it", "it.answer()", answer)])
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [*(None, True, 0, -(10**30), 1.5, float("nan"), float("-inf"), "", "\ud800é", [], {}), [1, {"a": [None]}]],
-)
-def test_a_plain_value_is_itself(tmp_path, answer):
-    """Law: each plain value comes out of the sandbox as it is."""
-    (tmp_path / "it.py").write_text(
-        f"nan, inf = float('nan'), float('inf')\n\n\ndef answer():\n    return {answer!a}\n"
-    )
-
-    assert run_tests(tmp_path, [Check("import it", "it.answer()", answer)]) == ""
-
-
 def test_nothing_in_the_sandbox_is_a_right_answer(tmp_path):
     """Law: neither the frames, nor the memory of the program, nor the files that can be read have the answer."""
     code = (
@@ -283,13 +238,6 @@ def test_code_that_can_t_be_loaded_fails_in_words(tmp_path, text):
     assert "Error" in output or "KeyboardInterrupt" in output
 
 
-def test_no_questions_are_no_pass(tmp_path):
-    """Without a right answer there is none."""
-    write_code(tmp_path, "pass")
-
-    assert run_tests(tmp_path, ())
-
-
 KILLED = """
 import sys
 from pathlib import Path
@@ -328,14 +276,6 @@ def test_the_output_is_bounded_and_names_no_folder(tmp_path):
 
     assert 0 < len(output) <= OUTPUT_CHARS
     assert str(tmp_path) not in output
-
-
-def test_no_secret_of_ours_is_there(tmp_path, monkeypatch):
-    """The environment is an empty one."""
-    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-secret")
-    write_code(tmp_path, "import os; assert 'OPENROUTER_API_KEY' not in os.environ, os.environ")
-
-    assert run_tests(tmp_path, IT) == ""
 
 
 def test_the_report_says_by_what_they_are_held():
