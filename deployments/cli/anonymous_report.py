@@ -51,7 +51,7 @@ GPU = ("architecture", "max_recommended_working_set_size", "max_buffer_length", 
 
 def write_report(config: AppConfig, journal: Path, path: Path) -> int:
     """Show the report, and write it to `path`; return the exit code."""
-    text = json.dumps(build_report(config, journal, time.time()), indent=2) + "\n"
+    text = json.dumps(_build_report(config, journal, time.time()), indent=2) + "\n"
     print(text)  # noqa: T201
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -67,7 +67,7 @@ def write_report(config: AppConfig, journal: Path, path: Path) -> int:
     return 0
 
 
-def build_report(config: AppConfig, journal: Path, now_s: float) -> dict[str, Any]:
+def _build_report(config: AppConfig, journal: Path, now_s: float) -> dict[str, Any]:
     """Build the report."""
     names = {name: name if name in USUAL else f"tier {number}" for number, name in enumerate(config.tiers, 1)}
     return {

@@ -89,11 +89,11 @@ def _clear(folder: Path) -> None:
 
 def list_kept(folder: Path) -> list[_KeptReport]:
     """List them, the newest first; one that can't be read is left out."""
-    found = (find_kept(folder, name) for name in _list_names(folder)[:KEPT_MAX])
+    found = (_find_kept(folder, name) for name in _list_names(folder)[:KEPT_MAX])
     return [one for one in found if one is not None]
 
 
-def find_kept(folder: Path, name: str) -> _KeptReport | None:
+def _find_kept(folder: Path, name: str) -> _KeptReport | None:
     """Find one by its name; None where there is none."""
     raw = _read(folder, name, SUMMARY, SUMMARY_BYTES_MAX)
     try:

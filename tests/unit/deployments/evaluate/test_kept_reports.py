@@ -16,8 +16,8 @@ from deployments.evaluate import kept_reports
 from deployments.evaluate.kept_reports import (
     NAME,
     PARTS,
+    _find_kept,
     clear_unfinished,
-    find_kept,
     keep_report,
     list_kept,
     read_kept,
@@ -41,7 +41,7 @@ def test_a_kept_report_is_listed_and_read(tmp_path):
 
     assert (one.name, one.made, one.target) == (name, "2026-11-24 08:15 UTC", "the server at X")
     assert dict(one.verdicts) == {tier: row["verdict"] for tier, row in REPORT["verdicts"].items()}
-    assert find_kept(folder, name) == one
+    assert _find_kept(folder, name) == one
     assert read_kept(folder, name, "report.html") == "<p>ü</p>".encode()
     assert read_kept(folder, name, "report.md") == b"# sum"
     assert json.loads(read_kept(folder, name, "report.json") or b"")["seed"] == REPORT["seed"]
@@ -105,7 +105,7 @@ def test_a_name_that_is_none_leads_nowhere(tmp_path_factory, name):
         (place / "summary.json").write_text('{"made": "x", "target": "y", "verdicts": {}}')
 
     assert NAME.fullmatch(name) is None
-    assert find_kept(folder, name) is None
+    assert _find_kept(folder, name) is None
     assert read_kept(folder, name, "report.html") is None
 
 
