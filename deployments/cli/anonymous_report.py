@@ -28,7 +28,7 @@ from deployments.cli.service.init_system import run_program
 from deployments.config.app_config import AppConfig
 from deployments.config.loopback import is_loopback
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
-from deployments.evaluate.asking.machine_facts import find_processor, list_versions
+from deployments.evaluate.asking.machine_facts import describe_machine, list_versions
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.memory.sensors.macos import LEVEL, SystemKernel
 from deployments.models.artifact import find_on_disk
@@ -83,13 +83,8 @@ def _build_report(config: AppConfig, journal: Path, now_s: float) -> dict[str, A
 def _describe_machine() -> dict[str, Any]:
     memory, swap = psutil.virtual_memory(), psutil.swap_memory()
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
-    return {
-        "system": platform.system(),
-        "release": platform.mac_ver()[0] or platform.release(),
-        "machine": platform.machine(),
-        "chip": find_processor(),
-        "cores": os.cpu_count(),
-        "memory_bytes": memory.total,
+    return describe_machine() | {
+        "macos": platform.mac_ver()[0] or None,
         "available_bytes": memory.available,
         "swap_bytes": swap.total,
         "swap_used_bytes": swap.used,
@@ -101,7 +96,7 @@ def _describe_machine() -> dict[str, Any]:
 def _find_limits() -> dict[str, Any]:
     """Find what the GPU allows; on a Mac what a person allows to be wired, and the kernel's level, too."""
     computing = find_computing()
-    known: dict[str, Any] = {"computing": computing.value}
+    known: dict[str, Any] = {}
     if computing is Computing.CPU:
         return known
     if computing is Computing.METAL:
@@ -152,7 +147,7 @@ def _list_incidents(journal: Path, names: Mapping[str, str], now_s: float) -> di
         {
             "kind": _word(one.get("kind")),
             "tier": names.get(str(one.get("tier"))),
-            "hours_ago": _count_hours(one.get("at"), now_s),
+            "hours_ago": math.floor((now_s - one["at"]) / 3600),
         }
         for one in found[:NEWEST]
     ]
@@ -161,7 +156,3 @@ def _list_incidents(journal: Path, names: Mapping[str, str], now_s: float) -> di
 
 def _word(kind: object) -> str:
     return str(kind) if kind in KINDS else "other"
-
-
-def _count_hours(at_s: object, now_s: float) -> int | None:
-    return math.floor((now_s - at_s) / 3600) if isinstance(at_s, int | float) else None

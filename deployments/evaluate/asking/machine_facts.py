@@ -29,7 +29,7 @@ PACKAGES = ("mlx-stack-serve", "mlx", "mlx-lm", "ray", "llguidance", "transforme
 def describe_machine() -> dict[str, Any]:
     """Describe this machine."""
     return {
-        "processor": find_processor() or platform.processor() or platform.machine(),
+        "processor": _find_processor() or platform.processor() or platform.machine(),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
@@ -39,7 +39,7 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def find_processor() -> str | None:
+def _find_processor() -> str | None:
     """Find the processor's name; None where the system doesn't say."""
     if sys.platform == "darwin":
         command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
