@@ -2,7 +2,7 @@
 
 import pytest
 
-from deployments.config.app_config import load, patch
+from deployments.config.app_config import patch
 from deployments.config.config_errors import ConfigError
 from tests.support.small_config import config_of
 
@@ -46,13 +46,6 @@ def test_a_mistake_is_one_line_that_names_the_key(path, value, line):
 
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("raw", [None, [], "tiers"])
-def test_args_that_are_no_mapping(raw):
-    """A file that has lost its indentation is told so."""
-    with pytest.raises(ConfigError, match="args"):
-        load(raw)
 
 
 def test_a_patch_keeps_what_it_does_not_name():

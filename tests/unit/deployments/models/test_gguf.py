@@ -16,8 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from deployments.models import hub
-from deployments.models.artifact import find_on_disk, resolve
 from deployments.models.gguf import (
     ENTRIES_MAX,
     UnknownModel,
@@ -29,7 +27,6 @@ from deployments.models.gguf import (
     convert,
     quantization_name,
 )
-from deployments.models.sources import ModelUnavailable, parse_source
 from tests.support import tiny_model as tiny
 
 
@@ -324,15 +321,3 @@ def test_an_unknown_storage_is_an_error(good: bytes, tmp_path: Path) -> None:
         path = put(tmp_path, good[:at] + raw + good[at + 12 :])
         with pytest.raises(UnknownModel, match="no sound GGUF file"):
             convert(path, tmp_path)
-
-
-def test_of_a_bad_file_nothing_is_left(good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: who asks for such a model hears why, and that it makes no sense to try again; no folder stands for it."""
-    file = put(tmp_path, good[:-1])
-    monkeypatch.setattr(hub, "fetch_file", lambda source, *, say: file)
-    source = parse_source("hf:org/name@main#bad.gguf")
-    with pytest.raises(ModelUnavailable, match=r"^hf:org/name@main#bad\.gguf: it is no sound GGUF file") as caught:
-        resolve(source, cache_dir=tmp_path / "c")
-    assert not caught.value.again
-    assert find_on_disk(source, cache_dir=tmp_path / "c") is None
-    assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []

@@ -107,9 +107,3 @@ def test_a_right_answer_is_kept_with_what_it_took():
         (False, False, None),
     ]
     assert json.loads(json.dumps(found)) == found
-
-
-def test_an_answer_that_is_late_is_no_result():
-    """It is run again when there is more time."""
-    with PlayedServer({"m": lambda body: (504, {"error": {"message": "late", "code": "deadline_exceeded"}})}) as server:
-        assert run_case(ChatClient(server.url), "m", CASE, seed=1, within_s=20, hasty=False) is None
