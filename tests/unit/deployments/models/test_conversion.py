@@ -110,7 +110,7 @@ def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path, monkeypa
 
 
 def test_why_a_conversion_ended_is_left_for_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: a file that can't be converted is refused once, the reason is where `/ready` reads it, and nothing is left."""
+    """Law: what can't be converted is refused once, the reason is where `/ready` reads it, and nothing is left."""
     strange = tmp_path / "strange.gguf"
     tiny.write_gguf(strange, arch="mamba")
     put_hub(monkeypatch, strange)
