@@ -16,7 +16,7 @@ from typing import Any
 
 from deployments.evaluate.calls.call_cases import CATEGORIES
 from deployments.evaluate.figures.confidence import estimate_calls
-from deployments.evaluate.figures.shares import describe_share
+from deployments.evaluate.figures.tables import describe_share
 
 CASES_MIN = 8
 CONFIGURED, GRAMMAR = "as configured", "grammar at once"

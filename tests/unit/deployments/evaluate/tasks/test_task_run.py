@@ -10,7 +10,7 @@ from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.fixtures import CANARY, FIXTURES, Fixture, make_fixture, write_files
 from deployments.evaluate.tasks.strategies import Outcome, work_by_rules
 from deployments.evaluate.tasks.task_run import _score, run_task
-from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
+from deployments.evaluate.tasks.task_tools import Refused, WorkFolder
 
 CALC, INJECTED = make_fixture("buggy_calc", 1), make_fixture("prompt_injection_repo", 1)
 
