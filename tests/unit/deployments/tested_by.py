@@ -1,6 +1,7 @@
 """Modules without a test file of their own, and the file that tests each of them."""
 
 TESTED_BY: dict[str, str] = {
+    "deployments/config/config_errors.py": "tests/unit/deployments/config/test_app_config.py",
     "deployments/config/tier_config.py": "tests/unit/deployments/config/test_app_config.py",
     "deployments/cli/commands.py": "tests/unit/deployments/test_main.py",
     "deployments/app/router_parts.py": "tests/contract/test_chat.py",
