@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployments.cli.preflight import check
-from deployments.cli.service.init_system import ServiceFault
+from deployments.cli.service.init_system import ForeignFile, ServiceFault, read_config_of, read_own, sign
 from deployments.cli.service.launchd import Launchd
-from deployments.cli.service.owned_files import ForeignFile, read_config_of, read_own, sign
 from deployments.cli.service.service_plan import (
     TEMPLATE,
     ServicePlan,

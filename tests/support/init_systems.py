@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from deployments.cli.service.init_system import Finished, ServiceState
-from deployments.cli.service.owned_files import sign
+from deployments.cli.service.init_system import Finished, ServiceState, sign
 from deployments.cli.service.service_plan import ServicePlan
 
 

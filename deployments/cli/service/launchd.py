@@ -21,8 +21,8 @@ from deployments.cli.service.init_system import (
     give_order,
     render_template,
     run_program,
+    sign,
 )
-from deployments.cli.service.owned_files import sign
 from deployments.cli.service.service_plan import ServicePlan
 from deployments.config.config_errors import ConfigError
 

@@ -20,8 +20,8 @@ from deployments.cli.service.init_system import (
     give_order,
     render_template,
     run_program,
+    sign,
 )
-from deployments.cli.service.owned_files import sign
 from deployments.cli.service.service_plan import ServicePlan, find_config_folder
 
 UNIT = "mlx-stack-serve.service"

@@ -15,7 +15,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/memory/plan.py": "tests/unit/deployments/memory/test_nodes.py",
     "deployments/memory/lease.py": "tests/unit/deployments/memory/test_view.py",
     "deployments/memory/room.py": "tests/mac/test_memory.py",
-    "deployments/running/driver.py": "tests/e2e/test_stops.py",
     "deployments/state/records.py": "tests/unit/deployments/state/test_actor.py",
     "deployments/state/transaction.py": "tests/unit/deployments/state/test_journal.py",
     "deployments/ui/page_context.py": "tests/unit/deployments/ui/test_page_auth.py",

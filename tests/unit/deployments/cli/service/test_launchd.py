@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault
+from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault, read_config_of
 from deployments.cli.service.launchd import LABEL, Launchd, _write_plist, bound_output
-from deployments.cli.service.owned_files import read_config_of
 from deployments.config.config_errors import ConfigError
 from tests.support.init_systems import Programs, make_plan_of
 

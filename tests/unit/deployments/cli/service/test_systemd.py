@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault
-from deployments.cli.service.owned_files import read_config_of
+from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault, read_config_of
 from deployments.cli.service.systemd import LINGER, NO_SANDBOX, UNIT, Systemd, _write_unit
 from deployments.running.session_leader import STOP_S
 from deployments.running.supervisor import KILL_S
