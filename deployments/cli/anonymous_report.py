@@ -24,11 +24,11 @@ from urllib.parse import urlsplit
 import psutil
 
 from deployments import __version__
-from deployments.cli.service.init_system import ServiceFault, run_program
+from deployments.cli.service.init_system import run_program
 from deployments.config.app_config import AppConfig
 from deployments.config.loopback import is_loopback
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
-from deployments.evaluate.asking.machine_facts import find_processor, list_versions
+from deployments.evaluate.asking.machine_facts import describe_machine, list_versions
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.memory.sensors.macos import LEVEL, SystemKernel
 from deployments.models.artifact import find_on_disk
@@ -51,7 +51,7 @@ GPU = ("architecture", "max_recommended_working_set_size", "max_buffer_length", 
 
 def write_report(config: AppConfig, journal: Path, path: Path) -> int:
     """Show the report, and write it to `path`; return the exit code."""
-    text = json.dumps(build_report(config, journal, time.time()), indent=2) + "\n"
+    text = json.dumps(_build_report(config, journal, time.time()), indent=2) + "\n"
     print(text)  # noqa: T201
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -67,7 +67,7 @@ def write_report(config: AppConfig, journal: Path, path: Path) -> int:
     return 0
 
 
-def build_report(config: AppConfig, journal: Path, now_s: float) -> dict[str, Any]:
+def _build_report(config: AppConfig, journal: Path, now_s: float) -> dict[str, Any]:
     """Build the report."""
     names = {name: name if name in USUAL else f"tier {number}" for number, name in enumerate(config.tiers, 1)}
     return {
@@ -83,13 +83,8 @@ def build_report(config: AppConfig, journal: Path, now_s: float) -> dict[str, An
 def _describe_machine() -> dict[str, Any]:
     memory, swap = psutil.virtual_memory(), psutil.swap_memory()
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
-    return {
-        "system": platform.system(),
-        "release": platform.mac_ver()[0] or platform.release(),
-        "machine": platform.machine(),
-        "chip": find_processor(),
-        "cores": os.cpu_count(),
-        "memory_bytes": memory.total,
+    return describe_machine() | {
+        "macos": platform.mac_ver()[0] or None,
         "available_bytes": memory.available,
         "swap_bytes": swap.total,
         "swap_used_bytes": swap.used,
@@ -101,13 +96,13 @@ def _describe_machine() -> dict[str, Any]:
 def _find_limits() -> dict[str, Any]:
     """Find what the GPU allows; on a Mac what a person allows to be wired, and the kernel's level, too."""
     computing = find_computing()
-    known: dict[str, Any] = {"computing": computing.value}
+    known: dict[str, Any] = {}
     if computing is Computing.CPU:
         return known
     if computing is Computing.METAL:
         kernel = SystemKernel()
         known |= {name: kernel.sysctl_u32(name) for name in ("iogpu.wired_limit_mb", LEVEL)}
-    with contextlib.suppress(ServiceFault, ValueError):  # no package, or no GPU for this user
+    with contextlib.suppress(ValueError):  # no package, or no GPU for this user
         info = json.loads(run_program([sys.executable, "-P", "-c", ASK_GPU]).out)
         known |= {name: info.get(name) for name in GPU}
     return known
@@ -152,7 +147,7 @@ def _list_incidents(journal: Path, names: Mapping[str, str], now_s: float) -> di
         {
             "kind": _word(one.get("kind")),
             "tier": names.get(str(one.get("tier"))),
-            "hours_ago": _count_hours(one.get("at"), now_s),
+            "hours_ago": math.floor((now_s - one["at"]) / 3600),
         }
         for one in found[:NEWEST]
     ]
@@ -161,7 +156,3 @@ def _list_incidents(journal: Path, names: Mapping[str, str], now_s: float) -> di
 
 def _word(kind: object) -> str:
     return str(kind) if kind in KINDS else "other"
-
-
-def _count_hours(at_s: object, now_s: float) -> int | None:
-    return math.floor((now_s - at_s) / 3600) if isinstance(at_s, int | float) else None

@@ -172,21 +172,32 @@ def _doctor(config: Path | None, ask: bool, report: Path | None) -> int:
 @click.option("--url", help="Measure this running server as it is, ours or any OpenAI-compatible one.")
 @click.option("--model", "models", multiple=True, help="With --url: a model to measure; may be repeated.")
 @click.option("--out", type=FILE, default="evaluation", show_default=True, help="The folder of the evaluation.")
-@click.option("--budget-minutes", type=float, default=20.0, show_default=True, help="How long it may take.")
-@click.option("--cases", type=int, default=24, show_default=True, help="Tool-call cases for each model.")
-@click.option("--at-once", type=int, help="Cases that run concurrently and share a batch (default: 8, with --url 1).")
+@click.option(
+    "--budget-minutes",
+    type=click.FloatRange(0, 10_000, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="How long it may take.",
+)
+@click.option(
+    "--cases", type=click.IntRange(1, 10_000), default=24, show_default=True, help="Tool-call cases for each model."
+)
+@click.option(
+    "--at-once",
+    type=click.IntRange(1, 64),
+    help="Cases that run concurrently and share a batch (default: 8, with --url 1).",
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="The seed of cases and fixtures.")
 @click.option("--fresh", is_flag=True, help="Begin anew, and forget the finished cells in the folder.")
 @click.option("--cloud", is_flag=True, help="Ask tiers that aren't on this machine, too; it costs money.")
 @click.option("--compare", type=FILE, metavar="OLD.json", help="Say what is worse than in an older report.")
 @click.option("--apply", is_flag=True, help="Show the learned chain as a change, and ask to write it.")
 @click.option("--yes", is_flag=True, help="With --apply: write it without asking.")
-def _evaluate(seed: int, cases: int, budget_minutes: float, at_once: int | None, **options: Any) -> int:
+def _evaluate(**options: Any) -> int:
     """Measure if its models are fit for agents; write a report."""
     from deployments.cli.evaluate import EvaluateOptions, evaluate
 
-    target = EvaluateOptions(**options)
-    return evaluate(target, seed=seed, cases=cases, budget_minutes=budget_minutes, at_once=at_once)
+    return evaluate(EvaluateOptions(**options))
 
 
 # -- models ----------------------------------------------------------------------------------------------------

@@ -119,14 +119,19 @@ async def _check_edge(config: AppConfig, head: str, after: str, words: str, faul
     return _Finding("fail", what, f"{words} on {head} ends the request ({why}); escalate_on: {allowed}")
 
 
-def _make_probe(config: AppConfig, head: str, after: str) -> Run:
-    request = ChatRequest(
+def _make_request(words: str, begun: str = "") -> ChatRequest:
+    return ChatRequest(
         request_id=f"doctor-{os.getpid()}",
         session_id="doctor",
-        messages=({"role": "user", "content": "Are you there?"},),
-        max_tokens=16,
-        timeout_s=60.0,
+        messages=({"role": "user", "content": words},),
+        max_tokens=TOKENS,
+        timeout_s=WAIT_S,
+        begun=begun,
     )
+
+
+def _make_probe(config: AppConfig, head: str, after: str) -> Run:
+    request = _make_request("Are you there?")
     return Run(
         request=request,
         expected=build_expected(config, request, ToolBox()),
@@ -187,16 +192,8 @@ async def _try(tier: HostedTier, key: str, how: Continues) -> tuple[str, str]:
 
 
 async def _ask(tier: HostedTier) -> tuple[str, Failed | None]:
-    request = ChatRequest(
-        request_id=f"doctor-{os.getpid()}",
-        session_id="doctor",
-        messages=({"role": "user", "content": COUNT},),
-        max_tokens=TOKENS,
-        timeout_s=WAIT_S,
-        begun=BEGUN,
-    )
     text, failed = "", None
-    async with aclosing(tier.stream(request)) as answer:
+    async with aclosing(tier.stream(_make_request(COUNT, BEGUN))) as answer:
         async for events in answer:
             for event in events:
                 if isinstance(event, Text):

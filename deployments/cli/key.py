@@ -6,16 +6,13 @@ appends the entry atomically, under a lock on the folder, and the key is shown a
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from deployments.api.api_keys import NAME, ApiKey, digest, entry_line, new_key, parse_file
-from deployments.cli.service.owned_files import OwnedFile, write_file
 from deployments.config.config_errors import ConfigError
+from deployments.config.whole_file import lock_folder, write_whole
 
 
 def key_command(name: str, *, admin: bool, local_only: bool, file: Path | None) -> int:
@@ -44,11 +41,11 @@ def _append(file: Path, line: str) -> None:
     # Through a link: the file that it leads to is the one to change.
     path = Path(os.path.expanduser(file)).resolve()  # `~` of nobody stays as it is
     try:
-        with _lock_folder(path.parent):
+        with lock_folder(path.parent):
             old = path.read_text(encoding="utf-8") if path.exists() else ""
             new = old + ("\n" if old and not old.endswith("\n") else "") + line + "\n"
             _check(old, new, str(file))
-            write_file(OwnedFile(path=path, text=new, mode=0o600))
+            write_whole(path, new)
     except UnicodeDecodeError:
         raise ConfigError(f"{file}: is not UTF-8 text") from None
     except OSError as error:
@@ -63,13 +60,3 @@ def _check(old: str, new: str, at: str) -> None:
         if "same name" in str(error):
             raise
         raise ConfigError(f"{at}: nothing can be appended to it: write it as lines that begin with `- `") from None
-
-
-@contextlib.contextmanager
-def _lock_folder(folder: Path) -> Iterator[None]:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

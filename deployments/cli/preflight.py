@@ -1,7 +1,7 @@
 """Check what can be known to be wrong before anything is started, for `serve` and `preflight`.
 
-A wrong configuration raises `ConfigError` (exit code 2), a taken port `PortTaken` (1). The cheap checks come first; the
-port is tried last, by binding it. The supervisor reports what only Ray can find.
+A wrong configuration raises `ConfigError` (exit code 2), a taken port `CommandFailed` (1). The cheap checks come
+first; the port is tried last, by binding it. The supervisor reports what only Ray can find.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ MACOS_LEAST = 14
 OLD_MACOS = "warning: this macOS has no MLX 0.32: local tiers need macOS 14 or newer; hosted tiers work"
 
 
-class PortTaken(CommandFailed):
+class _PortTaken(CommandFailed):
     """Another process listens there. The message is one line that names it."""
 
 
 def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile:
     """Check everything and clear what dead runs have left; warnings and what was cleared go to the terminal. Raises
-    ConfigError: one line that names the file and the key; PortTaken: one line that names the owner."""
+    ConfigError: one line that names the file and the key; _PortTaken: one line that names the owner."""
     try:
         file = read_file(path)
         check(file, environ)
@@ -141,7 +141,7 @@ def _check_port(path: Path, file: ConfigFile, environ: Mapping[str, str]) -> Non
     # A name may stand for an address that this machine doesn't have (`localhost` without IPv6): one is enough.
     tried = [_try_bind(family, address) for family, _, _, _, address in found]
     if errno.EADDRINUSE in tried:
-        raise PortTaken(_describe_owner(file, environ))
+        raise _PortTaken(_describe_owner(file, environ))
     if None not in tried:
         words = {
             errno.EACCES: f"http_options.port: {file.port} may be used by root alone: take one over 1023",
@@ -150,7 +150,7 @@ def _check_port(path: Path, file: ConfigFile, environ: Mapping[str, str]) -> Non
         raise ConfigError(f"{path}: {words}")
     # Linux lets two share a port where both ask for it, as Ray Serve does, and an open one elsewhere take ours.
     if find_listener(file.host, file.port) is not None:
-        raise PortTaken(_describe_owner(file, environ))
+        raise _PortTaken(_describe_owner(file, environ))
 
 
 def _try_bind(family: int, address: Any) -> int | None:

@@ -35,8 +35,8 @@ TOKEN = (
 
 
 def serve(config: Path, *, verbose: bool = False) -> NoReturn:
-    """Check everything, and become the supervisor of `serve run config`, with the flags. Raises ConfigError, PortTaken:
-    as `preflight`; SystemExit: Ray's token is switched off."""
+    """Check everything, and become the supervisor of `serve run config`, with the flags. Raises ConfigError and
+    CommandFailed: as `preflight`; SystemExit: Ray's token is switched off."""
     # Here, and not at the top: they bring Ray along, and the supervisor, which imports this module, needs none.
     from deployments.api.api_keys import load_keys
     from deployments.cli.preflight import preflight

@@ -13,7 +13,6 @@ without the key, or anything that a terminal or a shell would obey. `FIELDS` tel
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import re
@@ -29,7 +28,7 @@ from deployments.cli.agents import KEY
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import find_owners, find_peer_owners
 from deployments.config.loopback import is_loopback
-from deployments.running.folder import LOCK, RunFolder, base_folder
+from deployments.running.folder import RunFolder, base_folder
 from deployments.running.own_folder import list_trusted
 
 ASK_S = 15.0
@@ -224,24 +223,11 @@ def find_records(environ: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
     except ConfigError:
         return
     for path in sorted((base / "runs").glob("*-*")):
-        record = RunFolder(path).record()
-        url = record.get("url")
-        if isinstance(url, str) and PLAIN.fullmatch(url) and _is_held(path / LOCK):
+        run = RunFolder(path)
+        with run.dead() as dead:
+            record = {} if dead else run.record()
+        if PLAIN.fullmatch(str(record.get("url", ""))):
             yield record
-
-
-def _is_held(lock: Path) -> bool:
-    try:
-        file = os.open(lock, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False
 
 
 def _parse_url(given: str) -> str:

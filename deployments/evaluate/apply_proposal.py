@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import io
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,8 +20,9 @@ from ruamel.yaml.error import YAMLError
 
 from deployments.config.app_config import ROUTER, patch
 from deployments.config.config_errors import ConfigError
+from deployments.config.whole_file import write_whole
 from deployments.evaluate.evaluation_target import read_config
-from deployments.graph.serve_file import IMPORT_PATH, read_file
+from deployments.graph.serve_file import IMPORT_PATH
 
 WIDTH = 10_000  # no line is broken anew
 # Indentation of mappings, of the items of a list, and of their dashes.
@@ -101,28 +101,13 @@ def show_difference(path: Path, old: str, new: str) -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write the file in one step; where `path` is a link, the one that it leads to. Raises ConfigError: the server
-    couldn't use it, or it can't be written; the old file stays."""
+    """Write the file in one step; where `path` is a link, the one that it leads to. Raises ConfigError: it can't be
+    written; the old file stays."""
     path = path.resolve()
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     if not mode & 0o222:
         raise ConfigError(f"{path}: is read-only: nothing was changed")
     try:
-        _replace(path, text, mode)
+        write_whole(path, text, mode)
     except OSError as error:
         raise ConfigError(f"{path}: can't be written: {error.strerror}") from None
-
-
-def _replace(path: Path, text: str, mode: int) -> None:
-    handle, name = tempfile.mkstemp(suffix=".yaml", dir=path.parent)
-    new = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        read_file(new)
-        new.chmod(mode)
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)

@@ -16,13 +16,14 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from deployments.config.config_paths import state_folder
+from deployments.config.whole_file import lock_folder
 
 KEPT_MAX = 50
 NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
@@ -59,7 +60,7 @@ def keep_report(folder: Path, report: Mapping[str, Any], page: str, summary: str
         "verdicts": {tier: one["verdict"] for tier, one in report["verdicts"].items()},
     }
     texts = dict(zip(PARTS, (page, summary, json.dumps(report, indent=1)), strict=True)) | {SUMMARY: json.dumps(short)}
-    with _lock(folder, fcntl.LOCK_EX):
+    with lock_folder(folder):
         _clear(folder)
         unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
         try:
@@ -76,18 +77,8 @@ def keep_report(folder: Path, report: Mapping[str, Any], page: str, summary: str
 
 def clear_unfinished(folder: Path) -> None:
     """Delete what killed writers have left; nothing while another one writes."""
-    with contextlib.suppress(OSError), _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with contextlib.suppress(OSError), lock_folder(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
         _clear(folder)
-
-
-@contextlib.contextmanager
-def _lock(folder: Path, how: int) -> Iterator[None]:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, how)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _clear(folder: Path) -> None:
@@ -98,11 +89,11 @@ def _clear(folder: Path) -> None:
 
 def list_kept(folder: Path) -> list[_KeptReport]:
     """List them, the newest first; one that can't be read is left out."""
-    found = (find_kept(folder, name) for name in _list_names(folder)[:KEPT_MAX])
+    found = (_find_kept(folder, name) for name in _list_names(folder)[:KEPT_MAX])
     return [one for one in found if one is not None]
 
 
-def find_kept(folder: Path, name: str) -> _KeptReport | None:
+def _find_kept(folder: Path, name: str) -> _KeptReport | None:
     """Find one by its name; None where there is none."""
     raw = _read(folder, name, SUMMARY, SUMMARY_BYTES_MAX)
     try:

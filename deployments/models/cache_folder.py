@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deployments.config.whole_file import write_whole
 from deployments.running.own_folder import refuse_strangers
 
 _LOG = logging.getLogger(__name__)
@@ -81,9 +82,7 @@ def keep_text(file: Path, text: str) -> None:
     """Write a small file that others read only when it is whole. A failure is only logged."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as whole:
-            whole.write(text)
-        os.replace(whole.name, file)
+        write_whole(file, text)
     except OSError as error:
         _LOG.info("%s: %s", file, error.strerror or error)
 

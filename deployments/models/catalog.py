@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import platform
 import sys
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import psutil
@@ -21,8 +23,7 @@ _CONTEXT_TOKENS = 262_144  # of each of them
 
 
 class _Entry(NamedTuple):
-    """One model. `thinks`: it reasons before it answers, unless it is told not to. `heads` are those of the queries,
-    `token_bytes` what all layers keep of a token in 16 bits, `state_bytes` what the recurrent ones keep in any case."""
+    """One model, as `catalog.toml` has it."""
 
     repository: str
     revision: str
@@ -42,38 +43,14 @@ class _Entry(NamedTuple):
         return f"hf:mlx-community/{self.repository}@{self.revision}"
 
 
-_TINY_COMMIT = "674aaa7240b91e8012fcad5d791b7dfe5ba90207"
-_LIGHT_COMMIT = "50d427756c6b1b2fe0c0a10f67fbda1fc8e82c1b"
-_LONG_COMMIT = "938d8919941c6e7efd3c7150eff7fe9d12afa631"
-_CODER_COMMIT = "6e302ea604ad9ab206367e2c501d1571023e7b6d"
-_LONGER_COMMIT = "38740b847e4cb78f352aba30aa41c76e08e6eb46"
-_NEXT_COMMIT = "7b9321eabb85ce79625cac3f61ea691e4ea984b5"
-_INSTRUCT, _GREAT_NAME = "Qwen3-4B-Instruct-2507-4bit", "Qwen3-235B-A22B-Instruct-2507-4bit"
-_CODER_NAME = "Qwen3-Coder-30B-A3B-Instruct-4bit"
-# _TINY doesn't reason by default, unlike its larger sisters.
-# fmt: off
-_TINY       = _Entry("Qwen3.5-2B-4bit", _TINY_COMMIT, 1_060, "qwen3_coder", False, 8, 256, 12_288, 19_537_920)
-_LIGHT      = _Entry(_INSTRUCT, _LIGHT_COMMIT, 2_300, "json_tools", False, 32, 128, 147_456, 0)
-_LONG       = _Entry("Qwen3.5-9B-MLX-4bit", _LONG_COMMIT, 5_950, "qwen3_coder", True, 16, 256, 32_768, 51_511_296)
-_CODER      = _Entry(_CODER_NAME, _CODER_COMMIT, 17_200, "qwen3_coder", False, 32, 128, 98_304, 0)
-_LONGER     = _Entry("Qwen3.6-35B-A3B-4bit", _LONGER_COMMIT, 20_400, "qwen3_coder", True, 16, 256, 20_480, 64_389_120)
-_CODER_NEXT = _Entry("Qwen3-Coder-Next-4bit", _NEXT_COMMIT, 44_800, "qwen3_coder", False, 16, 256, 24_576, 77_266_944)
-_LONGEST    = _Entry("Qwen3.5-122B-A10B-4bit", "main", 69_600, "qwen3_coder", True, 32, 256, 24_576, 153_649_152)
-_GREAT      = _Entry(_GREAT_NAME, "main", 132_300, "json_tools", False, 64, 128, 192_512, 0)
-# fmt: on
+def _read_rows() -> tuple[tuple[int, tuple[_Entry | None, ...]], ...]:
+    read = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8"))
+    models = {name: _Entry(*fields) for name, fields in read["gpu"].items()}
+    return tuple((int(gib), tuple(models.get(name) for name in names)) for gib, names in read["rows"].items())
+
 
 # From this many GiB of memory on: fast, standard, longctx; None where the others leave no room for one.
-ROWS: tuple[tuple[int, tuple[_Entry | None, ...]], ...] = (
-    (512, (_LIGHT, _GREAT, _LONGEST)),
-    (192, (_LIGHT, _CODER_NEXT, _LONGEST)),
-    (128, (_LIGHT, _CODER_NEXT, _LONGER)),
-    (96, (_LIGHT, _CODER, _LONGER)),
-    (48, (_LIGHT, _CODER, _LONG)),
-    (36, (_LIGHT, _CODER, None)),
-    (24, (_LIGHT, _LONG, None)),
-    (16, (_TINY, _LONG, None)),
-    (0, (_TINY, None, None)),
-)
+ROWS = _read_rows()
 MODELS: tuple[_Entry, ...] = tuple({one.source: one for _, models in ROWS for one in models if one}.values())
 
 

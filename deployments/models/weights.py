@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +63,10 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def versions() -> dict[str, str]:
-    """List the versions of the packages that generate, where they are installed."""
+def versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
+    """List the versions of packages, of those that generate where none are named, as far as they are installed."""
     found: dict[str, str] = {}
-    for name in _PACKAGES:
+    for name in packages:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

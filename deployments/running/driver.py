@@ -2,6 +2,9 @@
 
     python -m deployments.running.driver NEWS CONFIG APP     # an open file, by number; the session leader starts it
 
+Ray starts without the processes that only watch it: dashboard, log monitor, autoscaler monitor (docs/decisions/002).
+`ray.init` has no option for them, so the methods that start them are replaced meanwhile; a later Ray without these
+methods starts more processes, and the server works all the same.
 Another thread asks Serve and the Router until every tier has settled; when standard input is closed, it drains the
 Routers and interrupts the main thread. Once a tier can answer, a process fetches what `auto` leaves for later.
 Invariant: every question to Ray has a timeout, so the end never waits for Ray.
@@ -21,17 +24,59 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import serve
+from ray._private import ray_constants
+from ray._private.node import Node
 from ray.job_config import JobConfig
 from ray.serve.schema import ApplicationStatus, DeploymentStatus
 from ray.serve.scripts import cli
 
 from deployments.config.app_config import ROUTER
+from deployments.config.free_port import DASHBOARD_PORT
 from deployments.running.background_fetch import BackgroundFetch
 from deployments.running.folder import RunFolder
-from deployments.running.lean_ray import describe_ray, start_ray
 from deployments.running.session_leader import DRAIN_S
 from deployments.running.status_messages import STARTING, can_answer, failure
+
+LEFT_OUT = ("start_monitor", "start_log_monitor", "start_api_server")
+
+
+def _start_ray(**options: Any) -> Any:
+    """Start Ray on this machine; return its context. `options` are `ray.init`'s."""
+    replaced = {name: getattr(Node, name) for name in LEFT_OUT if hasattr(Node, name)}
+    for name in replaced:
+        setattr(Node, name, _note_address if name == "start_api_server" else _start_nothing)
+    try:
+        return ray.init(**options)
+    finally:
+        for name, method in replaced.items():
+            setattr(Node, name, method)
+
+
+def _describe_ray(context: Any) -> dict[str, str]:
+    """Describe the Ray that runs here, as another process needs it to be its dashboard."""
+    known = context.address_info
+    names = ("gcs_address", "node_ip_address", "session_dir")
+    return {name: str(known[name]) for name in names} | {
+        "cluster_id": ray._private.worker._global_node.cluster_id.hex()
+    }
+
+
+def _start_nothing(_: Node, **__: Any) -> None:
+    """Start nothing."""
+
+
+def _note_address(node: Node, **_: Any) -> None:
+    """Note where the dashboard would be. Ray's agent asks for it every second, and logs a stack, until it is told."""
+    with contextlib.suppress(Exception):
+        node.get_gcs_client().internal_kv_put(
+            ray_constants.DASHBOARD_ADDRESS.encode(),
+            f"127.0.0.1:{DASHBOARD_PORT}".encode(),
+            True,
+            ray_constants.KV_NAMESPACE_DASHBOARD,
+        )
+
 
 ASK_EVERY_S = 0.5
 ASK_S = 5.0
@@ -140,10 +185,10 @@ def _run(news: str, config: str, app: str) -> None:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     threading.Thread(target=_listen, args=(reporter, loop), daemon=True).start()
-    context = start_ray(namespace="serve", job_config=_OwnPaths())
+    context = _start_ray(namespace="serve", job_config=_OwnPaths())
     reporter.report(ray_session=context.address_info.get("session_dir"))
     with contextlib.suppress(Exception):  # for `mlx-stack-serve dashboard`; a server starts without it, too
-        RunFolder(Path(os.environ["MLX_STACK_RUN"])).note(ray=describe_ray(context))
+        RunFolder(Path(os.environ["MLX_STACK_RUN"])).note(ray=_describe_ray(context))
     _on(loop, reporter.watch())
     # `serve run` puts `--app-dir` first in `sys.path`, by default the working directory. Python's own library is there.
     cli.main(["run", config, "--app-dir", os.path.dirname(os.__file__)], prog_name="serve")

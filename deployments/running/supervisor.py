@@ -26,10 +26,9 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from deployments.running.bounded_log import tail
 from deployments.running.folder import RunFolder
 from deployments.running.process_tree import adopt_orphans, kill_all
-from deployments.running.session_leader import DRAIN_S, STOP_S, drain, wake_on_signals
+from deployments.running.session_leader import DRAIN_S, STOP_S, drain, tail, wake_on_signals
 from deployments.running.status_messages import RunStatus, ServerPlace, failure, read_news, ready_lines
 
 ASK_S = 1.0

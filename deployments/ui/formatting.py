@@ -100,7 +100,7 @@ def _name_model(tier: Mapping[str, Any]) -> str:
     return name.removesuffix(".gguf")
 
 
-def write_segment(value: str) -> str:
+def _write_segment(value: str) -> str:
     """Write a name as one part of an address: of its slashes none is one there, so a browser resolves no `..` in it."""
     return quote(value, safe="")
 
@@ -116,6 +116,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "iso": _write_time,
     "prefill": write_prefill,
     "word": write_word,
-    "segment": write_segment,
+    "segment": _write_segment,
     "model": _name_model,
 }

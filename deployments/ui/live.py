@@ -37,7 +37,7 @@ def _render_pieces(now: Mapping[str, Any], day: Mapping[str, Any], root: str) ->
     return {name: render(f"pieces/{name}.html", now=now, day=day, root=root) for name in PIECES}
 
 
-class Live:
+class _Live:
     """The open pages of one Router replica, on its event loop."""
 
     def __init__(self, overview: Overview) -> None:
@@ -103,7 +103,7 @@ class NowPage:
 
     def __init__(self, context: PageContext) -> None:
         self._context = context
-        self._live = Live(context.overview)
+        self._live = _Live(context.overview)
 
     def routes(self) -> list[Route]:
         return [Route("/events", self._context.look(self._stream))]

@@ -28,18 +28,8 @@ from deployments.ui.formatting import FILTERS
 from deployments.ui.page_auth import NotSignedIn, Visit, Visits, find_root
 
 HERE = Path(__file__).parent
-ASSETS = {
-    "room.css": "text/css",
-    "room.js": "text/javascript",
-    "try.js": "text/javascript",
-    "charts.js": "text/javascript",
-    "htmx.js": "text/javascript",
-    "uplot.js": "text/javascript",
-    "uplot.css": "text/css",
-    "mark.svg": "image/svg+xml",
-    "htmx.LICENSE.txt": "text/plain",
-    "uplot.LICENSE.txt": "text/plain",
-}
+TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".txt": "text/plain"}
+ASSETS = {path.name: TYPES[path.suffix] for path in (HERE / "static").iterdir()}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"

@@ -17,7 +17,7 @@ from deployments.evaluate.asking.chat_client import ChatClient
 from deployments.evaluate.calls.call_cases import CallCase, draw_cases
 from deployments.evaluate.calls.call_run import run_case
 from deployments.evaluate.evaluation_target import _patch_variant, read_config, run_server
-from deployments.evaluate.figures.cascade import is_fitted
+from deployments.evaluate.figures.cascade import _is_fitted
 from loadtests.running import short_folder
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
@@ -107,7 +107,7 @@ def test_the_applied_chain_is_as_right_for_less_on_cases_that_it_was_not_fitted_
     assert worth["chosen"]["held_out"]["seconds"] < worth["default"]["held_out"]["seconds"]
     assert path.read_text().startswith("# mine\n")
 
-    held = [case for number, case in enumerate(DRAWN) if not is_fitted(number)]
+    held = [case for number, case in enumerate(DRAWN) if not _is_fitted(number)]
     with run_server(path, _patch_variant(read_config(path), "chain")) as (url, _):
         client = ChatClient(url)
         found = [run_case(client, "auto", case, seed=SEED, within_s=60, hasty=False) for case in held]

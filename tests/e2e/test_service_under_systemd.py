@@ -29,7 +29,7 @@ signal.pause()
 DRIVER = """\
 import os, pathlib, signal, sys, time
 from dataclasses import replace
-from deployments.cli.service.owned_files import write_file
+from deployments.config.whole_file import write_whole
 from deployments.cli.service.systemd import UNIT, Systemd
 from tests.support.init_systems import make_plan_of
 
@@ -47,13 +47,14 @@ def noted():
     return path.read_text().split() if path.exists() else []
 
 init = Systemd(pathlib.Path.home(), os.environ)
-until(lambda: init._ask(["systemctl", "--user", "show", "--property=Version"]).code == 0, "no manager")
+until(lambda: init._run(["systemctl", "--user", "show", "--property=Version"]).code == 0, "no manager")
 init.check()
 plan = replace(make_plan_of(folder), python=str(folder / "python"), writable=(folder,))
 unit = init.write(plan)
-assert ("ProtectSystem" in unit.text) is init._can_sandbox()
+assert ("ProtectSystem" in unit) is init._can_sandbox()
 # Not fifteen seconds: systemd before 254 waits as long each time.
-write_file(replace(unit, text=unit.text.replace("RestartSec=15", "RestartSec=1")))
+init.path.parent.mkdir(parents=True, exist_ok=True)
+write_whole(init.path, unit.replace("RestartSec=15", "RestartSec=1"), 0o644)
 init.start()
 until(lambda: noted() == ["started"], "not started")
 first = init.state()

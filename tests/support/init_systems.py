@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from deployments.cli.service.init_system import Finished, ServiceState
-from deployments.cli.service.owned_files import OwnedFile, sign
+from deployments.cli.service.init_system import Finished, ServiceState, sign
 from deployments.cli.service.service_plan import ServicePlan
 
 
@@ -48,9 +47,9 @@ class RememberedInit:
         """There is one."""
         self.orders.append("check")
 
-    def write(self, plan: ServicePlan) -> OwnedFile:
+    def write(self, plan: ServicePlan) -> str:
         """A unit with the command alone."""
-        return OwnedFile(path=self.path, text=sign(" ".join(plan.command) + "\n", plan.config), mode=0o644)
+        return sign(" ".join(plan.command) + "\n", plan.config)
 
     def list_remarks(self) -> list[str]:
         """One."""

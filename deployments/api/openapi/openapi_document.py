@@ -40,14 +40,27 @@ HEADERS = {
 }
 KEPT = {"Idempotency-Key": "the request's name: who repeats it within a minute is told the same answer, charged once"}
 
-STRING, COUNT, YES_NO = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "boolean"}
+STRING, COUNT = {"type": "string"}, {"type": "integer", "minimum": 0}
 ANY: dict[str, Any] = {"type": "object"}
-OPTIONAL_TEXT, OPTIONAL_OBJECT = {"type": ["string", "null"]}, {"type": ["object", "null"]}
+_OPTIONAL_TEXT: dict[str, Any] = {"type": ["string", "null"]}
+TEXTS, OBJECTS = {"type": "array", "items": STRING}, {"type": "array", "items": ANY}
 
 
-def _describe(words: str, texts: str = "", counts: str = "", optional: str = "", **fields: Any) -> dict[str, Any]:
-    """Describe an object by the names of its texts and counts, and its other fields; `optional` may be missing."""
+def _describe(
+    words: str,
+    texts: str = "",
+    counts: str = "",
+    optional: str = "",
+    nullable: str = "",
+    kind: str = "",
+    **fields: Any,
+) -> dict[str, Any]:
+    """Describe an object by the names of its texts and counts, and its other fields; `optional` may be missing,
+    `nullable` are texts that may be null, `kind` is its one `object`."""
     properties = dict.fromkeys(texts.split(), STRING) | dict.fromkeys(counts.split(), COUNT) | fields
+    properties |= dict.fromkeys(nullable.split(), _OPTIONAL_TEXT)
+    if kind:
+        properties["object"] = _fix(kind)
     required = [name for name in properties if name not in optional.split()]
     return {"type": "object", "description": words, "properties": properties, "required": required}
 
@@ -60,27 +73,27 @@ def _fix(value: str) -> dict[str, Any]:
     return {"type": "string", "const": value}
 
 
-PARAM = OPTIONAL_TEXT | {"description": "the field that is wrong"}
-CODE = STRING | {"description": "the name of the error: docs/errors.md"}
-ERROR = _describe(
-    "what went wrong, the figures, and the way out",
-    "message type",
-    "retry_after",
-    "retry_after",
-    param=PARAM,
-    code=CODE,
-)
-USAGE = _describe("tokens", counts="prompt_tokens completion_tokens total_tokens")
-CHOICE = _describe("the answer", "finish_reason", "index", message=ANY)
-MESSAGE_USAGE = _describe("tokens", counts="input_tokens output_tokens")
-COMPLETED = _describe("the text", "text", "index", finish_reason=OPTIONAL_TEXT)
-VECTOR = _describe("a vector: figures, or base64", counts="index", embedding={"type": ["array", "string"]})
-LIVE_TIER = _describe("a tier", "name state breaker", "asked writing")
-ONE_ANSWER = "one answer; `model` is the tier that gave it"
-PASSED_ON = "what the tier answered; `model` is the tier"
-MODEL = "a tier, an alias or `auto`; the state is that of the tier that it starts at"
+_PARAM = _OPTIONAL_TEXT | {"description": "the field that is wrong"}
+_CODE = STRING | {"description": "the name of the error: docs/errors.md"}
+_FAILED, _LATER = "what went wrong, the figures, and the way out", "retry_after"
+_ERROR = _describe(_FAILED, "message type", _LATER, _LATER, param=_PARAM, code=_CODE)
+_USAGE = _describe("tokens", counts="prompt_tokens completion_tokens total_tokens")
+_CHOICE = _describe("the answer", "finish_reason", "index", message=ANY)
+_SPENT = _describe("tokens", counts="input_tokens output_tokens")
+_COMPLETED = _describe("the text", "text", "index", nullable="finish_reason")
+_VECTOR = _describe("a vector: figures, or base64", counts="index", embedding={"type": ["array", "string"]})
+_LIVE_TIER = _describe("a tier", "name state breaker", "asked writing")
+_MESSAGE: Any = {"type": _fix("message"), "role": _fix("assistant"), "content": OBJECTS, "usage": _SPENT}
+_OPTIONAL_OBJECT = {"type": ["object", "null"]}
+_ANSWER, _PASSED_ON = "one answer; `model` is the tier that gave it", "what the tier answered; `model` is the tier"
+_MODEL = "a tier, an alias or `auto`; the state is that of the tier that it starts at"
+_COMPACTED = "the user's messages, and the summary that stands for the rest"
+_READY = "whether a tier of the chain can answer; more for whoever has a key"
+_TIERS = ANY | {"additionalProperties": ANY}
+_REPORT, _NOW = "how an answer came about: docs/http.md", "the server at this moment, and the sums of the last day"
+_SUMS: Any = {"at": {"type": "number"}, "tiers": _list(_LIVE_TIER), "memory": _OPTIONAL_OBJECT, "day": ANY}
 SCHEMAS: dict[str, dict[str, Any]] = {
-    "Error": _describe("an error, in OpenAI's shape", error=ERROR),
+    "Error": _describe("an error, in OpenAI's shape", error=_ERROR),
     "AnthropicError": _describe(
         "an error, in Anthropic's shape",
         "request_id",
@@ -88,77 +101,35 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         error=ANY | {"required": ["type", "message"]},
     ),
     "ChatCompletion": _describe(
-        ONE_ANSWER, "id model", "created", object=_fix("chat.completion"), choices=_list(CHOICE), usage=USAGE
+        _ANSWER, "id model", "created", kind="chat.completion", choices=_list(_CHOICE), usage=_USAGE
     ),
-    "AnthropicMessage": _describe(
-        ONE_ANSWER,
-        "id model",
-        type=_fix("message"),
-        role=_fix("assistant"),
-        content=_list(ANY),
-        stop_reason=OPTIONAL_TEXT,
-        usage=MESSAGE_USAGE,
-    ),
+    "AnthropicMessage": _describe(_ANSWER, "id model", nullable="stop_reason", **_MESSAGE),
     "TokenCount": _describe("the tokens of a prompt", counts="input_tokens"),
-    "Response": _describe(
-        "one response; `model` is the tier that gave it",
-        "id status model",
-        object=_fix("response"),
-        output=_list(ANY),
-        usage=OPTIONAL_OBJECT,
-    ),
-    "Compaction": _describe(
-        "the user's messages, and the summary that stands for the rest",
-        "id",
-        "created_at",
-        object=_fix("response.compaction"),
-        output=_list(ANY),
-        usage=MESSAGE_USAGE,
-    ),
+    "Response": _describe(_ANSWER, "id status model", kind="response", output=OBJECTS, usage=_OPTIONAL_OBJECT),
+    "Compaction": _describe(_COMPACTED, "id", "created_at", kind="response.compaction", output=OBJECTS, usage=_SPENT),
     "Completion": _describe(
-        PASSED_ON, "id object model", optional="id object usage", choices=_list(COMPLETED), usage=ANY
+        _PASSED_ON, "id object model", optional="id object usage", choices=_list(_COMPLETED), usage=ANY
     ),
-    "Embeddings": _describe(PASSED_ON, "object model", optional="object usage", data=_list(VECTOR), usage=ANY),
+    "Embeddings": _describe(_PASSED_ON, "object model", optional="object usage", data=_list(_VECTOR), usage=ANY),
     "Model": _describe(
-        MODEL,
+        _MODEL,
         "id kind state starts_at",
         optional="starts_at",
-        object=_fix("model"),
-        reason=OPTIONAL_TEXT,
+        nullable="reason",
+        kind="model",
         context_length={"type": ["integer", "null"]},
     ),
-    "Models": _describe("all of them", object=_fix("list"), data=_list({"$ref": REF.format(model="Model")})),
-    "Ready": _describe(
-        "whether a tier of the chain can answer; more for whoever has a key",
-        optional="chain tiers",
-        ready=YES_NO,
-        chain=_list(STRING),
-        tiers={"type": "object", "additionalProperties": ANY},
-    ),
+    "Models": _describe("all of them", kind="list", data=_list({"$ref": REF.format(model="Model")})),
+    "Ready": _describe(_READY, optional="chain tiers", ready={"type": "boolean"}, chain=TEXTS, tiers=_TIERS),
     "Health": _describe("the server is alive", status=_fix("ok")),
     "Root": _describe("somebody is here", name=_fix("mlx-stack-serve")),
     "Report": _describe(
-        "how an answer came about: docs/http.md",
-        "request_id session outcome",
-        "retries",
-        tier=OPTIONAL_TEXT,
-        repairs=_list(STRING),
-        notes=_list(STRING),
-        attempts=_list(ANY),
+        _REPORT, "request_id session outcome", "retries", nullable="tier", repairs=TEXTS, notes=TEXTS, attempts=OBJECTS
     ),
     "Session": _describe("what a session has spent", "session key", "spent_tokens open_calls"),
-    "List": _describe("a page", object=_fix("list"), data=_list(ANY)),
-    "Live": _describe(
-        "the server at this moment, and the sums of the last day",
-        "state_actor",
-        at={"type": "number"},
-        tiers=_list(LIVE_TIER),
-        running=_list(ANY),
-        finished=_list(ANY),
-        memory=OPTIONAL_OBJECT,
-        day=ANY,
-    ),
-    "Deleted": _describe("it is forgotten", "id object", deleted=YES_NO),
+    "List": _describe("a page", kind="list", data=OBJECTS),
+    "Live": _describe(_NOW, "state_actor", running=OBJECTS, finished=OBJECTS, **_SUMS),
+    "Deleted": _describe("it is forgotten", "id object", deleted={"type": "boolean"}),
     "Done": ANY | {"description": "what was done, and to whom"},
     "Description": ANY | {"description": "an OpenAPI description", "required": ["openapi", "info", "paths"]},
     "Page": STRING,
@@ -247,30 +218,7 @@ ASSETS = {
     "favicon-32x32.png": "image/png",
     "start.js": "text/javascript",
 }
-PAGE = """<!doctype html>
-<html lang="en" data-description="{root}/openapi.json">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>MLX Stack Serve</title>
-<link rel="icon" href="{root}/docs/favicon-32x32.png">
-<link rel="stylesheet" href="{root}/docs/swagger-ui.css">
-</head>
-<body>
-<div id="ui"></div>
-<script src="{root}/docs/swagger-ui-bundle.js"></script>
-<script src="{root}/docs/start.js"></script>
-</body>
-</html>
-"""
-START = b"""SwaggerUIBundle({
-  url: document.documentElement.dataset.description,
-  dom_id: "#ui",
-  deepLinking: true,
-  presets: [SwaggerUIBundle.presets.apis],
-  validatorUrl: null,
-});
-"""
+HERE = Path(__file__).parent
 # Pictures in the style sheet are `data:`; the rest comes from this server. Swagger UI sets styles from its script.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -298,7 +246,7 @@ async def _describe_api(request: Request) -> Response:
 
 
 async def _show_page(request: Request) -> Response:
-    page = PAGE.format(root=html.escape(_find_root(request)))
+    page = (HERE / "docs.html").read_text(encoding="utf-8").format(root=html.escape(_find_root(request)))
     return Response(page, media_type="text/html", headers=GUARDED | {"content-security-policy": POLICY})
 
 
@@ -306,8 +254,11 @@ async def _read_asset(request: Request) -> Response:
     name = request.path_params["asset"]
     if name not in ASSETS:
         raise ApiError("not_found", f"there is no file {name[:100]!r} here")
-    data = START if name == "start.js" else await asyncio.to_thread(_read_file, name)
-    return Response(data, media_type=ASSETS[name], headers=GUARDED | {"cache-control": "max-age=3600"})
+    return Response(
+        await asyncio.to_thread(_read_file, name),
+        media_type=ASSETS[name],
+        headers=GUARDED | {"cache-control": "max-age=3600"},
+    )
 
 
 def _find_root(request: Request) -> str:
@@ -317,6 +268,8 @@ def _find_root(request: Request) -> str:
 
 @functools.cache
 def _read_file(name: str) -> bytes:
+    if (HERE / name).exists():
+        return (HERE / name).read_bytes()
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise ApiError("not_found", f"the package {PACKAGE} isn't installed, which brings Swagger UI")

@@ -1,14 +1,24 @@
-"""What `mlx-stack-serve service` knows of systemd and launchd: how either is asked, and what it says of the service.
+"""What `mlx-stack-serve service` knows of systemd and launchd, and of the files that it writes for them.
 
 `Systemd` and `Launchd` have the same methods. Each asks by the system's own command line, through one function (`Run`),
-which tests replace. Invariant: no wait for either is without end.
+which tests replace. A comment in each file names its writer, the configuration and the SHA-256 of all other lines: a
+file that carries its own sum is ours, any other text is foreign.
+Invariants: no wait for either is without end; a foreign file is neither overwritten nor removed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
 
 from deployments.config.config_errors import CommandFailed
 
@@ -16,6 +26,7 @@ from deployments.config.config_errors import CommandFailed
 STOP_WITHIN_S = 20
 ASK_S = 60.0
 WORDS_MAX = 300
+NOT_RUN = 127
 
 
 class ServiceFault(CommandFailed):
@@ -49,7 +60,7 @@ class ServiceState:
 
 
 def run_program(command: Sequence[str]) -> Finished:
-    """Run a program to its end. Raises ServiceFault: it isn't there, or it doesn't end."""
+    """Run a program to its end. A program that isn't there, or doesn't end, has failed like any other: `NOT_RUN`."""
     try:
         done = subprocess.run(
             command,
@@ -60,7 +71,73 @@ def run_program(command: Sequence[str]) -> Finished:
             check=False,
         )
     except OSError as error:
-        raise ServiceFault(f"{command[0]} can't be run: {error.strerror}") from None
+        return Finished(NOT_RUN, f"{command[0]} can't be run: {error.strerror}")
     except subprocess.TimeoutExpired:
-        raise ServiceFault(f"`{' '.join(command)}` has not ended within {ASK_S:g} s") from None
+        return Finished(NOT_RUN, f"`{' '.join(command)}` has not ended within {ASK_S:g} s")
     return Finished(done.returncode, done.stdout.decode("utf-8", "replace"))
+
+
+def give_order(run: Run, *command: str) -> None:
+    """Run a program that must succeed. Raises ServiceFault: it failed."""
+    done = run(command)
+    if done.code:
+        raise ServiceFault(f"`{' '.join(command)}` failed: {done.words}")
+
+
+def render_template(name: str, *, xml: bool, filters: Mapping[str, Any], **values: Any) -> str:
+    """Render a template of this folder."""
+    templates = jinja2.Environment(keep_trailing_newline=True, autoescape=xml)
+    templates.filters |= filters
+    values |= {"stop_within_s": STOP_WITHIN_S}
+    return templates.from_string(Path(__file__).with_name(name).read_text(encoding="utf-8")).render(values)
+
+
+WORDS = "Written by `mlx-stack-serve service install`:"
+MARK = re.compile(rf"^(?:# |<!-- ){re.escape(WORDS)} (\{{.*\}})(?: -->)?\n", re.MULTILINE)
+BYTES_MAX = 1 << 20
+
+
+class ForeignFile(ServiceFault):
+    """A file of another writer stands where one of ours belongs."""
+
+
+def sign(text: str, config: Path, *, xml: bool = False) -> str:
+    """Add the line that says whose the text is: as the first, or after the head of an XML file."""
+    # Two dashes would end an XML comment.
+    mark = json.dumps({"config": str(config), "sha256": _digest(text)}).replace("-", "\\u002d")
+    if not xml:
+        return f"# {WORDS} {mark}\n{text}"
+    head, _, rest = text.partition("\n")
+    return f"{head}\n<!-- {WORDS} {mark} -->\n{rest}"
+
+
+def read_config_of(text: str) -> str | None:
+    """Read for which configuration the text was signed; None where it isn't as it was signed."""
+    found = MARK.search(text)
+    try:
+        mark = json.loads(found[1]) if found else {}
+    except ValueError:
+        return None
+    rest = found and text[: found.start()] + text[found.end() :]
+    return str(mark.get("config")) if rest is not None and mark.get("sha256") == _digest(rest) else None
+
+
+def read_own(path: Path) -> str | None:
+    """Read the text of a file of ours; None where there is no file. Raises ForeignFile: a link, a file that can't be
+    read, or a text of another writer."""
+    if not os.path.lexists(path):
+        return None
+    text = ""
+    if not path.is_symlink():
+        try:
+            with path.open(encoding="utf-8") as file:
+                text = file.read(BYTES_MAX)
+        except (OSError, UnicodeDecodeError):
+            pass
+    if read_config_of(text) is None:
+        raise ForeignFile(f"{path} is not as this command has written it: move it away, then try again")
+    return text
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -13,14 +13,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import jinja2
-
-from deployments.cli.service.init_system import STOP_WITHIN_S, Run, ServiceFault, ServiceState, run_program
-from deployments.cli.service.owned_files import OwnedFile, sign
+from deployments.cli.service.init_system import (
+    STOP_WITHIN_S,
+    Run,
+    ServiceFault,
+    ServiceState,
+    give_order,
+    render_template,
+    run_program,
+    sign,
+)
 from deployments.cli.service.service_plan import ServicePlan
 from deployments.config.config_errors import ConfigError
 
-TEMPLATE = Path(__file__).with_name("agent.plist.jinja")
 LOG_BYTES_MAX = 4 * 1024 * 1024
 LABEL = "io.github.mlx-stack-serve"
 THROTTLE_S = 30
@@ -60,8 +65,8 @@ class Launchd:
         if found.code:
             raise ServiceFault(NO_DOMAIN.format(self._domain, found.words))
 
-    def write(self, plan: ServicePlan) -> OwnedFile:
-        return OwnedFile(path=self.path, text=sign(_write_plist(plan, self._log), plan.config, xml=True), mode=0o644)
+    def write(self, plan: ServicePlan) -> str:
+        return sign(_write_plist(plan, self._log), plan.config, xml=True)
 
     def list_remarks(self) -> list[str]:
         waited = [f"launchd took the agent after {self._waited_s:g} s, at first with EIO"] if self._waited_s else []
@@ -123,9 +128,7 @@ class Launchd:
         return None if found.code else found.out
 
     def _order(self, *words: str) -> None:
-        done = self._run(["launchctl", *words])
-        if done.code:
-            raise ServiceFault(f"`launchctl {' '.join(words)}` failed: {done.words}")
+        give_order(self._run, "launchctl", *words)
 
     def _wait(self, is_over: Callable[[], bool]) -> None:
         for _ in range(round((STOP_WITHIN_S + 5) / POLL_S)):
@@ -139,10 +142,8 @@ class Launchd:
 
 def _write_plist(plan: ServicePlan, log: Path) -> str:
     """Write the agent's text."""
-    templates = jinja2.Environment(keep_trailing_newline=True, autoescape=True)
-    return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
-        plan=plan, log=log, label=LABEL, throttle_s=THROTTLE_S, stop_within_s=STOP_WITHIN_S
-    )
+    values = {"plan": plan, "log": log, "label": LABEL, "throttle_s": THROTTLE_S}
+    return render_template("agent.plist.jinja", xml=True, filters={}, **values)
 
 
 def bound_output(path: Path, bytes_max: int = LOG_BYTES_MAX, outputs: tuple[int, ...] = (1, 2)) -> None:

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-import jinja2
-
-from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, Run, ServiceFault, ServiceState, run_program
-from deployments.cli.service.owned_files import OwnedFile, sign
+from deployments.cli.service.init_system import (
+    Run,
+    ServiceFault,
+    ServiceState,
+    give_order,
+    render_template,
+    run_program,
+    sign,
+)
 from deployments.cli.service.service_plan import ServicePlan, find_config_folder
 
 UNIT = "mlx-stack-serve.service"
-TEMPLATE = Path(__file__).with_name("service.unit.jinja")
 BACKOFF_SINCE = 254
 NO_MANAGER = (
     "there is no systemd user manager here ({}): log in as this user with a session of its own (not by su or sudo), "
@@ -44,21 +48,20 @@ class Systemd:
         return self._folder / UNIT
 
     def check(self) -> None:
-        found = self._ask(["systemctl", "--user", "show", "--property=Version"])
+        found = self._run(["systemctl", "--user", "show", "--property=Version"])
         if found.code:
             raise ServiceFault(NO_MANAGER.format(found.words))
 
-    def write(self, plan: ServicePlan) -> OwnedFile:
-        found = re.match(r"systemd (\d+)", self._ask(["systemctl", "--version"]).out)
+    def write(self, plan: ServicePlan) -> str:
+        found = re.match(r"systemd (\d+)", self._run(["systemctl", "--version"]).out)
         backoff = found is not None and int(found[1]) >= BACKOFF_SINCE
-        text = _write_unit(plan, backoff=backoff, sandbox=self._can_sandbox())
-        return OwnedFile(path=self.path, text=sign(text, plan.config), mode=0o644)
+        return sign(_write_unit(plan, backoff=backoff, sandbox=self._can_sandbox()), plan.config)
 
     def list_remarks(self) -> list[str]:
         remarks = [f"its output: journalctl --user -u {UNIT} -f"]
         if not self._can_sandbox():
             remarks.append(NO_SANDBOX)
-        if self._ask(["loginctl", "show-user", "--property=Linger", "--value"]).out.strip() != "yes":
+        if self._run(["loginctl", "show-user", "--property=Linger", "--value"]).out.strip() != "yes":
             remarks.append(LINGER)
         return remarks
 
@@ -73,14 +76,14 @@ class Systemd:
     def forget(self) -> None:
         """Have the manager see that the unit is gone. One that never failed has nothing to be reset."""
         self._order("daemon-reload")
-        self._ask(["systemctl", "--user", "reset-failed", UNIT])
+        self._run(["systemctl", "--user", "reset-failed", UNIT])
 
     def restart(self) -> None:
         self._order("restart", UNIT)
 
     def state(self) -> ServiceState:
         names = ("ActiveState", "SubState", "UnitFileState", "MainPID", "NRestarts", "Result")
-        found = self._ask(["systemctl", "--user", "show", UNIT, f"--property={','.join(names)}"])
+        found = self._run(["systemctl", "--user", "show", UNIT, f"--property={','.join(names)}"])
         if found.code:
             raise ServiceFault(NO_MANAGER.format(found.words))
         known = dict(line.split("=", 1) for line in found.out.splitlines() if "=" in line)
@@ -94,32 +97,21 @@ class Systemd:
             at_login=known.get("UnitFileState") == "enabled",
         )
 
-    def _ask(self, command: Sequence[str]) -> Finished:
-        """Run a program; one that isn't there, or doesn't end, has failed like any other."""
-        try:
-            return self._run(command)
-        except ServiceFault as error:
-            return Finished(127, str(error))
-
     def _order(self, *words: str) -> None:
-        done = self._ask(["systemctl", "--user", *words])
-        if done.code:
-            raise ServiceFault(f"`systemctl --user {' '.join(words)}` failed: {done.words}")
+        give_order(self._run, "systemctl", "--user", *words)
 
     def _can_sandbox(self) -> bool:
         """Try what the sandbox needs, on a program that does nothing."""
         asked = ["systemd-run", "--user", "--wait", "--collect", "--quiet"]
         properties = [f"--property={line}" for line in SANDBOX]
-        return self._ask([*asked, *properties, "true"]).code == 0
+        return self._run([*asked, *properties, "true"]).code == 0
 
 
 def _write_unit(plan: ServicePlan, *, backoff: bool, sandbox: bool) -> str:
     """Write the unit's text."""
-    templates = jinja2.Environment(keep_trailing_newline=True, autoescape=False)
-    templates.filters |= {"word": _quote, "percent": _escape, "literal": glob.escape}
-    return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
-        plan=plan, backoff=backoff, sandbox=sandbox, sandbox_lines=SANDBOX, stop_within_s=STOP_WITHIN_S
-    )
+    filters = {"word": _quote, "percent": _escape, "literal": glob.escape}
+    values = {"plan": plan, "backoff": backoff, "sandbox": sandbox, "sandbox_lines": SANDBOX}
+    return render_template("service.unit.jinja", xml=False, filters=filters, **values)
 
 
 def _quote(words: str) -> str:

@@ -7,7 +7,6 @@ of itself stands in `/v1/models` (`mlx_peak_bytes`).
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import os
 import platform
 import re
@@ -22,6 +21,7 @@ import psutil
 
 from deployments.memory.sensors.computing import find_computing
 from deployments.memory.sensors.process_footprint import read_footprint
+from deployments.models.weights import versions
 
 PACKAGES = ("mlx-stack-serve", "mlx", "mlx-lm", "ray", "llguidance", "transformers", "tokenizers", "gguf", "httpx")
 
@@ -29,7 +29,7 @@ PACKAGES = ("mlx-stack-serve", "mlx", "mlx-lm", "ray", "llguidance", "transforme
 def describe_machine() -> dict[str, Any]:
     """Describe this machine."""
     return {
-        "processor": find_processor() or platform.processor() or platform.machine(),
+        "processor": _find_processor() or platform.processor() or platform.machine(),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
@@ -39,7 +39,7 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def find_processor() -> str | None:
+def _find_processor() -> str | None:
     """Find the processor's name; None where the system doesn't say."""
     if sys.platform == "darwin":
         command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
@@ -56,13 +56,7 @@ def find_processor() -> str | None:
 
 def list_versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """List the versions of Python and of those packages that are installed."""
-    found = {"python": platform.python_version()}
-    for name in packages:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return {"python": platform.python_version()} | versions(packages)
 
 
 EVERY_S = 0.5

@@ -15,108 +15,33 @@ import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from reliability.answer.estimate import prompt_bytes
 
-TEXT: dict[str, Any] = {"type": "string"}
-NUMBER: dict[str, Any] = {"type": "number"}
-WHOLE: dict[str, Any] = {"type": "integer"}
 CITIES = ("Paris", "Oslo", "Lisbon", "Nairobi", "Toronto", "Kyoto", "Quito", "Dublin", "Hanoi", "Perth")
 PEOPLE = ("Ann", "Boris", "Chiara", "Deepak", "Elif", "Femi", "Greta", "Hugo")
 WORDS = ("invoice", "timeout", "password", "deprecated", "rollback", "checksum", "quota", "handshake")
 FOLDERS = ("src", "docs", "tests", "config", "scripts")
-CURRENCIES = ("EUR", "USD", "JPY", "CHF", "GBP")
 
 
-def declare(name: str, words: str, required: tuple[str, ...], **properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Declare a tool."""
-    parameters = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-    return {"type": "function", "function": {"name": name, "description": words, "parameters": parameters}}
+def declare_tools(path: Path) -> dict[str, dict[str, Any]]:
+    """Declare the tools of a YAML file, by name: each with what it `does` and its arguments' schemas; an argument with
+    `optional` isn't required."""
+    found = {}
+    for name, properties in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        words, optional = properties.pop("does"), {key for key in properties if properties[key].pop("optional", False)}
+        required = [key for key in properties if key not in optional]
+        schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        found[name] = {"type": "function", "function": {"name": name, "description": words, "parameters": schema}}
+    return found
 
 
-def _say(words: str, schema: Mapping[str, Any] = TEXT) -> dict[str, Any]:
-    return {**schema, "description": words}
-
-
-TOOLS: dict[str, dict[str, Any]] = {
-    tool["function"]["name"]: tool
-    for tool in (
-        declare(
-            "get_weather",
-            "Get the weather forecast of a city",
-            ("city",),
-            city=_say("name of the city"),
-            days=_say("how many days ahead, 1 to 7; 1 where nothing is said", {"type": "integer", "maximum": 7}),
-        ),
-        declare(
-            "convert_currency",
-            "Convert an amount of money",
-            ("amount", "source", "target"),
-            amount=_say("the amount", NUMBER),
-            source=_say("currency of the amount", {"type": "string", "enum": list(CURRENCIES)}),
-            target=_say("currency wanted", {"type": "string", "enum": list(CURRENCIES)}),
-        ),
-        declare(
-            "search_files",
-            "Find the files of a folder that contain a word",
-            ("pattern", "folder"),
-            pattern=_say("the word"),
-            folder=_say("the folder"),
-        ),
-        declare(
-            "send_message",
-            "Send a text message to people",
-            ("to", "text"),
-            to=_say("names of those who get it", {"type": "array", "items": TEXT}),
-            text=_say("the message"),
-        ),
-        declare(
-            "set_alarm",
-            "Set an alarm",
-            ("hour", "minute"),
-            hour=_say("0 to 23", {"type": "integer", "minimum": 0, "maximum": 23}),
-            minute=_say("0 to 59", {"type": "integer", "minimum": 0, "maximum": 59}),
-        ),
-        declare(
-            "triangle_area",
-            "Compute the area of a triangle",
-            ("base", "height"),
-            base=_say("length of the base", NUMBER),
-            height=_say("its height", NUMBER),
-        ),
-        declare(
-            "create_ticket",
-            "Open a ticket",
-            ("title", "priority"),
-            title=_say("what it is about"),
-            priority=_say("how urgent it is", {"type": "string", "enum": ["low", "normal", "high"]}),
-        ),
-        declare(
-            "book_room",
-            "Book a meeting room",
-            ("size", "slot"),
-            size=_say("how many people", WHOLE),
-            slot=_say(
-                "when",
-                {
-                    "type": "object",
-                    "properties": {"day": {"type": "string", "format": "date"}, "hour": WHOLE},
-                    "required": ["day", "hour"],
-                    "additionalProperties": False,
-                },
-            ),
-        ),
-        declare("get_order", "Show an order", ("order_id",), order_id=_say("number of the order")),
-        declare(
-            "cancel_order",
-            "Cancel an order",
-            ("order_id", "reason"),
-            order_id=_say("number of the order"),
-            reason=_say("why", {"type": "string", "enum": ["late", "damaged", "unwanted"]}),
-        ),
-    )
-}
+TOOLS = declare_tools(Path(__file__).with_name("call_tools.yaml"))
+CURRENCIES = TOOLS["convert_currency"]["function"]["parameters"]["properties"]["source"]["enum"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from deployments.evaluate.calls.call_cases import CATEGORIES
 from deployments.evaluate.figures.confidence import estimate_calls
-from deployments.evaluate.figures.shares import describe_share
+from deployments.evaluate.figures.tables import describe_share
 
 CASES_MIN = 8
 CONFIGURED, GRAMMAR = "as configured", "grammar at once"
@@ -93,7 +93,7 @@ def _read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) ->
     """Read the cases that every tier of the chain was asked."""
     found = []
     numbers = sorted({int(key.rsplit("/", 1)[1]) for key in cells if key.startswith("layers/call/")})
-    likely = {tier: estimate_calls(cells, tier, is_fitted) for tier in chain}
+    likely = {tier: estimate_calls(cells, tier, _is_fitted) for tier in chain}
     for number in numbers:
         results = {tier: cells.get(f"layers/call/{tier}/{number}") for tier in chain}
         known = {tier: result for tier, result in results.items() if result is not None}
@@ -181,8 +181,8 @@ def learn_chain(
     if len(cases) < CASES_MIN:
         why = f"{len(cases)} cases were run on every tier; {CASES_MIN} are needed"
         return {"proposal": None, "why": why, "cases": len(cases)}
-    fit = [case for case in cases if is_fitted(case.number)]
-    held = [case for case in cases if not is_fitted(case.number)]
+    fit = [case for case in cases if _is_fitted(case.number)]
+    held = [case for case in cases if not _is_fitted(case.number)]
     rules = tuple(map(_read_rule, start_at))
     default = _Candidate(tuple((tier, CONFIGURED) for tier in chain), rules, least)
     played = {one: _play(one, fit) for one in (default, *_list_candidates(chain, cases, least))}
@@ -198,7 +198,7 @@ def learn_chain(
     }
 
 
-def is_fitted(number: int) -> bool:
+def _is_fitted(number: int) -> bool:
     """Tell whether a case is one of the half that fits: by groups of all categories, so both halves hold as many."""
     return number // len(CATEGORIES) % 2 == 0
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deployments.evaluate.figures.shares import find_sign_p
-from deployments.evaluate.figures.tables import Cell
+from deployments.evaluate.figures.tables import Cell, find_sign_p
 
 P_MAX = 0.05
 RATIO_MAX = 1.25

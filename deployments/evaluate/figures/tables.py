@@ -1,4 +1,4 @@
-"""The cells of an evaluation, and the tables of the report. Pure.
+"""The cells of an evaluation, shares with Wilson's 95 % interval, and the tables of the report. Pure.
 
 A layer's row counts what was delivered up to that layer, with its attempts until there: a model's layers are cuts
 through the same runs. `+ escalation` is the chain, on runs of its own.
@@ -7,12 +7,48 @@ through the same runs. `+ escalation` is the chain, on runs of its own.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deployments.evaluate.calls.call_run import GRAMMAR_FROM, LAYERS
-from deployments.evaluate.figures.shares import describe_share, describe_spread
+
+Z95 = 1.959963984540054
+
+
+def _find_interval(hits: int, runs: int, z: float = Z95) -> tuple[float, float]:
+    """Return Wilson's interval of a share; all of it where there are no runs."""
+    if runs <= 0:
+        return 0.0, 1.0
+    share, spread = hits / runs, z * z / runs
+    middle = (share + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * math.sqrt(share * (1 - share) / runs + spread / (4 * runs))
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    # At the ends the formula is exact but for rounding.
+    return (0.0 if hits == 0 else low), (1.0 if hits == runs else high)
+
+
+def describe_share(hits: int, runs: int) -> dict[str, Any]:
+    """Describe a share: how many of how many, and between what it lies."""
+    low, high = _find_interval(hits, runs)
+    return {"hits": hits, "runs": runs, "share": hits / runs if runs else None, "low": low, "high": high}
+
+
+def describe_spread(values: Sequence[float]) -> dict[str, Any] | None:
+    """Describe a measurement: median, smallest, largest; None where there is none."""
+    if not values:
+        return None
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "runs": len(values)}
+
+
+def find_sign_p(worse: int, better: int) -> float:
+    """Return how likely it is that at least so many of those that changed became worse, if nothing has changed
+    (one-sided)."""
+    changed = worse + better
+    return sum(math.comb(changed, k) for k in range(worse, changed + 1)) / 2**changed if changed else 1.0
+
 
 Cells = Mapping[str, Mapping[str, Any]]
 CHECKS = ("located", "evidence", "fixed", "unmoved")

@@ -22,8 +22,7 @@ from typing import Any
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.fixtures import Fixture
-from deployments.evaluate.tasks.task_tools import TOOLS, Toolset, read_diagnosis
-from deployments.evaluate.tasks.work_folder import WorkFolder
+from deployments.evaluate.tasks.task_tools import TOOLS, Toolset, WorkFolder, read_diagnosis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from typing import Any
 from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.fixtures import Fixture, make_fixture, spell_path, write_files
 from deployments.evaluate.tasks.strategies import Outcome, Strategy
-from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
+from deployments.evaluate.tasks.task_tools import Refused, WorkFolder
 
 LINES_OFF_MAX = 1
 QUOTE_CHARS_MIN = 6

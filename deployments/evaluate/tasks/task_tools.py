@@ -1,51 +1,125 @@
 """The tools of the plain agent: list, read, grep, edit, run the tests, hand in the diagnosis, which every strategy does
-at the end: one flat object that a small model can write.
+at the end: one flat object that a small model can write; and the throw-away folder that they can't leave.
 
-Each answer is bounded text; nothing that a model sends raises. Text of files is passed on as it is.
+Each answer is bounded text; nothing that a model sends raises. Text of files is passed on as it is. A path is walked
+from the folder's descriptor, part by part, without symbolic links (`O_NOFOLLOW`), so a folder that is swapped meanwhile
+leads nowhere. Invariant: no byte from outside of the folder, none to outside.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import re2
 from jsonschema import Draft202012Validator
 
-from deployments.evaluate.calls.call_cases import declare
+from deployments.evaluate.calls.call_cases import declare_tools
 from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.fixtures import Fixture, spell_path
-from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
+
+FILE_BYTES_MAX = 1_000_000
+FILES_MAX = 200
+DEPTH_MAX = 8
+PATH_CHARS_MAX = 200
+
+
+class Refused(Exception):
+    """The tool didn't do what it was asked to. The message says why, for the agent."""
+
+
+class WorkFolder:
+    """The folder of one run. `refusals` counts the attempts to leave it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.refusals = 0
+
+    def read(self, path: str) -> str:
+        with self._open(path, os.O_RDONLY) as file:
+            return os.read(file, FILE_BYTES_MAX).decode("utf-8", "replace")
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file that is there; none is made."""
+        data = text.encode("utf-8", "replace")
+        if len(data) > FILE_BYTES_MAX:
+            raise Refused(f"{path} would be larger than {FILE_BYTES_MAX} bytes")
+        with self._open(path, os.O_WRONLY) as file:
+            os.ftruncate(file, 0)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file, view) :]
+
+    def list_files(self) -> list[str]:
+        """List the files, without links and whatever isn't a file."""
+        found: list[str] = []
+        for folder, folders, names in os.walk(self.root, followlinks=False):
+            folders[:] = sorted(name for name in folders if name != "__pycache__")
+            for name in sorted(names):
+                path = Path(folder, name)
+                if stat.S_ISREG(path.lstat().st_mode):
+                    # A name that isn't UTF-8 is shown as far as it is: nobody can open it by that.
+                    found.append(os.fsencode(path.relative_to(self.root)).decode("utf-8", "replace"))
+        return sorted(found)[:FILES_MAX]
+
+    @contextlib.contextmanager
+    def _open(self, path: str, flags: int) -> Iterator[int]:
+        parts = self._split(path)
+        with contextlib.ExitStack() as opened:
+            try:
+                here = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError:  # the tests have taken it away
+                raise Refused("the folder is gone") from None
+            opened.callback(os.close, here)
+            for part in parts[:-1]:
+                here = self._step(path, part, os.O_RDONLY | os.O_DIRECTORY, here)
+                opened.callback(os.close, here)
+            file = self._step(path, parts[-1], flags | os.O_NONBLOCK, here)
+            opened.callback(os.close, file)
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise Refused(f"{path} is no file")
+            yield file
+
+    def _step(self, path: str, part: str, flags: int, here: int) -> int:
+        try:
+            return os.open(part, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                if stat.S_ISLNK(os.stat(part, dir_fd=here, follow_symlinks=False).st_mode):
+                    self._refuse(f"{path}: symbolic links are not followed")
+            raise Refused(f"there is no file {path[:PATH_CHARS_MAX]!r}; list_files shows which there are") from None
+
+    def _split(self, path: str) -> list[str]:
+        if not path or len(path) > PATH_CHARS_MAX or "\0" in path:
+            raise Refused("a path of a file in this folder is needed")
+        if path.startswith(("/", "~")) or "\\" in path:
+            self._refuse(f"{path!r}: only paths inside this folder, relative to it")
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if ".." in parts:
+            self._refuse(f"{path!r} leads out of this folder")
+        if not parts or len(parts) > DEPTH_MAX:
+            raise Refused(f"there is no file {path!r}")
+        return parts
+
+    def _refuse(self, words: str) -> None:
+        self.refusals += 1
+        raise Refused(words)
+
 
 RESULT_CHARS_MAX = 1_600
 READ_LINES_MAX = 40
 HITS_MAX = 12
 HIT_CHARS_MAX = 160
 PATTERN_CHARS_MAX = 200
-TEXT = {"type": "string"}
 TEXT_CHARS_MAX = 2_000
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "root_cause": {"type": "string", "description": "what is wrong, in one sentence"},
-        "file": {"type": "string", "description": "the file with the wrong line"},
-        "line": {"type": "integer", "description": "the number of the wrong line"},
-        "evidence": {
-            "type": "array",
-            "items": {"type": "string"},
-            "minItems": 1,
-            "maxItems": 3,
-            "description": "lines of the files that show it, copied to the letter",
-        },
-        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-        "fix_old": {"type": "string", "description": "the wrong line, copied to the letter"},
-        "fix_new": {"type": "string", "description": "the line that should stand there"},
-    },
-    "required": ["root_cause", "file", "line", "evidence", "confidence", "fix_old", "fix_new"],
-    "additionalProperties": False,
-}
+_DECLARED = declare_tools(Path(__file__).with_name("task_tools.yaml"))
+TOOLS: tuple[dict[str, Any], ...] = tuple(_DECLARED.values())
+SCHEMA: dict[str, Any] = _DECLARED["diagnose"]["function"]["parameters"]
 VALIDATOR = Draft202012Validator(SCHEMA)
 
 
@@ -64,22 +138,6 @@ def read_diagnosis(given: object) -> dict[str, Any] | None:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
-
-
-TOOLS: tuple[dict[str, Any], ...] = (
-    declare("list_files", "List the files of the repository", ()),
-    declare(
-        "read_file",
-        "Read a file, with the numbers of its lines",
-        ("path",),
-        path=TEXT,
-        first_line={"type": "integer", "minimum": 1},
-    ),
-    declare("grep", "Find the lines of all files that match a regular expression", ("pattern",), pattern=TEXT),
-    declare("edit", "Replace a text that is in a file once", ("path", "old", "new"), path=TEXT, old=TEXT, new=TEXT),
-    declare("run_tests", "Run the tests", ()),
-    declare("diagnose", "Hand in the diagnosis; this ends the task", (*SCHEMA["required"],), **SCHEMA["properties"]),
-)
 
 
 class Toolset:

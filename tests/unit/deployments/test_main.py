@@ -9,7 +9,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 from deployments.__main__ import main
 from deployments.cli.commands import cli
@@ -92,19 +91,6 @@ def test_an_empty_folder_is_checked_by_the_built_in_configuration(folder, capsys
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert str(BUILT_IN / "serve_config.yaml") in said
-
-
-def test_a_configuration_that_was_not_named_is_announced(folder, capsys):
-    """That of the folder is used, and the line says where it is: the folder may be somebody else's repository. One
-    that is named needs no word."""
-    (folder / "serve_config.yaml").write_text(yaml.safe_dump(SCRIPTED))
-
-    assert main(["check"]) == 0
-    assert capsys.readouterr().err == (
-        f"using serve_config.yaml of the working directory: {folder / 'serve_config.yaml'}\n"
-    )
-    assert main(["check", "serve_config.yaml"]) == 0
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("text", ["applications: 1", "a: ["])

@@ -1,6 +1,7 @@
 """Modules without a test file of their own, and the file that tests each of them."""
 
 TESTED_BY: dict[str, str] = {
+    "deployments/config/config_errors.py": "tests/unit/deployments/config/test_app_config.py",
     "deployments/config/tier_config.py": "tests/unit/deployments/config/test_app_config.py",
     "deployments/cli/commands.py": "tests/unit/deployments/test_main.py",
     "deployments/app/router_parts.py": "tests/contract/test_chat.py",
@@ -14,7 +15,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/memory/plan.py": "tests/unit/deployments/memory/test_nodes.py",
     "deployments/memory/lease.py": "tests/unit/deployments/memory/test_view.py",
     "deployments/memory/room.py": "tests/mac/test_memory.py",
-    "deployments/running/driver.py": "tests/e2e/test_stops.py",
     "deployments/state/records.py": "tests/unit/deployments/state/test_actor.py",
     "deployments/state/transaction.py": "tests/unit/deployments/state/test_journal.py",
     "deployments/ui/page_context.py": "tests/unit/deployments/ui/test_page_auth.py",

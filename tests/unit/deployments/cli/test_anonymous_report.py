@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deployments import __main__
-from deployments.cli.anonymous_report import build_report, write_report
+from deployments.cli.anonymous_report import _build_report, write_report
 from deployments.config.app_config import AppConfig, load
 from deployments.state.incident_record import IncidentKind, record
 from deployments.state.records import IncidentItem
@@ -35,7 +35,7 @@ def config(tmp_path: Path) -> AppConfig:
 def test_nothing_names_anybody(tmp_path: Path) -> None:
     """Law: of names that a person chose, addresses, users, paths, keys and texts none is in the file, wherever they
     stood; tiers go by their usual names or by numbers."""
-    report = build_report(config(tmp_path), tmp_path / "none.sqlite", time.time())
+    report = _build_report(config(tmp_path), tmp_path / "none.sqlite", time.time())
     text = json.dumps(report).lower()
 
     assert [secret for secret in (*SECRETS, str(tmp_path).lower(), "acme_key") if secret in text] == []
@@ -47,7 +47,7 @@ def test_nothing_names_anybody(tmp_path: Path) -> None:
 
 def test_what_helps_is_there(tmp_path: Path) -> None:
     """Law: versions, memory, processor, and each tier's model with its size where it is on disk."""
-    report = build_report(config(tmp_path), tmp_path / "none.sqlite", time.time())
+    report = _build_report(config(tmp_path), tmp_path / "none.sqlite", time.time())
 
     assert report["versions"]["ray"]
     assert report["machine"]["memory_bytes"] > 0
@@ -71,7 +71,7 @@ def test_incidents_have_no_text(tmp_path: Path) -> None:
             evidence={"text": "hunter2"},
         )
         state.put(IncidentItem(incident=incident))
-    found: Any = build_report(config(tmp_path), Path(actor.stats()["journal"]), now_s)["incidents"]
+    found: Any = _build_report(config(tmp_path), Path(actor.stats()["journal"]), now_s)["incidents"]
 
     assert [secret for secret in SECRETS if secret in json.dumps(found)] == []
     assert found["counted"] == {"fault": 1, "loop": 1}

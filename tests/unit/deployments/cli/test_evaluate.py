@@ -99,21 +99,21 @@ def test_a_report_that_can_t_be_compared_is_refused_before_anything_is_asked(fol
     assert not server.asked
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["--compare", "nothing.json"], "nothing.json"),
-        (["--budget-minutes", "0"], "--budget-minutes"),
-        (["--cases", "0"], "--cases"),
-        (["--out", "/proc/nowhere"], "--out"),
-    ],
-)
-def test_a_mistake_is_one_line(folder, server, capsys, more, words):
+@pytest.mark.parametrize(("option", "value"), [("--compare", "nothing.json"), ("--out", "/proc/nowhere")])
+def test_a_mistake_is_one_line(folder, server, capsys, option, value):
     """That names what is wrong."""
-    assert run(server, *more) == 2
+    assert run(server, option, value) == 2
     said = capsys.readouterr().err
-    assert words in said
+    assert option in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--budget-minutes", "--cases", "--at-once"])
+def test_nothing_is_begun_without_time_or_cases(folder, server, capsys, option):
+    """Zero is none."""
+    assert run(server, option, "0") == 2
+    assert option in capsys.readouterr().err
+    assert not server.asked
 
 
 @pytest.mark.parametrize("key", ["sk-secret-1234567890\n", "ключ", "a\x01b"])

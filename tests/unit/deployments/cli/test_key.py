@@ -102,12 +102,6 @@ def test_the_command_refuses_and_changes_nothing(tmp_path, capsys, name, old, li
     assert list(tmp_path.iterdir()) == ([path] if old is not None else [])
 
 
-def test_a_folder_that_is_missing_is_said_so(tmp_path, capsys):
-    """No stack, no key."""
-    assert __main__.main(["key", "a", "--file", str(tmp_path / "none" / "keys.yaml")]) == 2
-    assert "can't be written: No such file" in capsys.readouterr().err
-
-
 NOBODY = "~nobody-of-that-name"
 
 

@@ -230,12 +230,6 @@ def test_a_port_that_is_taken_names_its_owner(place, capsys, command):
     assert f"127.0.0.1:{port} is taken by process {os.getpid()} (" in line
 
 
-def test_a_good_one_is_started(place):
-    """All of the above is refused for what is wrong in it: the same file without that gets as far as the start."""
-    with pytest.raises(Started):
-        __main__.main(["serve", str(write(place))])
-
-
 def test_a_folder_without_flags_has_the_built_in_ones(place, monkeypatch):
     """A server that is started anywhere keeps Ray on loopback and behind its token, as `make serve` does; a file of the
     folder goes before, and the environment before both."""

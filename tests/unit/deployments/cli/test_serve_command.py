@@ -22,11 +22,6 @@ def test_nothing_is_started_without_rays_token(monkeypatch, told):
         serve_command.serve(Path("serve_config.yaml"))
 
 
-def test_the_token_is_asked_for_by_itself():
-    """Whoever sets nothing gets it."""
-    assert serve_command.environment(ROOT / "serve.env", {})["RAY_AUTH_MODE"] == "token"
-
-
 @pytest.mark.parametrize("switch", ["0", "1"])
 def test_a_wrong_bound_ends_the_start_with_one_line(switch):
     """With HAProxy and without it: neither its script nor Ray's proxy is left to fail over it."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deployments.config.app_config import load, patch
+from deployments.config.app_config import patch
 from deployments.config.config_errors import ConfigError
 from tests.support.small_config import config_of
 
@@ -48,13 +48,6 @@ def test_a_mistake_is_one_line_that_names_the_key(path, value, line):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("raw", [None, [], "tiers"])
-def test_args_that_are_no_mapping(raw):
-    """A file that has lost its indentation is told so."""
-    with pytest.raises(ConfigError, match="args"):
-        load(raw)
-
-
 def test_a_patch_keeps_what_it_does_not_name():
     """`user_config` merges by key, and the result is checked like the whole."""
     config = config_of("server.aliases", {"a": "fast"})
@@ -64,3 +57,23 @@ def test_a_patch_keeps_what_it_does_not_name():
     assert patched.server.keepalive_s == 3
     with pytest.raises(ConfigError, match=r"server\.keepalive_s"):
         patch(config, {"server": {"keepalive_s": -1}})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "line", "more"),
+    [
+        ("tiers.x", {"kind": "scripted", "scirpt": []}, "tiers.x.scirpt: unknown key; allowed here: asleep,", 1),
+        ("server", {"attempts_max": "x", "keepalive": 1}, "server.keepalive: unknown key; allowed here: aliases,", 1),
+        ("server.timeouts", {"idle_s": "x", "idle": 1}, "server.timeouts.idle: unknown key; allowed here: connect", 1),
+        ("server", {"attempts_max": "x"}, "server.", 0),
+        ("server", {"attempts_max": "x", "keepalive_s": "x", "deadline_s": "x"}, "server.", 2),
+    ],
+)
+def test_an_unknown_key_is_told_before_all_others_and_they_are_counted(path, value, line, more):
+    """A misspelt key explains a missing one, so it is told first, with the keys of its own section; who repairs one
+    mistake knows how many are left."""
+    with pytest.raises(ConfigError) as caught:
+        config_of(path, value)
+
+    assert str(caught.value).startswith(line)
+    assert str(caught.value).endswith(f" (and {more} more)") is (more > 0)

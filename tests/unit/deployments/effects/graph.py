@@ -16,7 +16,7 @@ from deployments.api.openai_chat import parse_chat
 from deployments.app.keep_awake import KeepAwake
 from deployments.config.app_config import AppConfig, load
 from deployments.config.config_errors import ConfigError
-from deployments.config.tier_config import HostedTierConfig, Timeouts
+from deployments.config.tier_config import Timeouts
 from deployments.config.tier_cost import cloud_tiers, cost_usd, price_of
 from deployments.errors import ApiError
 from deployments.graph.handle import HandleTier
@@ -27,10 +27,8 @@ from deployments.request.policy import chain_for, chain_of, limits_of
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.config import CloudFallback
 from reliability.types import Fault, Hold, TierState, TierStatus, Usage
 from tests.support.small_config import BASE, REQUEST, config_of, options_of, run, status_of, with_broken_fast, with_tier
-from tests.support.tier_asking import answer
 from tests.support.upstream import Upstream
 
 
@@ -205,20 +203,12 @@ def hosted_request() -> None:
 
 
 def hosted_continues() -> None:
-    """How the upstream is asked for the rest of an answer: by a last message of its own, or by words as well."""
-    with Upstream() as upstream:
-        for how, last in (("prefill", "assistant"), ("anchor", "user")):
-            config = HostedTierConfig(kind="hosted", base_url=upstream.base_url, model="x/y", continues=how)
-            tier = make_tier("premium", config, CloudFallback())
-            begun = replace(REQUEST, begun="It begins like this, and then")
-            asyncio.run(answer(tier, begun))
-            assert upstream.log[-1].body["messages"][-1]["role"] == last
-    # Not set: as it is known of the model.
-    for model, known in (("anthropic/claude-haiku-4.5", "prefill"), ("anthropic/claude-opus-4.6", "anchor")):
-        config = HostedTierConfig(kind="hosted", preset="openrouter", model=model)
-        tier = make_tier("premium", config, CloudFallback())
+    """How the upstream is asked for the rest of an answer: what that does is shown in test_continuing.py."""
+    for how in ("prefill", "anchor"):
+        config = config_of("tiers.premium.continues", how)
+        tier = make_tier("premium", config.tiers["premium"], config.reliability.escalation.cloud_fallback)
         assert isinstance(tier, HostedTier)
-        assert tier.continues == known
+        assert tier.continues == how
 
 
 def hosted_price() -> None:

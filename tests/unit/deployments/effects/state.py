@@ -2,18 +2,16 @@
 
 import asyncio
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from deployments.config.app_config import AppConfig
-from deployments.graph.replica import make_tier
 from deployments.reports.incidents import incidents_of
-from deployments.request.interfaces import MonotonicClock, Ports
-from deployments.request.judge import advise
-from deployments.request.policy import build_expected, hold_of, state_limits
+from deployments.request.interfaces import MonotonicClock
+from deployments.request.judge import Advice, advise
+from deployments.request.policy import hold_of, state_limits
 from deployments.state.actor import SessionState
 from deployments.state.client import folder_of
 from deployments.state.journal import Journal
@@ -21,10 +19,17 @@ from deployments.state.records import KeptResponse, Query, ReportItem, StateStep
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.budget import BudgetConfig
 from reliability.answer.judgement import expect
-from reliability.loops import JudgeConfig, Turn
-from reliability.tools import ToolBox, build_toolbox
+from reliability.loops import JudgeConfig, SeenCall, StuckCase, Turn, find_case
+from reliability.tools import ToolBox
 from reliability.types import Hold
+from tests.support.driving import make_ports, tell_in_turn
 from tests.support.small_config import REQUEST, config_of, run
+from tests.unit.deployments.request.test_judge import make_stuck_run
+from tests.unit.deployments.state.test_journal_bounds import (
+    test_ages_are_bounded,
+    test_bytes_are_bounded,
+    test_numbers_are_bounded,
+)
 
 NS_PER_S = 1_000_000_000
 
@@ -100,55 +105,40 @@ def judge(**keys: Any) -> JudgeConfig:
     return config_of("reliability.circuit_breaker", {"enabled": True, **keys}).reliability.circuit_breaker
 
 
-def judged(config: JudgeConfig, calls: int, *, failing: bool = False) -> Any:
-    """What the judge says of so many calls of one tool in a row."""
-    messages: list[Any] = list(REQUEST.messages)
-    for number in range(calls):
-        call = {"name": "f", "arguments": f'{{"a": "{number}"}}'}
-        messages += [
-            {"role": "assistant", "tool_calls": [{"id": f"c{number}", "type": "function", "function": call}]},
-            {
-                "role": "tool",
-                "tool_call_id": f"c{number}",
-                "content": f'{{"error": "no {number}"}}' if failing else f"result {number}",
-            },
-        ]
-    whole = config_of()
-    request = replace(REQUEST, messages=tuple(messages))
-    one = run(whole, request=REQUEST)
-    one = replace(one, request=request, expected=build_expected(whole, request, build_toolbox(())), attempts=[])
+def judged(config: JudgeConfig, calls: int, *, failing: bool = False) -> StuckCase | None:
+    """The case that so many calls of one tool in a row are."""
+    results = [f'{{"error": "no {number}"}}' if failing else f"result {number}" for number in range(calls)]
+    turns = [Turn((SeenCall("f", f'{{"a": "{number}"}}'),), (result,)) for number, result in enumerate(results)]
+    return find_case(tuple(turns), config)
 
-    async def go() -> Any:
-        cloud = whole.reliability.escalation.cloud_fallback
-        tiers = {name: make_tier(name, whole.tiers[name], cloud) for name in ("fast", "standard")}
-        timeouts = dict.fromkeys(tiers, whole.server.timeouts)
-        ports = Ports(tiers=tiers, timeouts=timeouts, clock=MonotonicClock(), jitter=lambda: 0.0)
-        one.deadline_ns = ports.clock.now_ns() + 30 * NS_PER_S
-        return await advise(one, ports, config)
 
-    return asyncio.run(go())
+def advised(config: JudgeConfig) -> Advice | None:
+    """What comes of a run that is stuck."""
+    tiers, _ = tell_in_turn(["standard"], [[{"text": "Try another tool."}]])
+    run, clock = make_stuck_run(), MonotonicClock()
+    run.deadline_ns = clock.now_ns() + 30 * NS_PER_S
+    return asyncio.run(advise(run, make_ports(tiers, clock), config))
 
 
 def judge_enabled() -> None:
-    assert judged(judge(enabled=False), 5) is None
-    assert judged(judge(), 5) is not None
+    assert advised(judge(enabled=False)) is None
+    assert advised(judge()) is not None
 
 
 def judge_thresholds() -> None:
-    assert judged(judge(consecutive_threshold=3), 3).case.count == 3
+    assert judged(judge(consecutive_threshold=3), 3).count == 3
     assert judged(judge(), 3) is None
-    assert judged(judge(consecutive_threshold=0, failure_threshold=2), 2, failing=True).case.trouble == "failures"
+    assert judged(judge(consecutive_threshold=0, failure_threshold=2), 2, failing=True).trouble == "failures"
     assert judged(judge(consecutive_threshold=0), 2, failing=True) is None
 
 
 def judge_tier() -> None:
-    assert judged(judge(judge_tier="standard"), 5).by == "standard"
-    assert judged(judge(), 5).by is None
+    assert advised(judge(judge_tier="standard")).by == "standard"
+    assert advised(judge()).by is None
 
 
 def judge_timeout() -> None:
-    asked = judged(judge(judge_tier="standard", timeout_s=7.0), 5)
-    assert asked.run.request.timeout_s == 7.0
+    assert advised(judge(judge_tier="standard", timeout_s=7.0)).run.request.timeout_s == 7.0
 
 
 def hold() -> None:
@@ -175,35 +165,11 @@ def actor_in(folder: str, config: AppConfig) -> SessionState:
 
 
 def journal_bounds() -> None:
-    """reports_max, sessions_max, session_ttl_s, incidents_max, incidents_days and journal_bytes_max, by trimming."""
-    keys: dict[str, Any] = {"reports_max": 2, "sessions_max": 2, "incidents_max": 3}
-    left = kept_after(**keys)
-    assert left == {"reports": 2, "sessions": 2, "incidents": 3}
-    assert kept_after() == {"reports": 8, "sessions": 8, "incidents": 8}
-    assert kept_after(later_s=100.0, session_ttl_s=50)["sessions"] == 0
-    assert kept_after(later_s=2 * 86_400.0, incidents_days=1)["incidents"] == 0
-    bulky = kept_after(text="x" * 200_000, journal_bytes_max=1_048_576)
-    assert bulky["reports"] < 8
-
-
-def kept_after(later_s: float = 0.0, text: str = "", **keys: Any) -> dict[str, int]:
-    config = config_of("state", keys)
-    with tempfile.TemporaryDirectory() as folder:
-        journal = Journal(Path(folder) / "j.sqlite", "me", config.state)
-        journal.begin()
-        now_s = time.time()
-        with journal.step():
-            for number in range(8):
-                report = {"request_id": f"r{number}", "session": f"s{number}", "attempts": [], "text": text}
-                journal.write_report("", report, now_s)
-                journal.write_incident({"at": now_s, "kind": "flaw", "text": text})
-        journal.trim(now_s + later_s)
-        counts = {
-            table: journal._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in ("reports", "sessions", "incidents")
-        }
-        journal.close()
-        return counts
+    """reports_max, sessions_max, session_ttl_s, incidents_max, incidents_days and journal_bytes_max, by trimming: the
+    journal's own tests are the proof."""
+    for proof in (test_numbers_are_bounded, test_ages_are_bounded, test_bytes_are_bounded):
+        with tempfile.TemporaryDirectory() as folder:
+            proof(Path(folder))
 
 
 def response_bounds() -> None:

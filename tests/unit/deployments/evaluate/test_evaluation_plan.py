@@ -135,8 +135,3 @@ def test_late_cells_come_back_in_half_and_late_alone_is_the_end():
     schedule.settle(third, third, 10.0)
     assert schedule.draw(70.0) == []
     assert schedule.late == {"m"}
-
-
-def test_without_time_nothing_is_drawn():
-    """Not even the first cell."""
-    assert PhaseSchedule(make_cells({"m": 1}), {}, batch_max=1, by_time=True).draw(0.0) == []

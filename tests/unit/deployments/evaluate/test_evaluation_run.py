@@ -178,13 +178,15 @@ def test_what_was_answered_at_once_is_not_asked_again_another_way(tmp_path):
     assert not {"constrain/call/m/1", "constrain/call/m/2"} & set(journal.cells)
 
 
-def test_a_server_that_refuses_every_model_has_a_report_of_the_floor(tmp_path):
-    """Who can't be asked is unavailable, with what the server said."""
-    with PlayedServer({"m": lambda body: (401, {"error": {"message": "no key"}})}) as server:
+@pytest.mark.parametrize("others", [{}, {"m": know}])
+def test_a_model_that_can_t_be_asked_is_unavailable_with_its_reason(tmp_path, others):
+    """It is no failure of the model's, and has no cells; where none can be asked, there is the floor all the same."""
+    with PlayedServer(others | {"dead": lambda body: (401, {"error": {"message": "no key"}})}) as server:
         journal, _, phases = run(server, tmp_path)
 
-    assert journal.facts["unavailable"] == {"m": "401: no key"}
-    assert {cell.model for phase in phases for cell in phase.cells} == {"rules"}
+    assert journal.facts["unavailable"] == {"dead": "401: no key"}
+    assert {cell.model for phase in phases for cell in phase.cells} == {"rules", *others}
+    assert not any("/dead/" in key for key in journal.cells)
     assert journal.cells["none/task/rules/buggy_calc"]["checks"]["passed"]
 
 
@@ -195,15 +197,6 @@ def test_without_time_nothing_is_begun(tmp_path):
 
     assert not any(key.startswith("served/") for key in journal.cells)
     assert sum(len(phase.cells) for phase in phases) > 10
-
-
-def test_a_model_that_can_t_be_asked_is_unavailable_with_its_reason(tmp_path):
-    """It is no failure of the model's."""
-    with PlayedServer({"m": know, "dead": lambda body: (503, {"error": {"message": "no weights"}})}) as server:
-        journal, *_ = run(server, tmp_path)
-
-    assert journal.facts["unavailable"] == {"dead": "503: no weights"}
-    assert not any("/dead/" in key for key in journal.cells)
 
 
 def test_a_server_that_starts_later_clears_what_was_said_of_it(tmp_path):

@@ -16,7 +16,6 @@ from deployments.evaluate.evaluation_target import (
     NO_CLOUD,
     NoServer,
     OwnTarget,
-    UrlTarget,
     _patch_variant,
     _write_config,
     read_config,
@@ -46,14 +45,6 @@ def source(tmp_path) -> Path:
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(DOCUMENT))
     return path
-
-
-def test_the_configuration_is_read_as_the_server_runs_it(source):
-    """What `user_config` patches counts."""
-    config = read_config(source)
-
-    assert config.reliability.tool_validation.max_retries == 1
-    assert config.tiers["fast"].max_running == 2
 
 
 @pytest.mark.parametrize(
@@ -165,11 +156,3 @@ def test_a_chain_of_one_is_no_chain():
 
     assert variants == {"none", "layers", "constrain", "unchecked"}
     assert both - variants == {"chain"}
-
-
-def test_only_a_model_that_answers_is_planned():
-    """One that was named and can't be asked has no cells."""
-    target = UrlTarget("http://h", "", ["a", "b"], cloud=False)
-    phases = target.plan(["b"], {}, Settings())
-
-    assert {cell.model for phase in phases for cell in phase.cells} == {"rules", "b"}

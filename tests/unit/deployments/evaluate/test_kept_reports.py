@@ -1,6 +1,5 @@
 """Reports that are kept: whole ones, not too many, and nothing else on this machine."""
 
-import fcntl
 import json
 import os
 import signal
@@ -12,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.config.whole_file import lock_folder
 from deployments.evaluate import kept_reports
 from deployments.evaluate.kept_reports import (
     NAME,
     PARTS,
+    _find_kept,
     clear_unfinished,
-    find_kept,
     keep_report,
     list_kept,
     read_kept,
@@ -41,7 +41,7 @@ def test_a_kept_report_is_listed_and_read(tmp_path):
 
     assert (one.name, one.made, one.target) == (name, "2026-11-24 08:15 UTC", "the server at X")
     assert dict(one.verdicts) == {tier: row["verdict"] for tier, row in REPORT["verdicts"].items()}
-    assert find_kept(folder, name) == one
+    assert _find_kept(folder, name) == one
     assert read_kept(folder, name, "report.html") == "<p>ü</p>".encode()
     assert read_kept(folder, name, "report.md") == b"# sum"
     assert json.loads(read_kept(folder, name, "report.json") or b"")["seed"] == REPORT["seed"]
@@ -65,6 +65,7 @@ def test_the_oldest_go(tmp_path, monkeypatch):
 WRITE = """
 import os, signal, sys
 from pathlib import Path
+from deployments.config.whole_file import lock_folder
 from deployments.evaluate import kept_reports
 from tests.unit.deployments.evaluate.test_kept_reports import REPORT
 Path.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -87,7 +88,7 @@ def test_what_a_killed_writer_has_left_goes(tmp_path, clear):
 def test_what_is_being_written_stays(tmp_path):
     """A start beside another evaluation that is at it."""
     (tmp_path / ".writing").mkdir()
-    with kept_reports._lock(tmp_path, fcntl.LOCK_EX):
+    with lock_folder(tmp_path):
         clear_unfinished(tmp_path)
     assert (tmp_path / ".writing").is_dir()
 
@@ -104,7 +105,7 @@ def test_a_name_that_is_none_leads_nowhere(tmp_path_factory, name):
         (place / "summary.json").write_text('{"made": "x", "target": "y", "verdicts": {}}')
 
     assert NAME.fullmatch(name) is None
-    assert find_kept(folder, name) is None
+    assert _find_kept(folder, name) is None
     assert read_kept(folder, name, "report.html") is None
 
 
@@ -154,12 +155,6 @@ def test_a_summary_that_cant_be_read_is_left_out(tmp_path_factory, raw):
     name = keep(folder)
 
     assert [one.name for one in list_kept(folder)] == [name]
-
-
-def test_where_nothing_was_kept_there_is_nothing(tmp_path):
-    """No folder is made by looking."""
-    assert list_kept(tmp_path / "none") == []
-    assert not (tmp_path / "none").exists()
 
 
 def test_a_report_that_cant_be_written_leaves_nothing(tmp_path):

@@ -58,17 +58,6 @@ class TestMadeOnce:
         assert [path.name for path in made.iterdir()] == ["whole"]
         assert list(tmp_path.glob(".thing.part-*")) == []
 
-    def test_a_failed_build_leaves_nothing(self, tmp_path: Path) -> None:
-        """Law: a build that raises leaves neither the thing nor its parts, and the error is the caller's."""
-
-        def build(folder: Path) -> None:
-            (folder / "part").touch()
-            raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            store.make_once(tmp_path, "thing", build)
-        assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
-
     def test_what_was_left_is_removed_whatever_its_name(self, tmp_path: Path) -> None:
         """Law: a name is no pattern: the next builder removes what is left under that name, and under no other."""
         left, other = tmp_path / ".m[12]*.part-x", tmp_path / ".m1*.part-x"

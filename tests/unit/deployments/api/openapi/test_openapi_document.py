@@ -74,12 +74,6 @@ def test_every_schema_is_one_and_is_used(name):
     assert f'"#/components/schemas/{name}"' in json.dumps(DOCUMENT)
 
 
-def test_the_server_is_where_the_app_is():
-    """Under the prefix that it is served under, so that whoever tries a route asks there."""
-    assert _build_document("/apps/one")["servers"] == [{"url": "/apps/one"}]
-    assert DOCUMENT["servers"] == [{"url": "/"}]
-
-
 PATHS = ["/openapi.json", "/docs", *(f"/docs/{name}" for name in ASSETS)]
 KEYED = Access((ApiKey(name="agent", sha256=GOOD),))
 

@@ -21,13 +21,6 @@ def test_every_route_is_described_and_every_description_is_a_route():
     assert {(operation.method, operation.path) for operation in OPERATIONS} == routes_of_the_app()
 
 
-def test_a_route_is_described_once():
-    """No two rows say different things of one route."""
-    names = [(operation.method, operation.path) for operation in OPERATIONS]
-
-    assert len(set(names)) == len(names)
-
-
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: f"{o.method} {o.path}")
 def test_a_row_names_what_is_there(operation):
     """Its answer is a schema, its errors are rows of the table, and whoever may need a key may lack it."""

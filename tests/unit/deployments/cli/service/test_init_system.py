@@ -1,11 +1,24 @@
-"""A program is asked, and has a bound."""
+"""A program is asked, and has a bound; a file is ours as long as nobody has touched it."""
 
+import plistlib
 import sys
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deployments.cli.service import init_system
-from deployments.cli.service.init_system import Finished, ServiceFault, run_program
+from deployments.cli.service.init_system import (
+    Finished,
+    ForeignFile,
+    ServiceFault,
+    give_order,
+    read_config_of,
+    read_own,
+    run_program,
+    sign,
+)
 
 
 def test_what_it_prints_and_how_it_ends_come_back():
@@ -15,20 +28,82 @@ def test_what_it_prints_and_how_it_ends_come_back():
     assert run_program([sys.executable, "-c", code]) == Finished(3, "a\N{REPLACEMENT CHARACTER}\nb")
 
 
-def test_one_that_isnt_there_is_named():
-    """One line."""
-    with pytest.raises(ServiceFault, match="no-such-program can't be run: No such file"):
-        run_program(["no-such-program"])
-
-
-def test_one_that_does_not_end_is_ended(monkeypatch):
-    """And named."""
+def test_one_that_isnt_there_or_does_not_end_has_failed_by_its_name(monkeypatch):
+    """In one line; an order that fails so is a fault."""
+    assert "no-such-program can't be run: No such file" in run_program(["no-such-program"]).words
+    with pytest.raises(ServiceFault, match="`no-such-program x` failed: no-such-program can't be run"):
+        give_order(run_program, "no-such-program", "x")
     monkeypatch.setattr(init_system, "ASK_S", 0.1)
-    with pytest.raises(ServiceFault, match=r"has not ended within 0.1 s"):
-        run_program([sys.executable, "-c", "import threading; threading.Event().wait()"])
+    ended = run_program([sys.executable, "-c", "import threading; threading.Event().wait()"])
+    assert ended.code
+    assert "has not ended within 0.1 s" in ended.words
 
 
 @pytest.mark.parametrize(("out", "words"), [("", "exit code 1"), ("a\n  b\n", "a b"), ("x" * 999, "x" * 300)])
 def test_its_words_are_one_line(out, words):
     """And not a long one."""
     assert Finished(1, out).words == words
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"))
+PATHS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
+
+
+@given(text=TEXTS, config=PATHS)
+def test_a_signed_text_says_whose_it_is(text, config):
+    """The mark names the configuration, whatever its path looks like; what is signed stays as it is behind the mark."""
+    signed = sign(text, Path(config))
+
+    assert read_config_of(signed) == str(Path(config))
+    assert signed.endswith(text)
+
+
+@given(text=TEXTS, at=st.integers(0), put=st.characters(exclude_categories=["Cs", "Cc"]))
+def test_one_character_makes_it_somebody_elses(text, at, put):
+    """A change anywhere behind the mark is seen."""
+    signed = sign(text, Path("/x"))
+    begin = signed.index("\n") + 1
+    where = begin + at % (len(signed) - begin + 1)
+
+    assert read_config_of(signed[:where] + put + signed[where:]) is None
+
+
+@given(st.text())
+def test_what_we_havent_written_is_not_ours(text):
+    """Any text at all."""
+    assert read_config_of(text) is None
+
+
+@given(config=PATHS)
+def test_the_mark_is_a_comment_in_xml(config):
+    """A path with dashes doesn't end the comment, and the file is read as if there were none."""
+    signed = sign(plistlib.dumps({"a": 1}).decode(), Path(f"/a--b-->{config}"), xml=True)
+
+    assert plistlib.loads(signed.encode()) == {"a": 1}
+    assert read_config_of(signed) == str(Path(f"/a--b-->{config}"))
+
+
+def test_a_file_of_ours_is_known_again(tmp_path):
+    """As long as it stands there."""
+    path = tmp_path / "x"
+    assert read_own(path) is None
+    path.write_text(sign("x\n", tmp_path))
+    assert read_own(path) == sign("x\n", tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["changed", "link", "folder", "bytes"])
+def test_what_is_not_ours_is_refused(tmp_path, kind):
+    """A text that was changed, a link to one of ours, a folder, bytes: each is another writer's."""
+    path, ours = tmp_path / "x", tmp_path / "ours"
+    ours.write_text(sign("x\n", tmp_path))
+    if kind == "changed":
+        path.write_text(sign("x\n", tmp_path) + "# mine\n")
+    elif kind == "link":
+        path.symlink_to(ours)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ForeignFile, match="move it away"):
+        read_own(path)

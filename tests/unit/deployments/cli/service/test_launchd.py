@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault
+from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault, read_config_of
 from deployments.cli.service.launchd import LABEL, Launchd, _write_plist, bound_output
-from deployments.cli.service.owned_files import read_mark
 from deployments.config.config_errors import ConfigError
 from tests.support.init_systems import Programs, make_plan_of
 
@@ -44,11 +43,12 @@ def test_the_agent_says_what_is_run_and_how(name):
 
 def test_the_written_file_is_a_plist_that_says_whose_it_is(tmp_path):
     """Behind the head, so that it stays XML."""
-    file = make(Programs({})).write(make_plan_of(tmp_path))
+    init = make(Programs({}))
+    text = init.write(make_plan_of(tmp_path))
 
-    assert file.path == Path(f"/Users/x/Library/LaunchAgents/{LABEL}.plist")
-    assert plistlib.loads(file.text.encode())["Label"] == LABEL
-    assert read_mark(file.text)["config"] == str(tmp_path / "serve_config.yaml")
+    assert init.path == Path(f"/Users/x/Library/LaunchAgents/{LABEL}.plist")
+    assert plistlib.loads(text.encode())["Label"] == LABEL
+    assert read_config_of(text) == str(tmp_path / "serve_config.yaml")
 
 
 def test_without_a_login_at_the_screen_the_way_out_is_said():

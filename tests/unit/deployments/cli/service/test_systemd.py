@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault
-from deployments.cli.service.owned_files import read_mark
+from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault, read_config_of
 from deployments.cli.service.systemd import LINGER, NO_SANDBOX, UNIT, Systemd, _write_unit
 from deployments.running.session_leader import STOP_S
 from deployments.running.supervisor import KILL_S
@@ -106,11 +105,11 @@ def test_a_stop_has_the_time_that_the_supervisor_takes():
 def test_the_delay_grows_where_systemd_knows_how(tmp_path, version, known):
     """An older one would complain about the keys, and gets one fixed delay."""
     init = Systemd(tmp_path, {}, Programs({"systemctl --version": Finished(0, version)}))
-    text = init.write(make_plan_of(tmp_path)).text
+    text = init.write(make_plan_of(tmp_path))
 
     assert ("RestartMaxDelaySec" in text) is known
     assert ("RestartSec=15" in text) is not known
-    assert read_mark(text)["config"] == str(tmp_path / "serve_config.yaml")
+    assert read_config_of(text) == str(tmp_path / "serve_config.yaml")
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -118,7 +117,7 @@ def test_the_sandbox_is_there_where_it_can_be(tmp_path, allowed):
     """It is tried before it is written; where the system refuses it, its user hears that there is none."""
     init = Systemd(tmp_path, {}, Programs({"systemd-run": Finished(0 if allowed else 226, "")}))
 
-    assert ("ProtectSystem=strict" in init.write(make_plan_of(tmp_path)).text) is allowed
+    assert ("ProtectSystem=strict" in init.write(make_plan_of(tmp_path))) is allowed
     assert (NO_SANDBOX in init.list_remarks()) is not allowed
 
 
@@ -143,13 +142,13 @@ def test_a_machine_without_systemd_hears_what_to_do(tmp_path):
     """The programs themselves aren't there."""
 
     def run(command):
-        raise ServiceFault(f"{command[0]} can't be run: No such file or directory")
+        return Finished(127, f"{command[0]} can't be run: No such file or directory")
 
     init = Systemd(tmp_path, {}, run)
     with pytest.raises(ServiceFault, match=r"systemctl can't be run.*without systemd start `mlx-stack-serve serve`"):
         init.check()
 
-    assert "PrivateUsers" not in init.write(make_plan_of(tmp_path)).text
+    assert "PrivateUsers" not in init.write(make_plan_of(tmp_path))
     assert LINGER in init.list_remarks()
 
 

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.config.app_config import patch
-from deployments.evaluate.figures.cascade import CASES_MIN, _list_candidates, _play, _read_cases, is_fitted, learn_chain
+from deployments.evaluate.figures.cascade import (
+    CASES_MIN,
+    _is_fitted,
+    _list_candidates,
+    _play,
+    _read_cases,
+    learn_chain,
+)
 from tests.support.evaluation_cells import CONFIG, call_cell, make_cells
 
 CHAIN = ("fast", "large")
@@ -78,7 +85,7 @@ def test_a_choice_that_the_held_out_cases_don_t_bear_out_is_not_proposed():
     """`large` alone is as right for less on the fit, and wrong on the other half."""
     cells = make_cells(24, fast_right=0)
     for number in range(24):
-        seen = is_fitted(number)
+        seen = _is_fitted(number)
         cells[f"layers/call/fast/{number}"] = call_cell(number, layer=None if seen else "raw", right=not seen)
         cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=seen, seconds=10.0)
     found = learn_chain(cells, CHAIN)
@@ -91,7 +98,7 @@ def test_a_right_answer_that_costs_more_is_not_proposed():
     """`large` alone is cheaper on the fit; on the other half it is right as often and dearer."""
     cells = make_cells(24, fast_right=0)
     for number in range(24):
-        seen = is_fitted(number)
+        seen = _is_fitted(number)
         cells[f"layers/call/fast/{number}"] = call_cell(number, layer=None, right=False, seconds=5.0 if seen else 0.1)
         cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=4.0)
         if not seen:
@@ -117,7 +124,7 @@ def test_the_held_out_half_has_no_part_in_the_choice():
     cells = make_cells(24, fast_right=12)
     other = dict(cells)
     for key in cells:
-        if "/call/" in key and not is_fitted(int(key.rsplit("/", 1)[1])):
+        if "/call/" in key and not _is_fitted(int(key.rsplit("/", 1)[1])):
             other[key] = cells[key] | {"right": not cells[key]["right"], "seconds": 99.0}
     one, two = learn_chain(cells, CHAIN), learn_chain(other, CHAIN)
 

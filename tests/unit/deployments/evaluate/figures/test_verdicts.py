@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.config.app_config import EvaluateConfig
-from deployments.evaluate.figures.shares import describe_share, describe_spread
+from deployments.evaluate.figures.tables import describe_share, describe_spread
 from deployments.evaluate.figures.verdicts import judge_tiers
 
 

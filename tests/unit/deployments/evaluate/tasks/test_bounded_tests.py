@@ -1,5 +1,6 @@
 """Tests of an agent's are run inside of bounds: no network, no process, no file outside, no end of time."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -7,14 +8,18 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deployments.evaluate.tasks import bounded_tests
 from deployments.evaluate.tasks.bounded_tests import (
     OUTPUT_CHARS,
     Check,
+    _judge,
     describe_confinement,
     run_tests,
 )
+from deployments.evaluate.tasks.confined_tests import _encode
 from tests.support.repository import ROOT
 from tests.support.serving import until
 
@@ -113,16 +118,19 @@ def test_no_module_is_made_a_second_time(tmp_path, name):
     assert "create_builtin" in run_tests(tmp_path, IT)
 
 
-def test_native_modules_of_python_load(tmp_path):
-    """Those that are for tests."""
-    write_code(tmp_path, "import sys; sys.modules.pop('_bisect', None); import _bisect, decimal, array, unicodedata")
-
-    assert run_tests(tmp_path, IT) == ""
-
-
-def test_good_tests_pass_and_may_write_in_the_folder(tmp_path):
-    """What a test needs is there: the standard library, the folder, and time."""
-    write_code(tmp_path, "import json, re, tempfile; open('x.txt', 'w').write(json.dumps(1))")
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import json, re, tempfile; open('x.txt', 'w').write(json.dumps(1))",
+        "import sys; sys.modules.pop('_bisect', None); import _bisect, decimal, array, unicodedata",
+        "import os; assert 'OPENROUTER_API_KEY' not in os.environ, os.environ",
+    ],
+)
+def test_good_tests_pass(tmp_path, monkeypatch, code):
+    """What a test needs is there: the standard library with its native modules, the folder to write to, and time. Our
+    environment, with its keys, isn't."""
+    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-secret")
+    write_code(tmp_path, code)
 
     assert run_tests(tmp_path, IT) == ""
 
@@ -190,54 +198,6 @@ def test_a_pass_needs_the_right_answer(tmp_path, code):
     assert run_tests(tmp_path, IT)
 
 
-@pytest.mark.parametrize(
-    ("source", "answer"),
-    [
-        ("type('Any', (), {'__eq__': lambda *_: True, '__hash__': lambda _: 0})()", 1),
-        ("type('Any', (int,), {})(1)", 1),
-        ("type('Any', (str,), {})('a')", "a"),
-        ("type('Any', (list,), {'__len__': lambda _: 1})()", [1]),
-        ("type('Any', (dict,), {})(a=1)", {"a": 1}),
-        ("True", 1),
-        ("1", True),
-        ("1.0", 1),
-        ("1", 1.0),
-        ("'1'", 1),
-        ("b'a'", "a"),
-        ("(1, 2)", [1, 2]),
-        ("[1, True]", [1, 1]),
-        ("{1: 2}", {"1": 2}),
-        ("{'a': 1.0}", {"a": 1}),
-        ("float('nan')", 1.0),
-        ("float('inf')", 1.0),
-        ("None", False),
-        ("10**5000", 1),
-        ("'\\ud800'", "?"),
-        ("{1, 2}", [1, 2]),
-        ("type", "type"),
-        ("(lambda r: [r.append(r), r][1])([])", []),
-    ],
-)
-def test_an_answer_has_the_right_type_too(tmp_path, source, answer):
-    """Law: what is only equal, or of a type derived from the right one, is no right answer."""
-    (tmp_path / "it.py").write_text(f"def answer():\n    return {source}\n")
-
-    assert run_tests(tmp_path, [Check("import it", "it.answer()", answer)])
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [*(None, True, 0, -(10**30), 1.5, float("nan"), float("-inf"), "", "\ud800é", [], {}), [1, {"a": [None]}]],
-)
-def test_a_plain_value_is_itself(tmp_path, answer):
-    """Law: each plain value comes out of the sandbox as it is."""
-    (tmp_path / "it.py").write_text(
-        f"nan, inf = float('nan'), float('inf')\n\n\ndef answer():\n    return {answer!a}\n"
-    )
-
-    assert run_tests(tmp_path, [Check("import it", "it.answer()", answer)]) == ""
-
-
 def test_nothing_in_the_sandbox_is_a_right_answer(tmp_path):
     """Law: neither the frames, nor the memory of the program, nor the files that can be read have the answer."""
     code = (
@@ -283,13 +243,6 @@ def test_code_that_can_t_be_loaded_fails_in_words(tmp_path, text):
     assert "Error" in output or "KeyboardInterrupt" in output
 
 
-def test_no_questions_are_no_pass(tmp_path):
-    """Without a right answer there is none."""
-    write_code(tmp_path, "pass")
-
-    assert run_tests(tmp_path, ())
-
-
 KILLED = """
 import sys
 from pathlib import Path
@@ -330,17 +283,53 @@ def test_the_output_is_bounded_and_names_no_folder(tmp_path):
     assert str(tmp_path) not in output
 
 
-def test_no_secret_of_ours_is_there(tmp_path, monkeypatch):
-    """The environment is an empty one."""
-    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-secret")
-    write_code(tmp_path, "import os; assert 'OPENROUTER_API_KEY' not in os.environ, os.environ")
-
-    assert run_tests(tmp_path, IT) == ""
-
-
 def test_the_report_says_by_what_they_are_held():
     """Never more than holds here."""
     words = describe_confinement()
 
     assert "no network by" in words
     assert ("unshare" in words or "sandbox-exec" in words) is bool(bounded_tests._find_wrapper())
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def is_right(said: bytes, answer: object) -> bool:
+    return _judge([Check("", "", answer)], said) == ""
+
+
+@given(PLAIN, PLAIN)
+def test_a_value_is_right_where_it_is_the_answer_with_its_types(value: object, other: object) -> None:
+    """Law: what is encoded is the same; another value is right only where Python writes the two alike, but for the
+    order of a mapping."""
+    said = json.dumps([_encode(value)]).encode()
+    assert is_right(said, value)
+    assert not is_right(said, other) or sorted(repr(value)) == sorted(repr(other))
+
+
+@given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode), PLAIN)
+def test_bytes_that_are_no_answers_are_wrong(text: bytes, answer: object) -> None:
+    """Law: whatever bytes come, they are answers or wrong, and nothing raises."""
+    assert _judge([Check("", "", answer)] * 2, text)
+
+
+@pytest.mark.parametrize("text", ["", "1", "{}", '{"a": 1}', "[" * 100_000, "[" + "1" * 5000 + "]", "[1, 1]"])
+def test_forged_answers_are_wrong(text: str) -> None:
+    """Law: a form that the sandbox doesn't use is no answer, and no questions are no pass."""
+    assert not is_right(text.encode(), 1)
+    assert _judge([], text.encode())
+
+
+def test_what_isnt_plain_is_never_right() -> None:
+    """Law: an object, a tuple, a key that is no text, and a value that is too deep are the same as no plain value."""
+    deep: list[object] = []
+    for _ in range(50):
+        deep = [deep]
+    values = (object(), {1}, b"", type("Any", (int,), {})(1), (1,), {1: 2}, deep)
+    encoded = [_encode(value) for value in values]
+    assert [list(one) for one in encoded[:-1] if isinstance(one, dict)] == [["other"]] * 6
+    assert not is_right(json.dumps([encoded[-1]]).encode(), deep)

@@ -87,16 +87,12 @@ def test_an_agent_that_follows_the_files_is_held_and_fails():
     assert (found["checks"]["unmoved"], found["checks"]["fixed"]) == (False, True)
 
 
-def test_without_time_there_is_no_result():
-    """A late answer, or no time at all: the cell is run again."""
-    assert work(lambda body: (504, {"error": {"message": "late", "code": "deadline_exceeded"}})) is None
-    assert work(lambda body: say("x"), within_s=0) is None
-
-
 def test_a_model_that_takes_too_long_has_failed(monkeypatch):
-    """That is a result: nobody waits for it. A server that is late by itself says nothing of the model."""
+    """That is a result: nobody waits for it. A server that is late by itself says nothing of the model, nor does a run
+    without time."""
     late = (504, {"error": {"message": "late", "code": "deadline_exceeded"}})
     assert work(lambda body: late, within_s=1_000) is None
+    assert work(lambda body: say("x"), within_s=0) is None
     monkeypatch.setattr(strategies, "TASK_S", 0.5)
     found = work(lambda body: call("list_files"))
 

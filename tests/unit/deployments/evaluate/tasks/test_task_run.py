@@ -10,7 +10,7 @@ from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.fixtures import CANARY, FIXTURES, Fixture, make_fixture, write_files
 from deployments.evaluate.tasks.strategies import Outcome, work_by_rules
 from deployments.evaluate.tasks.task_run import _score, run_task
-from deployments.evaluate.tasks.work_folder import Refused, WorkFolder
+from deployments.evaluate.tasks.task_tools import Refused, WorkFolder
 
 CALC, INJECTED = make_fixture("buggy_calc", 1), make_fixture("prompt_injection_repo", 1)
 
@@ -136,13 +136,6 @@ def test_the_hidden_questions_fail_where_the_fault_is(tmp_path, name):
     assert not {check.asks for check in fixture.hidden} & {check.asks for check in fixture.tests}
 
 
-def test_no_diagnosis_is_no_pass(tmp_path):
-    """Whoever hands in nothing has nothing right, not even with the tests passing."""
-    found = judge(CALC, tmp_path, None)
-
-    assert not found["passed"]
-
-
 def test_an_edit_counts_where_the_diagnosis_doesn_t_fit(tmp_path):
     """What an agent has put right in the folder is right."""
     write_files(CALC, tmp_path)
@@ -194,15 +187,12 @@ def test_the_floor_passes_the_calculator(seed):
     assert run("buggy_calc", seed)["checks"]["passed"]
 
 
-@pytest.mark.parametrize(
-    ("name", "passes"),
-    [("prompt_injection_repo", True), ("lost_page_repo", True), ("noisy_logs_repo", True), ("unit_mixup_repo", False)],
-)
-def test_what_the_floor_can_and_can_t(name, passes):
+@pytest.mark.parametrize("name", [name for name in FIXTURES if name != "buggy_calc"])
+def test_what_the_floor_can_and_can_t(name):
     """It knows no units; and nothing that a file says moves it."""
     found = run(name)
 
-    assert found["checks"]["passed"] is passes
+    assert found["checks"]["passed"] is (name != "unit_mixup_repo")
     assert found["checks"]["unmoved"]
 
 

@@ -7,8 +7,8 @@ import pytest
 import ray
 from ray._private.node import Node
 
-from deployments.running import lean_ray
-from deployments.running.lean_ray import describe_ray, start_ray
+from deployments.running import driver
+from deployments.running.driver import _describe_ray, _start_ray
 
 NAMES = ("start_monitor", "start_log_monitor", "start_api_server")
 
@@ -32,10 +32,10 @@ def test_nothing_is_started_that_only_watches(monkeypatch: pytest.MonkeyPatch, r
 
     monkeypatch.setattr(ray, "init", init)
     if raised is None:
-        assert start_ray(namespace="serve") == "context"
+        assert _start_ray(namespace="serve") == "context"
     else:
         with pytest.raises(raised):
-            start_ray(namespace="serve")
+            _start_ray(namespace="serve")
 
     assert {name: getattr(Node, name) for name in NAMES} == own
     assert told == [(b"dashboard", b"127.0.0.1:8265")]
@@ -43,10 +43,10 @@ def test_nothing_is_started_that_only_watches(monkeypatch: pytest.MonkeyPatch, r
 
 def test_a_ray_without_such_methods_starts_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a name that a later Ray doesn't have is no reason not to start."""
-    monkeypatch.setattr(lean_ray, "LEFT_OUT", ("start_something_else",))
+    monkeypatch.setattr(driver, "LEFT_OUT", ("start_something_else",))
     monkeypatch.setattr(ray, "init", lambda **_: "context")
 
-    assert start_ray() == "context"
+    assert _start_ray() == "context"
     assert not hasattr(Node, "start_something_else")
 
 
@@ -56,7 +56,7 @@ def test_what_a_dashboard_needs_is_text(monkeypatch: pytest.MonkeyPatch) -> None
     node = SimpleNamespace(cluster_id=SimpleNamespace(hex=lambda: "ab"))
     monkeypatch.setattr(ray._private.worker, "_global_node", node)
 
-    assert describe_ray(SimpleNamespace(address_info=known)) == {
+    assert _describe_ray(SimpleNamespace(address_info=known)) == {
         "gcs_address": "127.0.0.1:1",
         "node_ip_address": "127.0.0.1",
         "session_dir": "/t",
