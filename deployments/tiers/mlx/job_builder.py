@@ -96,7 +96,6 @@ class JobBuilder:
             processors=self._list_processors(request, len(prompt), resumed, free=constraint is None),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
-<<<<<<< HEAD
             reuse=PromptReuse(
                 owner=request.key,
                 keep=request.keep,
@@ -104,10 +103,7 @@ class JobBuilder:
                 session=(request.key, request.session_id),
                 parent=(request.key, request.parent) if request.parent else None,
             ),
-=======
-            reuse=PromptReuse(owner=request.key, keep=request.keep, checkpoints=checkpoints),
             notes=(deferred.note,) if deferred is not None and deferred.note else (),
->>>>>>> diet
         )
         return job, self._sessions.note(prepared, prompt)
 
