@@ -283,16 +283,15 @@ def _read_file(part: Mapping[str, Any], path: str) -> dict[str, Any]:
         raise refuse(f"{path}.filename", f"a text of at most {FILE_NAME_CHARS_MAX} characters is needed")
     if not isinstance(data, str):
         raise refuse(f"{path}.file_data", "the file as a data URL is needed")
-    return {"type": "text", "text": f"{name}:\n{_decode_text(data, f'{path}.file_data')}"}
-
-
-def _decode_text(data: str, path: str) -> str:
     head, comma, body = data.partition(",")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
-        raise refuse(path, "a data URL in base64 is needed: data:text/plain;base64,...")
-    media = head.removeprefix("data:").partition(";")[0]
-    if not media.startswith(TEXT_MEDIA):
-        raise refuse(path, f"only files of text can be read here, and this one is {media[:64]!r}", "unsupported")
+        raise refuse(f"{path}.file_data", "a data URL in base64 is needed: data:text/plain;base64,...")
+    if not head.removeprefix("data:").startswith(TEXT_MEDIA):
+        return {"type": "file", "file": {"filename": name, "file_data": data}}  # for models that read files
+    return {"type": "text", "text": f"{name}:\n{_decode_text(body, f'{path}.file_data')}"}
+
+
+def _decode_text(body: str, path: str) -> str:
     try:
         return base64.b64decode(body.encode("ascii"), validate=True).decode("utf-8")
     except (binascii.Error, ValueError):

@@ -135,6 +135,17 @@ def test_texts_of_documents_and_search_results_are_read():
     assert "T (u)\\nfound" in told
 
 
+@pytest.mark.parametrize("title", [None, "a.pdf"])
+def test_a_document_that_is_no_text_is_a_file(title):
+    """As chat completions have it, beside a result as well: another tier may read it."""
+    source = {"type": "base64", "media_type": "application/pdf", "data": "AA=="}
+    document = {"type": "document", "title": title, "source": source}
+    data = {"filename": title or "document.pdf", "file_data": "data:application/pdf;base64,AA=="}
+    for content in ([document], [{"type": "tool_result", "tool_use_id": "t", "content": [document]}]):
+        messages = translate_history(None, [{"role": "user", "content": content}])
+        assert messages[-1]["content"] == [{"type": "file", "file": data}]
+
+
 def test_the_markers_stay_on_the_parts():
     """Where a provider honours them they still stand where the client has put them, on results too."""
     content = [

@@ -154,6 +154,10 @@ def encode(text: str, media: str = "text/plain") -> str:
 TEXT, SHOWN = {"type": "input_text", "text": "hi"}, {"type": "image_url", "image_url": {"url": IMAGE["image_url"]}}
 
 
+PDF = encode("x", "application/pdf")
+FILE = {"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}}
+
+
 @pytest.mark.parametrize(
     ("content", "read"),
     [
@@ -161,11 +165,12 @@ TEXT, SHOWN = {"type": "input_text", "text": "hi"}, {"type": "image_url", "image
         ([TEXT], "hi"),
         ([IMAGE | {"detail": "low"}], [SHOWN | {"image_url": SHOWN["image_url"] | {"detail": "low"}}]),
         ([{"type": "input_file", "filename": "a.txt", "file_data": encode("Grüße")}], "a.txt:\nGrüße"),
+        ([{"type": "input_file", "filename": "a.pdf", "file_data": PDF}], [FILE]),
     ],
 )
 def test_each_part_is_that_of_a_chat(content, read):
     """A text alone is a string, as most chat clients send it; URL and detail of an image stand together; a file of
-    text is its text behind its name."""
+    text is its text behind its name, and any other is a file."""
     assert _read_content(content, "p") == read
 
 
@@ -191,7 +196,6 @@ def test_answers_and_outputs_are_texts_where_they_can_be():
         ({"type": "input_file", "file_id": "f"}, "unsupported", "p.0.file_id"),
         ({"type": "input_file", "file_url": "f"}, "unsupported", "p.0.file_url"),
         ({"type": "input_file", "file_data": "hi"}, "invalid_request", "p.0.file_data"),
-        ({"type": "input_file", "file_data": encode("x", "application/pdf")}, "unsupported", "p.0.file_data"),
         ({"type": "input_file", "file_data": "data:text/plain;base64,_w=="}, "invalid_request", "p.0.file_data"),
         ({"type": "input_file", "file_data": "data:text/plain;base64,/w=="}, "invalid_request", "p.0.file_data"),
         ({"type": "input_file", "filename": "x" * 300, "file_data": encode("x")}, "invalid_request", "p.0.filename"),
