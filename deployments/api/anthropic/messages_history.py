@@ -4,7 +4,7 @@ The same history is the same messages each time, so that a prompt cache still fi
 text, and the line that Claude Code's system prompt changes with each request is dropped. Texts of one message are set
 apart by a blank line, since chat templates join parts without one.
 Invariant: a block that can't be read is refused by type and path, but for redacted thoughts, which only their maker can
-read.
+read, and calls that Anthropic's servers have run, with their results: what came of them stands in the text.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ def _translate_assistant(blocks: Sequence[Block], path: str) -> Iterator[Message
                 texts.append(_make_text(block, f"{path}.{at}"))
             case "thinking":
                 thoughts.append(_read_string(block, "thinking", f"{path}.{at}"))
-            case "redacted_thinking":
+            case "redacted_thinking" | "server_tool_use" | "mcp_tool_use":
+                continue
+            case kind if kind.endswith("_tool_result"):
                 continue
             case "tool_use":
                 calls.append(_make_call(block, f"{path}.{at}"))

@@ -115,10 +115,22 @@ def test_reasoning_of_another_server_is_noted():
     assert "reasoning_content" not in call.request.messages[-1]
 
 
+@pytest.mark.parametrize("kind", ["web_search_call", "image_generation_call", "tool_search_output", "mcp_call"])
+def test_calls_that_another_server_has_run_end_no_conversation(kind):
+    """A conversation that began at OpenAI goes on here without them, and the report says so."""
+    messages = [{"role": "user", "content": "hi"}, say("hello"), {"role": "user", "content": "go on"}]
+    plain, call = (
+        parse({"input": messages}),
+        parse({"input": [*messages[:1], {"type": kind, "id": "x"}, *messages[1:]]}),
+    )
+
+    assert call.request.messages == plain.request.messages
+    assert [kind in note for note in call.notes] == [True]
+
+
 @pytest.mark.parametrize(
     ("item", "param"),
     [
-        ({"type": "web_search_call", "id": "ws_1"}, "input.0.type"),
         ({"type": "local_shell_call"}, "input.0.type"),
         ({}, "input.0.type"),
         ({"type": 3}, "input.0.type"),
