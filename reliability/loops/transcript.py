@@ -137,7 +137,8 @@ class _ConversationTail:
         answer = read_own_text(before).strip(" \n.!*`\"'")
         if not 0 < len(answer) <= NAMED_CHARS or before.get("tool_calls"):
             return False
-        return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", read_own_text(self.messages[index])) is not None
+        words = read_own_text(self.messages[index])[: 10 * WORDS_CHARS]
+        return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", words) is not None
 
     def _find_neighbours(self, index: int) -> Iterator[int]:
         for step in (-1, 1):
