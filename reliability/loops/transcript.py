@@ -267,7 +267,7 @@ def _read_user(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> N
     elif turns and who is Who.SPEAKS:
         turns[-1].pushed = True
         if not turns[-1].calls and (acted := _find_acting(turns)) is not None:
-            acted.asked = True
+            acted.asked = not acted.written  # else a harness may report on the call
 
 
 def _find_acting(turns: Sequence[_OpenTurn]) -> _OpenTurn | None:
