@@ -5,6 +5,8 @@ which a prompt was sent, before an answer, it asks whether the prompt of that mo
 clears the oldest results, down to `bytes_left`. So the next turn finds the same results cleared, until the prompt is
 over the size again: a prompt cache loses its prefix once a step, not once a turn.
 
+`clear_media` is for a history that no tier can read: an image that a tool showed must not end the session.
+
 Invariants: no word of a user, of the system or of an answer is cleared; a cleared result keeps its place behind its
 call; what is cleared in a history is cleared in each history that continues it.
 """
@@ -22,6 +24,7 @@ from reliability.types import ChatRequest
 Message = Mapping[str, Any]
 RESULTS = ("tool", "function")
 STUB = "[This result was removed to save room.]"
+MEDIA_STUB = {"type": "text", "text": "[An image or a file was here, which no model here can read.]"}
 NO_ARGUMENTS = "{}"
 
 
@@ -93,6 +96,23 @@ def clear_results(messages: Sequence[Message], rule: ClearResults, fixed_bytes: 
         if (call := growth.calls.get(at)) is not None:
             edited[call[0]] = _clear_arguments(edited[call[0]], call[1])
     return Cleared(messages=tuple(edited), count=growth.cleared, size=size)
+
+
+def clear_media(messages: Sequence[Message]) -> Cleared:
+    """Clear the images and files, but for those that a user shows with the newest words."""
+    roles = [message.get("role") for message in messages[-2:]]
+    asked = len(messages) - 1 if roles[-1:] == ["user"] and roles[0] not in RESULTS else -1
+    edited, count = list(messages), 0
+    for at, message in enumerate(messages):
+        parts = message.get("content")
+        if at != asked and isinstance(parts, list) and any(map(_is_media, parts)):
+            edited[at] = {**message, "content": [MEDIA_STUB if _is_media(part) else part for part in parts]}
+            count += sum(map(_is_media, parts))
+    return Cleared(messages=tuple(edited), count=count, size=0)
+
+
+def _is_media(part: Mapping[str, Any]) -> bool:
+    return part.keys().isdisjoint(("text", "refusal"))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from deployments.api.headers import may_keep, name_beginning, read_session, split_helper
 from deployments.api.past_calls import name_past_calls
@@ -39,6 +39,8 @@ TOO_LARGE = "the schemas are larger than this server takes"
 Text = Annotated[str, Field(min_length=1)]
 # A token cap of this size is no cap; larger numbers are refused before they meet C code.
 TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
+# LM Studio and llama.cpp call no cap -1, and so do the requests that people copy from their pages.
+TokenCap = Annotated[TokenCount | None, BeforeValidator(lambda value: None if value == -1 else value)]
 
 
 class Strict(BaseModel):
@@ -74,8 +76,8 @@ class ChatBody(Strict):
     messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES_MAX)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: TokenCount | None = None
-    max_completion_tokens: TokenCount | None = None
+    max_tokens: TokenCap = None
+    max_completion_tokens: TokenCap = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)

@@ -29,7 +29,7 @@ from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens
 from reliability.answer.repeating import repeats_already, window_repeats_already
 from reliability.attempt import Attempt
 from reliability.confidence import Gauge
-from reliability.context_edits import ClearResults, clear_results
+from reliability.context_edits import Cleared, ClearResults, clear_media, clear_results
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
@@ -78,6 +78,8 @@ async def walk(
                 run.prompt_bytes, _shorten, run, dict(ports.context_tokens)
             ):
                 continue
+            case Refuse(code=RefuseCode.UNSUPPORTED) if _leave_out_media(run):
+                continue
             case Refuse() as refusal:
                 run.refusal = refusal
                 return
@@ -116,13 +118,29 @@ def _shorten(run: Run, contexts: dict[str, int]) -> bool:
         rule = ClearResults(bytes_over=size, bytes_left=size // 2, keep=1)
         cleared = clear_results(run.whole, rule, tools_bytes)
         if cleared.count > run.shortened:
-            run.request = replace(request, messages=cleared.messages)
-            run.prompt_bytes = prompt_bytes(cleared.messages, request.tools)
-            run.shortened, run.passed_over = cleared.count, len(run.attempts)
+            run.shortened = cleared.count
+            _begin_anew(run, cleared)
             words = f"the oldest {figure(cleared.count)} tool results were left out: no tier could hold the prompt"
             run.notes = (*(note for note in run.notes if "tool results were left out" not in note), words)
             return True
     return False
+
+
+def _leave_out_media(run: Run) -> bool:
+    """Let a request begin anew without the images and files of its past; False where it shows none there."""
+    cleared = clear_media(run.request.messages)
+    if not cleared.count or any(attempt.text_out for attempt in run.attempts):
+        return False
+    _begin_anew(run, cleared)
+    words = f"{figure(cleared.count)} images or files of the conversation were left out: no tier could read them"
+    run.notes = (*run.notes, words)
+    return True
+
+
+def _begin_anew(run: Run, cleared: Cleared) -> None:
+    run.request = replace(run.request, messages=cleared.messages)
+    run.prompt_bytes = prompt_bytes(cleared.messages, run.request.tools)
+    run.passed_over = len(run.attempts)
 
 
 async def _accept(run: Run, number: int, ports: Ports) -> list[Event]:

@@ -21,9 +21,10 @@ repeat, count or confirm them.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes `PUSHED_LAPS`
 more. Steps are nudged once. Where the user asks for a number of steps, or for anything so many times, neither a nudge
-nor a break comes before; an order of repetition without a number gives the limits of a poll. The results of a NEAR
-streak must change more than once, and the circuit doesn't break before the streak without its newest lap told the same.
-The strictest verdict wins, then the one with the most repetitions.
+nor a break comes before; an order of repetition without a number gives the limits of a poll, and so does a user who
+says the same again behind each answer ("run the tests again"). The results of a NEAR streak must change more than
+once, and the circuit doesn't break before the streak without its newest lap told the same. The strictest verdict wins,
+then the one with the most repetitions.
 
 Invariant: keys are computed from the tail backwards, only as far as a cycle holds, and each question is asked once of a
 request (`Memo`): an ordinary history costs a handful of comparisons.
@@ -149,7 +150,7 @@ def _judge_count(row: TurnSequence, period: int, count: int, limits: tuple[int, 
     """Judge a streak by its limits, later ones where the user asked for so many. `patient`: they are those of polls;
     what doesn't poll is nudged once then."""
     newest = range(row.size - period, row.size)
-    if row.order.endless:
+    if row.is_ordered(period):
         patient, limits = True, _poll_thresholds(row.config)
     leads = patient or any(map(row.steps_in, newest))
     asked = max(row.order.times, row.order.number if leads else 0)
@@ -172,7 +173,7 @@ def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
     movement = _judge_streak(row, period, count)
     if movement is Movement.PROGRESS:
         return None, True
-    if movement is Movement.DRIFT or row.order.endless:
+    if movement is Movement.DRIFT or row.is_ordered(period):
         warn, limit = _poll_thresholds(row.config)
     count = row.count_repetitions(period, row.has_near_results, max(limit, row.order.number + 1, row.order.times + 1))
     stage = _judge_count(row, period, count, (warn, limit), movement is Movement.DRIFT)
@@ -238,7 +239,7 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
         return None
     config = row.config
     warn, limit = (
-        _poll_thresholds(config) if row.order.endless else (config.duplicate_threshold, config.break_threshold)
+        _poll_thresholds(config) if row.is_ordered(1) else (config.duplicate_threshold, config.break_threshold)
     )
     count, echoes = 0, bool(_LOOKUP.search(text))
     for index in range(row.size - 1, max(row.size - 2 * max(warn, limit, 1) - 2, -1), -1):
@@ -250,7 +251,7 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
                 break
             echoes = True
         count += 1
-    if row.order.endless:
+    if row.is_ordered(1):
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
         return None if warn < count < limit else _build_streak_loop(Kind.ERRORS, count, warn, limit, text, tool)
     return _build_streak_loop(Kind.ERRORS, count, warn, 2 * limit if echoes else limit, text, tool)

@@ -64,7 +64,8 @@ _DONE = word_set(
     "erledigt hecho listo fait"
 )
 _DEEDS = word_set(
-    "undone redone sent set put made drawn shown hit cut taken given thrown driven spun gone built sold bought eaten"
+    "undone redone sent set put made drawn shown hit cut taken given thrown driven spun gone built sold bought eaten "
+    "ran undid"
 )
 _NO_DEEDS = word_set(
     "need feed seed speed exceed proceed hundred limited expired crashed timed errored aborted disconnected "
@@ -75,6 +76,9 @@ _DEED = re.compile(r"[a-z]{3,20}ed")
 #: Words beside it that tell of the log and not of the deed.
 _LEVELS = word_set("info debug log notice result status output message")
 DONE_WORDS = 3
+#: A step's report may be longer: the deed stands at its beginning, behind a subject or a heading, and code may follow.
+STEP_WORDS, DEED_WITHIN = 10, 4
+_SHOWN_CODE = re.compile(r"```.*?```", re.DOTALL)
 _FOLDER_UP = re.compile(r"\s*(?:cd|pushd|popd)\b[ ./~-]*(?:&& ls)?\s*")
 _REFUSES = re.compile(
     r"\b(?:already|unchanged|cannot|can't|could not|unable|rejected|denied|refused|invalid|failed|failure|blocked|"
@@ -141,33 +145,35 @@ def leads_on(result: str | None) -> bool:
 
 def acknowledges(call: SeenCall, result: str) -> bool:
     """Return whether the call goes one step on, and its result says no more than that it was done."""
-    if not _is_done(result):
-        return False
     texts = _read_texts(call)
     if not _STEPS.isdisjoint(_name_actions(call, texts)):
-        return True
+        return len(result) <= STEP_CHARS and _is_done(_SHOWN_CODE.sub("", result), STEP_WORDS)
+    if not _is_done(result):
+        return False
     if is_generic_tool(call.name):
         return any(_FOLDER_UP.fullmatch(texts.get(key, "-")) for key in COMMAND_KEYS)
     return acts(call) and any(map(_is_deed, words_of(result)))
 
 
-def _is_done(result: str) -> bool:
-    """Return whether a result says no more than that something was done."""
+def _is_done(result: str, words_max: int = DONE_WORDS) -> bool:
+    """Return whether a result says no more than that something was done, in so many words."""
     if len(result) > DONE_CHARS:
         return False
     known, value = parse(result)
     if known and isinstance(value, dict):
         items = value.values()
-        return all(item in (True, None, 0, "") or (isinstance(item, str) and _says_done(item)) for item in items)
-    return _says_done(result)
+        return all(
+            item in (True, None, 0, "") or (isinstance(item, str) and _says_done(item, words_max)) for item in items
+        )
+    return _says_done(result, words_max)
 
 
-def _says_done(text: str) -> bool:
+def _says_done(text: str, words_max: int) -> bool:
     if not any(map(str.isalnum, text)):
         return True
     words = [word for word in words_of(text) if word not in _LEVELS]
-    few = 0 < len(words) <= DONE_WORDS and not _REFUSES.search(text)
-    return few and any(word in _DONE or _is_deed(word) for word in words)
+    few = 0 < len(words) <= words_max and not _REFUSES.search(text)
+    return few and any(word in _DONE or _is_deed(word) for word in words[:DEED_WITHIN])
 
 
 def _is_deed(word: str) -> bool:

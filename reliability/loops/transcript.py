@@ -5,7 +5,8 @@ request is judged. Reading starts after the last message that is the user's own;
 as a marker turn. Beside what `content` tells, a user message is not the user's own when it
 
 - answers a call in the text before it, in a conversation without native calls: it is that call's result;
-- says what another one near it says, but for what a harness counts ("You have 9 steps left.");
+- says what another one near it says, but for what a harness counts ("You have 9 steps left."), unless it names the
+  answer that it got ("Reply OK or ALERT.");
 - only shows an image behind a tool's result: it belongs to that result.
 
 A result belongs by its id to the newest turn that has it. A result that a client has
@@ -42,6 +43,8 @@ NEIGHBOURS = 16
 WORDS_CHARS = 2_000
 #: A shorter message may be another one's beginning by chance.
 GLUED_CHARS = 20
+#: A longer answer is none that a message names.
+NAMED_CHARS = 40
 #: So many messages back it shows whether an agent's calls stand in its texts.
 WRITING_MESSAGES = 32
 #: What a harness counts in its messages: what is left, how often, how late it is.
@@ -123,9 +126,19 @@ class _ConversationTail:
         return self._text_calls[index]
 
     def says_again(self, index: int) -> bool:
-        """Return whether another user message near this one says the same."""
+        """Return whether another user message near this one says the same, and was not answered in its own words."""
         words = self._words_at(index)
-        return any(_is_same_message(words, self._words_at(near)) for near in self._find_neighbours(index))
+        near = map(self._words_at, self._find_neighbours(index))
+        return not self._was_obeyed(index) and any(_is_same_message(words, other) for other in near)
+
+    def _was_obeyed(self, index: int) -> bool:
+        """Return whether the answer before the message is one that it names itself: "Reply OK or ALERT."."""
+        before = self.messages[index - 1] if self.role_at(index - 1) == "assistant" else {}
+        answer = read_own_text(before).strip(" \n.!*`\"'")
+        if not 0 < len(answer) <= NAMED_CHARS or before.get("tool_calls"):
+            return False
+        words = read_own_text(self.messages[index])[: 10 * WORDS_CHARS]
+        return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", words) is not None
 
     def _find_neighbours(self, index: int) -> Iterator[int]:
         for step in (-1, 1):
@@ -186,6 +199,7 @@ class _OpenTurn:
     continued: bool = False
     written: bool = False
     pushed: bool = False
+    asked: bool = False
 
     def add(self, call: SeenCall, call_id: str = "") -> None:
         if call_id:
@@ -195,7 +209,8 @@ class _OpenTurn:
 
     def freeze(self, request: str) -> Turn:
         results = tuple("\n".join(texts) if texts else None for texts in self.results)
-        return Turn(tuple(self.calls), results, self.text, self.continued, self.written, self.pushed, request)
+        flags = self.continued, self.written, self.pushed, self.asked
+        return Turn(tuple(self.calls), results, self.text, *flags, request)
 
 
 def _read_calls(message: Message, turn: _OpenTurn) -> None:
@@ -245,13 +260,18 @@ def _read_user(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> N
         for texts in turns[-1].results:  # which of the calls it answers nobody says
             _add_result(texts, text)
     elif others := list_other_parts(message):
-        acted = next((turn for turn in reversed(turns) if turn.calls), None)
-        if acted is not None:
+        if (acted := _find_acting(turns)) is not None:
             _add_result(acted.results[-1], text_of(others))
     elif who is Who.GOES_ON and not tail.says_again(index):
         turns.append(_OpenTurn(continued=True))
     elif turns and who is Who.SPEAKS:
         turns[-1].pushed = True
+        if not turns[-1].calls and (acted := _find_acting(turns)) is not None:
+            acted.asked = not acted.written  # else a harness may report on the call
+
+
+def _find_acting(turns: Sequence[_OpenTurn]) -> _OpenTurn | None:
+    return next((turn for turn in reversed(turns) if turn.calls), None)
 
 
 def _read_answer(message: Message) -> _OpenTurn:

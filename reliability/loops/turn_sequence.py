@@ -69,6 +69,10 @@ class TurnSequence:
         """What the user's last message orders."""
         return self.memo.once("order", lambda: read_order(self._request))
 
+    def is_ordered(self, period: int) -> bool:
+        """Return whether the user orders repetition without a number, or says the same again behind each answer."""
+        return self.order.endless or any(turn.asked for turn in self.turns[-period:])
+
     def cut_at(self, end: int) -> TurnSequence:
         """Return the row as it stood before the turn `end`, with no answer to judge."""
         return TurnSequence(self.turns[:end], self.config, None, self.memo)

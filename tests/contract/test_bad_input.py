@@ -36,7 +36,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("messages.0.content.0.type", {"messages": [{"role": "user", "content": [{"text": "x"}]}]}),
     ("messages.0.tool_calls.0.function.name", {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}),
     ("model", {"model": 5}),
-    ("max_tokens", {"max_tokens": -1}),
+    ("max_tokens", {"max_tokens": -2}),
     ("max_tokens", {"max_tokens": "5"}),
     ("max_tokens", {"max_tokens": 1.5}),
     ("max_completion_tokens", {"max_completion_tokens": 0}),

@@ -4,7 +4,7 @@ The same history is the same messages each time, so that a prompt cache still fi
 text, and the line that Claude Code's system prompt changes with each request is dropped. Texts of one message are set
 apart by a blank line, since chat templates join parts without one.
 Invariant: a block that can't be read is refused by type and path, but for redacted thoughts, which only their maker can
-read.
+read, and calls that Anthropic's servers have run, with their results: what came of them stands in the text.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _translate_user(blocks: Sequence[Block], path: str) -> Iterator[Message]:
 
 
 def _translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, Any]]]:
-    """Translate the result of a call: what is text in it, and the images, for which a tool message has no place."""
+    """Translate the result of a call: its text, and the images and files, for which a tool message has no place."""
     call_id = block.get("tool_use_id")
     if not isinstance(call_id, str) or not call_id:
         raise refuse(f"{path}.tool_use_id", "the id of the call that this answers is needed")
@@ -114,7 +114,9 @@ def _translate_assistant(blocks: Sequence[Block], path: str) -> Iterator[Message
                 texts.append(_make_text(block, f"{path}.{at}"))
             case "thinking":
                 thoughts.append(_read_string(block, "thinking", f"{path}.{at}"))
-            case "redacted_thinking":
+            case "redacted_thinking" | "server_tool_use" | "mcp_tool_use":
+                continue
+            case kind if kind.endswith("_tool_result"):
                 continue
             case "tool_use":
                 calls.append(_make_call(block, f"{path}.{at}"))
@@ -149,7 +151,7 @@ def _make_parts(block: Block, path: str) -> list[dict[str, Any]]:
         case "text":
             return [_make_text(block, path)]
         case "image":
-            return [{"type": "image_url", "image_url": {"url": _read_image(block.get("source"), f"{path}.source")}}]
+            return [{"type": "image_url", "image_url": {"url": _read_source(block.get("source"), f"{path}.source")}}]
         case "document":
             return [_make_document(block, path)]
         case "search_result":
@@ -168,18 +170,18 @@ def _make_text(block: Block, path: str) -> dict[str, Any]:
     return part
 
 
-def _read_image(source: Any, path: str) -> str:
+def _read_source(source: Any, path: str) -> str:
     kind = source.get("type") if isinstance(source, dict) else None
     if kind == "url":
         return _read_string(source, "url", path)
     if kind == "base64":
         return f"data:{_read_string(source, 'media_type', path)};base64,{_read_string(source, 'data', path)}"
-    raise refuse(f"{path}.type", "an image by base64 or url is needed", "unsupported")
+    raise refuse(f"{path}.type", "the data by base64 or url is needed", "unsupported")
 
 
 def _make_document(block: Block, path: str) -> dict[str, Any]:
-    """Make the text of a document that is text. Others are for models that read files."""
-    source = block.get("source")
+    """Make the text of a document that is text. Others are files, for models that read them."""
+    source, title = block.get("source"), block.get("title")
     source = source if isinstance(source, dict) else {}
     kind = source.get("type")
     if kind == "text":
@@ -188,9 +190,8 @@ def _make_document(block: Block, path: str) -> dict[str, Any]:
         blocks = _read_content(source.get("content"), f"{path}.source.content")
         text = "\n".join(_make_text(one, f"{path}.source.content.{at}")["text"] for at, one in enumerate(blocks))
     else:
-        words = "only documents whose source is text are read here: send the text of this one"
-        raise refuse(f"{path}.source.type", words, "unsupported")
-    title = block.get("title")
+        name = title if isinstance(title, str) and title else "document.pdf"
+        return {"type": "file", "file": {"filename": name, "file_data": _read_source(source, f"{path}.source")}}
     return {"type": "text", "text": f"{title}\n{text}" if isinstance(title, str) and title else text}
 
 

@@ -24,6 +24,11 @@ FOREIGN = "reasoning that another server has sealed (encrypted_content) was left
 FOREIGN_SUMMARY = "a summary that another server has sealed (encrypted_content) was left out"
 # Codex has sent the item by the other names, too.
 COMPACTED = ("compaction", "compaction_summary", "context_compaction")
+# Calls that OpenAI's own server ran, in a conversation that began there: their results stand in none of these items.
+HOSTED_CALLS = frozenset({
+    "web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call", "tool_search_call",
+    "tool_search_output", "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response",
+})  # fmt: skip
 SUMMARY_HEAD = "Summary of the conversation so far, whose messages were removed to save room:\n\n"
 CALL_ID_CHARS_MAX = 256
 
@@ -94,6 +99,8 @@ class ItemHistory:
                 self._add_output(item, path)
             case str() if kind in COMPACTED:
                 self._add_summary(item)
+            case str() if kind in HOSTED_CALLS:
+                self.notes[f"items of tools that another server has run ({kind}) were left out"] = None
             case str():
                 words = f"items of type {kind[:64]!r} can't be read here; known are message, reasoning, function_call, "
                 words += "function_call_output, custom_tool_call, custom_tool_call_output, compaction, item_reference"
@@ -283,16 +290,15 @@ def _read_file(part: Mapping[str, Any], path: str) -> dict[str, Any]:
         raise refuse(f"{path}.filename", f"a text of at most {FILE_NAME_CHARS_MAX} characters is needed")
     if not isinstance(data, str):
         raise refuse(f"{path}.file_data", "the file as a data URL is needed")
-    return {"type": "text", "text": f"{name}:\n{_decode_text(data, f'{path}.file_data')}"}
-
-
-def _decode_text(data: str, path: str) -> str:
     head, comma, body = data.partition(",")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
-        raise refuse(path, "a data URL in base64 is needed: data:text/plain;base64,...")
-    media = head.removeprefix("data:").partition(";")[0]
-    if not media.startswith(TEXT_MEDIA):
-        raise refuse(path, f"only files of text can be read here, and this one is {media[:64]!r}", "unsupported")
+        raise refuse(f"{path}.file_data", "a data URL in base64 is needed: data:text/plain;base64,...")
+    if not head.removeprefix("data:").startswith(TEXT_MEDIA):
+        return {"type": "file", "file": {"filename": name, "file_data": data}}  # for models that read files
+    return {"type": "text", "text": f"{name}:\n{_decode_text(body, f'{path}.file_data')}"}
+
+
+def _decode_text(body: str, path: str) -> str:
     try:
         return base64.b64decode(body.encode("ascii"), validate=True).decode("utf-8")
     except (binascii.Error, ValueError):

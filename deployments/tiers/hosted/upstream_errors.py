@@ -69,7 +69,8 @@ _UNSUPPORTED = re.compile(
     r"(does not|doesn't) support (tool|function|image|vision|json)|support tool use|enable-auto-tool-choice"
     r"|supports at most \d+ (completion|output) tokens|maximum allowed number of output tokens"
     r"|^unsupported parameter: |json schema conversion failed|failed to parse grammar|input is not supported - hint"
-    r"|requires more credits, or fewer max_tokens",
+    r"|requires more credits, or fewer max_tokens|image_url|only .?text.? content|content\[\]\.type|part type: "
+    r"|\b(support|process|at most 0|not an?|required for) (image|multi-?modal|vision|file input)\b",
     re.IGNORECASE,
 )
 _CREDENTIALS = re.compile(

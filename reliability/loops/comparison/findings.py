@@ -69,7 +69,8 @@ class SeenCall:
 class Turn:
     """One answer of the model. `results`: what the tools answered, in the order of `calls`; None: not known. A turn
     with `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand
-    in its text, and its results came as a user message. `request`: what the user said last."""
+    in its text, and its results came as a user message. `pushed`: the user said something again behind it; `asked`:
+    behind the answer that it led to. `request`: what the user said last."""
 
     calls: tuple[SeenCall, ...] = ()
     results: tuple[str | None, ...] = ()
@@ -77,6 +78,7 @@ class Turn:
     continued: bool = False
     written: bool = False
     pushed: bool = False
+    asked: bool = False
     request: str = ""
 
 

@@ -217,6 +217,8 @@ def _read_text(text: str) -> _Given | _Refused:
     inner: Any = text
     for _ in range(ENCODINGS_MAX):
         value = read_arguments(inner)
+        if isinstance(value, str) and not isinstance(once := read_arguments(_drop_gateways_part(inner)), str):
+            value, kinds = once, (*kinds, RepairKind.ENVELOPE)
         if isinstance(value, str):
             return _Refused(Flaws.NOT_JSON, f"can't be read as JSON: {value}")
         kinds, inner = (*kinds, *value.repair_kinds), value.value
@@ -230,6 +232,13 @@ def _read_text(text: str) -> _Given | _Refused:
     if inner is None and not kinds:
         return _build_empty()
     return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_name_kind(inner)}")
+
+
+def _drop_gateways_part(text: str) -> str:
+    """Return arguments without what some gateways stream before or behind them: `{}`, or all of them once more."""
+    bare = text.strip()
+    half = bare[: len(bare) // 2]
+    return half if half + half == bare else bare.removeprefix("{}").removesuffix("{}")
 
 
 def _build_empty() -> _Given:

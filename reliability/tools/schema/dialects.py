@@ -8,7 +8,8 @@ What other drafts, OpenAPI and sloppy generators write is rewritten in today's w
     dependencies                             dependentRequired, dependentSchemas
     exclusiveMinimum: true (draft 4)         a number
     required: true on a property (draft 3)   the parent's `required`
-    type: "STRING", a keyword that is null   "string", nothing
+    type: "STRING", type: "str" (Python)     "string"
+    a keyword that is null, properties: []   nothing, {} (PHP)
     $schema, $id, id                         dropped: they only move the base of references
 
 References stay inside the document (`#`, `#/...`, `#anchor`): nothing is ever fetched, so any other is a `BadSchema`
@@ -28,6 +29,8 @@ from reliability.tool_calls import join
 from reliability.tools.schema.patterns import BrokenPattern, Unasserted, estimate_compile_steps, translate
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_PYTHON = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "dict": "object", "list": "array"}
+_EMPTY_IN_PHP = frozenset({"properties", "items", "additionalProperties"})
 _ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 
 Check = tuple[Callable[[Any], bool], str]
@@ -155,6 +158,7 @@ class Normaliser:
     def _modernise(self, node: Mapping[Any, Any]) -> dict[str, Any]:
         keep = {str(k): v for k, v in node.items() if k not in _DROPPED or (k == "id" and isinstance(v, Mapping))}
         new = {k: v for k, v in keep.items() if v is not None or k in _NULL_IS_DATA or k not in _KNOWN}
+        new |= {k: {} for k, v in new.items() if v == [] and k in _EMPTY_IN_PHP}
         if isinstance(new.get("items"), list):
             new["prefixItems"] = new.pop("items")
             if "additionalItems" in new:
@@ -213,15 +217,21 @@ class Normaliser:
 
 
 def _normalise_type(node: dict[str, Any]) -> dict[str, Any]:
-    """Write types in capitals, as some vendors send them, in small letters; an empty type is none."""
+    """Write types in capitals or by Python's names, as some vendors and agents send them, in today's words; an empty
+    type is none."""
     kind = node.get("type")
-    if isinstance(kind, str) and kind.lower() in _TYPES:
-        node["type"] = kind.lower()
-    elif kind in ("", "any", []):
+    if kind in ("", "any", []):
         del node["type"]
+    elif isinstance(kind, str):
+        node["type"] = _name_type(kind)
     elif isinstance(kind, list) and all(isinstance(k, str) for k in kind):
-        node["type"] = list(dict.fromkeys(k.lower() if k.lower() in _TYPES else k for k in kind))
+        node["type"] = list(dict.fromkeys(map(_name_type, kind)))
     return node
+
+
+def _name_type(kind: str) -> str:
+    lower = kind.lower()
+    return lower if lower in _TYPES else _PYTHON.get(lower, kind)
 
 
 def _split_dependencies(node: dict[str, Any]) -> None:

@@ -33,10 +33,11 @@ _OPTIONS.log_errors = False
 _OPTIONS.never_capture = True
 _COUNTS = re.compile(r"\{(\d{0,9}),?(\d{0,9})\}")
 _TOO_LARGE = ("repetition size", "too large", "nesting", "out of memory")
-_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
+# As pydantic and browsers take them: without seconds or a zone, and a URL with what it had better escape.
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60)(?:\.\d+)?)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):?[0-5]\d)?"
 _DATE_TIME = re.compile(rf"(\d{{4}}-\d\d-\d\d)[Tt ]{_CLOCK}", re.ASCII)
 _TIME = re.compile(_CLOCK, re.ASCII)
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S*")
 _HOSTNAME = re.compile(r"(?=.{1,253}\Z)(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.?", re.ASCII)
 _DURATION = re.compile(
     r"P(?=[\dT])(?:\d+W|(?:\d+Y)?(?:\d+M)?(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+S)?)?)", re.ASCII

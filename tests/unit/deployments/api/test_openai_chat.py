@@ -38,11 +38,12 @@ def test_probabilities_are_asked_for_by_two_fields():
 
 
 def test_the_output_cap():
-    """`max_completion_tokens` goes before `max_tokens`; the cap bounds both and is the default."""
+    """`max_completion_tokens` goes before `max_tokens`; the cap bounds both and is the default, and what -1 means."""
     assert parse().request.max_tokens == 100
     assert parse(max_tokens=7).request.max_tokens == 7
     assert parse(max_tokens=7, max_completion_tokens=8).request.max_tokens == 8
     assert parse(max_tokens=1000).request.max_tokens == 100
+    assert (parse(max_tokens=-1).request.max_tokens, parse(max_tokens=-1).request.max_tokens_named) == (100, False)
 
 
 def test_legacy_functions_become_tools():

@@ -201,6 +201,33 @@ def test_18_boilerplate_across_user_turns_is_no_loop() -> None:
     assert quiet(turns)
 
 
+@pytest.mark.parametrize(
+    ("orders", "calls"),
+    [
+        (lambda i: "Run the tests again, please.", [("bash", {"command": "pytest"}, "1 failed: 3 != 4 in test_total")]),
+        (lambda i: "Run the tests again, please.", [("run_tests", {}, {"error": "1 failed: 3 != 4 in test_total"})]),
+        (lambda i: f"It is 2026-11-{10 + i}. Mail?", [("inbox", {"n": 5}, "1 old mail"), ("read", {"id": 1}, "Hi!")]),
+    ],
+)
+def test_18_who_orders_the_same_again_behind_each_answer_gets_it(orders: Any, calls: Any) -> None:
+    """Equal orders, of which each was carried out and answered, have the limits of a poll; a loop within one breaks as
+    any other."""
+    done = [m for name, arguments, result in calls for m in acted(name, arguments, result)]
+    asked = [m for i in range(30) for m in ({"role": "user", "content": orders(i)}, *done, said("Nothing is new."))]
+    found = [stage for stage in stages(asked) if stage]
+    assert (found[0], found[-1]) == (Stage.WARN, Stage.BREAK)
+    assert found.count(Stage.WARN) <= len(calls)
+    assert quiet(asked[: 9 * (2 + len(done))])
+    assert Stage.BREAK in stages([*asked[: 2 * (2 + len(done))], asked[0], *done * 12])
+
+
+@pytest.mark.parametrize("order", ["Read HEARTBEAT.md. Reply OK if nothing is new.", "10:{:02}. OK or ALERT?"])
+@pytest.mark.parametrize("done", [[], acted("read", {"path": "HEARTBEAT.md"}, "- check the inbox")])
+def test_18_an_answer_that_the_order_names_is_no_repetition(order: str, done: list[Message]) -> None:
+    """An agent that is asked on a schedule, and answers as it is told to, does so for as long as it is asked."""
+    assert quiet([m for i in range(40) for m in ({"role": "user", "content": order.format(i)}, *done, said("OK."))])
+
+
 def test_18_a_long_report_that_changed_once_is_news() -> None:
     """Equal results and then one word of another kind: the identical call is no noise, and is free."""
     report = " ".join(f"item {chr(97 + i % 26)}{chr(97 + i // 26)} on its way" for i in range(60))

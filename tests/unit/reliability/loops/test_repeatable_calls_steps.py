@@ -87,6 +87,19 @@ def test_what_a_step_has_made_is_named_by_its_id() -> None:
         ("step_over", "{}", '{"status": "stepped"}'),
         ("press_key", '{"key": "Backspace"}', "Key pressed successfully"),
         ("press_key", '{"key": "Down"}', "ok"),
+        # In the words of servers that agents use: Playwright, Chrome's developer tools, phones, players, games.
+        (
+            "browser_press_key",
+            '{"key": "Down"}',
+            "### Ran Playwright code\n```js\n// Press Down\nawait page.press();\n```",
+        ),
+        ("click", '{"uid": "1_12"}', "# click response\nSuccessfully clicked on the element"),
+        ("send_keys", '{"keys": "Down"}', "⌨️  Sent keys: Down"),
+        ("mobile_press_button", '{"button": "DPAD_DOWN"}', "Pressed the button: DPAD_DOWN"),
+        ("next_track", "{}", "Skipped to next track."),
+        ("volume_up", "{}", '{"status": "ok", "message": "Volume turned up by one step"}'),
+        ("add_to_cart", '{"sku": "p1"}', "Added 1 item to your cart."),
+        ("move", '{"direction": "north"}', "You moved one step north."),
     ],
 )
 def test_a_step_that_only_says_it_was_done_has_the_limits_of_a_poll(tool: str, arguments: str, result: str) -> None:
@@ -97,7 +110,10 @@ def test_a_step_that_only_says_it_was_done_has_the_limits_of_a_poll(tool: str, a
     assert found.index(Stage.BREAK) == POLL_BREAK - 1
 
 
-@pytest.mark.parametrize("result", ["already deleted", "nothing deleted", "delete failed", "not removed", "denied"])
+@pytest.mark.parametrize(
+    "result",
+    ["already deleted", "nothing deleted", "delete failed", "not removed", "denied", "The last line is selected."],
+)
 def test_a_refusal_is_no_deed(result: str) -> None:
     """Law: a step that was refused, or has changed nothing, is broken like any loop."""
     found = stages(StepCase("delete_line", "{}", result).build(6, "Please go on until it is right."))

@@ -123,6 +123,21 @@ def test_thoughts_go_back_to_the_model():
     assert messages[1] == {"role": "assistant", "content": "Yes.", "reasoning_content": "hm"}
 
 
+@pytest.mark.parametrize("kind", ["web_search_tool_result", "bash_code_execution_tool_result", "mcp_tool_result"])
+def test_calls_that_another_server_has_run_end_no_conversation(kind):
+    """A conversation that began at Anthropic goes on here with the texts that rest on them."""
+    call = {
+        "type": "mcp_tool_use" if kind.startswith("mcp") else "server_tool_use",
+        "id": "s",
+        "name": "n",
+        "input": {},
+    }
+    content = [call, {"type": kind, "tool_use_id": "s", "content": []}, {"type": "text", "text": "Found."}]
+    messages = translate_history(None, [*USER, {"role": "assistant", "content": content}, *USER])
+
+    assert messages[1] == {"role": "assistant", "content": "Found."}
+
+
 def test_texts_of_documents_and_search_results_are_read():
     """What is text in them is the user's text."""
     blocks = [
@@ -133,6 +148,17 @@ def test_texts_of_documents_and_search_results_are_read():
 
     assert "Notes\\nred" in told
     assert "T (u)\\nfound" in told
+
+
+@pytest.mark.parametrize("title", [None, "a.pdf"])
+def test_a_document_that_is_no_text_is_a_file(title):
+    """As chat completions have it, beside a result as well: another tier may read it."""
+    source = {"type": "base64", "media_type": "application/pdf", "data": "AA=="}
+    document = {"type": "document", "title": title, "source": source}
+    data = {"filename": title or "document.pdf", "file_data": "data:application/pdf;base64,AA=="}
+    for content in ([document], [{"type": "tool_result", "tool_use_id": "t", "content": [document]}]):
+        messages = translate_history(None, [{"role": "user", "content": content}])
+        assert messages[-1]["content"] == [{"type": "file", "file": data}]
 
 
 def test_the_markers_stay_on_the_parts():

@@ -115,10 +115,22 @@ def test_reasoning_of_another_server_is_noted():
     assert "reasoning_content" not in call.request.messages[-1]
 
 
+@pytest.mark.parametrize("kind", ["web_search_call", "image_generation_call", "tool_search_output", "mcp_call"])
+def test_calls_that_another_server_has_run_end_no_conversation(kind):
+    """A conversation that began at OpenAI goes on here without them, and the report says so."""
+    messages = [{"role": "user", "content": "hi"}, say("hello"), {"role": "user", "content": "go on"}]
+    plain, call = (
+        parse({"input": messages}),
+        parse({"input": [*messages[:1], {"type": kind, "id": "x"}, *messages[1:]]}),
+    )
+
+    assert call.request.messages == plain.request.messages
+    assert [kind in note for note in call.notes] == [True]
+
+
 @pytest.mark.parametrize(
     ("item", "param"),
     [
-        ({"type": "web_search_call", "id": "ws_1"}, "input.0.type"),
         ({"type": "local_shell_call"}, "input.0.type"),
         ({}, "input.0.type"),
         ({"type": 3}, "input.0.type"),
@@ -154,6 +166,10 @@ def encode(text: str, media: str = "text/plain") -> str:
 TEXT, SHOWN = {"type": "input_text", "text": "hi"}, {"type": "image_url", "image_url": {"url": IMAGE["image_url"]}}
 
 
+PDF = encode("x", "application/pdf")
+FILE = {"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}}
+
+
 @pytest.mark.parametrize(
     ("content", "read"),
     [
@@ -161,11 +177,12 @@ TEXT, SHOWN = {"type": "input_text", "text": "hi"}, {"type": "image_url", "image
         ([TEXT], "hi"),
         ([IMAGE | {"detail": "low"}], [SHOWN | {"image_url": SHOWN["image_url"] | {"detail": "low"}}]),
         ([{"type": "input_file", "filename": "a.txt", "file_data": encode("Grüße")}], "a.txt:\nGrüße"),
+        ([{"type": "input_file", "filename": "a.pdf", "file_data": PDF}], [FILE]),
     ],
 )
 def test_each_part_is_that_of_a_chat(content, read):
     """A text alone is a string, as most chat clients send it; URL and detail of an image stand together; a file of
-    text is its text behind its name."""
+    text is its text behind its name, and any other is a file."""
     assert _read_content(content, "p") == read
 
 
@@ -191,7 +208,6 @@ def test_answers_and_outputs_are_texts_where_they_can_be():
         ({"type": "input_file", "file_id": "f"}, "unsupported", "p.0.file_id"),
         ({"type": "input_file", "file_url": "f"}, "unsupported", "p.0.file_url"),
         ({"type": "input_file", "file_data": "hi"}, "invalid_request", "p.0.file_data"),
-        ({"type": "input_file", "file_data": encode("x", "application/pdf")}, "unsupported", "p.0.file_data"),
         ({"type": "input_file", "file_data": "data:text/plain;base64,_w=="}, "invalid_request", "p.0.file_data"),
         ({"type": "input_file", "file_data": "data:text/plain;base64,/w=="}, "invalid_request", "p.0.file_data"),
         ({"type": "input_file", "filename": "x" * 300, "file_data": encode("x")}, "invalid_request", "p.0.filename"),

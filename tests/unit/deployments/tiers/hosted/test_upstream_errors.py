@@ -34,6 +34,18 @@ UNSUPPORTED = [
     "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for this model",
     "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
     "gemma3:1b does not support tools",
+    # Of an image or a file: LM Studio, llama.cpp, vLLM, Ollama, mlx_lm.server, OpenRouter, DeepSeek, OpenAI, Anthropic.
+    "'content' objects must have a 'type' field that is either 'text' or 'image_url'.",
+    "unsupported content[].type",
+    "Unknown part type: file",
+    "qwen3-8b is not a multimodal model",
+    "At most 0 image(s) may be provided in one prompt.",
+    "Failed to process inputs: this model is missing data required for image input",
+    "Only 'text' content type is supported.",
+    "No endpoints found that support image input",
+    "Failed to deserialize the JSON body: messages[1]: unknown variant `image_url`, expected `text`",
+    "Invalid content type. image_url is only supported by certain models.",
+    "Could not process image",
 ]
 MISTAKES = [
     "Invalid value: 'robot'. Supported values are: 'system', 'assistant', 'user', and 'tool'.",

@@ -73,6 +73,10 @@ def test_empty_arguments_are_fine_where_nothing_is_required(arguments):
         ("{'city': 'Lima'}", {RepairKind.LITERAL}),
         ('"{\\"city\\": \\"Lima\\"}"', {RepairKind.DOUBLE_ENCODING}),
         (json.dumps(json.dumps("{'city': 'Lima'}")), {RepairKind.DOUBLE_ENCODING, RepairKind.LITERAL}),
+        # As gateways stream a call that begins with an empty input, and one that they end by all of it.
+        ('{}{"city": "Lima"}', {RepairKind.ENVELOPE}),
+        ('{"city": "Lima"}{"city": "Lima"}', {RepairKind.ENVELOPE}),
+        ('{"city": "Lima"}{}', {RepairKind.ENVELOPE}),
     ],
 )
 def test_the_text_of_the_arguments_is_mended(arguments, kinds):

@@ -51,6 +51,10 @@ def accepts(parameters, value):
         ({"properties": {"a": {"oneOf": [{"type": "string"}], "nullable": True}}}, {"a": None}, {"a": 1}),
         ({"type": "OBJECT", "properties": {"a": {"type": "STRING"}}}, {"a": "x"}, {"a": 1}),
         ({"properties": {"a": {"type": ["STRING", "null"]}}}, {"a": None}, {"a": 1}),
+        ({"type": "dict", "properties": {"a": {"type": "int"}}}, {"a": 1}, {"a": "x"}),
+        ({"properties": {"a": {"type": ["str", "float"]}, "b": {"type": "bool"}}}, {"a": 1.5}, {"b": "x"}),
+        ({"properties": {"a": {"type": "list", "items": []}}}, {"a": [1]}, {"a": 1}),
+        ({"properties": [], "additionalProperties": [], "required": ["a"]}, {"a": 1}, {}),
         ({"properties": {"a": {"type": "string", "required": True}}}, {"a": "x"}, {}),
         (
             {"properties": {"a": {"items": [{"type": "string"}], "additionalItems": False}}},
@@ -112,6 +116,7 @@ MISTAKES = [1, -1, 1.5, "x", "", True, [], {}, [1], ["a", "a"], ["string"], {"a"
 def test_a_schema_is_refused_where_the_meta_schema_refuses_it():
     """One look at each keyword says what the schema of schemas says."""
     said_by_us = {"items": ([{}], ["a", "a"], [1], ["string"], []), "required": (True,), "type": ([],)}
+    said_by_us |= {"properties": ([],), "additionalProperties": ([],)}
     for key in [*sorted({*KEYWORDS} - {"$ref", "pattern"}), "$anchor", "title", "$defs", "examples", "deprecated"]:
         for wrong in MISTAKES:
             if any(wrong == other and type(wrong) is type(other) for other in said_by_us.get(key, ())):
