@@ -18,12 +18,21 @@ import gzip
 import json
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from loadtests.running import handle_end_signals, short_folder
 from loadtests.scoreboard.arms import ARMS, MODEL, MODELS, start_arm
-from loadtests.scoreboard.figures import Standings, build_table, collect_standings, find_lost, read_rows, write_rows
+from loadtests.scoreboard.figures import (
+    Standings,
+    build_table,
+    collect_standings,
+    find_lost,
+    name_sum,
+    read_rows,
+    write_rows,
+)
 from loadtests.scoreboard.suites import SUITES, install_suite, run_suite
 from loadtests.table import put, stamp
 
@@ -68,18 +77,20 @@ def _name_model(model: str, arm: str) -> str:
     return "both" if arm == "chain" else model
 
 
-def collect(rows: list[dict[str, Any]], model: str) -> Standings:
-    """Collect the standings of a model's servers over what all of them were asked."""
+def collect(rows: list[dict[str, Any]], model: str, name: Callable[[str], str] = str) -> Standings:
+    """Collect the standings of a model's servers over what all of them were asked; `name` is `collect_standings`'s."""
     by_suite: dict[str, dict[str, list[dict[str, Any]]]] = {suite: {} for suite in SUITES}
     for row in rows:
         if row["model"] == _name_model(model, row["arm"]):
             by_suite[row["suite"]].setdefault(row["arm"], []).append(row)
-    return collect_standings(by_suite)
+    return collect_standings(by_suite, name)
 
 
 def print_table(args: argparse.Namespace) -> None:
     """Print the table, and put it into its place."""
-    table = build_table(collect(read_rows(args.rows), args.model), ARMS)
+    rows = read_rows(args.rows)
+    sums, kinds = collect(rows, args.model, name_sum), collect(rows, args.model)
+    table = f"{build_table(sums, ARMS)}\n\n{build_table(kinds, ARMS)}"
     print(table)
     if args.write:
         command = f"python -m loadtests.scoreboard table --model {args.model}"

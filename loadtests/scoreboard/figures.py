@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ __all__ = [
     "compute_wilson",
     "find_lost",
     "keep_common",
+    "name_sum",
     "read_rows",
     "write_rows",
 ]
@@ -82,15 +83,23 @@ def keep_common(by_arm: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
     return {arm: [row for row in rows if (row["case"], row["seed"]) in common] for arm, rows in by_arm.items()}
 
 
-def collect_standings(by_suite: Mapping[str, Mapping[str, Sequence[Row]]]) -> Standings:
-    """Collect the figures of all servers, by suite and kind, over what every one of them was asked."""
+def collect_standings(
+    by_suite: Mapping[str, Mapping[str, Sequence[Row]]], name: Callable[[str], str] = str
+) -> Standings:
+    """Collect the figures of all servers, by suite and what `name` makes of its kinds, over what every one of them was
+    asked."""
     found: Standings = {}
     for suite, by_arm in by_suite.items():
         for arm, rows in keep_common(by_arm).items():
-            for kind in dict.fromkeys(row["kind"] for row in rows):
-                some = [row for row in rows if row["kind"] == kind]
+            for kind in dict.fromkeys(name(row["kind"]) for row in rows):
+                some = [row for row in rows if name(row["kind"]) == kind]
                 found.setdefault((suite, kind), {})[arm] = _compute_standing(some)
     return found
+
+
+def name_sum(kind: str) -> str:
+    """Name the sum that a kind is counted in: where no call is wanted, a server that makes none is right."""
+    return "no call wanted" if "irrelevance" in kind else "the others"
 
 
 def find_lost(now: Standings, last: Standings) -> list[str]:

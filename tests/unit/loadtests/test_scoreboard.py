@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtests.scoreboard.figures import Standings, build_table, collect_standings, compute_wilson, find_lost
+from loadtests.scoreboard.figures import (
+    Standings,
+    build_table,
+    collect_standings,
+    compute_wilson,
+    find_lost,
+    name_sum,
+)
 
 
 def _build_row(case: str, right: bool, **fields: object) -> dict[str, object]:
@@ -31,6 +38,12 @@ class TestComparison:
         rows = {"on": [_build_row("a", True), _build_row("b", False)], "off": [_build_row("a", False)]}
         found = collect_standings({"suite": rows})["suite", "k"]
         assert {arm: (one.right, one.cases) for arm, one in found.items()} == {"on": (1, 1), "off": (0, 1)}
+
+    def test_a_server_that_never_calls_is_summed_apart(self) -> None:
+        """Where no call is wanted, none is right: such cases aren't added to those of the other kinds."""
+        rows = [_build_row("a", True) | {"kind": kind} for kind in ("simple", "live_irrelevance")]
+        found = collect_standings({"suite": {"on": rows}}, name_sum)
+        assert {key[1]: by_arm["on"].cases for key, by_arm in found.items()} == {"the others": 1, "no call wanted": 1}
 
     def test_costs_count_wrong_answers(self) -> None:
         """Tokens and seconds of a right answer hold those that the wrong ones took."""
