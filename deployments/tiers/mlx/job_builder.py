@@ -96,13 +96,7 @@ class JobBuilder:
             processors=self._list_processors(request, len(prompt), resumed, free=constraint is None),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
-            reuse=PromptReuse(
-                owner=request.key,
-                keep=request.keep,
-                checkpoints=checkpoints,
-                session=(request.key, request.session_id),
-                parent=(request.key, request.parent) if request.parent else None,
-            ),
+            reuse=_describe_reuse(request, checkpoints),
             notes=(deferred.note,) if deferred is not None and deferred.note else (),
         )
         return job, self._sessions.note(prepared, prompt)
@@ -128,6 +122,16 @@ class JobBuilder:
         if speller is not None:
             found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
         return found
+
+
+def _describe_reuse(request: ChatRequest, checkpoints: Sequence[int]) -> PromptReuse:
+    return PromptReuse(
+        owner=request.key,
+        keep=request.keep,
+        checkpoints=checkpoints,
+        session=(request.key, request.session_id),
+        parent=(request.key, request.parent) if request.parent else None,
+    )
 
 
 def _open_reader(
