@@ -221,6 +221,20 @@ def test_18_who_orders_the_same_again_behind_each_answer_gets_it(orders: Any, ca
     assert Stage.BREAK in stages([*asked[: 2 * (2 + len(done))], asked[0], *done * 12])
 
 
+@pytest.mark.parametrize(
+    ("urge", "answer"),
+    [
+        ("Please continue working on the task on whatever approach you think is suitable.", "I have finished."),
+        ("[ERROR] You did not use a tool in your previous response! Please retry with a tool use.", "Done."),
+        ("Continue. If you are done, reply DONE.", "DONE"),
+    ],
+)
+def test_18_who_is_only_urged_on_gets_nothing_ordered(urge: str, answer: str) -> None:
+    """A harness that wants the agent to go on behind each answer spares no loop."""
+    laps = [[*acted("run_tests", {}, "1 failed"), said(answer), {"role": "user", "content": urge}] for _ in range(6)]
+    assert stages([USER, *[m for lap in laps for m in lap]])[4:9:2] == [Stage.WARN, Stage.WARN, Stage.BREAK]
+
+
 @pytest.mark.parametrize("order", ["Read HEARTBEAT.md. Reply OK if nothing is new.", "10:{:02}. OK or ALERT?"])
 @pytest.mark.parametrize("done", [[], acted("read", {"path": "HEARTBEAT.md"}, "- check the inbox")])
 def test_18_an_answer_that_the_order_names_is_no_repetition(order: str, done: list[Message]) -> None:
