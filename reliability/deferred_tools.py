@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reliability.tool_calls import Extraction, Flaws, RawCall, Violation
+from reliability.tool_calls import Extraction, Malformed, RawCall
 from reliability.tools.check.complaints import report_unknown_tool
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.schema.toolbox import ToolBox
@@ -30,8 +30,7 @@ TOOLS_MIN, CHARS_MIN = 12, 6_000
 ROUNDS_MAX = 3
 NAMES_MAX = 8
 LINE_CHARS_MAX, LIST_CHARS_MAX = 72, 8_000
-NO_MORE_LOADS = Violation(Flaws.UNKNOWN_TOOL, "", "no more tools can be loaded: call one that you have read")
-BROKEN_LOAD = "its tool call is invalid: it can't be read"  # for a client, which knows of no loader
+_NO_MORE = "no more tools can be loaded: call one that you have read"
 _CALL_NOW = "Now call the tool that the request needs."
 _NO_NAMES = 'Say which tools to load: {"names": ["..."]}, with names from the list.'
 _ABOUT = (
@@ -88,18 +87,25 @@ def build_loader(name: str, listed: Sequence[Definition]) -> dict[str, Any]:
 
 
 def take_load(
-    loader: str, box: ToolBox, found: Extraction, native: Sequence[RawCall]
+    loader: str, box: ToolBox, found: Extraction, native: Sequence[RawCall], *, may_load: bool = True
 ) -> tuple[tuple[str, ...] | None, Extraction, Sequence[RawCall]]:
     """Take the loads out of the calls of an answer, those in its text and the `native` ones. Return the names that they
-    ask for, and what is left. Beside other calls a load is dropped: the names are None, as where there is none."""
-    calls = (*found.calls, *native) if loader else ()
+    ask for, and what is left. Beside other calls a load is dropped: the names are None, as where there is none.
+    Where it `may_load` no more, a load is a call that can't be read, and neither is quoted."""
+    if not loader:
+        return None, found, native
+    calls = (*found.calls, *native)
     loads = [call for call in calls if (tool := box.find(call.name)) is not None and tool.name == loader]
+    quoted = [replace(one, raw="") if loader in one.raw.lower() else one for one in found.malformed]
+    found = replace(found, malformed=tuple(quoted))
     if not loads:
         return None, found, native
     found = replace(found, calls=tuple(call for call in found.calls if call not in loads))
     others = [call for call in native if call not in loads]
     if found.calls or others or found.malformed:
         return None, found, others
+    if not may_load:
+        return None, replace(found, malformed=(Malformed(raw="", reason=_NO_MORE, format=loads[0].format),)), others
     return tuple(dict.fromkeys(name for call in loads for name in _read_names(call.arguments))), found, others
 
 

@@ -25,7 +25,7 @@ from reliability.answer.answer_calls import (
 from reliability.answer.answer_head import drop_marks
 from reliability.answer.gate import TextKind
 from reliability.answer.wanted_form import WantedForm, judge_form
-from reliability.deferred_tools import BROKEN_LOAD, NO_MORE_LOADS, take_load
+from reliability.deferred_tools import take_load
 from reliability.loops import (
     Loop,
     LoopConfig,
@@ -119,10 +119,12 @@ class Expected:
             return judged.loads
         return tuple(sorted(self.listed.intersection(one.tool or "" for one in judged.violations))) or None
 
-    def drop_loader(self) -> Expected:
-        """Return it with the client's own tools: what is said of their calls names no other."""
-        others = tuple(tool for tool in self.toolbox.tools if tool.name != self.loader)
-        return replace(self, toolbox=replace(self.toolbox, tools=others))
+    @property
+    def declared(self) -> ToolBox:
+        """The client's own tools: what is said of calls names no other."""
+        if not self.loader:
+            return self.toolbox
+        return replace(self.toolbox, tools=tuple(tool for tool in self.toolbox.tools if tool.name != self.loader))
 
     @property
     def complete(self) -> int:
@@ -221,20 +223,16 @@ def judge(
     if found.unended and stopped is None and finish.reason is FinishReason.LENGTH:
         found = found.refuse_list()
     found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
-    loads, found, native = take_load(expected.loader, expected.toolbox, found, native)
-    if loads is not None and expected.may_load:
+    loads, found, native = take_load(expected.loader, expected.toolbox, found, native, may_load=expected.may_load)
+    if loads is not None:
         said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
         return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
-    expected = expected.drop_loader() if expected.loader else expected
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
         raw, copies, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
-        checked = checked if loads is None else replace(checked, violations=(NO_MORE_LOADS,))
-        spoken = told + sent + found.text
-        flaw, detail = _find_flaw(checked, finish, raw, found, spoken, text_committed=text_committed)
-        detail = BROKEN_LOAD if expected.loader and expected.loader in detail.lower() else detail
-        turn, loop = _check_loops(expected, checked, spoken, reasoned or found.reasoning, flaw)
+        flaw, detail = _find_flaw(checked, finish, raw, found, told + sent + found.text, text_committed=text_committed)
+        turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
         flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
     return Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
@@ -275,7 +273,7 @@ def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attemp
         return _pass_unchecked(expected, raw, new_id)
     return check_calls(
         raw,
-        expected.toolbox,
+        expected.declared,
         expected.tool_choice if expected.toolbox.tools else None,
         expected.parallel_tool_calls,
         expected.checks,
