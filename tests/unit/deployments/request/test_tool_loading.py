@@ -10,12 +10,24 @@ from hypothesis import strategies as st
 
 from deployments.reports.report import report_of
 from deployments.request.run_record import Run
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import AdmissionConfig
 from reliability.answer.judgement import expect
 from reliability.deferred_tools import ROUNDS_MAX
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import ChatRequest, Event, Flaw, Verdict
+from reliability.types import (
+    ChatRequest,
+    Event,
+    Finish,
+    FinishReason,
+    Flaw,
+    Logprobs,
+    Text,
+    TokenLogprob,
+    Usage,
+    Verdict,
+)
 from tests.sim.clock import VirtualClock
 from tests.support.driving import Listening, calls_of, drive_once, tell_in_turn, text_of
 from tests.support.many_tools import TOOLS, make_tool, write_call
@@ -188,6 +200,29 @@ def test_a_required_call_may_be_loaded_first() -> None:
 
     assert calls_of(events) == [GOOD]
     assert [attempt.flaw for attempt in run.attempts] == [None, Flaw.TOOL_CALL_INVALID, None]
+
+
+class _Counting(ScriptedTier):
+    """A tier that tells each word's probability, those of calls in the text too."""
+
+    async def stream(self, request: ChatRequest) -> Any:
+        said = "It is done." if request.added else self._name
+        for word in said.replace(" ", " \0").split("\0"):
+            yield [Text(word), Logprobs((TokenLogprob(word.encode(), -0.5),))]
+        yield [Finish(reason=FinishReason.STOP, usage=Usage(prompt_tokens=1, completion_tokens=1))]
+
+
+@pytest.mark.parametrize("hold_all", [True, False])
+@pytest.mark.parametrize("call", [WRITTEN, WRITTEN.replace("load_tools", "tool_3").replace("names", "n")])
+def test_the_probabilities_of_a_load_stay_here(call: str, hold_all: bool) -> None:
+    """Law: the tokens that leave are those of the text."""
+    name = f"I look. {call}"
+    tiers: Any = {name: _Counting(name=name, script=[])}
+    run, events = drive_once(tiers, declare(top_logprobs=0), hold_all=hold_all, deferring=frozenset({name}))
+    told = b"".join(token.raw for event in events if isinstance(event, Logprobs) for token in event.tokens)
+
+    assert run.attempts[0].loads == ("tool_3",)
+    assert told.split() == text_of(events).encode().split() == b"I look. It is done.".split()
 
 
 STEPS = st.sampled_from(
