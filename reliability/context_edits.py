@@ -99,13 +99,17 @@ def clear_results(messages: Sequence[Message], rule: ClearResults, fixed_bytes: 
 
 
 def clear_media(messages: Sequence[Message]) -> Cleared:
-    """Clear the images and files, but for those that a user shows with the newest words."""
-    roles = [message.get("role") for message in messages[-2:]]
-    asked = len(messages) - 1 if roles[-1:] == ["user"] and roles[0] not in RESULTS else -1
+    """Clear the images and files, but for those that a user shows with the newest words, in one message or several.
+    What stands behind a tool's result, the tool has shown."""
+    newest = len(messages)
+    while newest and messages[newest - 1].get("role") not in ("assistant", *RESULTS):
+        newest -= 1
+    if newest and messages[newest - 1].get("role") in RESULTS:
+        newest = len(messages)
     edited, count = list(messages), 0
-    for at, message in enumerate(messages):
+    for at, message in enumerate(messages[:newest]):
         parts = message.get("content")
-        if at != asked and isinstance(parts, list) and any(map(_is_media, parts)):
+        if isinstance(parts, list) and any(map(_is_media, parts)):
             edited[at] = {**message, "content": [MEDIA_STUB if _is_media(part) else part for part in parts]}
             count += sum(map(_is_media, parts))
     return Cleared(messages=tuple(edited), count=count, size=0)

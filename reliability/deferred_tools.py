@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from reliability.tool_calls import RawCall
+from reliability.tool_calls import Extraction, Malformed, RawCall
 from reliability.tools.check.complaints import report_unknown_tool
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.schema.toolbox import ToolBox
@@ -29,6 +30,7 @@ TOOLS_MIN, CHARS_MIN = 12, 6_000
 ROUNDS_MAX = 3
 NAMES_MAX = 8
 LINE_CHARS_MAX, LIST_CHARS_MAX = 72, 8_000
+_NO_MORE = "no more tools can be loaded: call one that you have read"
 _CALL_NOW = "Now call the tool that the request needs."
 _NO_NAMES = 'Say which tools to load: {"names": ["..."]}, with names from the list.'
 _ABOUT = (
@@ -36,6 +38,7 @@ _ABOUT = (
     "tool exists.\n"
 )
 _READERS = ("system", "developer", "user")  # whose words name tools
+_AROUND = " \n\t[]\"'"  # of a name in a list that came as a text, as some formats write it
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]*[A-Za-z0-9_]")
 _FIRST = re.compile(r"[^\n]*?(?:[.!?](?=\s|$)|(?=\n|$))")
 
@@ -83,14 +86,27 @@ def build_loader(name: str, listed: Sequence[Definition]) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def take_load(loader: str, box: ToolBox, calls: Sequence[RawCall]) -> tuple[tuple[str, ...] | None, list[RawCall]]:
-    """Split the loads off the calls of an answer. Return the names that they ask for, and the other calls. Beside other
-    calls a load is dropped: the names are None, as where there is none."""
+def take_load(
+    loader: str, box: ToolBox, found: Extraction, native: Sequence[RawCall], *, may_load: bool = True
+) -> tuple[tuple[str, ...] | None, Extraction, Sequence[RawCall]]:
+    """Take the loads out of the calls of an answer, those in its text and the `native` ones. Return the names that they
+    ask for, and what is left. Beside other calls a load is dropped: the names are None, as where there is none.
+    Where it `may_load` no more, a load is a call that can't be read, and neither is quoted."""
+    if not loader:
+        return None, found, native
+    calls = (*found.calls, *native)
     loads = [call for call in calls if (tool := box.find(call.name)) is not None and tool.name == loader]
-    others = [call for call in calls if call not in loads]
-    if others or not loads:
-        return None, others
-    return tuple(dict.fromkeys(name for call in loads for name in _read_names(call.arguments))), others
+    quoted = [replace(one, raw="") if loader in one.raw.lower() else one for one in found.malformed]
+    found = replace(found, malformed=tuple(quoted))
+    if not loads:
+        return None, found, native
+    found = replace(found, calls=tuple(call for call in found.calls if call not in loads))
+    others = [call for call in native if call not in loads]
+    if found.calls or others or found.malformed:
+        return None, found, others
+    if not may_load:
+        return None, replace(found, malformed=(Malformed(raw="", reason=_NO_MORE, format=loads[0].format),)), others
+    return tuple(dict.fromkeys(name for call in loads for name in _read_names(call.arguments))), found, others
 
 
 def build_load(loader: str, call_id: str, names: Sequence[str], text: str, result: str) -> tuple[Message, Message]:
@@ -147,4 +163,5 @@ def _read_names(arguments: Any) -> list[str]:
         value = read if isinstance(read, str) else read.value
     values = list(value.values()) if isinstance(value, Mapping) else [value]
     flat = [one for each in values for one in (each if isinstance(each, list) else [each])]
-    return [name.strip() for one in flat if isinstance(one, str) for name in one.split(",") if name.strip()]
+    words = (word.strip(_AROUND) for one in flat if isinstance(one, str) for word in one.split(","))
+    return [word for word in words if word]

@@ -254,7 +254,8 @@ class AttemptState:
         left = logprobs.leave_with(last)
         if not self.plan.text_committed:
             # Those of the text that is delivered at the end; those of calls aren't delivered.
-            rest = logprobs.leave_with(judged.events) if judged.calls else logprobs.rest()
+            called = judged.calls or self.plan.expected.find_loads(judged) is not None
+            rest = logprobs.leave_with(judged.events) if called else logprobs.rest()
             self.judged = replace(judged, events=(*judged.events, *rest))
         return [*last, *left]
 

@@ -22,7 +22,7 @@ from deployments.request.attempt import AttemptPlan, AttemptState, read, record_
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S
-from deployments.request.tool_loading import choose_shown, defer, expect_loads, note_load
+from deployments.request.tool_loading import choose_shown, defer, end_load, expect_loads
 from reliability.admission.admit import Grant, Rejection
 from reliability.admission.request import AdmissionRequest
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
@@ -44,7 +44,6 @@ CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find wh
 WORDS_TOOLS_MAX = 8
 BYTES_A_TOKEN = (4, 2)
 ANSWER_SHARE = 4  # of the context, at most, is left for the answer
-PARAGRAPH = "\n\n"  # between what a model says before it loads tools and what it says behind
 SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 
 
@@ -197,6 +196,7 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
     run.current = state = _open_attempt(run, call, request, granted, size, ports)
     if call.resume:
         run.delivered = [request.begun]
+    before = len(run.delivered)
     try:
         async with aclosing(read(state, request, ports, run.deadline_ns)) as events:
             async for out in events:
@@ -205,11 +205,8 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
                 yield out
     finally:
         _write_down(run, state, granted, ports)
-    if run.attempts[-1].loads is not None:
-        note_load(run)
-        if run.attempts[-1].text_out:  # more is to follow
-            run.note_out([Text(PARAGRAPH)])
-            yield [Text(PARAGRAPH)]
+    if run.attempts[-1].loads is not None and (left := end_load(run, before)):
+        yield left
 
 
 def _open_attempt(
@@ -306,7 +303,7 @@ def _build_request(run: Run, call: Call, ports: Ports) -> ChatRequest:
         attempts=len(run.attempts),
         failed_text=last.written if last else "",
         violations=last.violations if last else (),
-        toolbox=choose_shown(run.expected.toolbox, asked, last.violations if last else ()),
+        toolbox=choose_shown(run, asked, last.violations if last else ()),
         loop=run.loop,
     )
 

@@ -20,8 +20,10 @@ from reliability.deferred_tools import (
     choose_loader,
     find_named,
 )
-from reliability.tools import Tool, ToolBox, Violation, build_toolbox, id_source
-from reliability.types import ChatRequest
+from reliability.tools import Flaws, Tool, ToolBox, Violation, build_toolbox, id_source
+from reliability.types import ChatRequest, Event, Logprobs, Reasoning, Text
+
+PARAGRAPH = "\n\n"  # between what a model says before it loads tools and what it says behind
 
 
 def defer(run: Run, tier: str, deferring: Collection[str]) -> ChatRequest:
@@ -38,38 +40,59 @@ def defer(run: Run, tier: str, deferring: Collection[str]) -> ChatRequest:
 
 
 def expect_loads(run: Run, request: ChatRequest) -> Expected:
-    """Return what the request asks of the next answer: where its tools are deferred, the answer may be a load, unless
-    the client demands one tool or there were enough."""
-    rounds = sum(attempt.loads is not None for attempt in run.attempts)
-    if not request.loader or find_named(request.tool_choice) or rounds >= ROUNDS_MAX:
+    """Return what the request asks of the next answer: where its tools are deferred, a load is known as one, and is an
+    answer unless the client demands one tool or there were enough."""
+    if not request.loader:
         return run.expected
-    box = run.expected.toolbox
+    box, may_load = run.expected.toolbox, _may_load(run, request)
+    listed = frozenset(box.names).difference(_list_loaded(run)) if may_load else frozenset[str]()
     box = replace(box, tools=(*box.tools, _make_tool(request.loader)))
-    loaded = [name for attempt in run.attempts for name in attempt.loads or ()]
-    listed = frozenset(run.expected.toolbox.names).difference(loaded)
-    return replace(run.expected, toolbox=box, loader=request.loader, listed=listed)
+    return replace(run.expected, toolbox=box, loader=request.loader, may_load=may_load, listed=listed)
 
 
-def choose_shown(box: ToolBox, request: ChatRequest, violations: Sequence[Violation]) -> ToolBox:
+def choose_shown(run: Run, request: ChatRequest, violations: Sequence[Violation]) -> ToolBox:
     """Choose the tools that a corrective message lists: where they are deferred, those that were meant and the
-    loader, since the prompt has a list."""
+    loader, since the prompt has a list; where it may load no more, those that it has loaded."""
+    box = run.expected.toolbox
     if not request.loader:
         return box
     meant = {violation.tool for violation in violations}
-    return ToolBox((*(tool for tool in box.tools if tool.name in meant), _make_tool(request.loader)))
+    if _may_load(run, request):
+        return ToolBox((*(tool for tool in box.tools if tool.name in meant), _make_tool(request.loader)))
+    meant.update(_list_loaded(run), [find_named(request.tool_choice)])
+    return ToolBox(tuple(tool for tool in box.tools if tool.name in meant))
 
 
-def note_load(run: Run) -> None:
-    """Answer the load that the last attempt was, for the next one, and note it in the report."""
+def _may_load(run: Run, request: ChatRequest) -> bool:
+    rounds = sum(attempt.loads is not None for attempt in run.attempts)
+    return rounds < ROUNDS_MAX and not find_named(request.tool_choice)
+
+
+def _list_loaded(run: Run) -> list[str]:
+    return [name for attempt in run.attempts for name in attempt.loads or ()]
+
+
+def end_load(run: Run, before: int) -> list[Event]:
+    """Answer the load that the last attempt was, for the next one, and note it in the report. Return what leaves of it:
+    what it said, as far as that was held, and a paragraph's end. So much text had left `before` it, in pieces."""
     attempt, judged, box = run.attempts[-1], run.judgements[-1], run.expected.toolbox
     if attempt.loads is None or judged is None or not run.loader:
-        return
+        return []
+    broken = any(violation.kind is Flaws.MALFORMED for violation in judged.violations)
+    said = Reasoning if broken else Text | Reasoning | Logprobs  # of a call that can't be read, no word leaves
+    left: list[Event] = [event for event in judged.events if isinstance(event, said)]
+    words = "".join([*run.delivered[before:], *(event.text for event in left if isinstance(event, Text))]).strip()
+    if words:
+        left.append(Text(PARAGRAPH))
+    else:
+        left = [event for event in left if not isinstance(event, Text)]
+    run.note_out(left)
     result = answer_load(attempt.loads, run.request.tools, box)
-    words = judged.raw_text.strip() if judged.loads is not None else ""
     call_id = id_source(f"{run.expected.id_seed}/load")(len(run.loaded))
     run.loaded += build_load(run.loader, call_id, attempt.loads, words, result)
     known = [name for name in attempt.loads if box.find(name) is not None]
     run.notes = (*run.notes, f"tier {attempt.tier} loaded tools: {', '.join(known) or 'none'}")
+    return left
 
 
 @cache

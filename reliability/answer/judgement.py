@@ -74,11 +74,11 @@ LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the requ
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off. `form`:
-    what its text must be, where `response_format` says so. `loader`: the server's own tool, if it has one; `listed`:
-    the tools that the model may have seen no more of than their line in its list. `asked` names the request where it
-    brings no history; then `window`, what its session was answered before, is held against the answer once the owner of
-    the windows has sent it. `shown`: what the request shows of its session, to be joined with what the window has kept.
-    `memo` is what the loop rules have found out about `turns`."""
+    what its text must be, where `response_format` says so. `loader`: the server's own tool, if it has one, and
+    whether an answer `may_load` by it; `listed`: the tools that the model may have seen no more of than their line in
+    its list. `asked` names the request where it brings no history; then `window`, what its session was answered before,
+    is held against the answer once the owner of the windows has sent it. `shown`: what the request shows of its
+    session, to be joined with what the window has kept. `memo` is what the loop rules have found out about `turns`."""
 
     toolbox: ToolBox
     id_seed: str
@@ -94,6 +94,7 @@ class Expected:
     used_ids: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
     loader: str = ""
+    may_load: bool = False
     listed: frozenset[str] = frozenset()
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
@@ -117,6 +118,13 @@ class Expected:
         if judged.loads is not None or judged.flaw is not Flaw.TOOL_CALL_INVALID:
             return judged.loads
         return tuple(sorted(self.listed.intersection(one.tool or "" for one in judged.violations))) or None
+
+    @property
+    def declared(self) -> ToolBox:
+        """The client's own tools: what is said of calls names no other."""
+        if not self.loader:
+            return self.toolbox
+        return replace(self.toolbox, tools=tuple(tool for tool in self.toolbox.tools if tool.name != self.loader))
 
     @property
     def complete(self) -> int:
@@ -215,16 +223,16 @@ def judge(
     if found.unended and stopped is None and finish.reason is FinishReason.LENGTH:
         found = found.refuse_list()
     found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
-    loads, found, native = _take_load(expected, found, native)
+    loads, found, native = take_load(expected.loader, expected.toolbox, found, native, may_load=expected.may_load)
     if loads is not None:
-        return Judged(events=(), finish=finish, loads=loads, raw_text=told + sent + found.text)
+        said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
+        return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
         raw, copies, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
-        spoken = told + sent + found.text
-        flaw, detail = _find_flaw(checked, finish, raw, found, spoken, text_committed=text_committed)
-        turn, loop = _check_loops(expected, checked, spoken, reasoned or found.reasoning, flaw)
+        flaw, detail = _find_flaw(checked, finish, raw, found, told + sent + found.text, text_committed=text_committed)
+        turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
         flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
     return Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
@@ -241,17 +249,6 @@ def judge(
         raw_text=told + sent + text,
         written=told + sent + text + write_native_calls(held),
     )
-
-
-def _take_load(
-    expected: Expected, found: Extraction, native: Sequence[RawCall]
-) -> tuple[tuple[str, ...] | None, Extraction, Sequence[RawCall]]:
-    """Take the calls of the loader out. Return what they ask for, None beside other calls, and what is left."""
-    if not expected.loader:
-        return None, found, native
-    loads, calls = take_load(expected.loader, expected.toolbox, (*found.calls, *native))
-    found = replace(found, calls=tuple(call for call in found.calls if call in calls))
-    return None if found.malformed else loads, found, [call for call in native if call in calls]
 
 
 def _check_distinct(
@@ -276,7 +273,7 @@ def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attemp
         return _pass_unchecked(expected, raw, new_id)
     return check_calls(
         raw,
-        expected.toolbox,
+        expected.declared,
         expected.tool_choice if expected.toolbox.tools else None,
         expected.parallel_tool_calls,
         expected.checks,

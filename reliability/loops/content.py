@@ -31,6 +31,12 @@ _REPORTS = re.compile(
     r"|Observation:|\[\w+ for '[^'\n]{0,200}'\] Result)",
     re.IGNORECASE,
 )
+#: How a harness urges on an agent that has answered without a call.
+_URGES = re.compile(
+    r"\W*(?:please )?(?:continue|go on|keep (?:going|working)|proceed|carry on|error|no tool"
+    r"|you (?:did not|didn't|have not|haven't|must|need to))\b",
+    re.IGNORECASE,
+)
 GO_ON = phrase_set(
     "|continue|please continue|go on|please go on|keep going|proceed|please proceed|go ahead|carry on|resume|ok|okay"
     "|next|keep working|continue working|continue working on it|please continue working on it"
@@ -186,6 +192,11 @@ def classify_speaker(message: Message) -> Who:
         return Who.SPEAKS
     words = text.strip().strip(".!… ")
     return Who.GOES_ON if len(words) <= GO_ON_CHARS and words.lower() in GO_ON else Who.SPEAKS
+
+
+def urges_on(message: Message) -> bool:
+    """Return whether a message orders no more than to go on, or to use a tool at all."""
+    return _URGES.match(read_own_text(message)) is not None
 
 
 class PersonsOrder(NamedTuple):

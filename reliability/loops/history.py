@@ -99,6 +99,9 @@ def _select_acting(turns: Sequence[Turn], candidate: Turn | None) -> list[Turn]:
     thoughts, unless thoughts are all there is."""
     last = max((i for i, turn in enumerate(turns) if turn.continued), default=-1)
     acting = [turn for turn in turns[last + 1 :] if turn.calls]
+    # Within an order that the user says again, what was done for those before it is no lap.
+    ordered = 1 + max((i for i, turn in enumerate(acting) if turn.asked), default=-1)
+    acting = acting[ordered:] or acting
     if candidate is not None and _only_thinks(candidate):
         return acting
     if not any(map(takes_notes, {call.name for turn in acting for call in turn.calls})):

@@ -82,8 +82,9 @@ _SHOWN_CODE = re.compile(r"```.*?```", re.DOTALL)
 _FOLDER_UP = re.compile(r"\s*(?:cd|pushd|popd)\b[ ./~-]*(?:&& ls)?\s*")
 _REFUSES = re.compile(
     r"\b(?:already|unchanged|cannot|can't|could not|unable|rejected|denied|refused|invalid|failed|failure|blocked|"
-    r"no (?:change|effect|more|such)\w{0,1}|nothing|not (?!e\b)\w+|bereits|fehl\w+|nicht|erreur|échec|impossible|déjà|"
-    r"no se|ya est\w+|imposible)\b",
+    r"no (?:change|effect|more|such|navigation)\w{0,1}|nothing|not (?!e\b)\w+|"
+    r"but|same|by 0|(?:end|top|bottom) of|last (?:page|track|item)|maximum|minimum|"
+    r"bereits|fehl\w+|nicht|erreur|échec|impossible|déjà|no se|ya est\w+|imposible)\b",
     re.IGNORECASE,
 )
 _ENTITY = re.compile(

@@ -32,6 +32,7 @@ from reliability.loops.content import (
     list_other_parts,
     read_own_text,
     text_of,
+    urges_on,
 )
 from reliability.loops.text_calls import read_text_calls
 
@@ -135,7 +136,7 @@ class _ConversationTail:
         """Return whether the answer before the message is one that it names itself: "Reply OK or ALERT."."""
         before = self.messages[index - 1] if self.role_at(index - 1) == "assistant" else {}
         answer = read_own_text(before).strip(" \n.!*`\"'")
-        if not 0 < len(answer) <= NAMED_CHARS or before.get("tool_calls"):
+        if not 0 < len(answer) <= NAMED_CHARS or before.get("tool_calls") or urges_on(self.messages[index]):
             return False
         words = read_own_text(self.messages[index])[: 10 * WORDS_CHARS]
         return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", words) is not None
@@ -267,7 +268,8 @@ def _read_user(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> N
     elif turns and who is Who.SPEAKS:
         turns[-1].pushed = True
         if not turns[-1].calls and (acted := _find_acting(turns)) is not None:
-            acted.asked = not acted.written  # else a harness may report on the call
+            # Else a harness reports on the call, or wants one.
+            acted.asked = not acted.written and not urges_on(message)
 
 
 def _find_acting(turns: Sequence[_OpenTurn]) -> _OpenTurn | None:

@@ -69,8 +69,7 @@ class JobBuilder:
         rendered, deferred = request, prepared.deferred
         if deferred is not None:
             request = dataclasses.replace(request, tools=deferred.callable)
-        constraints, top = self._constraints, request.top_logprobs
-        think = constraints.thinking
+        constraints, top, think = self._constraints, request.top_logprobs, self._constraints.thinking
         inside = find_opened(text, think)
         speller = constraints.load_speller() if request.begun else None
         resumed = _resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=inside is not None)

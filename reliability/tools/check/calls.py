@@ -255,7 +255,7 @@ def _name_kind(value: Any) -> str:
 
 def _describe_malformed(one: Malformed, i: int) -> Violation:
     raw = re.sub(r"\s+", " ", one.raw[:RAW_CHARS_MAX])
-    return Violation(Flaws.MALFORMED, join(i), f"{one.reason}, in: {raw}")
+    return Violation(Flaws.MALFORMED, join(i), f"{one.reason}, in: {raw}" if raw else one.reason)
 
 
 def _limit(violations: list[Violation]) -> tuple[Violation, ...]:

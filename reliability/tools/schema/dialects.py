@@ -30,6 +30,7 @@ from reliability.tools.schema.patterns import BrokenPattern, Unasserted, estimat
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _PYTHON = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "dict": "object", "list": "array"}
+_PYTHON |= {"none": "null", "nonetype": "null", "tuple": "array", "set": "array"}
 _EMPTY_IN_PHP = frozenset({"properties", "items", "additionalProperties"})
 _ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 

@@ -21,7 +21,7 @@ from reliability.deferred_tools import (
     find_named,
     take_load,
 )
-from reliability.tool_calls import RawCall
+from reliability.tool_calls import Extraction, RawCall
 from reliability.tools import ToolBox, build_toolbox
 from tests.support.many_tools import TOOLS, make_call, make_tool
 from tests.support.tier_asking import ask
@@ -89,21 +89,24 @@ def test_the_list_names_each_tool_and_is_bounded(words: list[str], times: int) -
         {"names": ["tool_1", "tool_2", "tool_1"]},
         '{"names": "tool_1, tool_2"}',
         '["tool_1", "tool_2"]',
+        {"names": '["tool_1", "tool_2"]'},
         '{"name": "tool_1", "other": "tool_2"}',
     ],
 )
 def test_a_load_is_read_in_whatever_form(arguments: Any) -> None:
     """Law: the names that are asked for, each once, in their order."""
     load = RawCall(name="functions.load_tools", arguments=arguments)
-    assert take_load("load_tools", BOX, [load]) == (("tool_1", "tool_2"), [])
+    assert take_load("load_tools", BOX, Extraction(text=""), [load]) == (("tool_1", "tool_2"), Extraction(text=""), [])
 
 
 def test_beside_a_call_a_load_is_dropped() -> None:
     """Law: a call of the client's goes before a load, wherever it stands."""
     load, call = RawCall(name="load_tools", arguments="{}"), RawCall(name="tool_1", arguments='{"number": 1}')
-    assert take_load("load_tools", BOX, [load, call]) == (None, [call])
-    assert take_load("load_tools", BOX, [call]) == (None, [call])
-    assert take_load("load_tools", BOX, [load]) == ((), [])
+    nothing, both = Extraction(text=""), Extraction(text="", calls=(load, call))
+    assert take_load("load_tools", BOX, nothing, [load, call]) == (None, nothing, [call])
+    assert take_load("load_tools", BOX, both, [load]) == (None, Extraction(text="", calls=(call,)), [])
+    assert take_load("load_tools", BOX, nothing, [call]) == (None, nothing, [call])
+    assert take_load("load_tools", BOX, nothing, [load]) == ((), nothing, [])
 
 
 def test_a_load_is_answered_with_definitions_and_reasons() -> None:

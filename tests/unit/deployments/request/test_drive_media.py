@@ -55,6 +55,7 @@ def user(*parts: Any) -> Message:
     [
         lambda media: [user(TEXT), ask("f"), told("Took it."), user(media)],
         lambda media: [user(TEXT), ask("f"), {**told(""), "content": [TEXT, media]}],
+        lambda media: [user(TEXT), ask("f"), told("Took it."), {"role": "system", "content": "Go on."}, user(media)],
         lambda media: [user(TEXT, media), said("I can't."), user(TEXT)],
         lambda media: [user(TEXT), ask("f"), told("x"), user(media, TEXT), said("Hm."), user(TEXT)],
     ],
@@ -72,7 +73,9 @@ def test_what_a_tool_or_an_older_turn_shows_ends_no_session(media: Message, buil
 
 def test_who_asks_about_an_image_hears_that_no_tier_can_see_it() -> None:
     """The newest words of a user are never changed; older media may go, and don't help."""
-    for history in ([user(TEXT, PNG)], [user(PNG), said("Hm."), user(TEXT, PNG)]):
-        run, text = drive_history(history, False)
-        assert run.refusal is not None
-        assert (text, run.refusal.code, run.request.messages[-1]) == ("", RefuseCode.UNSUPPORTED, history[-1])
+    for newest in ([user(TEXT, PNG)], [user(PNG), user(TEXT)], [user(PNG), {"role": "system", "content": "Be short."}]):
+        for past in ([], [user(PNG), said("Hm.")]):
+            run, text = drive_history([*past, *newest], False)
+            assert run.refusal is not None
+            assert (text, run.refusal.code) == ("", RefuseCode.UNSUPPORTED)
+            assert list(run.request.messages[-len(newest) :]) == newest

@@ -10,12 +10,24 @@ from hypothesis import strategies as st
 
 from deployments.reports.report import report_of
 from deployments.request.run_record import Run
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import AdmissionConfig
 from reliability.answer.judgement import expect
 from reliability.deferred_tools import ROUNDS_MAX
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import ChatRequest, Event, Flaw, Verdict
+from reliability.types import (
+    ChatRequest,
+    Event,
+    Finish,
+    FinishReason,
+    Flaw,
+    Logprobs,
+    Text,
+    TokenLogprob,
+    Usage,
+    Verdict,
+)
 from tests.sim.clock import VirtualClock
 from tests.support.driving import Listening, calls_of, drive_once, tell_in_turn, text_of
 from tests.support.many_tools import TOOLS, make_tool, write_call
@@ -114,13 +126,35 @@ def test_a_wrong_call_of_a_listed_tool_loads_it() -> None:
     assert "Available tools: tool_3(number: integer), load_tools(names?: any)." in correction
 
 
-def test_words_before_a_load_stand_before_those_behind_it() -> None:
-    """Law: what a model says before it loads and what it says behind is one text, in its order."""
-    run, events, asked = drive_answers([{"text": "I look. "}, LOAD], [{"text": "It is done."}])
+@pytest.mark.parametrize("hold_all", [True, False])
+@pytest.mark.parametrize("load", [LOAD, write_call("tool_3", number="x")])
+def test_words_before_a_load_stand_before_those_behind_it(load: Any, hold_all: bool) -> None:
+    """Law: what a model says before it loads and what it says behind is one text, in its order, streamed or not."""
+    tiers, asked = tell_in_turn(["fast"], [[{"text": "I look at {this}. "}, load], [{"text": "It is done."}]])
+    run, events = drive_once(tiers, declare(), hold_all=hold_all, deferring=frozenset({"fast"}))
 
-    assert text_of(events).split() == ["I", "look.", "It", "is", "done."]
-    assert asked[1].messages[1]["content"] == "I look."
+    assert text_of(events) == "I look at {this}. \n\nIt is done."
+    assert asked[1].messages[1]["content"] == "I look at {this}."
     assert run.finish is not None
+
+
+WRITTEN = '<tool_call>{"name": "load_tools", "arguments": {"names": ["tool_3"]}}</tool_call>'
+BEYOND = [LOAD, {"raw": WRITTEN}, {"raw": 'load_tools(names=["tool_3"])'}, {"raw": WRITTEN[:50]}]
+
+
+@pytest.mark.parametrize("beyond", BEYOND)
+@pytest.mark.parametrize("one_demanded", [True, False])
+def test_no_client_hears_of_a_load_too_many(beyond: Any, one_demanded: bool) -> None:
+    """Law: a load that isn't answered, however it is written, is a flaw: no text and no error names it, nor does
+    the correction offer it."""
+    choice = {"type": "function", "function": {"name": "tool_3"}} if one_demanded else None
+    loads = [] if one_demanded else [[LOAD]] * ROUNDS_MAX
+    run, events, asked = drive_answers(*loads, [beyond], change=declare(tool_choice=choice))
+
+    assert run.refusal is not None
+    assert run.attempts[-1].flaw is Flaw.TOOL_CALL_INVALID
+    assert "load_tools" not in repr([events, run.refusal.message, [attempt.detail for attempt in run.attempts]])
+    assert "load_tools(" not in asked[-1].messages[-1]["content"].partition("Available tools")[2]
 
 
 def test_rounds_are_bounded() -> None:
@@ -142,8 +176,8 @@ def test_rounds_are_bounded() -> None:
         pytest.param(declare(tool_choice={"type": "function", "function": {"name": "tool_3"}}), {}, id="one demanded"),
     ],
 )
-def test_else_a_load_is_an_unknown_tool(change: Any, ports: Any) -> None:
-    """Law: where nothing is deferred, or one tool is demanded, there is no loader."""
+def test_else_a_load_is_no_call(change: Any, ports: Any) -> None:
+    """Law: where nothing is deferred, or one tool is demanded, a load isn't answered."""
     run, events, _ = drive_answers([LOAD], [CALL], change=change, **ports)
 
     assert run.attempts[0].flaw is Flaw.TOOL_CALL_INVALID
@@ -166,6 +200,29 @@ def test_a_required_call_may_be_loaded_first() -> None:
 
     assert calls_of(events) == [GOOD]
     assert [attempt.flaw for attempt in run.attempts] == [None, Flaw.TOOL_CALL_INVALID, None]
+
+
+class _Counting(ScriptedTier):
+    """A tier that tells each word's probability, those of calls in the text too."""
+
+    async def stream(self, request: ChatRequest) -> Any:
+        said = "It is done." if request.added else self._name
+        for word in said.replace(" ", " \0").split("\0"):
+            yield [Text(word), Logprobs((TokenLogprob(word.encode(), -0.5),))]
+        yield [Finish(reason=FinishReason.STOP, usage=Usage(prompt_tokens=1, completion_tokens=1))]
+
+
+@pytest.mark.parametrize("hold_all", [True, False])
+@pytest.mark.parametrize("call", [WRITTEN, WRITTEN.replace("load_tools", "tool_3").replace("names", "n")])
+def test_the_probabilities_of_a_load_stay_here(call: str, hold_all: bool) -> None:
+    """Law: the tokens that leave are those of the text."""
+    name = f"I look. {call}"
+    tiers: Any = {name: _Counting(name=name, script=[])}
+    run, events = drive_once(tiers, declare(top_logprobs=0), hold_all=hold_all, deferring=frozenset({name}))
+    told = b"".join(token.raw for event in events if isinstance(event, Logprobs) for token in event.tokens)
+
+    assert run.attempts[0].loads == ("tool_3",)
+    assert told.split() == text_of(events).encode().split() == b"I look. It is done.".split()
 
 
 STEPS = st.sampled_from(

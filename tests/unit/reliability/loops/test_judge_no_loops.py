@@ -218,7 +218,24 @@ def test_18_who_orders_the_same_again_behind_each_answer_gets_it(orders: Any, ca
     assert (found[0], found[-1]) == (Stage.WARN, Stage.BREAK)
     assert found.count(Stage.WARN) <= len(calls)
     assert quiet(asked[: 9 * (2 + len(done))])
-    assert Stage.BREAK in stages([*asked[: 2 * (2 + len(done))], asked[0], *done * 12])
+    for orders_before in (2, 3, 4):
+        late = [*asked[: orders_before * (2 + len(done))], asked[0], *done * 12]
+        found = [stage for stage in stages(late) if stage]
+        assert (found[0], Stage.BREAK in found) == (Stage.WARN, True)
+
+
+@pytest.mark.parametrize(
+    ("urge", "answer"),
+    [
+        ("Please continue working on the task on whatever approach you think is suitable.", "I have finished."),
+        ("[ERROR] You did not use a tool in your previous response! Please retry with a tool use.", "Done."),
+        ("Continue. If you are done, reply DONE.", "DONE"),
+    ],
+)
+def test_18_who_is_only_urged_on_gets_nothing_ordered(urge: str, answer: str) -> None:
+    """A harness that wants the agent to go on behind each answer spares no loop."""
+    laps = [[*acted("run_tests", {}, "1 failed"), said(answer), {"role": "user", "content": urge}] for _ in range(6)]
+    assert stages([USER, *[m for lap in laps for m in lap]])[4:9:2] == [Stage.WARN, Stage.WARN, Stage.BREAK]
 
 
 @pytest.mark.parametrize("order", ["Read HEARTBEAT.md. Reply OK if nothing is new.", "10:{:02}. OK or ALERT?"])

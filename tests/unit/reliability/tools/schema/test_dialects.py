@@ -54,6 +54,7 @@ def accepts(parameters, value):
         ({"type": "dict", "properties": {"a": {"type": "int"}}}, {"a": 1}, {"a": "x"}),
         ({"properties": {"a": {"type": ["str", "float"]}, "b": {"type": "bool"}}}, {"a": 1.5}, {"b": "x"}),
         ({"properties": {"a": {"type": "list", "items": []}}}, {"a": [1]}, {"a": 1}),
+        ({"properties": {"a": {"type": ["tuple", "None"]}}}, {"a": None}, {"a": 1}),
         ({"properties": [], "additionalProperties": [], "required": ["a"]}, {"a": 1}, {}),
         ({"properties": {"a": {"type": "string", "required": True}}}, {"a": "x"}, {}),
         (
