@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from reliability.answer.call_scan import CallScan, step_calls
 from reliability.answer.thoughts import Thoughts
+from reliability.loops.in_answer import PATIENCE_BYTES
 from reliability.tools.format_reasoning import Thought
 from reliability.types import CallDelta, Event, Logprobs, Prefilled, Reasoning, Refusal, Text
 
@@ -74,7 +76,8 @@ class StopCut:
 
 class CallSplit:
     """Takes complete tool calls out of the text. Text behind call number `calls_max` is dropped. With `distinct`, so is
-    a call that was there already, and all behind it: under a grammar, a model can write nothing but calls."""
+    a call that was there already, and all behind it: under a grammar, a model can write nothing but calls. What an open
+    call has so far is held here, where nothing else sees it: so its repetition is looked for here too."""
 
     def __init__(self, form: CallFormat | None, *, calls_max: int | None = None, distinct: bool = False) -> None:
         self._form = form
@@ -82,6 +85,7 @@ class CallSplit:
         self._seen: set[tuple[str, str]] | None = set() if distinct else None
         self._held = ""
         self._inside = False
+        self._scan, self._scanned_chars = CallScan(patience=PATIENCE_BYTES), 0  # of the open call
         self.repeated = False
         self.calls = 0
 
@@ -90,6 +94,11 @@ class CallSplit:
         """Whether no further call may follow, so that there is nothing left to wait for."""
         return self.repeated or (self._calls_max is not None and self.calls >= self._calls_max)
 
+    @property
+    def runaway(self) -> bool:
+        """Whether the open call repeats itself, and will not end."""
+        return self._scan.loop is not None
+
     def feed(self, text: str) -> list[Event]:
         """Return the text and the calls that may leave now."""
         if self._form is None:
@@ -97,7 +106,11 @@ class CallSplit:
         self._held += text
         out: list[Event] = []
         while not self.full and (step := self._step(self._form)) is not None:
+            self._scan, self._scanned_chars = CallScan(patience=PATIENCE_BYTES), 0
             out += step
+        if self._inside:
+            self._scan, _ = step_calls(self._scan, 0, "", self._held[self._scanned_chars :])
+            self._scanned_chars = len(self._held)
         return out
 
     def finish(self, *, truncated: bool) -> list[Event]:

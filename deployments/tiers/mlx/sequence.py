@@ -26,6 +26,7 @@ from reliability.types import Counted, Event, Failed, Finish, FinishReason, Pref
 WINDOW_S = 0.03
 # A token is told as unsure below this lead over the next likeliest one, in nats; of each answer so many at most.
 LEAD_MAX, SURPRISE_MAX, UNSURE_MAX = 3.0, 20.0, 256
+COUNT_EVERY_S = 1.0
 # Prefill is reported once it, or the wait for it, has taken so long, and then so often; what a report weighs in the
 # estimate of the rest.
 PREFILL_LONG_S, PREFILL_EVERY_S, PREFILL_WEIGHT = 2.0, 1.0, 0.3
@@ -222,7 +223,8 @@ class SequenceState:
         events = reader.feed(text)
         if was_reasoning:
             self.thought.note(events)
-        ended, truncated = finish is not None or reader.done, finish == "length" and not reader.done
+        cut = finish == "length" or reader.call_split.runaway
+        ended, truncated = finish is not None or reader.done or cut, cut and not reader.done
         if ended:
             events += reader.finish(truncated=truncated)
         if self.unmatched:
@@ -282,9 +284,11 @@ class SequenceState:
 
     def flush(self, now_s: float, *, last: Event | None = None) -> None:
         """Send what is due, all of it with the last event. Each chunk reports what the answer has cost so far, so that
-        a client that leaves is charged what was generated."""
+        a client that leaves is charged what was generated. While a long call is held, that is all: a tier that writes
+        is not silent."""
         events = self.outbox.take(now_s, now=last is not None)
-        if events and last is None:
+        self.outbox.sent_s = self.outbox.sent_s or now_s
+        if last is None and (events or now_s - self.outbox.sent_s >= COUNT_EVERY_S):
             events.append(Counted(self.usage()))
         if last is not None:
             events.append(last)

@@ -1,6 +1,7 @@
 """What one sequence of a batch tells of its tokens."""
 
 import math
+import random
 from typing import Any
 
 import mlx.core as mx
@@ -9,12 +10,13 @@ import pytest
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.sequence import LEAD_MAX, UNSURE_MAX, EngineJob, SequenceState
-from deployments.tiers.stream_matchers import AnswerReader, merge_events
+from deployments.tiers.mlx.sequence import COUNT_EVERY_S, LEAD_MAX, UNSURE_MAX, EngineJob, SequenceState
+from deployments.tiers.stream_matchers import AnswerReader, CallFormat, merge_events
+from reliability.loops.in_answer import PATIENCE_BYTES
 from reliability.tools.format_reasoning import Thought
-from reliability.types import Event, FinishReason, Logprobs, Prefilled, Text
+from reliability.types import Counted, Event, FinishReason, Logprobs, Prefilled, Text
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz<>"
+LETTERS = "abcdefghijklmnopqrstuvwxyz<> "
 
 
 def letter(token: int) -> bytes:
@@ -69,6 +71,49 @@ def row_with(tokenizer: Any, constraints: Constraints, *tokens: str) -> list[Eve
 
 def told_in(events: list[Event]) -> str:
     return "".join(token.raw.decode() for event in events if isinstance(event, Logprobs) for token in event.tokens)
+
+
+CALL = CallFormat("<c>", "</c>", lambda body: [("f", body)])
+
+
+def open_call(out: list[Event], max_tokens: int = 100_000) -> SequenceState:
+    """A sequence that has begun to write a call."""
+    job = EngineJob(prompt=[0], max_tokens=max_tokens, reader=AnswerReader(calls=CALL), sink=out.extend)
+    row = SequenceState(1, job, Spelling())
+    for char in "<c>":
+        row.take(LETTERS.index(char), None)
+    return row
+
+
+class TestOpenCall:
+    """A model may write one call for minutes, and until its end nothing of it leaves."""
+
+    def test_a_tier_that_writes_a_long_call_is_not_silent(self) -> None:
+        """Law: while nothing may leave, the tokens so far are told once a second, from the first token on."""
+        out: list[Event] = []
+        row, now_s = open_call(out), 10.0
+        for step in range(1, 401):
+            row.take(step % 26, None)
+            row.flush(now_s + step / 20)
+
+        assert {type(event) for event in out} == {Counted}
+        counted = [event.usage.completion_tokens for event in out if isinstance(event, Counted)]
+        assert len(counted) == int((400 - 1) / 20 / COUNT_EVERY_S)
+        assert counted == sorted(counted)
+
+    def test_a_call_that_repeats_itself_is_ended(self) -> None:
+        """Law: a call that runs away ends like one that was cut, where text would, and leaves as text; a long call that
+        doesn't repeat itself goes on."""
+        row = open_call([])
+        line = "echo it once again "
+        ended = [row.take(LETTERS.index(line[at % len(line)]), None) for at in range(2 * PATIENCE_BYTES)]
+        ends = [at for at, reason in enumerate(ended) if reason is not None]
+        assert PATIENCE_BYTES < ends[0] < PATIENCE_BYTES + 2_000
+        assert ended[ends[0]] is FinishReason.LENGTH
+        assert "".join(event.text for event in row.outbox.pending if isinstance(event, Text)).startswith(f"<c>{line}")
+
+        row, draw = open_call([]), random.Random(1)
+        assert not any(row.take(draw.randrange(26), None) for _ in range(2 * PATIENCE_BYTES))
 
 
 class TestRow:
