@@ -20,7 +20,11 @@ class Timeouts(Section):
 
     connect_s: float = Field(default=3.0, gt=0, le=3600, description="until a replica has taken the request")
     first_token_s: float = Field(
-        default=120.0, gt=0, le=3600, description="from there to the first piece of the answer, prefill included"
+        default=120.0,
+        gt=0,
+        le=3600,
+        description="from there to the first piece of the answer, prefill included; at the end of the chain it begins "
+        "anew as long as an `mlx` tier reads on",
     )
     idle_s: float = Field(default=60.0, gt=0, le=3600, description="silence between two pieces of the answer")
     total_s: float = Field(

@@ -59,7 +59,8 @@ class AttemptPlan:
     """What one attempt is to do. `text_committed`: an earlier attempt's text stands before the client already, so this
     one's text is held and dropped. `history_bytes`: of what the answer is held against. `begun`: the text that it
     continues, which stands before the client; `seam`: how many characters stand there; `answer_cap`: how many tokens
-    the whole answer may have, with `begun`. `logprobs`: the client has asked for them. `gauge` measures its calls."""
+    the whole answer may have, with `begun`. `logprobs`: the client has asked for them. `gauge` measures its calls.
+    `last`: no tier stands behind this one in the chain."""
 
     tier: str
     number: int
@@ -73,6 +74,7 @@ class AttemptPlan:
     answer_cap: int = 0
     logprobs: bool = False
     gauge: Gauge | None = None
+    last: bool = False
 
 
 class AttemptState:
@@ -105,9 +107,12 @@ class AttemptState:
         """How far the tier has read the prompt, or what that waits for, where it takes long, until the first token."""
         return self.prefill if self.ttft_ns is None and self.end is None else None
 
-    def note_prefill(self, prefill: Prefilled) -> None:
-        """Note how far the tier has read the prompt."""
-        self.prefill = prefill
+    def note_prefill(self, prefill: Prefilled) -> bool:
+        """Note how far the tier has read the prompt. Return whether the wait begins anew: it has read on, and no other
+        tier could answer sooner."""
+        last, self.prefill = self.prefill, prefill
+        read = prefill.waits_behind is None and (last is None or prefill.tokens > last.tokens)
+        return read and self.plan.last
 
     @property
     def phase(self) -> str:

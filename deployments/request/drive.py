@@ -230,6 +230,7 @@ def _open_attempt(
         history_bytes=run.request.body_bytes,
         answer_cap=run.request.max_tokens,
         logprobs=request.top_logprobs is not None,
+        last=call.tier == run.chain[-1],
         gauge=_build_gauge(run, call.tier, ports),
     )
     return AttemptState(plan, open_accounting(call.tier, request, size, grant, ports))

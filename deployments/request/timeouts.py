@@ -28,24 +28,23 @@ async def next_batch(
     ports: Ports,
     started_ns: int,
     deadline_ns: int,
-    note_prefill: Callable[[Prefilled], None] = lambda _: None,
+    note_prefill: Callable[[Prefilled], bool] = lambda _: False,
 ) -> list[Event]:
     """Return the next batch of a tier's stream, or the failure that it means when there is none in time. The attempt
-    began at `started_ns`; its `phase` is the name of the timeout that runs. A report of prefill stops no timeout."""
+    began at `started_ns`; its `phase` is the name of the timeout that runs. `note_prefill` takes a report of prefill,
+    and says whether the timeout begins anew with it."""
     timeouts, clock = ports.timeouts[tier], ports.clock
     began_ns = clock.now_ns()
-    total_s, left_s = timeouts.total_s - (began_ns - started_ns) / NS_PER_S, (deadline_ns - began_ns) / NS_PER_S
-    timeout_s, limit = getattr(timeouts, phase), phase
-    if total_s < timeout_s:
-        timeout_s, limit = total_s, "total_s"
-    if left_s < timeout_s:
-        timeout_s, limit = left_s, "deadline"
+    timeout_s, limit = _find_limit(timeouts, phase, began_ns - started_ns, deadline_ns - began_ns)
     patience = asyncio.timeout(timeout_s)
     try:
         async with patience:
             batch = await anext(stream)
             while len(batch) == 1 and type(batch[0]) is Prefilled:
-                note_prefill(batch[0])
+                if note_prefill(batch[0]):
+                    began_ns = clock.now_ns()
+                    timeout_s, limit = _find_limit(timeouts, phase, began_ns - started_ns, deadline_ns - began_ns)
+                    patience.reschedule(asyncio.get_running_loop().time() + timeout_s)
                 batch = await anext(stream)
     except TimeoutError:
         batch = [_fail_by_timeout(limit, tier, timeouts)]
@@ -56,6 +55,15 @@ async def next_batch(
         end = _fail_by_timeout(limit, tier, timeouts) if patience.expired() else batch[-1]
         batch = [*batch[:-1], _convert_stall(end, phase, clock.now_ns() - began_ns, timeouts)]
     return batch
+
+
+def _find_limit(timeouts: Timeouts, phase: str, spent_ns: int, left_ns: int) -> tuple[float, str]:
+    """Return how many seconds may pass now, and the name of what limits them. `spent_ns`: by the attempt; `left_ns`: to
+    the request's deadline."""
+    limits = {phase: getattr(timeouts, phase), "total_s": timeouts.total_s - spent_ns / NS_PER_S}
+    limits["deadline"] = left_ns / NS_PER_S
+    limit = min(limits, key=lambda name: limits[name])
+    return limits[limit], limit
 
 
 def _fail_by_timeout(limit: str, tier: str, timeouts: Timeouts) -> Failed:

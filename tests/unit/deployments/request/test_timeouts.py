@@ -14,7 +14,20 @@ from deployments.request.timeouts import _convert_stall
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.escalation.refusals import verdict_of
 from reliability.faults import TRAITS, Again
-from reliability.types import ChatRequest, Event, Failed, Fault, Prefilled, Reason, RefuseCode, Started, Text, Verdict
+from reliability.types import (
+    ChatRequest,
+    Event,
+    Failed,
+    Fault,
+    Finish,
+    FinishReason,
+    Prefilled,
+    Reason,
+    RefuseCode,
+    Started,
+    Text,
+    Verdict,
+)
 from tests.sim.clock import VirtualClock
 from tests.support.driving import drive_once, scripted
 from tests.support.readings import reading
@@ -133,16 +146,41 @@ def test_a_replica_that_dies_late_is_no_stall():
     assert [a.tier for a in run.attempts] == ["fast", "fast", "standard"]
 
 
-def test_a_report_of_prefill_stops_no_timeout():
-    """Law: `first_token_s` runs from the tier's start to the first piece of the answer, prefill included; what was read
-    last is known meanwhile."""
+class Reading(ScriptedTier):
+    """Reads a prompt for as many seconds as it may take, and then answers."""
 
-    class Reading(ScriptedTier):
-        async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-            yield [Started()]
-            for read in range(1, 1000):
-                await asyncio.sleep(1)
-                yield [Prefilled(tokens=read, of_tokens=1000, left_s=1000 - read)]
+    seconds, speed = 1000, 1
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+        yield [Started()]
+        for second in range(self.seconds):
+            await asyncio.sleep(1)
+            yield [Prefilled(tokens=second * self.speed, of_tokens=1000, left_s=1.0)]
+        yield [Text("word"), Finish(reason=FinishReason.STOP)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "speed", "fault"),
+    [(90, 1, None), (90, 0, Fault.FIRST_TOKEN_TIMEOUT), (1000, 1, Fault.TOTAL_TIMEOUT)],
+)
+def test_where_no_tier_is_behind_a_prompt_that_is_read_on_is_waited_for(seconds, speed, fault):
+    """Law: at the end of the chain `first_token_s` bounds the time without progress, and `total_s` all of it: a client
+    that is refused sends the same prompt again, and another tier there isn't."""
+    tier = Reading(name="fast", script=[])
+    tier.seconds, tier.speed = seconds, speed
+
+    def allow_time(run: Run) -> None:
+        run.deadline_ns = VirtualClock().now_ns() + 300 * 10**9
+
+    run, events = drive_once({"fast": tier}, allow_time, retries=0, timeouts={"fast": TIMEOUTS})
+
+    assert [attempt.fault for attempt in run.attempts] == [fault]
+    assert any(isinstance(event, Text) for event in events) is (fault is None)
+
+
+def test_a_report_of_prefill_stops_no_timeout():
+    """Law: with another tier behind, `first_token_s` runs from the tier's start to the first piece of the answer,
+    prefill included; what was read last is known meanwhile."""
 
     run, took_s = walked(Reading(name="fast", script=[]))
 
