@@ -51,7 +51,8 @@ AGENTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 
 
 def run_session(agent: str, url: str, folder: Path, turns: int) -> Iterator[dict[str, Any]]:
-    """Run one session; yield a row a turn: its requests with outcome, tokens of the prompt and tokens read."""
+    """Run one session; yield a row a turn: its requests with outcome, and of each attempt the tokens of its prompt and
+    those that were read."""
     package, first, later = AGENTS[agent]
     programs = install(package, CACHE)
     work, home = folder / f"{agent}-work", folder / f"{agent}-home"
@@ -91,15 +92,15 @@ def _list_requests(url: str) -> list[dict[str, Any]]:
 
 
 def _sum_up(requests: list[dict[str, Any]]) -> dict[str, Any]:
-    usages = [one.get("usage") or {} for one in requests]
-    prompts = [usage.get("prompt_tokens", 0) for usage in usages]
-    cached = [(usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0) for usage in usages]
+    usages = [attempt["usage"] for one in requests for attempt in one["attempts"] if attempt["usage"]]
+    prompts = [usage["prompt_tokens"] for usage in usages]
+    cached = [usage["prompt_tokens_details"]["cached_tokens"] for usage in usages]
     return {
         "requests": len(requests),
-        "outcomes": [one.get("outcome") for one in requests],
+        "outcomes": [one["outcome"] for one in requests],
         "prompts": prompts,
         "read": [whole - kept for whole, kept in zip(prompts, cached, strict=True)],
-        "notes": sorted({str(note) for one in requests for note in one.get("notes") or ()}),
+        "notes": sorted({note for one in requests for note in one["notes"]}),
     }
 
 
