@@ -92,7 +92,8 @@ def _list_requests(url: str) -> list[dict[str, Any]]:
 
 
 def _sum_up(requests: list[dict[str, Any]]) -> dict[str, Any]:
-    usages = [attempt["usage"] for one in requests for attempt in one["attempts"] if attempt["usage"]]
+    known = [attempt for one in requests for attempt in one["attempts"] if not attempt["estimated"]]
+    usages = [attempt["usage"] for attempt in known if attempt["usage"]]
     prompts = [usage["prompt_tokens"] for usage in usages]
     cached = [usage["prompt_tokens_details"]["cached_tokens"] for usage in usages]
     return {
