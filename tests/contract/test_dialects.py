@@ -123,7 +123,7 @@ def test_no_client_sees_a_load_of_tools(server, stream):
 
     for one in told.values():
         assert (one.calls, one.finish) == ([("tool_3", {"number": 1})], "tool_calls")
-        assert one.text.split() == ["I", "call."] if not stream else ["I", "look.", "I", "call."]
+        assert one.text.split() == ["I", "look.", "I", "call."]
         assert any("loaded tools: tool_3" in note for note in one.report["notes"])
         assert [(attempt["fault"], attempt["flaw"]) for attempt in one.report["attempts"]] == [(None, None)] * 2
 
