@@ -60,10 +60,13 @@ async def next_batch(
 def _find_limit(timeouts: Timeouts, phase: str, spent_ns: int, left_ns: int) -> tuple[float, str]:
     """Return how many seconds may pass now, and the name of what limits them. `spent_ns`: by the attempt; `left_ns`: to
     the request's deadline."""
-    limits = {phase: getattr(timeouts, phase), "total_s": timeouts.total_s - spent_ns / NS_PER_S}
-    limits["deadline"] = left_ns / NS_PER_S
-    limit = min(limits, key=lambda name: limits[name])
-    return limits[limit], limit
+    total_s, left_s = timeouts.total_s - spent_ns / NS_PER_S, left_ns / NS_PER_S
+    timeout_s, limit = getattr(timeouts, phase), phase
+    if total_s < timeout_s:
+        timeout_s, limit = total_s, "total_s"
+    if left_s < timeout_s:
+        timeout_s, limit = left_s, "deadline"
+    return timeout_s, limit
 
 
 def _fail_by_timeout(limit: str, tier: str, timeouts: Timeouts) -> Failed:
