@@ -1,6 +1,7 @@
 """Sessions of many turns with published agents on a real local model whose context they outgrow.
 
     python -m loadtests.long_days [--agents codex opencode qwen claude] [--turns 42] [--model large] [--context 16384]
+        [--tools deferred]
 
 Each agent is started by `mlx-stack-serve launch`, as its users start it, turn by turn in one conversation. A turn asks
 it to read one more file. What counts: does every turn end with an answer, and how many tokens the model read in each
@@ -129,9 +130,10 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=42)
     parser.add_argument("--model", choices=MODELS, default="large")
     parser.add_argument("--context", type=int, default=16_384)
+    parser.add_argument("--tools", choices=("all", "deferred"), default="all")
     args = parser.parse_args()
     handle_end_signals()
-    tier = {"kind": "mlx", "model": MODELS[args.model], "context_tokens": args.context}
+    tier = {"kind": "mlx", "model": MODELS[args.model], "context_tokens": args.context, "tools": args.tools}
     budget = {"per_session": None, "per_hour": None}
     reliability = {"token_budget": budget, "context": "shorten", "escalation": {"chain": ["fast"]}}
     rows = []

@@ -11,6 +11,7 @@ Invariant: no character differs from what stands, and none is missing (`Sequence
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
 from deployments.tiers.thinking import ReasoningMarks, find_opened
 from deployments.tiers.thought_watch import ThoughtLimit
+from reliability.deferred_tools import choose_loader
 from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
 from reliability.thinking import least
@@ -75,8 +77,8 @@ class JobBuilder:
         resumed = _resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=inside is not None)
         left_tokens = loaded.context_tokens - len(prompt) - len(resumed.tokens)
         if left_tokens < 1:
-            count, most = figure(len(prompt) + len(resumed.tokens)), figure(loaded.context_tokens)
-            message = f"the prompt has {count} tokens; this tier's context holds {most}"
+            count = loaded.context_tokens - left_tokens
+            message = _describe_excess(count, loaded.context_tokens, rendered, text)
             raise refuse("messages", message, Fault.CONTEXT_LENGTH)
         constraint = constraints.of(request, opened=inside is not None)
         checkpoints = find_checkpoints(
@@ -121,6 +123,16 @@ class JobBuilder:
         if speller is not None:
             found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
         return found
+
+
+def _describe_excess(prompt_tokens: int, context_tokens: int, rendered: ChatRequest, text: str) -> str:
+    """Say by how much a prompt is too long and, where its tools are over half of its `text`, how to shorten those."""
+    message = f"the prompt has {figure(prompt_tokens)} tokens; this tier's context holds {figure(context_tokens)}"
+    tools = rendered.tools
+    if 2 * sum(len(json.dumps(tool, ensure_ascii=False)) for tool in tools) <= len(text):
+        return message
+    defer = " or set `tools: deferred` for this tier" if not rendered.loader and choose_loader(rendered) else ""
+    return f"{message}; over half of it are the {len(tools)} tools: declare fewer{defer}"
 
 
 def _describe_reuse(request: ChatRequest, checkpoints: Sequence[int]) -> PromptReuse:

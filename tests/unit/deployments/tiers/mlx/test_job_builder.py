@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.grammar.masker import Speller, Vocabulary
-from deployments.tiers.mlx.job_builder import JobBuilder, _resume, _Resumed
+from deployments.tiers.mlx.job_builder import JobBuilder, _describe_excess, _resume, _Resumed
 from deployments.tiers.mlx.loading import _read_turn_start
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sampling import Sampling
@@ -198,6 +198,26 @@ def test_a_begun_answer_that_fills_the_context_is_refused(tier: MlxTier) -> None
 
     assert isinstance(events[-1], Failed)
     assert events[-1].fault == "context_length"
+
+
+@pytest.mark.parametrize(
+    ("tools", "loader", "wanted"),
+    [
+        pytest.param(20, "", "; over half of it are the 20 tools: declare fewer or set `tools: deferred`", id="many"),
+        pytest.param(20, "load_tools", "; over half of it are the 20 tools: declare fewer", id="deferred"),
+        pytest.param(3, "", "; over half of it are the 3 tools: declare fewer", id="too few to defer"),
+        pytest.param(1, "", "", id="a small part"),
+    ],
+)
+def test_a_prompt_that_its_tools_make_too_long_says_how_to_shorten_them(tools: int, loader: str, wanted: str) -> None:
+    """Law: the error names what can be shortened: the messages alone can't, where tools are over half of the prompt."""
+    function = {"description": "x" * 1000, "parameters": {}}
+    shown = tuple({"type": "function", "function": {"name": f"tool_{n}", **function}} for n in range(tools))
+    request = replace(ASKED["prose"], tools=shown, loader=loader)
+    said = _describe_excess(20_000, 16_384, request, "x" * 1100 * max(tools, 3))
+
+    plain = "the prompt has 20,000 tokens; this tier's context holds 16,384"
+    assert said.removesuffix(" for this tier") == plain + wanted
 
 
 THINKING = ReasoningMarks(Thought("tests", ("<think>",), ("</think>",)), "<think>", "</think>")
