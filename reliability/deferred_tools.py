@@ -26,7 +26,8 @@ Message = Mapping[str, Any]
 Definition = Mapping[str, Any]
 
 LOADERS = ("load_tools", "load_tool_definitions")
-TOOLS_MIN, CHARS_MIN = 12, 6_000
+TOOLS_MIN, CHARS_MIN = 6, 7_500
+SYSTEM_NAMED_CHARS_MAX = 3_000  # about 700 tokens: two loads
 ROUNDS_MAX = 3
 NAMES_MAX = 8
 LINE_CHARS_MAX, LIST_CHARS_MAX = 72, 8_000
@@ -49,21 +50,24 @@ def choose_loader(request: ChatRequest) -> str:
     form = (request.response_format or {}).get("type", "text")
     if len(request.tools) < TOOLS_MIN or request.tool_choice == "none" or form != "text":
         return ""
-    if sum(len(json.dumps(tool, ensure_ascii=False)) for tool in request.tools) < CHARS_MIN:
+    if sum(map(_measure, request.tools)) < CHARS_MIN:
         return ""
     taken = {read_name(tool) for tool in request.tools}
     return next((name for name in LOADERS if name not in taken), "")
 
 
 def choose_kept(messages: Sequence[Message], tools: Sequence[Definition], tool_choice: Any) -> frozenset[str]:
-    """Choose the tools that stay in full: those that the conversation has called, those whose names stand in the words
-    of its system and its user, and the one that `tool_choice` names."""
+    """Choose the tools that stay in full: those that the conversation has called, those whose names stand in its user's
+    words, or in its system's where they are short, and the one that `tool_choice` names. Agents' system prompts name
+    most tools."""
+    short = {read_name(tool) for tool in tools if _measure(tool) <= SYSTEM_NAMED_CHARS_MAX}
     said = {find_named(tool_choice)}
     for message in messages:
         said.update(map(find_named, message.get("tool_calls") or ()))
-        if message.get("role") in _READERS:
-            for text in _list_texts(message.get("content")):
-                said.update(_WORD.findall(text))
+        role = message.get("role")
+        if role in _READERS:
+            words = {word for text in _list_texts(message.get("content")) for word in _WORD.findall(text)}
+            said |= words if role == "user" else words & short
     return frozenset(said.intersection(map(read_name, tools)))
 
 
@@ -134,6 +138,10 @@ def answer_load(names: Sequence[str], tools: Sequence[Definition], box: ToolBox)
 def read_name(tool: Definition) -> str:
     """Read the name of a tool as its client has declared it."""
     return str(_read_function(tool).get("name"))
+
+
+def _measure(tool: Definition) -> int:
+    return len(json.dumps(tool, ensure_ascii=False))
 
 
 def _read_function(tool: Definition) -> Mapping[str, Any]:

@@ -61,6 +61,16 @@ class DeferredPrompt:
     note: str = ""
 
 
+def split_searched(request: ChatRequest) -> tuple[ChatRequest, tuple[Mapping[str, Any], ...]]:
+    """Split off the tools whose definitions the conversation has, where its client's own search has found them: at the
+    head of the prompt each new one would change all behind. One stays there, so that the template knows of calls."""
+    results = [str(message.get("content")) for message in request.messages if message.get("role") == "tool"]
+    found = [tool for tool in request.tools if read_name(tool) in request.searched]
+    behind = tuple(tool for tool in found if any(f'"name": "{read_name(tool)}"' in text for text in results))
+    shown = tuple(tool for tool in request.tools if tool not in behind)
+    return (replace(request, tools=shown), behind) if behind and shown else (request, ())
+
+
 class DeferredPrompts:
     """The layouts of one tier's sessions, by their tools, the one used longest ago first."""
 

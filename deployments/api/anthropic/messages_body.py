@@ -9,14 +9,15 @@ report says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Unpack
 
 from pydantic import Field
 
 from deployments.api.anthropic.context_edits import read_edits
-from deployments.api.anthropic.messages_history import KIND_CHARS_MAX, translate_history
+from deployments.api.anthropic.message_tools import MessageTools, read_message_tools
+from deployments.api.anthropic.messages_history import translate_history
 from deployments.api.openai_chat import (
     MESSAGES_MAX,
     MODEL_CHARS_MAX,
@@ -72,20 +73,6 @@ def _read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | No
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": form["schema"], "strict": True}}
 
 
-def _translate_tool(tool: Mapping[str, Any], path: str) -> dict[str, Any]:
-    kind = tool.get("type")
-    if kind not in (None, "custom"):
-        shown = repr(str(kind)[:KIND_CHARS_MAX])
-        words = f"tools of type {shown} are not run here: leave it out, or send a tool of your own"
-        raise refuse(f"{path}.type", words, "unsupported")
-    if not isinstance(tool.get("input_schema"), Mapping):
-        raise refuse(f"{path}.input_schema", "a JSON schema is needed", "invalid_tools")
-    function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool["input_schema"]}
-    if isinstance(tool.get("strict"), bool):
-        function["strict"] = tool["strict"]
-    return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
-
-
 def _translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:
     """Translate the choice, and whether several calls may come at once."""
     if choice is None:
@@ -137,6 +124,7 @@ class MessagesBody(Strict):
     container: str | dict[str, Any] | None = None
 
 
+_TOOL = re.compile(r"tools\.(\d+)\b")
 FIELDS = frozenset(MessagesBody.model_fields)
 # What the checks of a chat completion call a field, and what the client has called it.
 NAMES = (
@@ -154,10 +142,11 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
     changed: list[str] = []
     fields = parse_object(raw, changed)
     body = _validate(fields)
-    translated, edits = _translate(body), read_edits(body.context_management)
+    tools, edits = read_message_tools(body.tools, body.messages), read_edits(body.context_management)
+    translated = _translate(body, tools)
     thinking, shown = _read_thinking(body.thinking, (body.output_config or {}).get("effort"))
     ignored = [name for name in fields if name not in QUIET and name not in FIELDS][:NOTES_MAX]
-    notes = (*changed, *(f"{name[:NAME_CHARS_MAX]} has no effect here" for name in ignored))
+    notes = (*changed, *tools.notes, *(f"{name[:NAME_CHARS_MAX]} has no effect here" for name in ignored))
     try:
         call = build_call(
             translated,
@@ -170,15 +159,18 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
             **terms,
         )
     except ApiError as error:
-        raise rename(error) from None
-    return replace(call, edits=edits)
+        raise rename(error, tools.places) from None
+    return replace(call, edits=edits, request=replace(call.request, searched=tools.searched))
 
 
-def rename(error: ApiError) -> ApiError:
-    """Return the error with the field by the name that the client knows, in `param` and at the head of its words."""
+def rename(error: ApiError, places: Sequence[int] = ()) -> ApiError:
+    """Return the error with the field by the name that the client knows, in `param` and at the head of its words.
+    `places`: where each tool that was passed on stands in the client's `tools`."""
     param = error.param
     if param is None:
         return error
+    if (found := _TOOL.match(param)) and int(found[1]) < len(places):
+        param = f"tools.{places[int(found[1])]}{param[found.end() :]}"
     for pattern, name in NAMES:
         param = re.sub(pattern, name, param)
     if param == error.param:
@@ -195,19 +187,19 @@ def _validate(fields: dict[str, Any]) -> MessagesBody:
     return body
 
 
-def _translate(body: MessagesBody) -> dict[str, Any]:
+def _translate(body: MessagesBody, tools: MessageTools) -> dict[str, Any]:
     choice, parallel = _translate_choice(body.tool_choice)
     fields: dict[str, Any] = {
         "model": body.model,
-        "messages": translate_history(body.system, body.messages),
+        "messages": translate_history(body.system, tools.messages),
         "stream": body.stream,
         "max_tokens": body.max_tokens,
         "temperature": body.temperature,
         "top_p": body.top_p or None,
         "top_k": body.top_k or None,
         "stop": body.stop_sequences or None,
-        "tools": [_translate_tool(tool, f"tools.{at}") for at, tool in enumerate(body.tools or ())] or None,
-        "tool_choice": choice if body.tools else None,
+        "tools": tools.tools or None,
+        "tool_choice": choice if tools.tools else None,
         "parallel_tool_calls": parallel,
         "response_format": _read_format(body.output_config, body.output_format),
     }

@@ -20,6 +20,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from deployments.tiers.deferred_prompts import split_searched
 from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import HERMES, Constraint, Constraints
@@ -43,6 +44,7 @@ _MARK_BEGUN = re.compile(r"[Ġ▁ ]?<\|.{0,40}")  # not `<` alone: many models' 
 _BLANK_TOKENS_MAX = 8  # of white space, behind which an end is an end
 # A tokenizer cuts a text into words first, each with the white space before it. What is longer than this isn't one.
 _WORD_CHARS_MAX = 64
+ROOM_TOKENS = 256  # that a prompt leaves for an answer at least: with less a call or sentence is cut off
 _LAST_WORD = re.compile(r"\s+\S*\Z|\S+\Z")
 
 
@@ -60,7 +62,7 @@ class JobBuilder:
     def build(self, request: ChatRequest, sink: Callable[[list[Event]], None]) -> tuple[EngineJob, LostPrefix | None]:
         """Build the job, and find what of the session's last prompt it can't continue. Raises `RequestRefused`."""
         loaded, tokenizer, answers = self._loaded, self._tokenizer, self._answers
-        asked, now = request, datetime.now()
+        (asked, behind), now = split_searched(request), datetime.now()
         for keep in (True, False):
             prepared = self._sessions.prepare(asked, now, keep=keep)
             request = prepared.request
@@ -69,16 +71,17 @@ class JobBuilder:
             if not prepared.kept or len(prompt) + request.max_tokens <= loaded.context_tokens:
                 break  # else what would only spare time takes the answer's place
         rendered, deferred = request, prepared.deferred
-        if deferred is not None:
-            request = dataclasses.replace(request, tools=deferred.callable)
+        if deferred is not None or behind:
+            callable_tools = request.tools if deferred is None else deferred.callable
+            request = dataclasses.replace(request, tools=(*callable_tools, *behind))
         constraints, top, think = self._constraints, request.top_logprobs, self._constraints.thinking
         inside = find_opened(text, think)
         speller = constraints.load_speller() if request.begun else None
         resumed = _resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=inside is not None)
         left_tokens = loaded.context_tokens - len(prompt) - len(resumed.tokens)
-        if left_tokens < 1:
-            count = loaded.context_tokens - left_tokens
-            message = _describe_excess(count, loaded.context_tokens, rendered, text)
+        room = 1 if request.begun else min(request.max_tokens, ROOM_TOKENS, max(1, loaded.context_tokens // 16))
+        if left_tokens < room:
+            message = _describe_excess(left_tokens, loaded.context_tokens, rendered, text)
             raise refuse("messages", message, Fault.CONTEXT_LENGTH)
         constraint = constraints.of(request, opened=inside is not None)
         checkpoints = find_checkpoints(
@@ -125,9 +128,11 @@ class JobBuilder:
         return found
 
 
-def _describe_excess(prompt_tokens: int, context_tokens: int, rendered: ChatRequest, text: str) -> str:
+def _describe_excess(left_tokens: int, context_tokens: int, rendered: ChatRequest, text: str) -> str:
     """Say by how much a prompt is too long and, where its tools are over half of its `text`, how to shorten those."""
-    message = f"the prompt has {figure(prompt_tokens)} tokens; this tier's context holds {figure(context_tokens)}"
+    count, most = figure(context_tokens - left_tokens), figure(context_tokens)
+    message = f"the prompt has {count} tokens; this tier's context holds {most}"
+    message += f", which leaves {left_tokens} for an answer" if left_tokens > 0 else ""
     tools = rendered.tools
     if 2 * sum(len(json.dumps(tool, ensure_ascii=False)) for tool in tools) <= len(text):
         return message

@@ -13,6 +13,7 @@ from reliability.deferred_tools import (
     LIST_CHARS_MAX,
     LOADERS,
     NAMES_MAX,
+    SYSTEM_NAMED_CHARS_MAX,
     TOOLS_MIN,
     answer_load,
     build_loader,
@@ -55,7 +56,7 @@ def test_tools_are_deferred_where_it_pays(change: dict[str, Any], loader: str) -
 
 def test_what_is_used_or_named_is_kept() -> None:
     """Law: calls of the history, whole words of the system and the user, and the tool that is demanded; no part of a
-    word, no word of a result or of the model."""
+    word, no word of a result or of the model. A long definition isn't kept for the system's words: agents name all."""
     messages = [
         {"role": "system", "content": [{"type": "text", "text": "Begin with `tool_1`."}]},
         {"role": "user", "content": "Use tool_12, not my_tool_4 and tool_55."},
@@ -63,6 +64,9 @@ def test_what_is_used_or_named_is_kept() -> None:
         {"role": "tool", "tool_call_id": "c", "content": "tool_6"},
     ]
     assert choose_kept(messages, TOOLS, NAMED) == {"tool_1", "tool_12", "tool_2", "tool_3"}
+    long = {"description": "x" * SYSTEM_NAMED_CHARS_MAX}
+    tools = [{"function": tool["function"] | long} for tool in TOOLS]
+    assert choose_kept(messages, tools, NAMED) == {"tool_12", "tool_2", "tool_3"}
     assert (find_named(NAMED), find_named("required"), find_named(None)) == ("tool_3", "", "")
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.deferred_prompts import SESSIONS_MAX, DeferredPrompts
+from deployments.tiers.deferred_prompts import SESSIONS_MAX, DeferredPrompts, split_searched
 from deployments.tiers.prompt import render
 from deployments.tiers.session_prompts import SessionPrompts
 from reliability.deferred_tools import answer_load, build_load, read_name
@@ -60,6 +60,26 @@ class Session:
         self.prompts.note(prepared, self.tokenizer.encode(text))
         self.request = prepared.request
         return text.removesuffix("<assistant>")
+
+
+@pytest.mark.parametrize(
+    ("searched", "in_results", "behind"),
+    [
+        ((), NAMES[:2], []),
+        (NAMES[:2], NAMES[:2], NAMES[:2]),
+        (NAMES[:2], NAMES[:1], NAMES[:1]),  # a client has cleared the other result
+        (NAMES, NAMES, []),
+    ],
+)
+def test_what_a_search_has_found_isnt_written_twice(searched: Any, in_results: Any, behind: list[str]) -> None:
+    """Law: a tool leaves the head of the prompt only where its definition stands in a result, and one tool stays."""
+    text = "\n".join(json.dumps(tool) for tool in TOOLS if read_name(tool) in in_results)
+    messages = (*ASKED.messages, {"role": "tool", "tool_call_id": "c", "content": text})
+    request = dataclasses.replace(ASKED, messages=messages, searched=frozenset(searched))
+    shown, split = split_searched(request)
+
+    assert list(map(read_name, split)) == behind
+    assert list(map(read_name, shown.tools)) == [name for name in NAMES if name not in behind]
 
 
 @given(st.lists(st.lists(st.sampled_from(NAMES), max_size=3), min_size=1, max_size=6), st.data())

@@ -200,6 +200,20 @@ def test_a_begun_answer_that_fills_the_context_is_refused(tier: MlxTier) -> None
     assert events[-1].fault == "context_length"
 
 
+def test_a_prompt_that_leaves_no_room_for_an_answer_is_too_long(tier: MlxTier) -> None:
+    """Law: where a sentence or call would be cut off by the context's end, the next tier is asked instead; a client
+    that wants a few tokens gets them."""
+    loaded = tier._engine.phase.loaded
+    assert loaded is not None
+    words = "word " * (loaded.context_tokens * 97 // 100)
+    long = replace(ASKED["prose"], messages=({"role": "user", "content": words},), max_tokens=1000)
+    refused = ask(tier, long)[-1]
+    assert isinstance(refused, Failed)
+    assert "for an answer" in refused.message
+
+    assert isinstance(ask(tier, replace(long, max_tokens=4))[-1], Finish)
+
+
 @pytest.mark.parametrize(
     ("tools", "loader", "wanted"),
     [
@@ -214,7 +228,7 @@ def test_a_prompt_that_its_tools_make_too_long_says_how_to_shorten_them(tools: i
     function = {"description": "x" * 1000, "parameters": {}}
     shown = tuple({"type": "function", "function": {"name": f"tool_{n}", **function}} for n in range(tools))
     request = replace(ASKED["prose"], tools=shown, loader=loader)
-    said = _describe_excess(20_000, 16_384, request, "x" * 1100 * max(tools, 3))
+    said = _describe_excess(-3_616, 16_384, request, "x" * 1100 * max(tools, 3))
 
     plain = "the prompt has 20,000 tokens; this tier's context holds 16,384"
     assert said.removesuffix(" for this tier") == plain + wanted

@@ -1,0 +1,115 @@
+"""`tools` of a message, inwards: translated, deferred until the client's own search names them, or left out.
+
+A tool with `defer_loading` is shown once a `tool_reference` in a result names it: its definition then stands in that
+result, so that all before stays what it was. Claude Code searches its tools like this.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deployments.api.anthropic.messages_history import KIND_CHARS_MAX
+from deployments.errors import refuse
+from reliability.deferred_tools import read_name
+
+Definition = dict[str, Any]
+
+# Anthropic's servers run these, whatever version stands behind.
+SERVER_TOOLS = ("web_search_", "web_fetch_", "code_execution_", "tool_search_tool_")
+SEARCH = "tool_search_tool_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageTools:
+    """The tools as chat completions have them. `places`: where each stood in the client's list; `searched`: the names
+    of those whose definitions stand in the `messages`, which are the client's with them written out."""
+
+    tools: list[Definition]
+    places: tuple[int, ...]
+    searched: frozenset[str]
+    messages: Sequence[Any]
+    notes: tuple[str, ...]
+
+
+def read_message_tools(tools: Sequence[Mapping[str, Any]] | None, messages: Sequence[Any]) -> MessageTools:
+    """Read the tools of a request with these messages. Raises `ApiError`: `invalid_tools` or `unsupported`, with the
+    field in `param`."""
+    tools = tools or ()
+    served = [str(tool["type"]) for tool in tools if _is_server_tool(tool)]
+    served = served if len(served) < len(tools) else []  # alone it is all that is wanted: refused by its name
+    read = [
+        (place, _translate_tool(tool, f"tools.{place}"))
+        for place, tool in enumerate(tools)
+        if not (served and _is_server_tool(tool))
+    ]
+    deferred = {str(tool.get("name")) for tool in tools if tool.get("defer_loading") is True}
+    if any(kind.startswith(SEARCH) for kind in served) or len(deferred) == len(tools):
+        deferred = set()  # nothing here could load them
+    named = {str(block.get("tool_name")) for block in _list_references(messages)} if deferred else set()
+    searched = {name: tool for _, tool in read if (name := read_name(tool)) in deferred & named}
+    shown = [(place, tool) for place, tool in read if read_name(tool) not in deferred - named]
+    notes = (f"tools that this server doesn't have were kept from the model: {', '.join(served)}",) if served else ()
+    return MessageTools(
+        tools=[tool for _, tool in shown],
+        places=tuple(place for place, _ in shown),
+        searched=frozenset(searched),
+        messages=[_write_out(message, searched) for message in messages] if searched else messages,
+        notes=notes,
+    )
+
+
+def _is_server_tool(tool: Mapping[str, Any]) -> bool:
+    return str(tool.get("type")).startswith(SERVER_TOOLS)
+
+
+def _translate_tool(tool: Mapping[str, Any], path: str) -> Definition:
+    kind = tool.get("type")
+    if kind not in (None, "custom"):
+        shown = repr(str(kind)[:KIND_CHARS_MAX])
+        words = f"tools of type {shown} are not run here: leave it out, or send a tool of your own"
+        raise refuse(f"{path}.type", words, "unsupported")
+    if not isinstance(tool.get("input_schema"), Mapping):
+        raise refuse(f"{path}.input_schema", "a JSON schema is needed", "invalid_tools")
+    function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool["input_schema"]}
+    if isinstance(tool.get("strict"), bool):
+        function["strict"] = tool["strict"]
+    return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
+
+
+def _list_results(message: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """List the results of calls in a message that have blocks, with their places."""
+    content = message.get("content") if isinstance(message, Mapping) else None
+    for at, block in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(block, Mapping) and block.get("type") == "tool_result" and isinstance(block.get("content"), list):
+            yield at, block
+
+
+def _is_reference(block: Any) -> bool:
+    return isinstance(block, Mapping) and block.get("type") == "tool_reference"
+
+
+def _list_references(messages: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+    for message in messages:
+        for _, result in _list_results(message):
+            yield from filter(_is_reference, result["content"])
+
+
+def _write_out(message: Any, searched: Mapping[str, Definition]) -> Any:
+    """Return the message with the definition in each reference's place, once for each tool of a result."""
+    changed = dict(_list_results(message))
+    if not any(map(_is_reference, (block for result in changed.values() for block in result["content"]))):
+        return message
+    content = list(message["content"])
+    for at, result in changed.items():
+        content[at] = {**result, "content": [_write_reference(block, searched) for block in result["content"]]}
+    return {**message, "content": content}
+
+
+def _write_reference(block: Any, searched: Mapping[str, Definition]) -> Any:
+    name = block.get("tool_name") if _is_reference(block) else None
+    if not isinstance(name, str) or name not in searched:
+        return block
+    return {"type": "text", "text": json.dumps(searched[name], ensure_ascii=False)}
