@@ -1,8 +1,8 @@
 """The agents that people run, as a table: how each is told to ask this server, and no other.
 
 Each row was found by watching the unmodified program, of the version in its comment. A text may hold `$url`, `$model`,
-`$context` and `$context_or_0`; a setting whose `$context` isn't known is left out.
-Invariants: no key in what is printed or on a command line; no key of another provider is sent to this server.
+`$context`, `$answer` (the tokens of an answer) and both as `…_or_0`; a setting whose value isn't known is left
+out. Invariants: no key in what is printed or on a command line; no key of another provider is sent to this server.
 """
 
 from __future__ import annotations
@@ -11,10 +11,16 @@ import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from string import Template
 
+from deployments.config.whole_file import write_whole
+from deployments.models.cache_folder import default_cache_dir
+from deployments.running.own_folder import refuse_strangers
+
 KEY = "MLX_STACK_API_KEY"
+ANSWER_TOKENS_MAX = 32_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,7 @@ class Agent:
     environment: Mapping[str, str] = field(default_factory=dict)
     without: Sequence[str] = ()
     options: Sequence[Sequence[str]] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def flags(self) -> list[str]:
@@ -44,16 +51,37 @@ AGENTS, SDKS = _read_agents("agents"), _read_agents("sdks")
 
 def fill_in(agent: Agent, *, url: str, model: str, context_tokens: int | None) -> Agent:
     """Fill an agent's row in. `url` is the server's, without `/v1`."""
-    values = {"url": url, "model": model, "context_or_0": str(context_tokens or 0)}
+    answer = min((context_tokens or 0) // 4, ANSWER_TOKENS_MAX)
+    values = {"url": url, "model": model, "context_or_0": str(context_tokens or 0), "answer_or_0": str(answer)}
     if context_tokens is not None:
-        values["context"] = str(context_tokens)
-    environment = {name: text for name, text in agent.environment.items() if _is_known(text, values)}
+        values |= {"context": str(context_tokens), "answer": str(answer)}
     options = [option for option in agent.options if all(_is_known(text, values) for text in option)]
     return replace(
         agent,
-        environment={name: Template(text).substitute(values) for name, text in environment.items()},
+        environment=_fill_in_all(agent.environment, values),
+        settings=_fill_in_all(agent.settings, values),
         options=tuple(tuple(Template(text).substitute(values) for text in option) for option in options),
     )
+
+
+def place_settings(agent: Agent, environ: Mapping[str, str]) -> Agent:
+    """Write the files that a filled-in agent's settings stand in, and name them in its environment, but for variables
+    that the user has set. Raises OSError: a file can't be written, or another user could change it."""
+    named: dict[str, str] = {}
+    for name, text in agent.settings.items():
+        if name in environ:
+            continue
+        folder = default_cache_dir() / "agents"
+        refuse_strangers(folder)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / f"{agent.program}-{sha256(text.encode()).hexdigest()[:16]}.json"
+        write_whole(path, text)
+        named[name] = str(path)
+    return replace(agent, environment={**agent.environment, **named})
+
+
+def _fill_in_all(texts: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
+    return {name: Template(text).substitute(values) for name, text in texts.items() if _is_known(text, values)}
 
 
 def _is_known(text: str, values: Mapping[str, str]) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
-from deployments.cli.agents import AGENTS, KEY, SDKS, Agent, fill_in, write_lines
+from deployments.cli.agents import AGENTS, KEY, SDKS, Agent, fill_in, place_settings, write_lines
 from deployments.cli.server_client import MALFORMED, PLAIN, NoAnswer, ServerClient, name_foreign, read_words
 from deployments.config.config_errors import CommandFailed, ConfigError
 from deployments.config.loopback import is_loopback
@@ -42,7 +42,7 @@ def launch(
         raise _NotStarted(f"there is no program {agent.program} on PATH: install it with `{agent.install}`")
     server = ServerClient(url, environ, ask_s=ASK_S, named=named)
     _check_server(server)
-    agent = fill_in(agent, url=url, model=model, context_tokens=_ask_context(server, model))
+    agent = _place(fill_in(agent, url=url, model=model, context_tokens=_ask_context(server, model)), environ)
     print(f"{agent.name} on {url}, model {model}", file=sys.stderr, flush=True)  # noqa: T201
     sys.stdout.flush()
     key = environ.get(KEY) or NO_KEY
@@ -65,8 +65,15 @@ def print_agents(
     lines += [f"export {KEY}={NO_KEY}  # or your API key, where the server has keys"]
     for name in names:
         agent = fill_in((AGENTS | SDKS)[name], url=url, model=model, context_tokens=context_tokens)
-        lines += ["", *write_lines(agent)]
+        lines += ["", *write_lines(_place(agent, environ))]
     print("\n".join(lines))  # noqa: T201
+
+
+def _place(agent: Agent, environ: Mapping[str, str]) -> Agent:
+    try:
+        return place_settings(agent, environ)
+    except OSError as error:
+        raise _NotStarted(f"the settings for {agent.name} can't be written: {error}") from None
 
 
 def _check_model(model: str) -> None:

@@ -6,10 +6,11 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
-from deployments.cli.agents import AGENTS, KEY, SDKS, fill_in, write_lines
+from deployments.cli.agents import AGENTS, KEY, SDKS, fill_in, place_settings, write_lines
 from deployments.cli.launch import _build_environment
 
 URL = "http://127.0.0.1:8000"
@@ -36,7 +37,36 @@ def test_the_context_is_told_where_it_is_known(name):
     known = fill_in(AGENTS[name], url=URL, model="auto", context_tokens=32769)
 
     assert "32769" not in repr(unknown)
-    assert ("32769" in repr(known)) is (name in ("claude", "codex", "opencode"))
+    assert ("32769" in repr(known)) is (name in ("claude", "codex", "opencode", "qwen"))
+
+
+@pytest.mark.parametrize("context_tokens", [8192, 16_384, 32_768, 131_072, 1_000_000])
+def test_an_answer_leaves_room_for_the_prompt(context_tokens):
+    """Law: agents that keep room for an answer keep at most a quarter of the context: by themselves they keep 20,000
+    tokens or more, and find a context of 16,384 full before the first word."""
+    started = {n: fill_in(AGENTS[n], url=URL, model="auto", context_tokens=context_tokens) for n in AGENTS}
+    config = json.loads(started["opencode"].environment["OPENCODE_CONFIG_CONTENT"])
+    kept = config["provider"]["mlx-stack"]["models"]["auto"]["limit"]["output"]
+
+    assert started["claude"].environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == str(kept)
+    assert 0 < kept <= min(context_tokens // 4, 32_000)
+
+
+def test_qwen_reads_the_context_from_a_file(tmp_path, monkeypatch):
+    """Law: the file is ours and closed to others; a user who has named one keeps it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    start = fill_in(AGENTS["qwen"], url=URL, model="auto", context_tokens=16_384)
+    (variable,) = start.settings
+    path = Path(place_settings(start, {}).environment[variable])
+
+    assert json.loads(path.read_text())["model"]["generationConfig"]["contextWindowSize"] == 16_384
+    assert path.is_relative_to(tmp_path)
+    assert not path.parent.stat().st_mode & 0o077
+    assert variable not in place_settings(start, {variable: "/etc/theirs.json"}).environment
+    path.parent.chmod(0o777)
+    with pytest.raises(PermissionError):
+        place_settings(start, {})
 
 
 def test_claude_is_told_the_server_and_not_its_v1():
