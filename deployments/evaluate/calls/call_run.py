@@ -23,7 +23,7 @@ from deployments.evaluate.calls.call_cases import CallCase
 Wanted = Mapping[str, Any]
 
 
-def _are_right(calls: Sequence[tuple[str, str]], wanted: Sequence[Wanted]) -> bool:
+def are_right(calls: Sequence[tuple[str, str]], wanted: Sequence[Wanted]) -> bool:
     """Tell whether the calls are the wanted ones, in any order. Each of `wanted` has a `name`, and `arguments` with the
     values that count."""
     left = list(wanted)
@@ -105,7 +105,7 @@ def run_case(client: ChatClient, model: str, case: CallCase, *, seed: int, withi
         "category": case.category,
         "features": case.features,
         "valid": valid,
-        "right": valid and _are_right(calls, wanted),
+        "right": valid and are_right(calls, wanted),
         "layer": _find_first_layer(reply, hasty=hasty) if valid else None,
         "tier": reply.tier,
         "seconds": round(reply.seconds, 3),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.evaluate.calls.call_cases import CATEGORIES, TOOLS, draw_cases
-from deployments.evaluate.calls.call_run import _are_right, _are_valid
+from deployments.evaluate.calls.call_run import _are_valid, are_right
 from reliability.tools import ToolBox, build_toolbox
 
 seeds = st.integers(0, 10_000)
@@ -30,9 +30,9 @@ def test_the_right_call_of_each_case_is_valid_and_right(seed):
         spoiled = {key: "elsewhere" if isinstance(value, str) else value for key, value in arguments.items()}
 
         assert _are_valid([(case.tool, json.dumps(arguments))], case.tools)
-        assert _are_right([(case.tool, json.dumps(arguments))], wanted)
+        assert are_right([(case.tool, json.dumps(arguments))], wanted)
         if spoiled != arguments:
-            assert not _are_right([(case.tool, json.dumps(spoiled))], wanted)
+            assert not are_right([(case.tool, json.dumps(spoiled))], wanted)
 
 
 @given(seeds)

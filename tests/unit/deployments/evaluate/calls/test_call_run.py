@@ -7,7 +7,7 @@ import pytest
 
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.calls.call_cases import draw_cases
-from deployments.evaluate.calls.call_run import _are_right, _are_valid, _find_first_layer, run_case
+from deployments.evaluate.calls.call_run import _are_valid, _find_first_layer, are_right, run_case
 from tests.support.played_model import PlayedServer, call, say
 
 WANTED = [{"name": "f", "arguments": {"city": ["New York"], "days": ["", 1]}}]
@@ -43,7 +43,7 @@ TOOL = {
 )
 def test_a_call_is_right(calls, right):
     """The wanted one and no other, whatever the spelling of its texts."""
-    assert _are_right(calls, WANTED) is right
+    assert are_right(calls, WANTED) is right
 
 
 @pytest.mark.parametrize(
