@@ -12,6 +12,7 @@ repaired together, and only where that doesn't hold, one by one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -136,6 +137,7 @@ def _identify(error: Complaint) -> tuple[object, ...]:
     return error.path, error.keyword, error.keys, id(error.wanted)
 
 
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[\s_-]+(?=[^\W\d_])")
 _DROP = object()  # instead of a new value: leave the member out
 
 
@@ -149,7 +151,7 @@ def _list_edits(error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Any, t
 def _list_readings(text: str, error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Any, tuple[RepairKind, ...]]]:
     """List what a rejected string may stand for: nothing, or one thing per kind of repair."""
     found: list[tuple[Any, tuple[RepairKind, ...]]] = []
-    words = {word for word in _list_words(error, steps) if word.casefold() == text.casefold()}
+    words = {word for word in _list_words(error, steps) if _fold(word) == _fold(text)}
     if len(words) == 1:
         found.append((words.pop(), (RepairKind.ENUM_CASE,)))
     kinds = find_allowed_types({error.keyword: error.wanted}, tool.parameters)
@@ -161,6 +163,11 @@ def _list_readings(text: str, error: Complaint, tool: Tool, steps: Steps) -> lis
     if decoded is not None and _KIND[type(decoded[0])] in kinds:
         found.append((decoded[0], (RepairKind.DOUBLE_ENCODING, *decoded[1])))
     return found
+
+
+def _fold(word: str) -> str:
+    """Fold what spellings of a word differ in: case, and what stands between letters (`in-progress`, `In progress`)."""
+    return _BETWEEN_LETTERS.sub("", word).casefold()
 
 
 def _list_words(error: Complaint, steps: Steps) -> set[str]:

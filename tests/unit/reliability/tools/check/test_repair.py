@@ -36,6 +36,27 @@ def test_lossless_repairs(field, damaged, mended, kind):
     assert all(repair.path.startswith(f"/0/arguments/{field}") for repair in found.repairs)
 
 
+@pytest.mark.parametrize(
+    ("written", "words", "meant"),
+    [
+        *((text, ["in_progress", "done"], "in_progress") for text in ("in-progress", "In Progress", "inProgress")),
+        ("in-progress", ["in_progress", "inProgress"], None),
+        ("1-0", ["10"], None),
+        ("a-1", ["a1"], None),
+        ("-low", ["low"], None),
+        ("re-sign", ["resign"], "resign"),
+    ],
+)
+def test_a_word_is_known_by_its_letters(written, words, meant):
+    """Law: spellings that differ in case and in what stands between two letters are one word, where one word alone is
+    so spelled. Figures and signs are no spelling."""
+    schema = {"type": "object", "properties": {"state": {"enum": words}}}
+    found = verdict({"state": written}, name="f", box=made([tool("f", schema)]))
+
+    got = [json.loads(call.arguments)["state"] for call in found.calls if not found.violations]
+    assert got == ([] if meant is None else [meant])
+
+
 @pytest.mark.parametrize("field", ["days", "live", "where", "unit"])
 def test_null_on_an_optional_field_is_left_out(field):
     """null on an optional field that takes none is dropped, on record."""
