@@ -35,6 +35,7 @@ class Agent:
     without: Sequence[str] = ()
     options: Sequence[Sequence[str]] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    reserve_tokens: int = 0
 
     @property
     def flags(self) -> list[str]:
@@ -54,7 +55,7 @@ def fill_in(agent: Agent, *, url: str, model: str, context_tokens: int | None) -
     answer = min((context_tokens or 0) // 4, ANSWER_TOKENS_MAX)
     values = {"url": url, "model": model, "context_or_0": str(context_tokens or 0), "answer_or_0": str(answer)}
     if context_tokens is not None:
-        values |= {"context": str(context_tokens), "answer": str(answer)}
+        values |= {"context": str(context_tokens + agent.reserve_tokens), "answer": str(answer)}
     options = [option for option in agent.options if all(_is_known(text, values) for text in option)]
     return replace(
         agent,

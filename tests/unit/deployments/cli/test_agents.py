@@ -35,9 +35,10 @@ def test_the_context_is_told_where_it_is_known(name):
     """A context that isn't known isn't made up."""
     unknown = fill_in(AGENTS[name], url=URL, model="auto", context_tokens=None)
     known = fill_in(AGENTS[name], url=URL, model="auto", context_tokens=32769)
+    shown = str(32769 + AGENTS[name].reserve_tokens)
 
-    assert "32769" not in repr(unknown)
-    assert ("32769" in repr(known)) is (name in ("claude", "codex", "opencode", "qwen"))
+    assert shown not in repr(unknown)
+    assert (shown in repr(known)) is (name in ("claude", "codex", "opencode", "qwen"))
 
 
 @pytest.mark.parametrize("context_tokens", [8192, 16_384, 32_768, 131_072, 1_000_000])
@@ -49,6 +50,8 @@ def test_an_answer_leaves_room_for_the_prompt(context_tokens):
     kept = config["provider"]["mlx-stack"]["models"]["auto"]["limit"]["output"]
 
     assert started["claude"].environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == str(kept)
+    told = int(started["claude"].environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"])
+    assert told - 13_000 == context_tokens
     assert 0 < kept <= min(context_tokens // 4, 32_000)
 
 
