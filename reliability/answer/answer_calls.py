@@ -21,10 +21,13 @@ from reliability.loops.written import cut_before_repeats
 from reliability.tools import Extraction, RawCall, Repair, RepairKind, ToolBox, extract_calls
 from reliability.tools.format_envelopes import HERMES
 from reliability.tools.formats import has_only_delimiters
-from reliability.types import CallDelta, Event, ToolCall
+from reliability.types import CallDelta, Event, Finish, FinishReason, ToolCall
 
 PAIR = 2
+COUNTED_MAX = 8
 CUTS_MAX = 24  # places of one unit of a cycle that are tried
+_FIGURES = re.compile(r"\d+")
+_DEBRIS = re.compile(r"[\s{}\[\]\"'`:,]*(?:(?<=\{\")\w{1,40}[\s\"':]*)?")
 _BOUNDARY = re.compile(r"\n|(?<=[>\])}])|(?=[<\[{])")
 
 
@@ -92,6 +95,32 @@ def collapse_calls(calls: Sequence[RawCall], box: ToolBox) -> tuple[tuple[RawCal
     """Collapse equal calls into the first of them; return the calls, and how many were dropped."""
     distinct = _keep_first([(_identify_call(call, box), call) for call in calls])
     return distinct, len(calls) - len(distinct)
+
+
+def keep_few_counted(
+    found: Extraction, native: Sequence[RawCall], box: ToolBox, finish: Finish
+) -> tuple[Extraction, Sequence[RawCall], int]:
+    """Keep `COUNTED_MAX` of the calls that differ in figures alone, where an answer was cut off as it wrote them, and
+    count the others. A model that counts on until its tokens are spent (`part_00`, `part_01` …) means none of them; one
+    that was asked for many goes on when it has the results."""
+    calls = native or found.calls
+    if finish.reason is not FinishReason.LENGTH or len(calls) <= COUNTED_MAX:
+        return found, native, 0
+    forms = [_FIGURES.sub("0", "\0".join(_identify_call(call, box))) for call in calls]
+    end = len(forms) - (forms[-1] != forms[-2])  # the last may be cut off
+    begun = end
+    while begun and forms[begun - 1] == forms[end - 1]:
+        begun -= 1
+    if end - begun <= COUNTED_MAX or len(found.malformed) > 2:
+        return found, native, 0
+    kept = tuple(calls[: begun + COUNTED_MAX])
+    dropped = len(calls) - len(kept) + len(found.malformed)
+    return (found, kept, dropped) if native else (replace(found, calls=kept, malformed=()), native, dropped)
+
+
+def is_debris(text: str) -> bool:
+    """Return whether a text beside calls is no more than signs of JSON or of a fence: a call that was begun anew."""
+    return _DEBRIS.fullmatch(text) is not None
 
 
 def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]]) -> tuple[RawCall, ...]:

@@ -18,6 +18,8 @@ from reliability.answer.answer_calls import (
     collapse_calls,
     drop_equal,
     drop_told,
+    is_debris,
+    keep_few_counted,
     read_native_calls,
     read_stopped,
     write_native_calls,
@@ -224,6 +226,7 @@ def judge(
         found = found.refuse_list()
     found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
     loads, found, native = take_load(expected.loader, expected.toolbox, found, native, may_load=expected.may_load)
+    found, native, counted = keep_few_counted(found, native, expected.toolbox, finish)
     if loads is not None:
         said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
         return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
@@ -244,7 +247,7 @@ def judge(
         violations=checked.violations,
         loop=loop,
         turn=turn,
-        dropped_calls=copies + cut_off,
+        dropped_calls=copies + cut_off + counted,
         native_calls=len(native),
         raw_text=told + sent + text,
         written=told + sent + text + write_native_calls(held),
@@ -359,7 +362,7 @@ def _build_deliverable(
     """Build what would be delivered: reasoning, the text that is left, a refusal, complete calls."""
     events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
     events += [Reasoning(found.reasoning)] if found.reasoning else []
-    text = found.text if not checked.calls or found.text.strip() else ""
+    text = "" if checked.calls and is_debris(found.text) else found.text
     if text and not text_committed:
         events.append(Text(text))
     refusal = "".join(event.text for event in held if isinstance(event, Refusal))

@@ -187,3 +187,45 @@ def test_a_pair_of_native_calls_is_meant(count, left):
     """A tool that draws or counts is called twice on purpose; from three on a call repeats itself."""
     raw = [RawCall(name="search", arguments='{"q":"a"}', id=f"c{at}") for at in range(count)]
     assert len(collapse_calls(raw, BOX)[0]) == left
+
+
+def write_counted(count: int, name: str = "part") -> list[str]:
+    return [write_line(f"{name}_{number:02}") for number in range(count)]
+
+
+@pytest.mark.parametrize("tail", ["", '{"name": "search", "arguments": {"q": "pa'])
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("as_calls", [False, True])
+def test_a_model_that_counts_on_until_it_is_cut_off_makes_few_calls(as_calls, before, tail):
+    """Law: of the calls that differ in figures alone the first eight are made, where the tokens ran out as they were
+    written; what stands before them stays. An answer that ends by itself means all."""
+    lines = [write_line(word) for word in ("cats", "dogs")[:before]] + write_counted(40)
+    if as_calls:
+        arguments = [json.dumps(json.loads(line)["arguments"]) for line in lines] + ['{"q": "pa'] * bool(tail)
+        events = [native(given, index=at) for at, given in enumerate(arguments)]
+    else:
+        events = [Text("".join(lines) + tail)]
+    cut = ruled(events, Finish(reason=FinishReason.LENGTH))
+    whole = ruled(events, CALLED if as_calls else Finish(reason=FinishReason.STOP))
+
+    assert (cut.flaw, len(cut.calls)) == (None, before + 8)
+    assert cut.dropped_calls >= 32
+    assert len(whole.calls) == (0 if tail else before + 40)
+
+
+def test_calls_that_say_different_things_are_all_made_though_cut_off():
+    """Law: figures are what counts on; other words are other calls."""
+    text = "".join(write_line(f"{name}s") for name in ("cat", "dog", "cow", "hen", "pig", "bee", "ant", "owl", "fox"))
+    assert len(ruled([Text(text)], Finish(reason=FinishReason.LENGTH)).calls) == 9
+
+
+@pytest.mark.parametrize("debris", ['{"', "{", "```json\n", '"}', "[ ", "`", "{}", '{"name', '[{"name":'])
+def test_debris_beside_calls_is_no_text(debris):
+    """Law: signs of JSON or of a fence beside a call, and a key that was begun, are no words for a reader; a word beside
+    it is one."""
+    call = written("a")
+    answers = [ruled([Text(said)]) for said in (debris + call, "So: " + call)]
+    texts = ["".join(event.text for event in one.events if isinstance(event, Text)) for one in answers]
+
+    assert [len(one.calls) for one in answers] == [1, 1]
+    assert [text.strip() for text in texts] == ["", "So:"]
