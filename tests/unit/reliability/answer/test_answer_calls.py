@@ -221,8 +221,8 @@ def test_calls_that_say_different_things_are_all_made_though_cut_off():
 
 @pytest.mark.parametrize("debris", ['{"', "{", "```json\n", '"}', "[ ", "`", "{}", '{"name', '[{"name":'])
 def test_debris_beside_calls_is_no_text(debris):
-    """Law: signs of JSON or of a fence beside a call, and a key that was begun, are no words for a reader; a word beside
-    it is one."""
+    """Law: signs of JSON or of a fence beside a call, and a key that was begun, are no words for a reader; a word
+    beside it is one."""
     call = written("a")
     answers = [ruled([Text(said)]) for said in (debris + call, "So: " + call)]
     texts = ["".join(event.text for event in one.events if isinstance(event, Text)) for one in answers]
