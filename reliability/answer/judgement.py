@@ -214,10 +214,9 @@ def judge(
     reasoned: str = "",
     steps: Steps | None = None,
 ) -> Judged:
-    """Judge one complete answer, the same however much has left. `held`: what the gate kept back; `sent`: what it let
-    pass; `told`: what had left before the answer began anew; `text_committed`: a text of an earlier attempt has left;
-    `attempt`: its number, so that ids don't meet; `stopped`: its loop; `reasoned`: its reasoning. Raises `OutOfSteps`:
-    the calls take more than `steps` (None: as many as they take); never where those are final."""
+    """Judge one complete answer, the same however much has left. `held`: what the gate kept; `sent`: what it let pass;
+    `told`: what had left before the answer began anew; `text_committed`: so had a text of an earlier attempt; `stopped`:
+    its loop. Raises `OutOfSteps`: the calls take more than `steps` (None: all they take); never where they are final."""
     held = held if told + sent else drop_marks(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
     before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
