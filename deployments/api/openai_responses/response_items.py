@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from deployments.api.openai_responses.item_ids import open_seal, tag_of
+from deployments.api.openai_responses.response_tools import join_namespace
 from deployments.errors import refuse
 
 FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
@@ -132,6 +133,7 @@ class ItemHistory:
         name = _read_text(item, "name", path)
         if not name:
             raise refuse(f"{path}.name", "a name is needed")
+        name = join_namespace(item.get("namespace"), name)
         call = {"id": _read_call_id(item, path), "type": "function", "function": {"name": name, "arguments": arguments}}
         self._join_answer(item, says=False).calls.append(call)
 

@@ -151,7 +151,9 @@ class Output:
 
     def _build_call(self, call: Mapping[str, Any], place: int, status: str) -> dict[str, Any]:
         function, begun = call["function"], status == "in_progress"
-        known = {"status": status, "call_id": call["id"], "name": function["name"]}
+        namespace, name = self.wanted.namespaces.get(function["name"], (None, function["name"]))
+        known = {"status": status, "call_id": call["id"], "name": name}
+        known |= {} if namespace is None else {"namespace": namespace}
         if function["name"] in self.wanted.custom:
             given = "" if begun else _read_input(function["arguments"])
             return {"id": f"ctc_{self.wanted.tag}_{place}", "type": "custom_tool_call", "input": given} | known

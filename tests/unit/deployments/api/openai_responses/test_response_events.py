@@ -18,6 +18,7 @@ from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoni
 from tests.support.response_wire import (
     ANY_ANSWERS,
     FINISHES,
+    TOOLS,
     answer,
     ask,
     check_events,
@@ -130,6 +131,20 @@ def test_a_custom_tool_is_called_with_its_text():
     ]
 
     assert (item["type"], item["input"], item["call_id"]) == ("custom_tool_call", "a\nb", "call_1")
+
+
+def test_a_tool_of_a_namespace_is_called_by_its_own_name():
+    """Law: client and model each read and write their own names, in answers, streams and histories."""
+    tools = [{"type": "namespace", "name": "mcp__s", "description": "d", "tools": TOOLS[:1]}]
+    deltas = [[CallDelta(index=0, id="call_1", name="mcp__s__f", arguments="{}")]]
+    (item,) = answer(ask(tools=tools), deltas, STOP)["output"]
+    events = stream(ask(tools=tools), deltas, STOP)
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "x"}
+    (message, _) = ask(tools=tools, input=[item, output]).request.messages
+
+    assert (item["namespace"], item["name"]) == ("mcp__s", "f")
+    assert [event["item"]["namespace"] for event in events if "item" in event] == ["mcp__s", "mcp__s"]
+    assert message["tool_calls"][0]["function"]["name"] == "mcp__s__f"
 
 
 @pytest.mark.parametrize(
