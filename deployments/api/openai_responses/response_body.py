@@ -142,10 +142,11 @@ INCLUDABLE = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What the way out must know. `echo`: the fields of the response object that repeat the request, as JSON, since a
-    client's tools may be large; `custom`: the tools whose calls are free text; `namespaces`: those that stand in one, with
-    it and their names there; `sealed`: reasoning goes out in its opaque form, too; `summary`: as a summary. `items`: the input as it is stored, None where nothing is; `previous`:
-    the response that this one goes on from. `compacts`: the answer is the summary that stands for the conversation;
-    `users`: the user's messages that stand beside it."""
+    client's tools may be large; `custom`: the tools whose calls are free text; `namespaces`: those that stand in one,
+    with it and their names there; `sealed`: reasoning goes out in its opaque form, too; `summary`: as a summary.
+    `items`: the input as it is stored, None where nothing is; `previous`: the response that this one goes on from.
+    `compacts`: the answer is the summary that stands for the conversation; `users`: the user's messages that stand
+    beside it."""
 
     tag: str
     echo: Mapping[str, bytes]
