@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Annotated, Any, Unpack
 
 import orjson
@@ -143,15 +144,16 @@ INCLUDABLE = frozenset(
 class Wanted:
     """What the way out must know. `echo`: the fields of the response object that repeat the request, as JSON, since a
     client's tools may be large; `custom`: the tools whose calls are free text; `namespaces`: those that stand in one,
-    with it and their names there; `sealed`: reasoning goes out in its opaque form, too; `summary`: as a summary.
-    `items`: the input as it is stored, None where nothing is; `previous`: the response that this one goes on from.
-    `compacts`: the answer is the summary that stands for the conversation; `users`: the user's messages that stand
-    beside it."""
+    with it and their names there; `searches`: the client runs `tool_search`; `sealed`: reasoning goes out in its opaque
+    form, too; `summary`: as a summary. `items`: the input as it is stored, None where nothing is; `previous`: the
+    response that this one goes on from. `compacts`: the answer is the summary that stands for the conversation;
+    `users`: the user's messages that stand beside it."""
 
     tag: str
     echo: Mapping[str, bytes]
     custom: frozenset[str] = frozenset()
     namespaces: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    searches: bool = False
     sealed: bool = False
     summary: bool = False
     items: bytes | None = None
@@ -178,7 +180,7 @@ def parse_response(
     recalled = check_recalled(body.previous_response_id, body.input, recalled)
     given, triggered = split_trigger(resolve_items(body.input, recalled))
     history = _read_input(body, given, recalled)
-    tools = read_tools(body.tools, body.tool_choice)
+    tools = reduce(ToolsRead.add, history.found, read_tools(body.tools, body.tool_choice))
     chat = _translate(fields, body, history.close(), tools)
     wanted = _build_wanted(body, tools, given, compacts=compacts or triggered)
     if wanted.compacts:
@@ -200,7 +202,7 @@ def parse_response(
         )
     except ApiError as error:
         raise translate_error(error, tools.places) from None
-    return replace(call, shorten=wanted.compacts)
+    return replace(call, shorten=wanted.compacts, request=replace(call.request, searched=tools.searched))
 
 
 def _validate(fields: dict[str, Any]) -> ResponseBody:
@@ -302,6 +304,7 @@ def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | Sequence[An
         echo=echo | {"store": orjson.dumps(items is not None)},
         custom=tools.custom,
         namespaces=tools.namespaces,
+        searches=tools.searches,
         sealed=SEALED in (body.include or ()),
         summary=_wants_summary(body),
         items=items,

@@ -1,14 +1,15 @@
 """`tools` and `tool_choice`, inwards: each kind of tool is translated, kept out with a note, or refused by its name.
 
 A `custom` tool (free text) becomes a function with one string `input`. A tool of a `namespace` (Codex declares those of
-each MCP server in one) is shown under both names, `mcp__server__tool`. Invariants: the calls of each tool that the
-model is shown can be read back; a choice forces no tool that the model isn't shown.
+each MCP server in one) is shown under both names, `mcp__server__tool`. A `tool_search` that the client runs itself is a
+function, and the tools that it has found are declared behind the others (`ToolsRead.add`). Invariants: the calls of
+each tool that the model is shown can be read back; a choice forces no tool that the model isn't shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deployments.errors import refuse
@@ -20,12 +21,14 @@ FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
 NOTED_FIELDS = ("defer_loading", "output_schema", "allowed_callers")
 WORDS = ("auto", "none", "required")
 GRAMMAR_CHARS_MAX = 20_000
+SEARCH = "tool_search"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsRead:
     """The tools as chat completions have them. `places`: the path of each in the client's list; `custom`: the names of
-    those whose calls are free text; `namespaces`: namespace and name there of those that stand in one."""
+    those whose calls are free text; `namespaces`: namespace and name there of those that stand in one; `searches`: the
+    client runs `tool_search`; `searched`: the names of those that it has found."""
 
     tools: list[dict[str, Any]]
     choice: str | dict[str, Any] | None
@@ -33,6 +36,20 @@ class ToolsRead:
     custom: frozenset[str]
     namespaces: Mapping[str, tuple[str, str]]
     notes: tuple[str, ...]
+    searches: bool = False
+    searched: frozenset[str] = frozenset()
+
+    def add(self, found: ToolsRead) -> ToolsRead:
+        """Add what a search has found, but for names that are known."""
+        known = {tool["function"]["name"] for tool in self.tools}
+        new = {tool["function"]["name"]: tool for tool in found.tools if tool["function"]["name"] not in known}
+        return replace(
+            self,
+            tools=[*self.tools, *new.values()],
+            custom=self.custom | (found.custom & new.keys()),
+            namespaces={**found.namespaces, **self.namespaces},
+            searched=self.searched | new.keys(),
+        )
 
 
 def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsRead:
@@ -43,6 +60,7 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
     kept_out: list[str] = []
     custom: set[str] = set()
     notes: list[str] = []
+    searches = False
     for place, namespace, declared in _list_declared(tools or ()):
         kind, path = declared.get("type"), f"tools.{place}"
         tool = declared
@@ -56,6 +74,9 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
         elif kind == "custom":
             read.append((place, _read_custom(tool, path, notes)))
             custom.add(tool["name"])
+        elif is_search(declared):
+            searches = True
+            read.append((place, _read_function({**declared, "name": SEARCH}, path)))
         elif _is_kept_out(kind):
             name = tool.get("name")
             kept_out.append(f"{kind} {name[:64]}" if isinstance(name, str) and name else str(kind)[:64])
@@ -75,7 +96,13 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
         custom=frozenset(custom),
         namespaces=namespaces,
         notes=tuple(notes),
+        searches=searches,
     )
+
+
+def is_search(item: Mapping[str, Any]) -> bool:
+    """Tell whether a tool, a call or an output is of the search that the client itself runs."""
+    return str(item.get("type")).startswith(SEARCH) and item.get("execution") == "client"
 
 
 def join_namespace(namespace: object, name: str) -> str:

@@ -147,6 +147,39 @@ def test_a_tool_of_a_namespace_is_called_by_its_own_name():
     assert message["tool_calls"][0]["function"]["name"] == "mcp__s__f"
 
 
+def test_the_client_searches_its_tools():
+    """Law: the model may call a `tool_search` that the client runs, and then each tool that it has found: definitions
+    stand in the result, so that the prompt before stays what it was. Codex hides the tools of MCP servers so from the
+    models that it knows, and nothing found them."""
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+    search = {"type": "tool_search", "execution": "client", "description": "d", "parameters": schema}
+    found = {"type": "namespace", "name": "mcp__s", "description": "d", "tools": [TOOLS[0] | {"defer_loading": True}]}
+    deltas = [[CallDelta(index=0, id="call_1", name="tool_search", arguments='{"query": "f"}')]]
+    (item,) = answer(ask(tools=[search]), deltas, STOP)["output"]
+    events = stream(ask(tools=[search]), deltas, STOP)
+    output = {"type": "tool_search_output", "execution": "client", "call_id": "call_1", "tools": [found]}
+    call = ask(tools=[search], input=[item, output, item | {"call_id": "call_2"}, output | {"call_id": "call_2"}])
+    messages = call.request.messages
+
+    assert (item["type"], item["execution"], item["arguments"]) == ("tool_search_call", "client", {"query": "f"})
+    assert [event["item"]["call_id"] for event in events if "item" in event] == ["call_1", "call_1"]
+    assert json.loads(messages[0]["tool_calls"][0]["function"]["arguments"]) == {"query": "f"}
+    assert json.loads(messages[1]["content"])["function"]["name"] == "mcp__s__f"
+    assert call.toolbox.names == ("tool_search", "mcp__s__f")
+    assert call.request.searched == {"mcp__s__f"}
+    assert call.wanted.namespaces == {"mcp__s__f": ("mcp__s", "f")}
+
+
+def test_a_search_that_found_nothing_is_answered():
+    """A result that isn't a list of tools is refused by its path."""
+    call = {"type": "tool_search_call", "execution": "client", "call_id": "call_1", "arguments": {}}
+    output = {"type": "tool_search_output", "execution": "client", "call_id": "call_1"}
+
+    assert ask(input=[call, output | {"tools": []}]).request.messages[1]["content"] == "No tools were found."
+    with pytest.raises(ApiError, match=r"input\.1\.tools"):
+        ask(input=[call, output | {"tools": "x"}])
+
+
 @pytest.mark.parametrize(
     ("reason", "status", "details"),
     [
