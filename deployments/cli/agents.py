@@ -1,8 +1,9 @@
 """The agents that people run, as a table: how each is told to ask this server, and no other.
 
 Each row was found by watching the unmodified program, of the version in its comment. A text may hold `$url`, `$model`,
-`$context`, `$answer` (the tokens of an answer) and both as `…_or_0`; a setting whose value isn't known is left
-out. Invariants: no key in what is printed or on a command line; no key of another provider is sent to this server.
+`$context`, `$answer` (the tokens of an answer), both as `…_or_0`, and `$claude_window`; a setting whose value isn't
+known is left out. Invariants: no key in what is printed or on a command line; no key of another provider is sent to
+this server.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from deployments.running.own_folder import refuse_strangers
 
 KEY = "MLX_STACK_API_KEY"
 ANSWER_TOKENS_MAX = 32_000
+# Claude Code condenses at its window, less the tokens of an answer up to this, and less this for a summary.
+CLAUDE_ANSWER_TOKENS_MAX = 20_000
+CLAUDE_SUMMARY_TOKENS = 13_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,6 @@ class Agent:
     without: Sequence[str] = ()
     options: Sequence[Sequence[str]] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    reserve_tokens: int = 0
 
     @property
     def flags(self) -> list[str]:
@@ -55,7 +58,9 @@ def fill_in(agent: Agent, *, url: str, model: str, context_tokens: int | None) -
     answer = min((context_tokens or 0) // 4, ANSWER_TOKENS_MAX)
     values = {"url": url, "model": model, "context_or_0": str(context_tokens or 0), "answer_or_0": str(answer)}
     if context_tokens is not None:
-        values |= {"context": str(context_tokens + agent.reserve_tokens), "answer": str(answer)}
+        kept = min(answer, CLAUDE_ANSWER_TOKENS_MAX) + CLAUDE_SUMMARY_TOKENS
+        window = max(context_tokens, context_tokens * 3 // 4 + kept)
+        values |= {"context": str(context_tokens), "answer": str(answer), "claude_window": str(window)}
     options = [option for option in agent.options if all(_is_known(text, values) for text in option)]
     return replace(
         agent,

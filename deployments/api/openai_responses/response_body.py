@@ -9,7 +9,8 @@ Invariants: no field is dropped without a word; no error names a field of the tr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Annotated, Any, Unpack
 
 import orjson
@@ -142,14 +143,17 @@ INCLUDABLE = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What the way out must know. `echo`: the fields of the response object that repeat the request, as JSON, since a
-    client's tools may be large; `custom`: the tools whose calls are free text; `sealed`: reasoning goes out in its
-    opaque form, too; `summary`: as a summary. `items`: the input as it is stored, None where nothing is; `previous`:
-    the response that this one goes on from. `compacts`: the answer is the summary that stands for the conversation;
+    client's tools may be large; `custom`: the tools whose calls are free text; `namespaces`: those that stand in one,
+    with it and their names there; `searches`: the client runs `tool_search`; `sealed`: reasoning goes out in its opaque
+    form, too; `summary`: as a summary. `items`: the input as it is stored, None where nothing is; `previous`: the
+    response that this one goes on from. `compacts`: the answer is the summary that stands for the conversation;
     `users`: the user's messages that stand beside it."""
 
     tag: str
     echo: Mapping[str, bytes]
     custom: frozenset[str] = frozenset()
+    namespaces: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    searches: bool = False
     sealed: bool = False
     summary: bool = False
     items: bytes | None = None
@@ -176,7 +180,7 @@ def parse_response(
     recalled = check_recalled(body.previous_response_id, body.input, recalled)
     given, triggered = split_trigger(resolve_items(body.input, recalled))
     history = _read_input(body, given, recalled)
-    tools = read_tools(body.tools, body.tool_choice)
+    tools = reduce(ToolsRead.add, history.found, read_tools(body.tools, body.tool_choice))
     chat = _translate(fields, body, history.close(), tools)
     wanted = _build_wanted(body, tools, given, compacts=compacts or triggered)
     if wanted.compacts:
@@ -198,7 +202,7 @@ def parse_response(
         )
     except ApiError as error:
         raise translate_error(error, tools.places) from None
-    return replace(call, shorten=wanted.compacts)
+    return replace(call, shorten=wanted.compacts, request=replace(call.request, searched=tools.searched))
 
 
 def _validate(fields: dict[str, Any]) -> ResponseBody:
@@ -299,6 +303,8 @@ def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | Sequence[An
         tag=tag,
         echo=echo | {"store": orjson.dumps(items is not None)},
         custom=tools.custom,
+        namespaces=tools.namespaces,
+        searches=tools.searches,
         sealed=SEALED in (body.include or ()),
         summary=_wants_summary(body),
         items=items,
@@ -340,7 +346,7 @@ def _write_echo(body: ResponseBody) -> dict[str, bytes]:
 RENAMED = OF_CHAT | {"logprobs": "include", "functions": "functions", "function_call": "function_call"}
 
 
-def translate_error(error: ApiError, places: Sequence[int] | None = None) -> ApiError:
+def translate_error(error: ApiError, places: Sequence[str] | None = None) -> ApiError:
     """Translate an error. `places`: where each tool that was passed on stands in the client's `tools`."""
     if error.param is None:
         return error
@@ -353,7 +359,7 @@ def translate_error(error: ApiError, places: Sequence[int] | None = None) -> Api
     return ApiError(error.code, message, param=param, retry_after_s=error.retry_after_s)
 
 
-def _translate_path(path: str, places: Sequence[int] | None = None) -> str:
+def _translate_path(path: str, places: Sequence[str] | None = None) -> str:
     """Translate the path of one field."""
     parts = path.split(".")
     root = parts[0]
@@ -368,10 +374,10 @@ def _translate_path(path: str, places: Sequence[int] | None = None) -> str:
     return ".".join([RENAMED.get(root, root), *parts[1:]])
 
 
-def _translate_tool(parts: Sequence[str], places: Sequence[int] | None) -> str:
+def _translate_tool(parts: Sequence[str], places: Sequence[str] | None) -> str:
     if places is None and len(parts) > 1 and parts[1].isdigit() and parts[2:3] != ["function"]:
         return ".".join(parts)  # the client's own form: it was translated before, where the places were known
     if len(parts) == 1 or places is None or not parts[1].isdigit() or int(parts[1]) >= len(places):
         return "tools"
     inner = parts[3:] if parts[2:3] == ["function"] else parts[2:]
-    return ".".join(["tools", str(places[int(parts[1])]), *inner])
+    return ".".join(["tools", places[int(parts[1])], *inner])

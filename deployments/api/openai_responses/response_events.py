@@ -171,12 +171,17 @@ class _EventWriter(_Answer):
         for (place, item), (_, complete) in zip(begun, self.output.call_items(), strict=True):
             named: dict[str, Any] = {"item_id": item["id"], "output_index": place}
             self._add("response.output_item.added", {"output_index": place, "item": item})
-            kind, given, told = "function_call_arguments", "arguments", {"name": complete["name"]}
-            if item["type"] == "custom_tool_call":
-                kind, given, told = "custom_tool_call_input", "input", {}
-            self._add(f"response.{kind}.delta", named | {"delta": complete[given]})
-            self._add(f"response.{kind}.done", named | {given: complete[given]} | told)
+            if item["type"] != "tool_search_call":
+                self._add_given(complete, named)
             self._add("response.output_item.done", {"output_index": place, "item": complete})
+
+    def _add_given(self, item: dict[str, Any], named: dict[str, Any]) -> None:
+        """Write what a call hands over."""
+        kind, given, told = "function_call_arguments", "arguments", {"name": item["name"]}
+        if item["type"] == "custom_tool_call":
+            kind, given, told = "custom_tool_call_input", "input", {}
+        self._add(f"response.{kind}.delta", named | {"delta": item[given]})
+        self._add(f"response.{kind}.done", named | {given: item[given]} | told)
 
     def _add_end(self, kind: str, response: bytes, report: dict[str, Any] | None) -> None:
         beside = {} if report is None else {"mlx_stack": report}

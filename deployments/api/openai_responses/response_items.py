@@ -18,7 +18,9 @@ from typing import Any
 import orjson
 
 from deployments.api.openai_responses.item_ids import open_seal, tag_of
+from deployments.api.openai_responses.response_tools import SEARCH, ToolsRead, is_search, join_namespace, read_tools
 from deployments.errors import refuse
+from deployments.work.json_text import write_json
 
 FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
 FOREIGN_SUMMARY = "a summary that another server has sealed (encrypted_content) was left out"
@@ -62,10 +64,12 @@ class _Answer:
 
 @dataclass(slots=True)
 class ItemHistory:
-    """Collects items into `messages`; `notes` tells what of them has no effect."""
+    """Collects items into `messages`; `notes` tells what of them has no effect; `found`: the tools that the client's
+    own searches have found, whose definitions stand in their results."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
+    found: list[ToolsRead] = field(default_factory=list)
     _answer: _Answer | None = None
     _shown: list[dict[str, Any]] = field(default_factory=list)
 
@@ -97,6 +101,11 @@ class ItemHistory:
                 self._add_call(item, path, orjson.dumps({"input": _read_text(item, "input", path)}).decode())
             case "function_call_output" | "custom_tool_call_output":
                 self._add_output(item, path)
+            case "tool_search_call" if is_search(item):
+                arguments = write_json(item.get("arguments") or {}).decode()
+                self._add_call({**item, "name": SEARCH}, path, arguments)
+            case "tool_search_output" if is_search(item):
+                self._add_found(item, path)
             case str() if kind in COMPACTED:
                 self._add_summary(item)
             case str() if kind in HOSTED_CALLS:
@@ -132,6 +141,7 @@ class ItemHistory:
         name = _read_text(item, "name", path)
         if not name:
             raise refuse(f"{path}.name", "a name is needed")
+        name = join_namespace(item.get("namespace"), name)
         call = {"id": _read_call_id(item, path), "type": "function", "function": {"name": name, "arguments": arguments}}
         self._join_answer(item, says=False).calls.append(call)
 
@@ -141,6 +151,16 @@ class ItemHistory:
         self._end_answer()
         self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
         self._shown += shown
+
+    def _add_found(self, item: Mapping[str, Any], path: str) -> None:
+        """Add what a search has found: the definitions, a line each."""
+        declared = item.get("tools")
+        if not isinstance(declared, list) or not all(isinstance(tool, Mapping) for tool in declared):
+            raise refuse(f"{path}.tools", "a list of tools is needed")
+        found = read_tools(declared, None)
+        self.found.append(found)
+        text = "\n".join(write_json(tool).decode() for tool in found.tools) or "No tools were found."
+        self._add_output({"call_id": item.get("call_id"), "output": text}, path)
 
     def _add_summary(self, item: Mapping[str, Any]) -> None:
         """Add what stands for a conversation, as a user's message: a history may end with it."""

@@ -17,6 +17,7 @@ import orjson
 from deployments.api.openai_render import add_call, render_tokens
 from deployments.api.openai_responses.item_ids import name_response, seal
 from deployments.api.openai_responses.response_body import Wanted
+from deployments.api.openai_responses.response_tools import SEARCH
 from deployments.work.json_text import read_json
 from reliability.types import (
     CallDelta,
@@ -151,10 +152,16 @@ class Output:
 
     def _build_call(self, call: Mapping[str, Any], place: int, status: str) -> dict[str, Any]:
         function, begun = call["function"], status == "in_progress"
-        known = {"status": status, "call_id": call["id"], "name": function["name"]}
+        namespace, name = self.wanted.namespaces.get(function["name"], (None, function["name"]))
+        known = {"status": status, "call_id": call["id"], "name": name}
+        known |= {} if namespace is None else {"namespace": namespace}
         if function["name"] in self.wanted.custom:
             given = "" if begun else _read_input(function["arguments"])
             return {"id": f"ctc_{self.wanted.tag}_{place}", "type": "custom_tool_call", "input": given} | known
+        if function["name"] == SEARCH and self.wanted.searches:
+            item = {"id": f"tsc_{self.wanted.tag}_{place}", "type": "tool_search_call", "execution": "client"}
+            arguments = read_json(function["arguments"].encode())
+            return item | {"status": status, "call_id": call["id"], "arguments": arguments}
         arguments = "" if begun else function["arguments"]
         return {"id": f"fc_{self.wanted.tag}_{place}", "type": "function_call", "arguments": arguments} | known
 

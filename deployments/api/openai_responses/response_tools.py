@@ -1,53 +1,82 @@
 """`tools` and `tool_choice`, inwards: each kind of tool is translated, kept out with a note, or refused by its name.
 
-A `custom` tool (free text) becomes a function with one string `input`. Invariants: the calls of each tool that the
-model is shown can be read back; a choice forces no tool that the model isn't shown.
+A `custom` tool (free text) becomes a function with one string `input`. A tool of a `namespace` (Codex declares those of
+each MCP server in one) is shown under both names, `mcp__server__tool`. A `tool_search` that the client runs itself is a
+function, and the tools that it has found are declared behind the others (`ToolsRead.add`). Invariants: the calls of
+each tool that the model is shown can be read back; a choice forces no tool that the model isn't shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deployments.errors import refuse
 from reliability.tools.schema.toolbox import FREE_TEXT
 
-# Codex declares these in every request.
+# Codex declares these in every request. A namespace is kept out where it lists no tools.
 KEPT_OUT = ("namespace", "web_search", "image_generation", "tool_search")
 FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
 NOTED_FIELDS = ("defer_loading", "output_schema", "allowed_callers")
 WORDS = ("auto", "none", "required")
 GRAMMAR_CHARS_MAX = 20_000
+SEARCH = "tool_search"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsRead:
-    """The tools as chat completions have them. `places`: where each stood in the client's list; `custom`: the names of
-    those whose calls are free text."""
+    """The tools as chat completions have them. `places`: the path of each in the client's list; `custom`: the names of
+    those whose calls are free text; `namespaces`: namespace and name there of those that stand in one; `searches`: the
+    client runs `tool_search`; `searched`: the names of those that it has found."""
 
     tools: list[dict[str, Any]]
     choice: str | dict[str, Any] | None
-    places: tuple[int, ...]
+    places: tuple[str, ...]
     custom: frozenset[str]
+    namespaces: Mapping[str, tuple[str, str]]
     notes: tuple[str, ...]
+    searches: bool = False
+    searched: frozenset[str] = frozenset()
+
+    def add(self, found: ToolsRead) -> ToolsRead:
+        """Add what a search has found, but for names that are known."""
+        known = {tool["function"]["name"] for tool in self.tools}
+        new = {tool["function"]["name"]: tool for tool in found.tools if tool["function"]["name"] not in known}
+        return replace(
+            self,
+            tools=[*self.tools, *new.values()],
+            custom=self.custom | (found.custom & new.keys()),
+            namespaces={**found.namespaces, **self.namespaces},
+            searched=self.searched | new.keys(),
+        )
 
 
 def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsRead:
     """Read both fields. Raises `ApiError`: `invalid_tools`, `unsupported`, `invalid_request`, with the field in
     `param`."""
-    read: list[tuple[int, dict[str, Any]]] = []
+    read: list[tuple[str, dict[str, Any]]] = []
+    namespaces: dict[str, tuple[str, str]] = {}
     kept_out: list[str] = []
     custom: set[str] = set()
     notes: list[str] = []
-    for place, tool in enumerate(tools or ()):
-        kind, path = tool.get("type"), f"tools.{place}"
+    searches = False
+    for place, namespace, declared in _list_declared(tools or ()):
+        kind, path = declared.get("type"), f"tools.{place}"
+        tool = declared
+        if namespace is not None and kind in ("function", "custom"):
+            bare = _read_name(declared, path)
+            tool = {**declared, "name": join_namespace(namespace, bare)}
+            namespaces[tool["name"]] = namespace, bare
         if kind == "function":
             read.append((place, _read_function(tool, path)))
             notes += (f"{path}.{name} has no effect here" for name in NOTED_FIELDS if tool.get(name))
         elif kind == "custom":
             read.append((place, _read_custom(tool, path, notes)))
             custom.add(tool["name"])
+        elif is_search(declared):
+            searches = True
+            read.append((place, _read_function({**declared, "name": SEARCH}, path)))
         elif _is_kept_out(kind):
             name = tool.get("name")
             kept_out.append(f"{kind} {name[:64]}" if isinstance(name, str) and name else str(kind)[:64])
@@ -65,8 +94,33 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
         choice=_read_choice(choice, names, bool(kept_out), notes),
         places=tuple(place for place, _ in read),
         custom=frozenset(custom),
+        namespaces=namespaces,
         notes=tuple(notes),
+        searches=searches,
     )
+
+
+def is_search(item: Mapping[str, Any]) -> bool:
+    """Tell whether a tool, a call or an output is of the search that the client itself runs."""
+    return str(item.get("type")).startswith(SEARCH) and item.get("execution") == "client"
+
+
+def join_namespace(namespace: object, name: str) -> str:
+    """Join what a model calls a tool of a namespace; without a namespace it is the tool's own name."""
+    return f"{namespace.removesuffix('__')}__{name}" if isinstance(namespace, str) and namespace else name
+
+
+def _list_declared(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None, Mapping[str, Any]]]:
+    """List the tools with their places and namespaces. Raises `ApiError`: `invalid_tools`."""
+    for place, tool in enumerate(tools):
+        if tool.get("type") != "namespace" or not isinstance(tool.get("tools"), list):
+            yield str(place), None, tool
+            continue
+        namespace = _read_name(tool, f"tools.{place}")
+        for at, inner in enumerate(tool["tools"]):
+            if not isinstance(inner, Mapping):
+                raise refuse(f"tools.{place}.tools.{at}", "an object is needed", "invalid_tools")
+            yield f"{place}.tools.{at}", namespace, inner
 
 
 def _is_kept_out(kind: object) -> bool:
@@ -154,7 +208,8 @@ def _read_choice(
 
 def _read_named(choice: Mapping[str, Any], names: Mapping[str, Any], path: str) -> dict[str, Any]:
     name = choice.get("name")
-    if not isinstance(name, str) or name not in names:
+    name = join_namespace(choice.get("namespace"), name) if isinstance(name, str) else None
+    if name not in names:
         raise refuse(f"{path}.name", "names no declared tool")
     return {"type": "function", "function": {"name": name}}
 

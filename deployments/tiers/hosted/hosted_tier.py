@@ -36,6 +36,7 @@ from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_bo
 from deployments.tiers.hosted.thought_bound import ThoughtBound, hold_to_budget
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,
+    find_room,
     read_complaint,
     read_retry_after_s,
     translate_complaint,
@@ -168,14 +169,20 @@ class HostedTier:
         finally:
             response.close()  # a body that was read to its end has given its connection back already
 
-    async def _send_in_form(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
+    async def _send_in_form(
+        self, request: ChatRequest, key: str, deadline: float, *, shortens: bool = True
+    ) -> aiohttp.ClientResponse | Failed:
         """Return a response that is an answer, or why there is none. A chat template's refusal has generated nothing:
-        the request is sent once more, in the form that it asks for, which is kept once it is taken."""
+        the request is sent once more, in the form that it asks for, which is kept once it is taken. So it is where the
+        answer's tokens don't fit behind the prompt: with those that do."""
         form = self._form
         response = await self._send(request, key, deadline, form)
         if isinstance(response, Failed) or response.status // 100 == 2:
             return response
         complaint, failed = await self._read_refusal(response, request, key)
+        room = find_room(complaint, request.max_tokens) if shortens and not request.route else None
+        if room is not None:
+            return await self._send_in_form(replace(request, max_tokens=room), key, deadline, shortens=False)
         softer = None if request.route else wants_softer(response.status, complaint)
         if softer is None or softer <= form or not await large(request.body_bytes, _differs, request, form, softer):
             return failed

@@ -19,6 +19,8 @@ from reliability.tools.schema.toolbox import Tool, ToolBox
 
 MESSAGE_CHARS_MAX = 200
 SUGGESTIONS_MAX = 3
+# What a tool takes that calls another one for the model: qwen-code hides the tools of MCP servers behind one.
+_PASSED_ON = {"name", "arguments"}
 SUGGESTION_SCORE_MIN = 60.0
 NAME_CHARS_MAX = 80
 _OF_MEMBERS = {
@@ -73,7 +75,10 @@ def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
         fold(shown), folded, scorer=fuzz.WRatio, limit=SUGGESTIONS_MAX, score_cutoff=SUGGESTION_SCORE_MIN
     )
     hint = f"; did you mean {_list_names([key for *_, key in near])}?" if near else ""
-    return Violation(Flaws.UNKNOWN_TOOL, join(i, "name"), f"there is no tool named {shown!r}{hint}", shown)
+    through = (tool.name for tool in box.tools if set(tool.parameters.get("properties") or ()) == _PASSED_ON)
+    hint += "".join(f"; if you were shown it elsewhere, call {name!r} with its name and arguments" for name in through)
+    words = f"there is no tool named {shown!r}{hint}"
+    return Violation(Flaws.UNKNOWN_TOOL, join(i, "name"), words[:MESSAGE_CHARS_MAX], shown)
 
 
 def _list_names(names: Sequence[str]) -> str:

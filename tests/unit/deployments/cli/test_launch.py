@@ -78,7 +78,7 @@ def test_it_finds_the_server_in_a_configuration_that_is_named(tmp_path, server):
 
     assert environment["ANTHROPIC_BASE_URL"] == server.url
     assert environment["ANTHROPIC_AUTH_TOKEN"] == "unused"
-    assert environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == str(8192 + 13_000)
+    assert environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "2048"
     assert "ANTHROPIC_API_KEY" not in environment
 
 
@@ -157,7 +157,7 @@ def test_agents_prints_lines_for_each(server, capsys, monkeypatch, up):
     assert main(["agents", "--model", "fast", "--url", server.url]) == 0
     out = capsys.readouterr().out
 
-    assert ("CLAUDE_CODE_MAX_CONTEXT_TOKENS=21192" in out) is up
+    assert ("CLAUDE_CODE_MAX_OUTPUT_TOKENS=2048" in out) is up
     assert out.startswith("export" if up else "# the server at")
     assert "msk-secret" not in out
     assert all(f"# {agent.name}" in out for agent in (*AGENTS.values(), *SDKS.values()))

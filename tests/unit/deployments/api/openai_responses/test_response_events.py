@@ -18,6 +18,7 @@ from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoni
 from tests.support.response_wire import (
     ANY_ANSWERS,
     FINISHES,
+    TOOLS,
     answer,
     ask,
     check_events,
@@ -130,6 +131,53 @@ def test_a_custom_tool_is_called_with_its_text():
     ]
 
     assert (item["type"], item["input"], item["call_id"]) == ("custom_tool_call", "a\nb", "call_1")
+
+
+def test_a_tool_of_a_namespace_is_called_by_its_own_name():
+    """Law: client and model each read and write their own names, in answers, streams and histories."""
+    tools = [{"type": "namespace", "name": "mcp__s", "description": "d", "tools": TOOLS[:1]}]
+    deltas = [[CallDelta(index=0, id="call_1", name="mcp__s__f", arguments="{}")]]
+    (item,) = answer(ask(tools=tools), deltas, STOP)["output"]
+    events = stream(ask(tools=tools), deltas, STOP)
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "x"}
+    (message, _) = ask(tools=tools, input=[item, output]).request.messages
+
+    assert (item["namespace"], item["name"]) == ("mcp__s", "f")
+    assert [event["item"]["namespace"] for event in events if "item" in event] == ["mcp__s", "mcp__s"]
+    assert message["tool_calls"][0]["function"]["name"] == "mcp__s__f"
+
+
+def test_the_client_searches_its_tools():
+    """Law: the model may call a `tool_search` that the client runs, and then each tool that it has found: definitions
+    stand in the result, so that the prompt before stays what it was. Codex hides the tools of MCP servers so from the
+    models that it knows, and nothing found them."""
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+    search = {"type": "tool_search", "execution": "client", "description": "d", "parameters": schema}
+    found = {"type": "namespace", "name": "mcp__s", "description": "d", "tools": [TOOLS[0] | {"defer_loading": True}]}
+    deltas = [[CallDelta(index=0, id="call_1", name="tool_search", arguments='{"query": "f"}')]]
+    (item,) = answer(ask(tools=[search]), deltas, STOP)["output"]
+    events = stream(ask(tools=[search]), deltas, STOP)
+    output = {"type": "tool_search_output", "execution": "client", "call_id": "call_1", "tools": [found]}
+    call = ask(tools=[search], input=[item, output, item | {"call_id": "call_2"}, output | {"call_id": "call_2"}])
+    messages = call.request.messages
+
+    assert (item["type"], item["execution"], item["arguments"]) == ("tool_search_call", "client", {"query": "f"})
+    assert [event["item"]["call_id"] for event in events if "item" in event] == ["call_1", "call_1"]
+    assert json.loads(messages[0]["tool_calls"][0]["function"]["arguments"]) == {"query": "f"}
+    assert json.loads(messages[1]["content"])["function"]["name"] == "mcp__s__f"
+    assert call.toolbox.names == ("tool_search", "mcp__s__f")
+    assert call.request.searched == {"mcp__s__f"}
+    assert call.wanted.namespaces == {"mcp__s__f": ("mcp__s", "f")}
+
+
+def test_a_search_that_found_nothing_is_answered():
+    """A result that isn't a list of tools is refused by its path."""
+    call = {"type": "tool_search_call", "execution": "client", "call_id": "call_1", "arguments": {}}
+    output = {"type": "tool_search_output", "execution": "client", "call_id": "call_1"}
+
+    assert ask(input=[call, output | {"tools": []}]).request.messages[1]["content"] == "No tools were found."
+    with pytest.raises(ApiError, match=r"input\.1\.tools"):
+        ask(input=[call, output | {"tools": "x"}])
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,41 @@ def test_what_codex_declares_is_kept_out():
     known."""
     read = read_tools([SEARCH, {"type": "namespace", "name": "n"}, {"type": "image_generation"}, F], None)
 
-    assert read.places == (3,)
+    assert read.places == ("3",)
     assert "web_search_preview_2025_03_11, namespace n, image_generation" in read.notes[0]
+
+
+@pytest.mark.parametrize("namespace", ["mcp__s", "mcp__s__"])
+def test_tools_of_a_namespace_are_shown(namespace):
+    """Law: the model is shown each tool of a namespace, by both names, and may be forced to call it: Codex declares the
+    tools of its MCP servers and its helpers so, and had none of them."""
+    read = read_tools(
+        [C, {"type": "namespace", "name": namespace, "description": "d", "tools": [F, C, SEARCH]}],
+        {"type": "function", "namespace": namespace, "name": "f"},
+    )
+
+    assert [tool["function"]["name"] for tool in read.tools] == ["c", "mcp__s__f", "mcp__s__c"]
+    assert read.places == ("0", "1.tools.0", "1.tools.1")
+    assert read.custom == {"c", "mcp__s__c"}
+    assert read.namespaces == {"mcp__s__f": (namespace, "f"), "mcp__s__c": (namespace, "c")}
+    assert read.choice == {"type": "function", "function": {"name": "mcp__s__f"}}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "param"),
+    [
+        ({"name": "n", "tools": [F, 3]}, "tools.0.tools.1"),
+        ({"name": "n", "tools": [{"type": "function"}]}, "tools.0.tools.0.name"),
+        ({"name": "n", "tools": [{"type": "x"}]}, "tools.0.tools.0.type"),
+        ({"tools": [F]}, "tools.0.name"),
+    ],
+)
+def test_what_is_wrong_in_a_namespace_is_named(namespace, param):
+    """The error has the path in the client's list."""
+    with pytest.raises(ApiError) as caught:
+        read_tools([{"type": "namespace", **namespace}], None)
+
+    assert caught.value.param == param
 
 
 @pytest.mark.parametrize("kind", ["file_search", "code_interpreter", "mcp", "computer", "local_shell", "x"])

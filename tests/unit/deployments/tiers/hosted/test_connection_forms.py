@@ -128,3 +128,61 @@ def test_another_mistake_is_not_sent_twice():
 
     assert asked == 1
     assert events[-1].fault is Fault.REFUSED
+
+
+CONTEXT = 32_768
+WORDS = {
+    "vllm": "This model's maximum context length is {context} tokens. However, you requested {sum} tokens ({prompt} in "
+    "the messages, {answer} in the completion). Please reduce the length of the messages or completion.",
+    "newer vllm": "'max_tokens' or 'max_completion_tokens' is too large: {answer}. This model's maximum context length "
+    "is {context} tokens and your request has {prompt} input tokens ({answer} > {context} - {prompt}).",
+    "openrouter": "This endpoint's maximum context length is {context} tokens. However, you requested about {sum} "
+    "tokens ({half} of text input, {rest} of tool input, {answer} in the output). Reduce either one.",
+    "sglang": "Requested token count exceeds the model's maximum context length of {context} tokens. You requested a "
+    "total of {sum} tokens: {prompt} tokens from the input messages and {answer} tokens for the completion.",
+}
+
+
+def refuse_too_long(words: str, prompt: int) -> Any:
+    """Play a server whose context must hold the prompt and the whole answer."""
+
+    def play(seen: Any) -> Any:
+        counts = {"context": CONTEXT, "prompt": prompt, "answer": seen.body["max_tokens"], "rest": 99}
+        counts |= {"sum": prompt + counts["answer"], "half": prompt - 99}
+        return good() if counts["sum"] <= CONTEXT else status(400, words.format(**counts))
+
+    return play
+
+
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize(
+    ("prompt", "answer_tokens", "sent"),
+    [
+        (17_230, 16_384, [16_384, 15_538]),
+        (17_230, 40_000, [40_000, 15_538]),
+        (16_384, 16_384, [16_384]),
+        (32_700, 16_384, [16_384]),
+    ],
+)
+def test_an_answer_may_have_what_the_prompt_leaves(words, prompt, answer_tokens, sent):
+    """Law: a prompt isn't too long because the answer's limit doesn't fit behind it: it is sent once more, with what
+    fits. Codex names no limit, and its sessions ended at half the context of such a server. Where too little is left
+    the client must condense."""
+    request = replace(read("responses"), max_tokens=answer_tokens)
+    with Upstream() as upstream:
+        upstream.plays("m", refuse_too_long(WORDS[words], prompt))
+        (events,) = answers(hosted_tier(upstream), request)
+        asked = [seen.body["max_tokens"] for seen in upstream.log]
+
+    assert asked == sent
+    assert getattr(events[-1], "fault", None) is (Fault.CONTEXT_LENGTH if prompt > 32_000 else None)
+
+
+def test_an_upstream_that_refuses_each_length_is_asked_twice():
+    """Law: a server that names another context each time gets two requests."""
+    with Upstream() as upstream:
+        upstream.plays("m", lambda seen: refuse_too_long(WORDS["vllm"], CONTEXT - seen.body["max_tokens"] + 1)(seen))
+        (events,) = answers(hosted_tier(upstream), replace(read("chat"), max_tokens=9_000))
+        asked = len(upstream.log)
+
+    assert (asked, getattr(events[-1], "fault", None)) == (2, Fault.CONTEXT_LENGTH)

@@ -29,6 +29,17 @@ def test_messages_say_what_is_wanted():
     assert "more than one" in verdict({"a": 1}, "f", overlap).violations[0].message
 
 
+def test_a_hidden_tool_is_called_through_the_one_that_calls_others():
+    """Law: where a declared tool calls others by name, an unknown name is answered with that tool: a model that has
+    seen a definition in a result (qwen-code's `tool_search`) calls it by its own name, and heard only that there is
+    none."""
+    caller = tool("tool_call", {"properties": {"name": {"type": "string"}, "arguments": {"type": "object"}}})
+    found = verdict({"x": 1}, "mcp__s__refs", made([tool("tool_search", {}), caller])).violations
+
+    assert "call 'tool_call' with its name and arguments" in found[0].message
+    assert "tool_call" not in verdict({"x": 1}, "mcp__s__refs").violations[0].message
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [("get_weather", '{"city": "B", "days": "\\ud83d"}'), ("get_weather", '{"city\\ud83d": 1}'), ("g\ud83d", "{}")],
