@@ -21,7 +21,7 @@ from reliability.loops.written import cut_before_repeats
 from reliability.tools import Extraction, RawCall, Repair, RepairKind, ToolBox, extract_calls
 from reliability.tools.format_envelopes import HERMES
 from reliability.tools.formats import has_only_delimiters
-from reliability.types import CallDelta, Event, Finish, FinishReason, ToolCall
+from reliability.types import CallDelta, Event, ToolCall
 
 PAIR = 2
 COUNTED_MAX = 8
@@ -98,13 +98,13 @@ def collapse_calls(calls: Sequence[RawCall], box: ToolBox) -> tuple[tuple[RawCal
 
 
 def keep_few_counted(
-    found: Extraction, native: Sequence[RawCall], box: ToolBox, finish: Finish
+    found: Extraction, native: Sequence[RawCall], box: ToolBox
 ) -> tuple[Extraction, Sequence[RawCall], int]:
     """Keep `COUNTED_MAX` of the calls that differ in figures alone, where an answer was cut off as it wrote them, and
     count the others. A model that counts on until its tokens are spent (`part_00`, `part_01` …) means none of them; one
     that was asked for many goes on when it has the results."""
     calls = native or found.calls
-    if finish.reason is not FinishReason.LENGTH or len(calls) <= COUNTED_MAX:
+    if len(calls) <= COUNTED_MAX:
         return found, native, 0
     forms = [_FIGURES.sub("0", "\0".join(_identify_call(call, box))) for call in calls]
     end = len(forms) - (forms[-1] != forms[-2])  # the last may be cut off

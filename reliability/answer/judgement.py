@@ -216,17 +216,17 @@ def judge(
 ) -> Judged:
     """Judge one complete answer, the same however much has left. `held`: what the gate kept; `sent`: what it let pass;
     `told`: what had left before the answer began anew; `text_committed`: so had one of an earlier attempt; `stopped`:
-    its loop. Raises `OutOfSteps`: the calls take more than `steps` (None: all they take); never where those are final.
-    """
+    its loop. Raises `OutOfSteps`: its calls take more than `steps` (None: all they take); never where they are last."""
     held = held if told + sent else drop_marks(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
     before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
-    found, cut_off = read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
-    if found.unended and stopped is None and finish.reason is FinishReason.LENGTH:
-        found = found.refuse_list()
+    cut = stopped is None and finish.reason is FinishReason.LENGTH
+    found, dropped = read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
+    found = found.refuse_list() if found.unended and cut else found
     found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
     loads, found, native = take_load(expected.loader, expected.toolbox, found, native, may_load=expected.may_load)
-    found, native, counted = keep_few_counted(found, native, expected.toolbox, finish)
+    if cut:
+        found, native, dropped = keep_few_counted(found, native, expected.toolbox)
     if loads is not None:
         said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
         return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
@@ -247,7 +247,7 @@ def judge(
         violations=checked.violations,
         loop=loop,
         turn=turn,
-        dropped_calls=copies + cut_off + counted,
+        dropped_calls=copies + dropped,
         native_calls=len(native),
         raw_text=told + sent + text,
         written=told + sent + text + write_native_calls(held),
