@@ -98,13 +98,13 @@ def collapse_calls(calls: Sequence[RawCall], box: ToolBox) -> tuple[tuple[RawCal
 
 
 def keep_few_counted(
-    found: Extraction, native: Sequence[RawCall], box: ToolBox
+    found: Extraction, native: Sequence[RawCall], box: ToolBox, *, cut: bool
 ) -> tuple[Extraction, Sequence[RawCall], int]:
-    """Keep `COUNTED_MAX` of the calls that differ in figures alone, where an answer was cut off as it wrote them, and
+    """Keep `COUNTED_MAX` of the calls that differ in figures alone, where an answer was `cut` off as it wrote them, and
     count the others. A model that counts on until its tokens are spent (`part_00`, `part_01` …) means none of them; one
     that was asked for many goes on when it has the results."""
     calls = native or found.calls
-    if len(calls) <= COUNTED_MAX:
+    if not cut or len(calls) <= COUNTED_MAX:
         return found, native, 0
     forms = [_FIGURES.sub("0", "\0".join(_identify_call(call, box))) for call in calls]
     end = len(forms) - (forms[-1] != forms[-2])  # the last may be cut off

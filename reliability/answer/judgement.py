@@ -225,8 +225,7 @@ def judge(
     found = found.refuse_list() if found.unended and cut else found
     found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
     loads, found, native = take_load(expected.loader, expected.toolbox, found, native, may_load=expected.may_load)
-    if cut:
-        found, native, dropped = keep_few_counted(found, native, expected.toolbox)
+    found, native, counted = keep_few_counted(found, native, expected.toolbox, cut=cut)
     if loads is not None:
         said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
         return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
@@ -247,7 +246,7 @@ def judge(
         violations=checked.violations,
         loop=loop,
         turn=turn,
-        dropped_calls=copies + dropped,
+        dropped_calls=copies + dropped + counted,
         native_calls=len(native),
         raw_text=told + sent + text,
         written=told + sent + text + write_native_calls(held),
