@@ -36,6 +36,7 @@ class RepairKind(StrEnum):
     BOOLEAN = "boolean"  # "true" or "false" where the schema wants a boolean
     ENUM_CASE = "enum_case"
     NULL_DROPPED = "null_dropped"  # null on an optional field that takes none
+    DEFAULT = "default"  # a required argument that was left out and has a default in the schema
     NAME = "name"  # the tool's name was spelled in another way, or stood in a namespace
     ID = "id"  # a call's id was used before
 

@@ -13,7 +13,7 @@ repaired together, and only where that doesn't hold, one by one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ ITEMS_A_STEP = 50
 WORDS_A_STEP = 4
 
 Path = tuple[str | int, ...]
-_CHOICES = ("type", "enum", "const", "anyOf", "oneOf")
+_CHOICES = ("type", "enum", "const", "anyOf", "oneOf", "required")
 _KIND = {dict: "object", list: "array", bool: "boolean"}
 
 
@@ -145,7 +145,24 @@ def _list_edits(error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Any, t
     """List what may be done about a complaint: what may stand at its place instead."""
     if error.got is None:
         return [(_DROP, (RepairKind.NULL_DROPPED,))]
+    if error.keyword == "required":
+        return _list_defaults(error, tool)
     return _list_readings(error.got, error, tool, steps) if isinstance(error.got, str) else []
+
+
+def _list_defaults(error: Complaint, tool: Tool) -> list[tuple[Any, tuple[RepairKind, ...]]]:
+    """List the arguments with what was left out, where the schema has a default for all of it: generators of schemas
+    call such arguments required, and their tools fill them in."""
+    declared = tool.parameters.get("properties")
+    if error.path or not isinstance(error.got, Mapping) or not isinstance(declared, Mapping):
+        return []
+    filled = dict(error.got)
+    for key in error.keys:
+        schema = declared.get(key)
+        if not isinstance(schema, Mapping) or "default" not in schema:
+            return []
+        filled[key] = schema["default"]
+    return [(filled, (RepairKind.DEFAULT,))]
 
 
 def _list_readings(text: str, error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Any, tuple[RepairKind, ...]]]:

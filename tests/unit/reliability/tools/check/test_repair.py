@@ -57,6 +57,36 @@ def test_a_word_is_known_by_its_letters(written, words, meant):
     assert got == ([] if meant is None else [meant])
 
 
+SEARCH = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string"},
+        "max_results": {"type": "number", "default": 5},
+        "deep": {"type": "boolean", "default": False},
+    },
+    "required": ["query", "max_results", "deep"],
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "filled"),
+    [
+        ({"query": "x"}, {"max_results": 5, "deep": False}),
+        ({"query": "x", "deep": True}, {"max_results": 5}),
+        ({"query": "x", "deep": "true"}, {"max_results": 5, "deep": True}),
+        ({"max_results": 3}, None),
+        ({}, None),
+    ],
+)
+def test_a_required_argument_has_its_default(given, filled):
+    """Law: what the schema has a default for is filled in where a model leaves it out; what it has none for is asked
+    for, and then nothing is filled in."""
+    found = verdict(given, name="f", box=made([tool("f", SEARCH)]))
+
+    assert [json.loads(call.arguments) for call in found.calls] == ([] if filled is None else [given | filled])
+    assert (RepairKind.DEFAULT in {repair.kind for repair in found.repairs}) is (filled is not None)
+
+
 @pytest.mark.parametrize("field", ["days", "live", "where", "unit"])
 def test_null_on_an_optional_field_is_left_out(field):
     """null on an optional field that takes none is dropped, on record."""
