@@ -10,6 +10,7 @@ session used longest ago goes first. Used by the thread that renders.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from reliability.tools import ToolBox, build_toolbox, id_source
 from reliability.types import ChatRequest
 
 BYTES_MAX, SESSIONS_MAX, LOADS_MAX = 8 * 1024 * 1024, 1_024, 64
+_NAMED = re.compile(r'"name": ?"([^"]+)"')
 _SESSION_BYTES = 512  # of a session without names and loads, about
 
 Message = Mapping[str, Any]
@@ -64,9 +66,11 @@ class DeferredPrompt:
 def split_searched(request: ChatRequest) -> tuple[ChatRequest, tuple[Mapping[str, Any], ...]]:
     """Split off the tools whose definitions the conversation has, where its client's own search has found them: at the
     head of the prompt each new one would change all behind. One stays there, so that the template knows of calls."""
+    if not request.searched:
+        return request, ()
     results = [str(message.get("content")) for message in request.messages if message.get("role") == "tool"]
-    found = [tool for tool in request.tools if read_name(tool) in request.searched]
-    behind = tuple(tool for tool in found if any(f'"name": "{read_name(tool)}"' in text for text in results))
+    named = {name for text in results for name in _NAMED.findall(text)}
+    behind = tuple(tool for tool in request.tools if read_name(tool) in named & request.searched)
     shown = tuple(tool for tool in request.tools if tool not in behind)
     return (replace(request, tools=shown), behind) if behind and shown else (request, ())
 

@@ -71,9 +71,12 @@ class Session:
         (NAMES, NAMES, []),
     ],
 )
-def test_what_a_search_has_found_isnt_written_twice(searched: Any, in_results: Any, behind: list[str]) -> None:
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
+def test_what_a_search_has_found_isnt_written_twice(
+    separators: Any, searched: Any, in_results: Any, behind: list[str]
+) -> None:
     """Law: a tool leaves the head of the prompt only where its definition stands in a result, and one tool stays."""
-    text = "\n".join(json.dumps(tool) for tool in TOOLS if read_name(tool) in in_results)
+    text = "\n".join(json.dumps(tool, separators=separators) for tool in TOOLS if read_name(tool) in in_results)
     messages = (*ASKED.messages, {"role": "tool", "tool_call_id": "c", "content": text})
     request = dataclasses.replace(ASKED, messages=messages, searched=frozenset(searched))
     shown, split = split_searched(request)
