@@ -201,7 +201,7 @@ class _ChunkWriter:
         if self.role_sent:
             return delta
         self.role_sent = True
-        return {"role": "assistant", "content": None if "refusal" in delta else ""} | delta
+        return {"role": "assistant", "content": None if delta else ""} | delta
 
 
 def _merge_deltas(events: Iterable[Event], *, legacy: bool) -> Iterable[dict[str, Any]]:

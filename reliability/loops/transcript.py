@@ -10,7 +10,9 @@ as a marker turn. Beside what `content` tells, a user message is not the user's 
 - only shows an image behind a tool's result: it belongs to that result.
 
 A result belongs by its id to the newest turn that has it. A result that a client has
-cleared is unknown, and unknown equals nothing.
+cleared is unknown, and unknown equals nothing. An answer with results that holds one call `FOLDED_MIN` times is read as
+a turn for each call: its client folds all answers since the user spoke into one message (Mastra 0.24), as no answer
+that is delivered holds so many.
 
 Invariants: a request that is sent twice reads the same twice. `turns_max` answers and `MESSAGES_MAX` messages back are
 read. What can't be read is skipped.
@@ -19,8 +21,9 @@ read. What can't be read is skipped.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reliability.loops.comparison.findings import SeenCall, Turn, dumps
@@ -180,6 +183,7 @@ def _is_same_message(a: str, b: str) -> bool:
 
 
 TURNS_MAX = 64
+FOLDED_MIN = 3
 _CLEARED = re.compile(
     r"\s*(?:old [\w ]{0,40}:\s*)?[\[(<][^\n]{0,120}"
     r"\b(?:cleared|omitted|elided|removed|pruned|compacted)\b[^\n]{0,60}[\])>]\s*",
@@ -234,7 +238,20 @@ def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
         if isinstance(listed[index], dict):
             _read_message(tail, index, turns)
     request = tail.find_request(start) if turns else ""
-    return tuple(turn.freeze(request) for turn in turns)
+    read = [part for turn in turns for part in _unfold(turn.freeze(request))]
+    return tuple(read[-turns_max:])
+
+
+def _unfold(turn: Turn) -> Iterator[Turn]:
+    """Yield a turn for each call of one that several answers were folded into; any other as it is."""
+    most = max(Counter(turn.calls).values(), default=0)
+    if turn.written or most < FOLDED_MIN or all(result is None for result in turn.results):
+        yield turn
+        return
+    *older, newest = zip(turn.calls, turn.results, strict=True)
+    for call, result in older:
+        yield Turn((call,), (result,), request=turn.request)
+    yield replace(turn, calls=newest[:1], results=newest[1:])
 
 
 def _read_message(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> None:

@@ -1,11 +1,14 @@
 """The body of an upstream's answer that is passed on as it is (`/completions`, `/embeddings`). No I/O.
 
-Only `model` becomes the tier's name, and the usage is read. A frame that can't be read ends the answer. Invariants: an
-answer that was cut never ends as if it were complete; no error is passed on as an answer.
+Only `model` becomes the tier's name, and the usage is read; vectors that were asked for as base64 are sent so. A frame
+that can't be read ends the answer. Invariants: an answer that was cut never ends as if it were complete; no error is
+passed on as an answer.
 """
 
 from __future__ import annotations
 
+import struct
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -170,6 +173,8 @@ class PassedReader:
             raise
         if not value.get("error") and not isinstance(value.get("choices", value.get("data")), list):
             raise UnreadableStream("sent an answer that is none")
+        if self._body.get("encoding_format") == "base64":
+            _encode_vectors(value.get("data"))
         events = self._read_object(value)
         if isinstance(events[-1], Failed):
             return events
@@ -197,6 +202,19 @@ def _parse(data: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UnreadableStream("sent an answer that is not an object")
     return value
+
+
+def _encode_vectors(data: Any) -> None:
+    """Write vectors as base64 where the upstream wrote figures: openai's package for Node asks for base64 unless its
+    caller chooses, and reads figures as an empty vector. Raises `UnreadableStream`: not all of it are figures."""
+    for entry in data if isinstance(data, list) else ():
+        vector = entry.get("embedding") if isinstance(entry, dict) else None
+        if not isinstance(vector, list):
+            continue
+        try:
+            entry["embedding"] = b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+        except (struct.error, OverflowError):
+            raise UnreadableStream("sent a vector that is none") from None
 
 
 def _cut_pieces(events: list[Event]) -> list[Event]:

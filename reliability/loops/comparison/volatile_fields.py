@@ -107,7 +107,7 @@ _READINGS = word_set(
 _ID_WORDS = frozenset({"id", "uuid", "guid"})
 MARKED = word_set(
     "transaction conversation container operation delivery chunk request req trace span correlation message msg call "
-    "execution exec run invocation event response resp log tool use process thread session"
+    "execution exec run invocation event response resp log tool use process thread session shell"
 )
 _PID_WORDS = frozenset({"pid", "ppid", "tid", "nonce"})
 _TRIES = word_set("already attempt attempts retry retries retried tries repetition repetitions")
@@ -136,7 +136,7 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _HEX = r"(?=[0-9a-f]{0,64}\d)(?=[0-9a-f]{0,64}[a-f])[0-9a-f]{8,64}"
 _LABELS = (
     r"(?:request|req|trace|span|correlation|message|msg|call|execution|exec|run|invocation|event|response|session|"
-    r"transaction|conversation|container|operation|delivery|chunk)"
+    r"transaction|conversation|container|operation|delivery|chunk|shell)"
 )
 #: What an error gives to be quoted: the label begins a clause, and the value is no word and no name.
 _QUOTED = _join_alternatives(

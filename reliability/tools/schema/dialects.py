@@ -11,6 +11,8 @@ What other drafts, OpenAPI and sloppy generators write is rewritten in today's w
     type: "STRING", type: "str" (Python)     "string"
     a keyword that is null, properties: []   nothing, {} (PHP)
     $schema, $id, id                         dropped: they only move the base of references
+    $ref: "1/name" (zod-to-json-schema)      a pointer from the root
+    $ref: "#/.../items/0"                    the same by the new name, `prefixItems`
 
 References stay inside the document (`#`, `#/...`, `#anchor`): nothing is ever fetched, so any other is a `BadSchema`
 (`references.py` follows the rest). Data under `enum`, `const`, `default` and `examples` is not touched. An unknown
@@ -33,6 +35,8 @@ _PYTHON = {"int": "integer", "float": "number", "str": "string", "bool": "boolea
 _PYTHON |= {"none": "null", "nonetype": "null", "tuple": "array", "set": "array"}
 _EMPTY_IN_PHP = frozenset({"properties", "items", "additionalProperties"})
 _ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
+_RELATIVE = re.compile(r"(\d{1,2})((?:/.*)?)")
+_IN_A_LIST = re.compile(r"/items(?=/\d+(?:/|$))")
 
 Check = tuple[Callable[[Any], bool], str]
 _TEXT: Check = (lambda value: isinstance(value, str), "must be a string")
@@ -183,8 +187,10 @@ class Normaliser:
             return [self.normalise(v, (*below, i), known=known) for i, v in enumerate(value)]
         if key in _SINGLE:
             return self.normalise(value, below, known=known)
-        if key in ("$ref", "$dynamicRef") and isinstance(value, str) and known and not value.startswith("#"):
-            raise BadSchema(join(*below), "only references inside the schema (#/...) are followed")
+        if key in ("$ref", "$dynamicRef") and isinstance(value, str):
+            value = _modernise_reference(value, path)
+            if known and not value.startswith("#"):
+                raise BadSchema(join(*below), "only references inside the schema (#/...) are followed")
         if isinstance(value, (Mapping, list)) and key not in _KNOWN:
             return self.normalise(value, below, known=False)
         return value
@@ -215,6 +221,20 @@ class Normaliser:
                 raise BadSchema(join(*path), f"the pattern {why}") from None
             return False
         return True
+
+
+def _modernise_reference(reference: str, path: tuple[object, ...]) -> str:
+    """Write a pointer from the root where it counts steps up from the schema at `path`, and by the keywords' new
+    names."""
+    relative = _RELATIVE.fullmatch(reference)
+    if relative is not None and int(relative[1]) <= len(path):
+        above = path[: len(path) - int(relative[1])]
+        reference = "".join(["#", *(f"/{_escape(str(part))}" for part in above), relative[2]])
+    return _IN_A_LIST.sub("/prefixItems", reference)
+
+
+def _escape(part: str) -> str:
+    return part.replace("~", "~0").replace("/", "~1").replace("%", "%25")
 
 
 def _normalise_type(node: dict[str, Any]) -> dict[str, Any]:

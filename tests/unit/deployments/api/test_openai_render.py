@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,6 +97,16 @@ def test_a_refusal_has_no_content():
 
     assert json.loads(answer.body("m", STOP))["choices"][0]["message"]["content"] is None
     assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": None, "refusal": "No."}
+
+
+@pytest.mark.parametrize("event", [CallDelta(index=0, id="c1", name="look", arguments="{}"), Reasoning("So")])
+def test_a_first_chunk_without_text_has_no_content(event):
+    """Law: beside a call or a thought the content is null, as from OpenAI and DeepSeek: a client that looks for text
+    first (Griptape) passes over what stands next to an empty one."""
+    (chunk,) = chunks_of(writer_of().chunks("m", [event]))
+    delta = chunk["choices"][0]["delta"]
+
+    assert (len(delta), delta["role"], delta["content"]) == (3, "assistant", None)
 
 
 def test_each_chunk_says_whether_it_has_the_usage():

@@ -67,7 +67,7 @@ def test_laps_past_the_verdict_are_counted_only_while_that_is_cheap(compared):
 
 def test_many_results_of_few_calls_are_read_in_one_go():
     """Law: reading a history takes time by its size: the pieces of one result among many calls are one text."""
-    calls = [{"id": f"c{n}", "function": {"name": "read", "arguments": "{}"}} for n in range(20_000)]
+    calls = [{"id": f"c{n}", "function": {"name": f"read_{n}", "arguments": "{}"}} for n in range(20_000)]
     pieces = [{"role": "tool", "tool_call_id": "c19999", "content": "ab"}] * 200
     (turn,) = read_turns([{"role": "assistant", "tool_calls": calls}, *pieces])
     assert turn.results == (*[None] * 19_999, "\n".join(["ab"] * 200))

@@ -41,6 +41,20 @@ def test_results_go_to_their_calls_by_id() -> None:
     assert results(ask("a", "b"), told("b", "two"), told("a", "one")) == ["one", "two"]
 
 
+def test_folded_answers_are_read_apart() -> None:
+    """Answers that a client folds into one message are turns of their own, so that the third equal call is known; two
+    equal calls, and calls without results, may be one answer's."""
+    names = ["read", "look", "look", "look"]
+    ids = [f"c{number}" for number in range(len(names))]
+    calls = [{"id": one, "function": {"name": name, "arguments": "{}"}} for one, name in zip(ids, names, strict=True)]
+    folded, told_all = {"role": "assistant", "tool_calls": calls}, [told(one, one[1:]) for one in ids]
+    turns = read_turns([folded, *told_all])
+    assert [(turn.calls[0].name, *turn.results) for turn in turns] == list(zip(names, "0123", strict=True))
+    assert [len(turn.calls) for turn in read_turns([folded, *told_all], 2)] == [1, 1]
+    for whole in ([folded], [folded | {"tool_calls": calls[:3]}, *told_all]):
+        assert len(read_turns(whole)) == 1
+
+
 def test_reused_ids_belong_to_the_newest_call() -> None:
     """A server that names every call `call_0` is read right."""
     turns = read_turns([USER, ask("call_0"), told("call_0", "one"), ask("call_0"), told("call_0", "two")])

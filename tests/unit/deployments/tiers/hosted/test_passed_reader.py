@@ -56,6 +56,16 @@ def test_vectors_stay_to_the_last_figure():
     assert [each["embedding"] for each in body["data"]] == vectors
 
 
+def test_vectors_are_base64_where_that_was_asked_for():
+    """Law: a client that asked for base64 gets it, also of an upstream that writes figures whatever is asked."""
+    asked = {"input": "x", "encoding_format": "base64"}
+    (body,) = objects(read(plays.embeddings([0.25, -1.5], "AACAPgAAwL8="), asked))
+
+    assert [each["embedding"] for each in body["data"]] == ["AACAPgAAwL8="] * 2
+    for broken in (["a"], [None], [1e300]):
+        assert read(plays.embeddings(broken), asked)[-1].fault is Fault.PROTOCOL
+
+
 def test_a_large_body_leaves_in_pieces():
     """Law: no piece is larger than a message between replicas may be; together they are the body."""
     vectors = [[i / 7 for i in range(20_000)]] * 2

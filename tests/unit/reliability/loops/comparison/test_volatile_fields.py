@@ -33,6 +33,7 @@ METERS: list[tuple[str, Any, Any]] = [
     ("time", "12 ms", "15 ms"),
     ("server_time", "2026-03-03T10:00:01Z", "2026-03-03T10:00:02Z"),
     ("transactionId", 5, 6),
+    ("shellId", 23, 24),
 ]
 READINGS: list[tuple[str, Any, Any]] = [
     ("count", 1, 2),
@@ -105,6 +106,7 @@ TEXT_METERS = [
     ("Elapsed time (ms): 12\nok", "Elapsed time (ms): 15\nok"),
     ("<duration>12</duration><n>1</n>", "<duration>19</duration><n>1</n>"),
     ("Chunk ID: 3f9a2c\nWall time: 0.4 seconds\nno", "Chunk ID: 77b2d1\nWall time: 0.1 seconds\nno"),
+    ("1\n<shellId: 23 completed with exit code 0>", "1\n<shellId: 24 completed with exit code 0>"),
     ('host - [03/Mar/2026:10:00:01 +0000] "GET /"', 'host - [03/Mar/2026:10:00:07 +0000] "GET /"'),
     ("on 3/3/2026, 10:00:01 AM: none", "on 3/3/2026, 10:05:01 AM: none"),
     ("[1] 12345\nok", "[1] 12388\nok"),

@@ -15,6 +15,7 @@ from tests.support.renderings import tool
     [
         ({"$ref": "https://remote/schema.json"}, "only references inside the schema"),
         ({"$ref": "#/$defs/B"}, "'#/$defs/B' leads nowhere"),
+        ({"properties": {"a": {"$ref": "3/b"}}}, "only references inside the schema"),
         ({"$ref": "#/$defs/B", "$defs": {"B": {"anyOf": [{"$ref": "#/$defs/B"}]}}}, "leads back to itself"),
     ],
 )
