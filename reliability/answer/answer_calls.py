@@ -27,7 +27,6 @@ PAIR = 2
 COUNTED_MAX = 8
 CUTS_MAX = 24  # places of one unit of a cycle that are tried
 _FIGURES = re.compile(r"\d+")
-_DEBRIS = re.compile(r"[\s{}\[\]\"'`:,]*(?:(?<=\{\")\w{1,40}[\s\"':]*)?")
 _BOUNDARY = re.compile(r"\n|(?<=[>\])}])|(?=[<\[{])")
 
 
@@ -116,11 +115,6 @@ def keep_few_counted(
     kept = tuple(calls[: begun + COUNTED_MAX])
     dropped = len(calls) - len(kept) + len(found.malformed)
     return (found, kept, dropped) if native else (replace(found, calls=kept, malformed=()), native, dropped)
-
-
-def is_debris(text: str) -> bool:
-    """Return whether a text beside calls is no more than signs of JSON or of a fence: a call that was begun anew."""
-    return _DEBRIS.fullmatch(text) is not None
 
 
 def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]]) -> tuple[RawCall, ...]:

@@ -18,7 +18,6 @@ from reliability.answer.answer_calls import (
     collapse_calls,
     drop_equal,
     drop_told,
-    is_debris,
     keep_few_counted,
     read_native_calls,
     read_stopped,
@@ -361,7 +360,7 @@ def _build_deliverable(
     """Build what would be delivered: reasoning, the text that is left, a refusal, complete calls."""
     events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
     events += [Reasoning(found.reasoning)] if found.reasoning else []
-    text = "" if checked.calls and is_debris(found.text) else found.text
+    text = found.text if not checked.calls or found.text.strip() else ""
     if text and not text_committed:
         events.append(Text(text))
     refusal = "".join(event.text for event in held if isinstance(event, Refusal))

@@ -217,15 +217,3 @@ def test_calls_that_say_different_things_are_all_made_though_cut_off():
     """Law: figures are what counts on; other words are other calls."""
     text = "".join(write_line(f"{name}s") for name in ("cat", "dog", "cow", "hen", "pig", "bee", "ant", "owl", "fox"))
     assert len(ruled([Text(text)], Finish(reason=FinishReason.LENGTH)).calls) == 9
-
-
-@pytest.mark.parametrize("debris", ['{"', "{", "```json\n", '"}', "[ ", "`", "{}", '{"name', '[{"name":'])
-def test_debris_beside_calls_is_no_text(debris):
-    """Law: signs of JSON or of a fence beside a call, and a key that was begun, are no words for a reader; a word
-    beside it is one."""
-    call = written("a")
-    answers = [ruled([Text(said)]) for said in (debris + call, "So: " + call)]
-    texts = ["".join(event.text for event in one.events if isinstance(event, Text)) for one in answers]
-
-    assert [len(one.calls) for one in answers] == [1, 1]
-    assert [text.strip() for text in texts] == ["", "So:"]
