@@ -62,7 +62,7 @@ def run_session(agent: str, url: str, folder: Path, turns: int) -> Iterator[dict
     for turn in range(turns):
         name = f"part_{turn:02}.txt"
         (work / name).write_text(_write_part(turn), encoding="utf-8")
-    seen: set[str] = set()
+    seen = {one["id"] for one in _list_requests(url)}  # of other sessions
     for turn in range(turns):
         prompt = f"Read the file part_{turn:02}.txt and say what its owner's name is."
         command = [sys.executable, "-m", "deployments", "launch", package.partition("-")[0], "--url", url, "--"]
