@@ -65,7 +65,8 @@ class DeferredPrompt:
 
 def split_searched(request: ChatRequest) -> tuple[ChatRequest, tuple[Mapping[str, Any], ...]]:
     """Split off the tools whose definitions the conversation has, where its client's own search has found them: at the
-    head of the prompt each new one would change all behind. One stays there, so that the template knows of calls."""
+    head of the prompt each new one would change all behind. Where none would be left there, all stay: without tools a
+    template says nothing of calls."""
     if not request.searched:
         return request, ()
     results = [str(message.get("content")) for message in request.messages if message.get("role") == "tool"]

@@ -147,7 +147,7 @@ def test_a_replica_that_dies_late_is_no_stall():
 
 
 class Reading(ScriptedTier):
-    """Reads a prompt for as many seconds as it may take, and then answers."""
+    """Reads a prompt for as many seconds of the virtual clock as it may take, and then answers."""
 
     seconds, speed = 1000, 1
 
