@@ -12,14 +12,13 @@ from typing import Any
 
 import httpx
 
-from loadtests.bench.upstream import WORDS
-
 HEAD, TOLD = "fast", "told"
 TOLD_WORDS, TOLD_WORD_S = 100, 0.04
 ATTEMPTS_MAX = 4
 PROMPT_TOKENS_MAX = 32  # of a prompt here, as it is estimated
+TOKENS_MAX = 128  # of an answer
 # What the calls of one try without a report may have cost: prompt and answer, for each call that it may make.
-UNREPORTED_MAX = ATTEMPTS_MAX * (PROMPT_TOKENS_MAX + max(len(WORDS), TOLD_WORDS))
+UNREPORTED_MAX = ATTEMPTS_MAX * (PROMPT_TOKENS_MAX + TOKENS_MAX)
 UNCOUNTED_MAX = 64  # tokens of an answer that had left, and weren't in the ledger yet when its Router died
 
 
